@@ -1,0 +1,209 @@
+"""Decisions: everything a job may ask the world to do.
+
+``app`` carries them out in the order given, before the next fact is handled; the first
+three and ``HeartbeatAnswer`` are the answer to the caller whose request was the fact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from edl_master.core.events import HeldLease, MetricState
+from edl_master.core.failure import Failure
+from edl_master.core.names import TaskKey, Token, Version, WorkerId
+
+
+class JobPhase(StrEnum):
+    """Where a job is in its life; the last three are final."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    FINISHING = "finishing"
+    STOPPING = "stopping"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Severity(StrEnum):
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+# --- answers -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Records ``start`` to ``stop`` (exclusive) of the file with number ``file``."""
+
+    file: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseGranted:
+    """The caller holds this task from now on.
+
+    For a training task ``app`` calls the plane's ``grant`` first and tells the worker how
+    many minibatches to skip.
+    """
+
+    worker: WorkerId
+    task: TaskKey
+    token: Token
+    ttl_s: float
+    records: Range | None
+    seed: int
+    frozen: str = ""
+    version: Version | None = None
+    metric_states: tuple[MetricState, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WaitForWork:
+    """Nothing to do for the caller now."""
+
+    retry_in_s: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveJob:
+    """Nothing to do for the caller any more: job-over, scaled-down, replaced, unknown-worker."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatAnswer:
+    lost: tuple[HeldLease, ...]
+    leave: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The fact named a lease or body that is not current; nothing has changed."""
+
+    reason: str
+
+
+# --- the parameter plane -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RevokeLease:
+    """A training lease was lost: fence its token and free its slot; the count stays."""
+
+    task: TaskKey
+    token: Token
+
+
+@dataclass(frozen=True, slots=True)
+class CloseTask:
+    """A training task is complete or dead: forget its count."""
+
+    task: TaskKey
+
+
+@dataclass(frozen=True, slots=True)
+class FlushGradients:
+    """Sync mode, end of an epoch: apply what has been accumulated."""
+
+
+@dataclass(frozen=True, slots=True)
+class FreezeParameters:
+    """Keep the present version under a name, and tell by ``ParametersFrozen``."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseFrozen:
+    name: str
+
+
+# --- the platform --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StartWorker:
+    """Start a body for this worker; ``attempt`` counts its bodies from 0."""
+
+    worker: WorkerId
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopWorker:
+    """Ask the worker's body to leave; kill it after its grace period, or at once."""
+
+    worker: WorkerId
+    reason: str
+    kill: bool = False
+
+
+# --- the outside ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A line for the job's events: ``kind`` is a stable reason such as ``TaskRetried``."""
+
+    kind: str
+    message: str
+    severity: Severity = Severity.INFO
+    facts: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LogScalar:
+    """A point of a curve: loss or a metric, at a parameter version."""
+
+    name: str
+    version: Version
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class TakeCheckpoint:
+    """Write ledger and parameters, together, to the checkpoint directory."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FinishOutput:
+    """Predictions: join the parts in the order of the tasks; answered by ``OutputFinished``."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndJob:
+    """The job is over; all workers have been told to leave."""
+
+    phase: JobPhase
+    failure: Failure | None = None
+
+
+Effect = (
+    LeaseGranted
+    | WaitForWork
+    | LeaveJob
+    | HeartbeatAnswer
+    | Refused
+    | RevokeLease
+    | CloseTask
+    | FlushGradients
+    | FreezeParameters
+    | ReleaseFrozen
+    | StartWorker
+    | StopWorker
+    | Record
+    | LogScalar
+    | TakeCheckpoint
+    | FinishOutput
+    | EndJob
+)

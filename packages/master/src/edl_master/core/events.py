@@ -1,0 +1,237 @@
+"""Facts: everything that can happen to a job, in the words of the job.
+
+The master's heart is ``JobState.handle(event, now) -> effects``. Adapters and servicers
+translate what they see into these facts; nothing else ever changes a job.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from edl_master.core.names import Body, TaskKey, Token, Version, WorkerId
+from edl_master.core.failure import Failure
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLease:
+    """A lease as its holder names it."""
+
+    task: TaskKey
+    token: Token
+
+
+# --- workers -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRegistered:
+    """A worker process said who it is. It has not loaded the model yet."""
+
+    worker: WorkerId
+    body: Body
+    host: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReady:
+    """The worker has loaded the model file, and its layout agrees with the job's."""
+
+    worker: WorkerId
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatReceived:
+    """The worker is alive and says which leases it works on; answered by ``HeartbeatAnswer``."""
+
+    worker: WorkerId
+    body: Body
+    leases: tuple[HeldLease, ...]
+    phase: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFailed:
+    """The worker cannot work at all: import, contract or shape errors."""
+
+    worker: WorkerId
+    body: Body
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class BodyExited:
+    """The platform saw a worker's process or pod end.
+
+    ``exit_code`` is None when it ended by ``signal``. ``preempted`` is what the platform
+    knows of it: asked to leave from outside, or taken away.
+    """
+
+    worker: WorkerId
+    body: Body | None
+    exit_code: int | None
+    signal: int | None
+    preempted: bool
+    log_tail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BodyNotStarted:
+    """The platform could not start a worker's process or pod."""
+
+    worker: WorkerId
+    reason: str
+
+
+# --- tasks ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRequested:
+    """A worker asks for work; answered by ``LeaseGranted``, ``WaitForWork`` or ``LeaveJob``."""
+
+    worker: WorkerId
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class MinibatchApplied:
+    """The parameter plane has applied one minibatch and advanced its task's count."""
+
+    worker: WorkerId
+    lease: HeldLease
+    minibatch: int
+    records: int
+    version: Version
+    loss: float
+    compute_s: float
+    staleness: int
+
+
+@dataclass(frozen=True, slots=True)
+class GradientRejected:
+    """The parameter plane did not apply a gradient; nothing has changed."""
+
+    worker: WorkerId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCompleted:
+    """The holder says that a task is done.
+
+    ``applied`` is the plane's own count for a training task: unless it equals
+    ``minibatches`` the completion is not true. ``metric_states`` is opaque to the core
+    except that states of the same name add up.
+    """
+
+    worker: WorkerId
+    lease: HeldLease
+    minibatches: int
+    applied: int
+    records: int
+    examples: int
+    seconds: float
+    metric_states: tuple[MetricState, ...] = ()
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricState:
+    """State variables of one metric, each a flat tuple of numbers with its shape and dtype."""
+
+    name: str
+    variables: tuple[Addable, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Addable:
+    """Numbers that add up element by element."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailed:
+    """The holder could not do a task: bad record, user code raising, NaN loss."""
+
+    worker: WorkerId
+    lease: HeldLease
+    failure: Failure
+    permanent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LeasesReturned:
+    """The holder hands leases back undone; ``leaving`` when its process ends after this."""
+
+    worker: WorkerId
+    leases: tuple[HeldLease, ...]
+    reason: str
+    leaving: bool
+
+
+# --- the job -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ParametersFrozen:
+    """A frozen version exists under this name, as asked by ``FreezeParameters``."""
+
+    name: str
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFinished:
+    """The master's own last work (joining predictions) is done, or failed."""
+
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleRequested:
+    minimum: int
+    maximum: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequested:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class MasterFailed:
+    """The master itself cannot go on: disk full, a defect."""
+
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed; deadlines are looked at."""
+
+
+Event = (
+    WorkerRegistered
+    | WorkerReady
+    | HeartbeatReceived
+    | WorkerFailed
+    | BodyExited
+    | BodyNotStarted
+    | LeaseRequested
+    | MinibatchApplied
+    | GradientRejected
+    | TaskCompleted
+    | TaskFailed
+    | LeasesReturned
+    | ParametersFrozen
+    | OutputFinished
+    | ScaleRequested
+    | StopRequested
+    | MasterFailed
+    | Tick
+)

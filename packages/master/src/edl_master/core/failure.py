@@ -1,0 +1,16 @@
+"""A failure as the core keeps it: a stable code and the words for a person."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What failed, where, and what to do; ``code`` is a name of ``edl.v1.ErrorCode``."""
+
+    code: str
+    what: str
+    where: str = ""
+    remedy: str = ""
+    detail: str = ""

@@ -1,0 +1,45 @@
+"""The small value types that every room of the core shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NewType
+
+WorkerId = NewType("WorkerId", int)
+"""Logical number of a worker, from 0; a process that replaces a dead one keeps it."""
+
+Body = NewType("Body", str)
+"""Identity of the process or pod that is a worker right now: host:pid:start time."""
+
+Token = NewType("Token", int)
+"""Fencing token of a lease; grows with every lease granted by a job, over all incarnations."""
+
+Version = NewType("Version", int)
+"""Parameter version: how many updates have been applied since the initial values."""
+
+
+class TaskType(StrEnum):
+    """What a task asks of a worker."""
+
+    TRAINING = "training"
+    EVALUATION = "evaluation"
+    EVALUATION_SUMMARY = "evaluation_summary"
+    PREDICTION = "prediction"
+    EXPORT = "export"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TaskKey:
+    """Identity of a task: the same work has the same key however often it is leased.
+
+    ``round`` is the epoch of a training task and the number of the evaluation for an
+    evaluation task; ``number`` counts the tasks of that round in the order of the data.
+    """
+
+    type: TaskType
+    round: int
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.type}/{self.round}/{self.number}"

@@ -1,0 +1,40 @@
+"""Settings of gRPC channels and servers, the same for every piece."""
+
+from __future__ import annotations
+
+import grpc
+
+_MEGABYTE = 1 << 20
+
+# Keepalive: a peer that vanished without closing its connection (power loss, cut network) is
+# noticed within about 10 s + 5 s. A message is bounded: large values travel as frames.
+_COMMON: tuple[tuple[str, int], ...] = (
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.max_receive_message_length", 16 * _MEGABYTE),
+    ("grpc.max_send_message_length", 16 * _MEGABYTE),
+)
+
+CLIENT_OPTIONS: tuple[tuple[str, int], ...] = (
+    *_COMMON,
+    # A master that restarts is found again within half a second.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    # Local processes must never be reached through somebody's proxy.
+    ("grpc.enable_http_proxy", 0),
+)
+
+SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
+    *_COMMON,
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    # Two servers on one port would share its calls at random.
+    ("grpc.so_reuseport", 0),
+)
+
+
+def connect(address: str) -> grpc.Channel:
+    """An insecure channel to ``host:port`` with edl's settings."""
+    return grpc.insecure_channel(address, options=CLIENT_OPTIONS)

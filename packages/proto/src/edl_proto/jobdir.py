@@ -1,0 +1,47 @@
+"""Names inside a job's directory, which the client and the master both read and write.
+
+The directory is ``$EDL_HOME/jobs/<name>`` (``~/.edl`` by default) on the machine that runs
+the job's master.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+SPEC = "spec.json"
+"""JobSpec as protobuf JSON, written by the client before anything starts."""
+
+MASTER = "master.json"
+"""Where the running master is: address, pid, process start time, dashboard_url, incarnation."""
+
+STATUS = "status.json"
+"""JobStatus as protobuf JSON, replaced atomically about once a second and at the end."""
+
+EVENTS = "events.jsonl"
+"""One Event as protobuf JSON on each line, appended as they happen."""
+
+LOGS = "logs"
+"""master.log and worker-<id>.log."""
+
+TENSORBOARD = "tensorboard"
+"""TensorBoard event files, unless the job names another place."""
+
+PODS = "pods"
+"""One JSON file per process that the local platform started."""
+
+PARTS = "parts"
+"""Predictions of single tasks before they are joined."""
+
+
+def home() -> Path:
+    """The root of all state on this machine."""
+    return Path(os.environ.get("EDL_HOME") or Path.home() / ".edl")
+
+
+def jobs() -> Path:
+    return home() / "jobs"
+
+
+def job(name: str) -> Path:
+    return jobs() / name

@@ -1,0 +1,1 @@
+"""Names that model files written for ElasticDL import."""
