@@ -1,0 +1,153 @@
+"""Everything that is checked or run in this repository; ``./dev`` calls these sessions."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import nox
+from nox.command import CommandFailed
+
+ROOT = Path(__file__).parent
+LOCK = "requirements.lock"
+PACKAGES = {
+    # folder: (import names, extras, other packages that it may stand on)
+    "proto": ("edl_proto elasticdl", "", ()),
+    "recordio": ("recordio", "", ()),
+    "client": ("edl", "[convert]", ("proto", "recordio")),
+    "builder": ("edl_builder", "", ("proto",)),
+    "master": ("edl_master", "", ("proto", "recordio")),
+    "worker": ("edl_worker", "[cpu]", ("proto", "recordio")),
+}
+PROTOS = ROOT / "packages" / "proto" / "src"
+
+nox.options.default_venv_backend = "uv"
+nox.options.reuse_venv = "yes"
+nox.options.stop_on_first_error = False
+# Sessions without an environment of their own run in the one that ./dev setup made.
+in_workspace = {"venv_backend": "none"}
+
+
+def install(session: nox.Session, *args: str) -> None:
+    """Install from the cache of packages; ask the network only for what is missing there."""
+    command = ("uv", "pip", "install", "--quiet", "--constraint", LOCK)
+    try:
+        session.run_install(*command, "--offline", *args, external=True, silent=True)
+    except CommandFailed:
+        session.run_install(*command, *args, external=True)
+
+
+def pytest(session: nox.Session, *args: str) -> None:
+    session.run("python", "-m", "pytest", "-q", *args, *session.posargs)
+
+
+@nox.session(tags=["test"], **in_workspace)
+def lint(session: nox.Session) -> None:
+    """Style and format."""
+    session.run("ruff", "check", ".", external=True)
+    session.run("ruff", "format", "--check", ".", external=True)
+    session.run("sh", "-n", "dev", external=True)
+
+
+@nox.session(tags=["test"], **in_workspace)
+def types(session: nox.Session) -> None:
+    """Static types, strictly, package by package."""
+    for folder in PACKAGES:
+        session.run("mypy", f"packages/{folder}/src", external=True)
+
+
+@nox.session(tags=["test"], **in_workspace)
+def imports(session: nox.Session) -> None:
+    """Who may import whom."""
+    session.run("lint-imports", external=True)
+
+
+def _generate(session: nox.Session, out: str) -> None:
+    bin_dir = Path(sys.executable).parent
+    session.run(
+        str(bin_dir / "python"),
+        "-m",
+        "grpc_tools.protoc",
+        f"-I{PROTOS}",
+        f"--python_out={out}",
+        f"--grpc_python_out={out}",
+        f"--mypy_out=quiet:{out}",
+        f"--mypy_grpc_out=quiet:{out}",
+        f"--plugin=protoc-gen-mypy={bin_dir / 'protoc-gen-mypy'}",
+        f"--plugin=protoc-gen-mypy_grpc={bin_dir / 'protoc-gen-mypy_grpc'}",
+        *sorted(str(path) for path in PROTOS.glob("edl_proto/v1/*.proto")),
+        external=True,
+    )
+
+
+@nox.session(**in_workspace)
+def generate(session: nox.Session) -> None:
+    """Write the stubs of the .proto files."""
+    _generate(session, str(PROTOS))
+
+
+@nox.session(tags=["test"], **in_workspace)
+def generated(session: nox.Session) -> None:
+    """The committed stubs are those of the .proto files."""
+    with tempfile.TemporaryDirectory() as out:
+        _generate(session, out)
+        fresh = {path.name: path.read_bytes() for path in Path(out).rglob("*.py*")}
+    stale = [
+        name
+        for name, content in sorted(fresh.items())
+        if (PROTOS / "edl_proto" / "v1" / name).read_bytes() != content
+    ]
+    if stale:
+        session.error(f"stale stubs, run ./dev generate: {', '.join(stale)}")
+
+
+@nox.session(tags=["test"])
+@nox.parametrize("package", list(PACKAGES))
+def package(session: nox.Session, package: str) -> None:
+    """One package's tests in a clean environment: itself and what it may stand on."""
+    _, extras, below = PACKAGES[package]
+    install(session, "hatchling", "pytest", "pytest-timeout", "hypothesis")
+    install(
+        session,
+        "--no-build-isolation",
+        "--reinstall-package",
+        f"edl-{package}",
+        *(arg for name in below for arg in ("--reinstall-package", f"edl-{name}")),
+        *(f"./packages/{name}" for name in below),
+        f"./packages/{package}{extras}",
+    )
+    pytest(session, f"packages/{package}/tests")
+
+
+@nox.session(tags=["test"], **in_workspace)
+def integration(session: nox.Session) -> None:
+    """The product as a whole, through its command line."""
+    pytest(session, *(() if session.posargs else ("tests",)))
+
+
+@nox.session(**in_workspace)
+def demo(session: nox.Session) -> None:
+    """The main job on real handwritten digits."""
+    session.run("python", "tools/demo.py", *session.posargs, external=True)
+
+
+@nox.session(**in_workspace)
+def bench(session: nox.Session) -> None:
+    """Measure against peers in the same run."""
+    session.run("python", "-m", "bench", *session.posargs, external=True)
+
+
+@nox.session(**in_workspace)
+def lock(session: nox.Session) -> None:
+    """Write requirements.lock anew from the packages' own requirements."""
+    session.run("uv", "lock", *session.posargs, external=True)
+    session.run(
+        *("uv", "export", "--all-packages", "--all-groups"),
+        *("--extra", "convert", "--extra", "local", "--extra", "cpu"),
+        *("--no-emit-workspace", "--no-hashes", "--no-annotate", "--no-header"),
+        *("--quiet", "--output-file", LOCK),
+        external=True,
+        env={"UV_NO_PROGRESS": "1", **{k: v for k, v in os.environ.items() if k == "HOME"}},
+    )
