@@ -108,16 +108,18 @@ def generated(session: nox.Session) -> None:
 def package(session: nox.Session, package: str) -> None:
     """One package's tests in a clean environment: itself and what it may stand on."""
     _, extras, below = PACKAGES[package]
-    install(session, "hatchling", "pytest", "pytest-timeout", "hypothesis")
-    install(
-        session,
-        "--no-build-isolation",
-        "--reinstall-package",
-        f"edl-{package}",
-        *(arg for name in below for arg in ("--reinstall-package", f"edl-{name}")),
-        *(f"./packages/{name}" for name in below),
-        f"./packages/{package}{extras}",
-    )
+    wheels = Path(session.create_tmp()).resolve()
+    for name in (*below, package):
+        with session.chdir(ROOT / "packages" / name):
+            session.run(
+                *(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheels)),
+                external=True,
+                silent=True,
+            )
+    built = [str(next(wheels.glob(f"edl_{name}-*.whl"))) for name in (*below, package)]
+    built[-1] += extras
+    install(session, "--reinstall", "--no-deps", *(path.removesuffix(extras) for path in built))
+    install(session, "pytest", "pytest-timeout", "hypothesis", *built)
     pytest(session, f"packages/{package}/tests")
 
 

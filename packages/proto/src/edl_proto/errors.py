@@ -25,7 +25,7 @@ class Entry:
 
 # Exit codes: 1 the job failed, 2 usage, 3 data, 4 model file, 5 exists or in use,
 # 6 not found, 7 resources of the machine, 8 stopped or timed out, 70 a defect of edl.
-CATALOG: dict[ErrorCode, Entry] = {
+CATALOG: dict[ErrorCode.ValueType, Entry] = {
     error_pb2.USAGE: Entry(grpc.StatusCode.INVALID_ARGUMENT, 2, "wrong option"),
     error_pb2.DATA_NOT_FOUND: Entry(grpc.StatusCode.NOT_FOUND, 3, "no such data"),
     error_pb2.DATA_EMPTY: Entry(grpc.StatusCode.FAILED_PRECONDITION, 3, "no records"),
@@ -82,7 +82,13 @@ class EdlError(Exception):
     """
 
     def __init__(
-        self, code: ErrorCode, what: str, *, where: str = "", remedy: str = "", detail: str = ""
+        self,
+        code: ErrorCode.ValueType,
+        what: str,
+        *,
+        where: str = "",
+        remedy: str = "",
+        detail: str = "",
     ) -> None:
         super().__init__(what)
         self.code = code
@@ -193,7 +199,7 @@ class ErrorInterceptor(grpc.ServerInterceptor):
         )
         return make(unary, handler.request_deserializer, handler.response_serializer)
 
-    def _abort(self, method: str, error: Exception, context: grpc.ServicerContext) -> NoReturn:
+    def _abort(self, method: str, error: Exception, context: Any) -> NoReturn:
         # context.abort() itself raises a bare Exception once the status is set; so does a
         # call that ended because its peer left. Neither is a defect.
         if context.code() is not None or not context.is_active():
@@ -209,3 +215,4 @@ class ErrorInterceptor(grpc.ServerInterceptor):
             )
         context.set_trailing_metadata(((_METADATA_KEY, known.to_proto().SerializeToString()),))
         context.abort(known.entry.status, known.what)
+        raise AssertionError("abort() raises")

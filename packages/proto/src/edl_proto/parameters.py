@@ -27,8 +27,9 @@ class FrameError(ValueError):
 class ParametersServicer(Protocol):
     """What a server of parameters implements: frames in, frames out."""
 
-    def initialize(self, frames: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-        ...
+    def initialize(
+        self, frames: Iterator[bytes], context: grpc.ServicerContext
+    ) -> Iterator[bytes]: ...
 
     def pull(self, frames: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]: ...
 
@@ -37,7 +38,7 @@ class ParametersServicer(Protocol):
 
 def add_to_server(servicer: ParametersServicer, server: grpc.Server) -> None:
     """Register the three raw methods on a server."""
-    handlers = {
+    handlers: dict[str, Any] = {
         name: grpc.stream_stream_rpc_method_handler(getattr(servicer, name.lower()))
         for name in _METHODS
     }
@@ -78,9 +79,8 @@ class ParametersStub:
     """
 
     def __init__(self, channel: grpc.Channel) -> None:
-        self._initialize, self._pull, self._push = (
-            channel.stream_stream(f"/{SERVICE}/{name}") for name in _METHODS
-        )
+        calls: list[Any] = [channel.stream_stream(f"/{SERVICE}/{name}") for name in _METHODS]
+        self._initialize, self._pull, self._push = calls
 
     def initialize(
         self, header: pb.InitializeHeader, values: memoryview, timeout_s: float

@@ -9,10 +9,12 @@ import numpy as np
 
 from edl_proto.v1 import task_pb2
 
-_DTYPES = frozenset(
-    ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
-    + ("float16", "float32", "float64")
-)
+_DTYPES = frozenset(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)) | {
+    "bool",
+    "float16",
+    "float32",
+    "float64",
+}
 
 
 def encode(array: np.ndarray[Any, Any]) -> task_pb2.Tensor:
@@ -44,6 +46,4 @@ def decode(tensor: task_pb2.Tensor) -> np.ndarray[Any, Any]:
             f"a tensor of shape {shape} and dtype {tensor.dtype} "
             f"cannot have {len(tensor.content)} bytes"
         )
-    return (
-        np.frombuffer(tensor.content, dtype=dtype.newbyteorder("<")).astype(dtype).reshape(shape)
-    )
+    return np.frombuffer(tensor.content, dtype=dtype.newbyteorder("<")).astype(dtype).reshape(shape)

@@ -1,0 +1,50 @@
+"""The import name of the documents, without the client."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import elasticdl
+from edl_proto.v1 import job_pb2
+from elasticdl.python.common.constants import Mode
+
+
+def test_modes_are_those_of_the_wire() -> None:
+    assert {f"MODE_{mode.name}": mode.value for mode in Mode} == {
+        name: value for name, value in job_pb2.Mode.items() if value
+    }
+
+
+def test_spec_names_what_is_missing() -> None:
+    class Half(elasticdl.ElasticDLSpec):
+        def create_model(self) -> object:
+            return object()
+
+    with pytest.raises(TypeError, match="create_loss"):
+        Half()  # type: ignore[abstract]
+
+
+def test_unknown_names_are_attribute_errors() -> None:
+    with pytest.raises(AttributeError, match="fit"):
+        _ = elasticdl.fit
+
+
+def test_importing_it_is_light_and_train_says_what_it_needs() -> None:
+    code = """
+import sys
+sys.modules["edl"] = None
+import elasticdl
+heavy = [n for n in ("tensorflow", "grpc", "numpy", "google.protobuf") if n in sys.modules]
+assert not heavy, heavy
+try:
+    elasticdl.train
+except (AttributeError, ModuleNotFoundError) as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "edl" in done.stdout

@@ -1,0 +1,131 @@
+"""One error: the same words on both ends of a call."""
+
+from __future__ import annotations
+
+import pickle
+from concurrent import futures
+from typing import Any
+
+import grpc
+import pytest
+
+from edl_proto import channels
+from edl_proto.errors import CATALOG, EdlError, ErrorInterceptor
+from edl_proto.v1 import error_pb2, job_pb2, job_pb2_grpc
+
+
+def test_every_code_has_an_entry() -> None:
+    codes = set(error_pb2.ErrorCode.values()) - {error_pb2.ERROR_CODE_UNSPECIFIED}
+    assert set(CATALOG) == codes
+
+
+def test_an_error_is_told_as_what_where_and_what_to_do() -> None:
+    error = EdlError(error_pb2.DATA_EMPTY, "a.rio holds no record", where="a.rio", remedy="fill it")
+    assert str(error).splitlines() == [
+        "no records: a.rio holds no record",
+        "  where: a.rio",
+        "  what to do: fill it",
+    ]
+    copy = pickle.loads(pickle.dumps(error))
+    assert (copy.code, copy.what, copy.where, copy.remedy) == (
+        error.code,
+        error.what,
+        error.where,
+        error.remedy,
+    )
+
+
+class Failing(job_pb2_grpc.JobServicer):
+    """A servicer whose calls end in the ways that calls end."""
+
+    def GetStatus(self, request: Any, context: Any) -> Any:
+        raise EdlError(
+            error_pb2.PORT_IN_USE, "port 1 is taken", where="127.0.0.1:1", detail="x" * 900
+        )
+
+    def Scale(self, request: Any, context: Any) -> Any:
+        raise KeyError("domain")
+
+    def Stop(self, request: Any, context: Any) -> Any:
+        raise ZeroDivisionError("oops")
+
+    def Acknowledge(self, request: Any, context: Any) -> Any:
+        context.abort(grpc.StatusCode.OUT_OF_RANGE, "said by hand")
+
+    def WatchEvents(self, request: Any, context: Any) -> Any:
+        yield job_pb2.Event(number=1)
+        raise EdlError(error_pb2.STOPPED, "enough")
+
+
+@pytest.fixture
+def served() -> Any:
+    defects: list[str] = []
+
+    def translate(error: Exception) -> EdlError | None:
+        if isinstance(error, KeyError):
+            return EdlError(error_pb2.USAGE, "translated")
+        return None
+
+    server = grpc.server(
+        futures.ThreadPoolExecutor(4),
+        interceptors=[ErrorInterceptor(translate, lambda method, _: defects.append(method))],
+        options=channels.SERVER_OPTIONS,
+    )
+    job_pb2_grpc.add_JobServicer_to_server(Failing(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    with channels.connect(f"127.0.0.1:{port}") as channel:
+        yield job_pb2_grpc.JobStub(channel), defects
+    server.stop(None)
+
+
+def _failure(call: Any) -> grpc.RpcError:
+    with pytest.raises(grpc.RpcError) as caught:
+        call()
+    return caught.value
+
+
+def test_an_error_crosses_the_wire_whole(served: Any) -> None:
+    stub, defects = served
+    failure = _failure(lambda: stub.GetStatus(job_pb2.GetStatusRequest(), timeout=5))
+    error = EdlError.from_rpc(failure)
+    assert failure.code() is grpc.StatusCode.UNAVAILABLE
+    assert error is not None
+    assert error.code == error_pb2.PORT_IN_USE
+    assert error.where == "127.0.0.1:1"
+    assert error.detail == "x" * 900
+    assert not defects
+
+
+def test_a_domain_exception_is_translated_in_one_place(served: Any) -> None:
+    stub, defects = served
+    error = EdlError.from_rpc(_failure(lambda: stub.Scale(job_pb2.ScaleRequest(), timeout=5)))
+    assert error is not None
+    assert error.code == error_pb2.USAGE
+    assert not defects
+
+
+def test_an_unknown_exception_is_a_defect_and_says_so(served: Any) -> None:
+    stub, defects = served
+    error = EdlError.from_rpc(_failure(lambda: stub.Stop(job_pb2.StopRequest(), timeout=5)))
+    assert error is not None
+    assert error.code == error_pb2.INTERNAL
+    assert "ZeroDivisionError" in error.what
+    assert defects == ["/edl.v1.Job/Stop"]
+
+
+def test_an_abort_by_hand_stays_as_it_was(served: Any) -> None:
+    stub, defects = served
+    failure = _failure(lambda: stub.Acknowledge(job_pb2.AcknowledgeRequest(), timeout=5))
+    assert failure.code() is grpc.StatusCode.OUT_OF_RANGE
+    assert EdlError.from_rpc(failure) is None
+    assert not defects
+
+
+def test_a_stream_ends_in_the_error(served: Any) -> None:
+    stub, _ = served
+    stream = stub.WatchEvents(job_pb2.WatchEventsRequest(), timeout=5)
+    assert next(stream).number == 1
+    error = EdlError.from_rpc(_failure(lambda: next(stream)))
+    assert error is not None
+    assert error.code == error_pb2.STOPPED

@@ -1,0 +1,125 @@
+"""Raw frames: what goes in comes out, and a stream that lies is found out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent import futures
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edl_proto import channels, parameters
+from edl_proto.v1 import parameters_pb2 as pb
+
+
+class Memory:
+    """Keeps what is initialised or pushed, and gives it back."""
+
+    def __init__(self) -> None:
+        self.values = b""
+        self.short = 0
+
+    def initialize(self, frames: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        header = pb.InitializeHeader.FromString(next(frames))
+        buffer = bytearray(header.nbytes)
+        parameters.fill(frames, memoryview(buffer))
+        self.values = bytes(buffer)
+        yield pb.InitializeReply(accepted=True, version=1).SerializeToString()
+
+    def pull(self, frames: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        header = pb.PullHeader.FromString(next(frames))
+        if header.HasField("have_version") and header.have_version == 1:
+            yield pb.PullReply(version=1).SerializeToString()
+            return
+        yield pb.PullReply(version=1, nbytes=len(self.values) + self.short).SerializeToString()
+        yield from parameters.split(memoryview(self.values), 65_543)
+
+    def push(self, frames: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        header = pb.PushHeader.FromString(next(frames))
+        gradient = np.empty(header.gradient_nbytes // 4, np.float32)
+        parameters.fill(frames, memoryview(gradient))
+        state = bytearray(header.state_nbytes)
+        parameters.fill(frames, memoryview(state))
+        reply = (2 * gradient).tobytes() + bytes(state)
+        yield pb.PushReply(outcome=pb.APPLIED, version=2, nbytes=len(reply)).SerializeToString()
+        yield from parameters.split(memoryview(reply))
+
+
+@pytest.fixture
+def plane() -> Any:
+    server = grpc.server(futures.ThreadPoolExecutor(4), options=channels.SERVER_OPTIONS)
+    memory = Memory()
+    parameters.add_to_server(memory, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    with channels.connect(f"127.0.0.1:{port}") as channel:
+        yield parameters.ParametersStub(channel), memory
+    server.stop(None)
+
+
+def test_values_come_back_as_they_went(plane: Any) -> None:
+    stub, _ = plane
+    values = np.arange(1_000_003, dtype=np.float32)
+    reply = stub.initialize(
+        pb.InitializeHeader(nbytes=values.nbytes), memoryview(values), timeout_s=20
+    )
+    assert reply.accepted
+    received = np.empty_like(values)
+    pulled = stub.pull(pb.PullHeader(), lambda nbytes: memoryview(received), timeout_s=60)
+    assert pulled.nbytes == values.nbytes
+    assert np.array_equal(received, values)
+
+
+def test_nothing_newer_costs_no_buffer(plane: Any) -> None:
+    stub, _ = plane
+
+    def no_buffer(nbytes: int) -> memoryview:
+        raise AssertionError("nothing was to be received")
+
+    assert stub.pull(pb.PullHeader(have_version=1), no_buffer, timeout_s=20).nbytes == 0
+
+
+def test_a_push_brings_newer_values_back(plane: Any) -> None:
+    stub, _ = plane
+    gradient = np.linspace(0, 1, 300_000, dtype=np.float32)
+    state = np.arange(10, dtype=np.float32)
+    received = np.empty(300_010, np.float32)
+    reply = stub.push(
+        pb.PushHeader(gradient_nbytes=gradient.nbytes, state_nbytes=state.nbytes),
+        (memoryview(gradient), memoryview(state)),
+        lambda nbytes: memoryview(received),
+        timeout_s=20,
+    )
+    assert reply.outcome == pb.APPLIED
+    assert np.array_equal(received[:300_000], 2 * gradient)
+    assert np.array_equal(received[300_000:], state)
+
+
+def test_a_stream_that_ends_early_is_an_error(plane: Any) -> None:
+    stub, memory = plane
+    memory.values, memory.short = b"12345678", 1
+    with pytest.raises(parameters.FrameError, match="ended after 8 of 9"):
+        stub.pull(pb.PullHeader(), lambda nbytes: memoryview(bytearray(nbytes)), timeout_s=20)
+
+
+@given(st.binary(max_size=200), st.integers(1, 64))
+def test_split_and_fill_are_inverse(payload: bytes, frame_bytes: int) -> None:
+    target = bytearray(len(payload))
+    parameters.fill(parameters.split(memoryview(payload), frame_bytes), memoryview(target))
+    assert target == payload
+
+
+@given(st.lists(st.binary(max_size=9)), st.integers(0, 60))
+def test_fill_never_writes_past_the_buffer(frames: list[bytes], size: int) -> None:
+    target = bytearray(size)
+    total = sum(map(len, frames))
+    try:
+        parameters.fill(iter(frames), memoryview(target))
+    except parameters.FrameError:
+        assert total != size or size == 0
+    else:
+        assert b"".join(frames)[:size] == target
