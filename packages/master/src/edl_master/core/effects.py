@@ -27,6 +27,8 @@ class JobPhase(StrEnum):
 
 
 class Severity(StrEnum):
+    """How much a line of the job's events matters."""
+
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
@@ -73,20 +75,29 @@ class WaitForWork:
 
 @dataclass(frozen=True, slots=True)
 class LeaveJob:
-    """Nothing to do for the caller any more: job-over, scaled-down, replaced, unknown-worker."""
+    """Nothing to do for the caller any more: job-over, scaled-down, replaced, unknown-worker.
+
+    Answers ``LeaseRequested``, and ``WorkerRegistered`` or ``WorkerReady`` of a body that is
+    not wanted.
+    """
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatAnswer:
+    """Which of the named leases the caller no longer holds, and why to leave, if it has to."""
+
     lost: tuple[HeldLease, ...]
     leave: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The fact named a lease or body that is not current; nothing has changed."""
+    """The fact named a lease or body that is not current, or asked for the impossible.
+
+    Nothing has changed.
+    """
 
     reason: str
 
@@ -123,6 +134,8 @@ class FreezeParameters:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseFrozen:
+    """Nobody needs this frozen version any more."""
+
     name: str
 
 
@@ -182,7 +195,11 @@ class FinishOutput:
 
 @dataclass(frozen=True, slots=True)
 class EndJob:
-    """The job is over; all workers have been told to leave."""
+    """The job is over: its phase is final, no fact changes it any more.
+
+    All workers have been told to leave; bodies that outlived the grace period are being
+    killed by the ``StopWorker`` effects before this one.
+    """
 
     phase: JobPhase
     failure: Failure | None = None

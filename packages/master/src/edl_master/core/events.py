@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from edl_master.core.names import Body, TaskKey, Token, Version, WorkerId
 from edl_master.core.failure import Failure
+from edl_master.core.names import Body, TaskKey, Token, Version, WorkerId
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,9 @@ class BodyExited:
     """The platform saw a worker's process or pod end.
 
     ``exit_code`` is None when it ended by ``signal``. ``preempted`` is what the platform
-    knows of it: asked to leave from outside, or taken away.
+    knows of it: asked to leave from outside, or taken away. ``body`` and ``attempt`` (the
+    number in ``StartWorker``) say which body it was, as far as the platform knows; the
+    end of a body that has been replaced changes nothing.
     """
 
     worker: WorkerId
@@ -74,6 +76,7 @@ class BodyExited:
     signal: int | None
     preempted: bool
     log_tail: str = ""
+    attempt: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,13 +196,25 @@ class OutputFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointTaken:
+    """A checkpoint is complete on its storage, as asked by ``TakeCheckpoint``."""
+
+    version: Version
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class ScaleRequested:
+    """Somebody wants another number of workers; refused when the numbers make no sense."""
+
     minimum: int
     maximum: int
 
 
 @dataclass(frozen=True, slots=True)
 class StopRequested:
+    """Somebody wants the job to end now, keeping its state."""
+
     reason: str
 
 
@@ -230,6 +245,7 @@ Event = (
     | LeasesReturned
     | ParametersFrozen
     | OutputFinished
+    | CheckpointTaken
     | ScaleRequested
     | StopRequested
     | MasterFailed

@@ -29,6 +29,21 @@ class TaskType(StrEnum):
     EXPORT = "export"
 
 
+class WorkerState(StrEnum):
+    """Where a worker's present body is in its life.
+
+    ``WORKING`` is ``READY`` with a task in its hands, and appears in views only.
+    """
+
+    STARTING = "starting"
+    LOADING = "loading"
+    READY = "ready"
+    WORKING = "working"
+    LEAVING = "leaving"
+    LOST = "lost"
+    GONE = "gone"
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class TaskKey:
     """Identity of a task: the same work has the same key however often it is leased.

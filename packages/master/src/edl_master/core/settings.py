@@ -1,0 +1,132 @@
+"""Every number that a job's heart depends on, with its unit and its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class JobType(StrEnum):
+    """What a job is for."""
+
+    TRAIN = "train"
+    EVALUATE = "evaluate"
+    PREDICT = "predict"
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Durations in seconds. The defaults suit one machine and a small cluster alike."""
+
+    lease_ttl_s: float = 10.0
+    """A lease that nobody renews for so long is lost. Ten missed heartbeats."""
+
+    heartbeat_every_s: float = 1.0
+    """How often a worker speaks; cheap, and a tenth of a lease."""
+
+    heartbeat_loss_s: float = 5.0
+    """Silence after which a ready worker counts as lost. Short pauses are common on laptops."""
+
+    start_timeout_s: float = 120.0
+    """From starting a body to its registration, and the longest silence while it loads.
+    Imports of TensorFlow and cold disks are slow, but not that slow."""
+
+    lost_kill_s: float = 30.0
+    """A lost worker that stays silent for so long is killed and started again."""
+
+    worker_grace_s: float = 10.0
+    """From asking a body to leave to killing it: one minibatch and a call to return the rest."""
+
+    exit_wait_s: float = 10.0
+    """From killing a body to giving it up when the platform never reports its end."""
+
+    restart_backoff_s: float = 1.0
+    """Wait before the second restart in a row; doubles from there. The first has no wait."""
+
+    restart_backoff_max_s: float = 30.0
+    """Longest wait before a restart."""
+
+    retry_elsewhere_s: float = 10.0
+    """How long a failed task is kept for another worker than the one that failed it."""
+
+    wait_s: float = 0.2
+    """When a worker without work asks again: far below the length of a task."""
+
+    rate_window_s: float = 10.0
+    """Rates are averages over so long: steady to read, and quick to show a change."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSettings:
+    """What a job was asked to do and under which rules. Never changes while it runs.
+
+    Raises:
+        ValueError: a number makes no sense; the message names it.
+    """
+
+    type: JobType
+    records_per_task: int
+    minibatch_size: int = 32
+    num_epochs: int = 1
+    epoch_barrier: bool = False
+    """True in synchronous mode: no task of an epoch is leased before the last one is complete."""
+    evaluation_steps: int = 0
+    """Parameter versions between evaluations; 0: one at the end of every epoch."""
+    checkpoint_steps: int = 0
+    """Parameter versions between checkpoints; 0: only when training ends or the job is stopped."""
+    export: bool = True
+    """Whether a training job ends with an EXPORT task."""
+    seed: int = 0
+    shuffle: bool = True
+    """Tasks of an epoch in seeded random order; False: in the order of the data."""
+    min_workers: int = 1
+    max_workers: int = 1
+    task_attempts: int = 3
+    """How often a task may fail on its own account before it is dead-lettered."""
+    allow_dead_letters: bool = False
+    worker_crashes: int = 3
+    """Crashes in a row, without any progress of the job in between, that make a crash loop."""
+    timings: Timings = field(default_factory=Timings)
+
+    def __post_init__(self) -> None:
+        for name, least in (
+            ("records_per_task", 1),
+            ("minibatch_size", 1),
+            ("num_epochs", 1),
+            ("evaluation_steps", 0),
+            ("checkpoint_steps", 0),
+            ("min_workers", 0),
+            ("max_workers", 1),
+            ("task_attempts", 1),
+            ("worker_crashes", 1),
+        ):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        if self.max_workers < self.min_workers:
+            raise ValueError(
+                f"max_workers must be at least min_workers ({self.min_workers}), "
+                f"not {self.max_workers}"
+            )
+
+
+MINIBATCHES_PER_TASK = 64
+"""2-10 s of work on usual models: little to redo after a loss, little traffic about tasks."""
+
+TASKS_PER_WORKER = 4
+"""Small data still spreads, and the last tasks of an epoch end close to each other."""
+
+
+def choose_records_per_task(records: int, minibatch_size: int, workers: int) -> int:
+    """Choose the length of a task: whole minibatches, enough tasks for all workers.
+
+    Args:
+        records: records of the main data, all files together.
+        minibatch_size: records of one step.
+        workers: the most workers that the job may have.
+
+    Returns:
+        A multiple of ``minibatch_size``, at least one minibatch and at most
+        ``MINIBATCHES_PER_TASK`` of them.
+    """
+    spread = records // (TASKS_PER_WORKER * max(workers, 1) * minibatch_size)
+    return minibatch_size * max(1, min(MINIBATCHES_PER_TASK, spread))

@@ -1,0 +1,102 @@
+"""What a job looks like from outside at one moment; plain values, nothing to act on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from edl_master.core.effects import JobPhase, Range
+from edl_master.core.failure import Failure
+from edl_master.core.names import TaskKey, TaskType, WorkerId, WorkerState
+from edl_master.core.settings import JobType
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressView:
+    """How far the job's main work is, over all its epochs."""
+
+    records_done: int
+    records_total: int
+    epoch: int
+    """Epoch of the oldest task that is not complete, from 1; 0 for jobs without epochs."""
+    num_epochs: int
+    steps: int
+    """Minibatches applied."""
+    parameter_version: int
+    records_per_s: float
+    """Average over the last ``Timings.rate_window_s``."""
+    eta_s: float
+    """Seconds to the end of the main work; negative: unknown."""
+    loss: float
+    """Smoothed; NaN before the first minibatch."""
+    goodput: float
+    """Worker seconds in work that counted / worker seconds wanted so far, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """One worker and its present body."""
+
+    id: WorkerId
+    state: WorkerState
+    host: str
+    pid: int
+    task: TaskKey | None
+    """The oldest task it holds."""
+    records: int
+    steps: int
+    records_per_s: float
+    restarts: int
+    last_exit: str
+    """How its previous body ended, for a person; empty when none has."""
+    heartbeat_age_s: float
+    """Seconds since it was last heard; negative: never."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCounts:
+    """Tasks of one type over all rounds known so far; ``retried`` counts leases beyond a first."""
+
+    pending: int = 0
+    leased: int = 0
+    done: int = 0
+    retried: int = 0
+    dead: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A task that the job went on without, or failed by."""
+
+    task: TaskKey
+    records: Range | None
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """The whole job, as ``edl.v1.JobStatus`` shows it; names, URLs and times are the skin's."""
+
+    type: JobType
+    phase: JobPhase
+    progress: ProgressView
+    metrics: dict[str, float]
+    """Of the last evaluation."""
+    workers: tuple[WorkerView, ...]
+    tasks: dict[TaskType, TaskCounts]
+    failure: Failure | None
+    """Set from the moment on that the job is bound to fail or to be cancelled."""
+    seconds: float
+    """Since the first Tick; stands still once the job's end is decided."""
+    min_workers: int
+    max_workers: int
+    dead_letters: tuple[DeadLetter, ...]
+    """The first hundred; ``tasks`` counts all."""
+    records_trained: int
+    """Training records in complete tasks, each counted once per epoch."""
+    records_replayed: int
+    """Upper bound of the records that were computed a second time after a loss."""
+    preemptions: int
+    worker_failures: int
+    predictions: int
+    gradients_rejected: int
+    staleness_mean: float
