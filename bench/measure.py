@@ -1,0 +1,58 @@
+"""What a benchmark reports, and how pairs of timings become one figure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One figure beside its peer's from the same run.
+
+    Attributes:
+        value, peer_value: medians over the runs, in ``unit``.
+        ratio: median of the ratios run by run, so that a machine whose speed drifts
+            does not spoil the comparison; above 1 is better than the peer when more is
+            better.
+        target: the ratio to reach.
+        runs: the single (value, peer_value) pairs.
+    """
+
+    name: str
+    value: float
+    unit: str
+    peer: str
+    peer_value: float
+    ratio: float
+    target: float | None
+    runs: list[tuple[float, float]] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def paired(
+    name: str,
+    unit: str,
+    ours: Callable[[], float],
+    peer: str,
+    theirs: Callable[[], float],
+    *,
+    runs: int,
+    target: float | None,
+) -> Measure:
+    """Run both in turn, ``runs`` times, and compare pair by pair."""
+    pairs = [(ours(), theirs()) for _ in range(runs)]
+    return Measure(
+        name=name,
+        value=statistics.median(a for a, _ in pairs),
+        unit=unit,
+        peer=peer,
+        peer_value=statistics.median(b for _, b in pairs),
+        ratio=statistics.median(a / b for a, b in pairs),
+        target=target,
+        runs=pairs,
+    )
