@@ -1,0 +1,186 @@
+"""The product as a user meets it: the installed ``edl`` command, real processes, real files."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import recordio.example
+
+import recordio
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+import digits  # noqa: E402  (the demo's own data)
+
+COMMAND = str(Path(sys.executable).parent / "edl")
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    args: tuple[str, ...]
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    def __str__(self) -> str:
+        return f"edl {' '.join(self.args)} -> {self.code}\n--- out\n{self.out}\n--- err\n{self.err}"
+
+
+class Edl:
+    """Runs ``edl`` with a home of its own, and knows every process that its jobs started."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.env = {
+            **{k: v for k, v in os.environ.items() if not k.startswith("EDL_")},
+            "EDL_HOME": str(home),
+            "NO_COLOR": "1",
+            "TF_CPP_MIN_LOG_LEVEL": "2",
+        }
+
+    def run(
+        self, *args: str, cwd: Path = ROOT, timeout: float = 240, env: dict[str, str] | None = None
+    ) -> Done:
+        done = subprocess.run(
+            [COMMAND, *args],
+            capture_output=True,
+            text=True,
+            env={**self.env, **(env or {})},
+            cwd=cwd,
+            timeout=timeout,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+        return Done(args, done.returncode, done.stdout, done.stderr)
+
+    def __call__(self, *args: str, **options: Any) -> Done:
+        """Run, and it must succeed."""
+        done = self.run(*args, **options)
+        assert done.code == 0, str(done)
+        return done
+
+    def start(self, *args: str) -> subprocess.Popen[str]:
+        """Start without waiting."""
+        return subprocess.Popen(
+            [COMMAND, *args],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self.env,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+        )
+
+    def job_dir(self, name: str) -> Path:
+        return self.home / "jobs" / name
+
+    def status(self, name: str) -> dict[str, Any]:
+        status: dict[str, Any] = self("status", name, "-o", "json").json
+        return status
+
+    def processes(self) -> list[int]:
+        """Living processes of any role that belong to this home's jobs."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit() or int(entry.name) == os.getpid():
+                continue
+            try:
+                command = (entry / "cmdline").read_bytes().split(b"\0")
+                environment = (entry / "environ").read_bytes()
+                state = (entry / "stat").read_text().rsplit(")", 1)[1].split()[0]
+            except OSError:
+                continue
+            ours = f"EDL_HOME={self.home}\0".encode() in environment
+            role = any(name in command for name in (b"edl_master", b"edl_worker"))
+            if ours and role and state != "Z":
+                found.append(int(entry.name))
+        return found
+
+    def workers(self, name: str) -> dict[int, int]:
+        """Process id of each living worker of a job, by worker."""
+        return {
+            int(worker["id"]): int(worker["pid"])
+            for worker in self.status(name)["workers"]
+            if int(worker["pid"]) and worker["state"] not in ("gone", "lost")
+        }
+
+
+def eventually(
+    condition: Callable[[], Any], what: str, timeout: float = 120, every: float = 0.1
+) -> Any:
+    """Wait until ``condition()`` is true, and give its value; fail after ``timeout`` seconds."""
+    deadline = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout:.0f} s: {what}")
+        time.sleep(every)
+
+
+@pytest.fixture
+def edl(tmp_path: Path) -> Iterator[Edl]:
+    """The command, with an empty home; afterwards no process of its jobs may be left."""
+    command = Edl(tmp_path / "edl-home")
+    yield command
+    try:
+        eventually(lambda: not command.processes(), "all processes of the jobs have ended", 20)
+    finally:
+        for pid in command.processes():
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="session")
+def digit_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A few hundred real digits: train/ and test/ RecordIO files of tf.Example."""
+    place = tmp_path_factory.mktemp("digits")
+    images, labels = digits.load()
+    content = digits.records(images[:400], labels[:400])
+    digits.write(place / "train", content[:320], 3, "digits")
+    digits.write(place / "test", content[320:], 2, "digits")
+    return place
+
+
+@pytest.fixture
+def numbered(tmp_path: Path) -> Callable[..., Path]:
+    """Writes records that carry their number, for the counting model, over uneven files."""
+
+    def write(total: int, files: int = 3) -> Path:
+        place = tmp_path / "numbered"
+        place.mkdir()
+        cuts = sorted(np.random.default_rng(total).choice(total, files - 1, replace=False))
+        for part, (start, stop) in enumerate(zip([0, *cuts], [*cuts, total], strict=True)):
+            with recordio.Writer(str(place / f"part-{part}.recordio")) as writer:
+                for number in range(start, stop):
+                    writer.write(recordio.example.encode({"number": np.array([number])}))
+        return place
+
+    return write
+
+
+def read_all(place: Path | str) -> list[bytes]:
+    """Every record of a file or of the files of a directory, in order."""
+    return [
+        record
+        for uri in recordio.expand(str(place))
+        for record in recordio.open_source(uri).read(0, recordio.open_source(uri).count())
+    ]

@@ -1,0 +1,262 @@
+"""Every form of model file trains from the command line and leaves a whole trained model."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import recordio.example
+from conftest import ROOT, Edl
+
+import recordio
+from edl_proto.v1 import model_pb2
+
+ZOO = ROOT / "model_zoo"
+SEEDS = ROOT / "tests" / "seeds"
+
+
+def train(edl: Edl, tmp_path: Path, model_def: str, data: str, *more: str, zoo: Path = ZOO) -> Any:
+    """Train two short epochs, and check what every training must leave."""
+    output = tmp_path / "model"
+    done = edl(
+        *("train", "--model-zoo", str(zoo), "--model-def", model_def, "--data", data),
+        *("--num-epochs", "2", "--minibatch-size", "32", "--output", str(output)),
+        *("-o", "json", *more),
+    )
+    result = done.json
+    assert result["state"] == "SUCCEEDED"
+    assert (output / "model.keras").is_file()
+    assert (output / "saved_model" / "saved_model.pb").is_file()
+    trained = model_pb2.TrainedModel.FromString((output / "trained_model.pb").read_bytes())
+    assert trained.model_def == model_def
+    assert (output / trained.params_filename).is_file()
+    assert (output / trained.model_zoo).is_dir()
+    return result
+
+
+@pytest.mark.parametrize(
+    "model_def",
+    [
+        "mnist.mnist_functional_api",
+        "mnist.mnist_functional_api.model",
+        "mnist.mnist_subclass",
+        "mnist.mnist_spec",
+        "mnist.mnist_input_fn",
+    ],
+)
+def test_the_zoo_s_mnist_models(edl: Edl, tmp_path: Path, digit_data: Path, model_def: str) -> None:
+    result = train(edl, tmp_path, model_def, f"{digit_data}/train/*.recordio")
+    assert result["records_trained"] == 2 * 320
+    assert result["epochs"] == 2
+
+
+@pytest.mark.parametrize("model_def", ["cifar10_functional_api", "cifar10_subclass"])
+def test_the_zoo_s_cifar10_models(edl: Edl, tmp_path: Path, model_def: str) -> None:
+    data = tmp_path / "images.recordio"
+    random = np.random.default_rng(1)
+    with recordio.Writer(str(data)) as writer:
+        for _ in range(64):
+            image = random.uniform(0, 255, (32, 32, 3)).astype(np.float32)
+            writer.write(
+                recordio.example.encode(
+                    {"image": image.reshape(-1), "label": random.integers(0, 10, 1)}
+                )
+            )
+    result = train(edl, tmp_path, f"cifar10.{model_def}", str(data))
+    assert result["records_trained"] == 2 * 64
+
+
+@pytest.fixture
+def salaries(tmp_path: Path) -> Path:
+    """Rows as SQLFlow would write them: a salary that follows from two numbers."""
+    data = tmp_path / "salaries.recordio"
+    random = np.random.default_rng(2)
+    with recordio.Writer(str(data)) as writer:
+        for _ in range(256):
+            age, years = random.uniform(0, 1, 2).astype(np.float32)
+            writer.write(
+                recordio.example.encode(
+                    {
+                        "age": np.array([age]),
+                        "years": np.array([years]),
+                        "salary": np.array([2 * age + years], np.float32),
+                    }
+                )
+            )
+    return data
+
+
+def test_a_class_of_the_zoo_with_the_standard_input_of_another_module(
+    edl: Edl, tmp_path: Path, salaries: Path
+) -> None:
+    result = train(
+        edl,
+        tmp_path,
+        "regressor.DNN",
+        str(salaries),
+        *("--input-fn", "sqlflow.elasticdl_input_function"),
+        *("--params", "hidden_units=[10, 100, 20, 5], learning_rate=0.01"),
+        *("--validation-data", str(salaries)),
+    )
+    assert result["records_trained"] == 2 * 256
+    assert result["metrics"]
+
+
+def test_the_wide_and_deep_model(edl: Edl, tmp_path: Path, salaries: Path) -> None:
+    train(
+        edl,
+        tmp_path,
+        "regressor.wide_and_deep.MagicalWAD",
+        str(salaries),
+        *("--input-fn", "sqlflow.elasticdl_input_function"),
+    )
+
+
+@pytest.mark.parametrize("example", ["first_functional", "first_subclass"])
+def test_the_first_document_s_examples_as_written(
+    edl: Edl, tmp_path: Path, digit_data: Path, example: str
+) -> None:
+    result = train(edl, tmp_path, example, f"{digit_data}/train", zoo=SEEDS)
+    assert result["records_trained"] == 2 * 320
+
+
+@pytest.mark.parametrize("example", ["second_functional", "second_subclass"])
+def test_the_second_document_s_examples_as_written(edl: Edl, tmp_path: Path, example: str) -> None:
+    data = tmp_path / "bytes.recordio"
+    random = np.random.default_rng(3)
+    with recordio.Writer(str(data)) as writer:
+        for _ in range(96):
+            image = random.integers(0, 256, 784).astype(np.uint8).tobytes()
+            writer.write(
+                recordio.example.encode({"image": [image], "label": random.integers(0, 10, 1)})
+            )
+    result = train(edl, tmp_path, example, str(data), zoo=SEEDS)
+    assert result["records_trained"] == 2 * 96
+
+
+def test_the_third_document_s_example_names_its_undefined_name(
+    edl: Edl, tmp_path: Path, digit_data: Path
+) -> None:
+    done = edl.run(
+        *("train", "--model-zoo", str(SEEDS), "--model-def", "third_spec.MnistElasticDLSpec"),
+        *("--data", f"{digit_data}/train", "--output", str(tmp_path / "model"), "-o", "json"),
+    )
+    assert done.code == 4
+    for word in ("third_spec.py", "create_loss", "output", "line"):
+        assert word in done.err or word in done.out, word
+    assert not (tmp_path / "model").exists()
+
+
+def test_the_third_document_s_example_with_that_name_mended(
+    edl: Edl, tmp_path: Path, digit_data: Path
+) -> None:
+    zoo = tmp_path / "zoo"
+    zoo.mkdir()
+    text = (SEEDS / "third_spec.py").read_text()
+    (zoo / "third_spec.py").write_text(text.replace("logits=output,", "logits=outputs,"))
+    result = train(
+        edl,
+        tmp_path,
+        "third_spec.MnistElasticDLSpec",
+        f"{digit_data}/train",
+        *("--validation-data", f"{digit_data}/test"),
+        zoo=zoo,
+    )
+    assert set(result["metrics"]) >= {"accuracy"}
+
+
+INVENTED = '''
+"""Which of two spirals is a point on? A model of nobody's but this test's."""
+
+import keras
+import tensorflow as tf
+
+
+class Residual(keras.layers.Layer):
+    def __init__(self, width, **kwargs):
+        super().__init__(**kwargs)
+        self.width = width
+        self.inner = keras.layers.Dense(width, activation="gelu")
+        self.norm = keras.layers.BatchNormalization()
+
+    def call(self, x, training=False):
+        return x + self.norm(self.inner(x), training=training)
+
+    def get_config(self):
+        return {**super().get_config(), "width": self.width}
+
+
+def spirals(width=16, depth=2):
+    point = keras.Input((2,), name="point")
+    x = keras.layers.Dense(width)(point)
+    for _ in range(depth):
+        x = Residual(width)(x)
+    return keras.Model(point, keras.layers.Dense(1, name="side")(x))
+
+
+def dataset_fn(dataset, mode):
+    def parse(line):
+        x, y, side = tf.io.decode_csv(line, [0.0, 0.0, 0.0])
+        return {"point": tf.stack([x, y])}, tf.reshape(side, [1])
+
+    return dataset.map(parse)
+
+
+loss = keras.losses.BinaryCrossentropy(from_logits=True)
+
+
+def optimizer():
+    schedule = keras.optimizers.schedules.CosineDecay(0.01, 100)
+    return keras.optimizers.AdamW(schedule, weight_decay=1e-4, clipnorm=1.0)
+
+
+def eval_metrics_fn():
+    return {"auc": keras.metrics.AUC(from_logits=True)}
+'''
+
+
+def test_a_file_of_somebody_s_own_invention_on_csv(edl: Edl, tmp_path: Path) -> None:
+    zoo = tmp_path / "zoo" / "research"
+    zoo.mkdir(parents=True)
+    (zoo / "two.py").write_text(INVENTED)
+    random = np.random.default_rng(4)
+    turn = random.uniform(0.3, 3, 600)
+    side = random.integers(0, 2, 600)
+    rows = [
+        f"{r * np.cos(4 * r + np.pi * s):.5f},{r * np.sin(4 * r + np.pi * s):.5f},{s}"
+        for r, s in zip(turn, side, strict=True)
+    ]
+    (tmp_path / "points.csv").write_text("x,y,side\n" + "\n".join(rows) + "\n")
+    result = train(
+        edl,
+        tmp_path,
+        "research.two.spirals",
+        str(tmp_path / "points.csv"),
+        *("--params", "width=32, depth=3", "--validation-data", str(tmp_path / "points.csv")),
+        *("--num-epochs", "30"),
+        zoo=tmp_path / "zoo",
+    )
+    assert result["records_trained"] == 30 * 600
+    assert result["metrics"]["auc"] > 0.75
+
+
+def test_the_trained_model_is_what_serving_loads(
+    edl: Edl, tmp_path: Path, digit_data: Path
+) -> None:
+    """model.keras and the SavedModel answer alike, in a process without edl."""
+    train(edl, tmp_path, "mnist.mnist_functional_api", f"{digit_data}/train")
+    import tensorflow as tf
+
+    # Loading must not need the zoo: it was copied, and functional models hold their own config.
+    shutil.rmtree(tmp_path / "model" / "model_zoo")
+    restored = tf.keras.models.load_model(tmp_path / "model" / "model.keras", compile=False)
+    image = np.random.default_rng(5).uniform(0, 1, (7, 28, 28)).astype(np.float32)
+    expected = restored(image, training=False).numpy()
+    served = tf.saved_model.load(str(tmp_path / "model" / "saved_model"))
+    signature = served.signatures["serving_default"]
+    (name,) = signature.structured_input_signature[1]
+    (answer,) = signature(**{name: tf.constant(image)}).values()
+    np.testing.assert_allclose(answer.numpy(), expected, rtol=1e-5, atol=1e-5)
