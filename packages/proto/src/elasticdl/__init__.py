@@ -13,16 +13,22 @@ from typing import Any
 from elasticdl.python.common.constants import Mode
 from elasticdl.spec import ElasticDLSpec
 
-__all__ = ["ElasticDLSpec", "Mode", "evaluate", "predict", "train"]
+__all__ = ["EdlError", "ElasticDLSpec", "Mode", "evaluate", "predict", "train"]
 
-_CLIENT_NAMES = frozenset(("train", "evaluate", "predict"))
+# Looked up when first used: a model file needs none of them.
+_ELSEWHERE = {
+    "train": "edl.api",
+    "evaluate": "edl.api",
+    "predict": "edl.api",
+    "EdlError": "edl_proto.errors",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _CLIENT_NAMES:
+    if name not in _ELSEWHERE:
         raise AttributeError(f"module 'elasticdl' has no attribute {name!r}")
     try:
-        client = importlib.import_module("edl.api")
+        module = importlib.import_module(_ELSEWHERE[name])
     except ModuleNotFoundError as error:
         if error.name not in ("edl", "edl.api"):
             raise
@@ -30,4 +36,4 @@ def __getattr__(name: str) -> Any:
             f"elasticdl.{name} needs the client, which is not installed here: "
             "pip install edl-client"
         ) from error
-    return getattr(client, name)
+    return getattr(module, name)

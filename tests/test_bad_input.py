@@ -1,0 +1,369 @@
+"""What goes wrong is told on one screen, with what, where and what to do.
+
+Every case also ends with a documented exit code, leaves no process (the ``edl`` fixture sees to
+that) and nothing half-written.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import recordio.example
+from conftest import ROOT, Done, Edl
+
+import recordio
+
+SCREEN = 50  # lines
+USAGE, DATA, MODEL, EXISTS, RESOURCE, FAILED = 2, 3, 4, 5, 7, 1
+
+
+def attempt(
+    edl: Edl,
+    tmp_path: Path,
+    data: Path | str,
+    *more: str,
+    model_def: str = "mnist.mnist_functional_api",
+    zoo: Path = ROOT / "model_zoo",
+) -> Done:
+    return edl.run(
+        *("train", "--model-zoo", str(zoo), "--model-def", model_def, "--data", str(data)),
+        *("--minibatch-size", "32", "--output", str(tmp_path / "model"), *more),
+    )
+
+
+def told(done: Done, code: int, *words: str) -> None:
+    """The failure is documented, fits a screen, and says these words."""
+    assert done.code == code, str(done)
+    lines = done.err.splitlines()
+    assert len(lines) <= SCREEN, str(done)
+    for word in words:
+        assert word in done.err, f"{word!r} is not said\n{done}"
+    assert "what to do" in done.err, str(done)
+    left = list(Path(done.args[done.args.index("--output") + 1]).parent.glob("*model*"))
+    assert not left, left
+
+
+@pytest.fixture
+def zoo(tmp_path: Path) -> Callable[[str], Path]:
+    """Writes a model file that is right but for what the test changes."""
+
+    def write(source: str) -> Path:
+        place = tmp_path / "zoo"
+        place.mkdir()
+        (place / "mine.py").write_text(source)
+        return place
+
+    return write
+
+
+GOOD = """
+import keras
+import tensorflow as tf
+
+model = keras.Sequential([keras.Input((28, 28), name="image"), keras.layers.Flatten(),
+                          keras.layers.Dense(10)])
+
+
+def dataset_fn(dataset, mode):
+    def parse(record):
+        r = tf.io.parse_single_example(record, {
+            "image": tf.io.FixedLenFeature([28, 28], tf.float32),
+            "label": tf.io.FixedLenFeature([1], tf.int64)})
+        return r["image"] / 255.0, r["label"]
+
+    return dataset.map(parse)
+
+
+def loss(labels, predictions):
+    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(
+        logits=predictions, labels=tf.reshape(labels, [-1])))
+
+
+def optimizer():
+    return keras.optimizers.SGD(0.01)
+"""
+
+
+def test_the_model_file_of_these_tests_is_right(
+    edl: Edl, tmp_path: Path, digit_data: Path, zoo: Callable[[str], Path]
+) -> None:
+    done = attempt(edl, tmp_path, digit_data / "train", model_def="mine", zoo=zoo(GOOD))
+    assert done.code == 0, str(done)
+
+
+# --- data ----------------------------------------------------------------------------------
+
+
+def test_a_pattern_that_matches_nothing(edl: Edl, tmp_path: Path) -> None:
+    told(attempt(edl, tmp_path, tmp_path / "*.recordio"), DATA, "*.recordio", str(tmp_path))
+
+
+def test_files_without_a_record(edl: Edl, tmp_path: Path) -> None:
+    with recordio.Writer(str(tmp_path / "a.recordio")):
+        pass
+    told(attempt(edl, tmp_path, tmp_path / "*.recordio"), DATA, "a.recordio", "record")
+
+
+def test_a_file_that_cannot_be_read(edl: Edl, tmp_path: Path) -> None:
+    (tmp_path / "a.recordio").symlink_to(tmp_path / "gone.recordio")
+    told(attempt(edl, tmp_path, tmp_path / "a.recordio"), DATA, "a.recordio")
+
+
+def test_a_file_cut_short(edl: Edl, tmp_path: Path, digit_data: Path) -> None:
+    whole = (digit_data / "train" / "digits-00.recordio").read_bytes()
+    (tmp_path / "cut.recordio").write_bytes(whole[:-100])
+    told(attempt(edl, tmp_path, tmp_path / "cut.recordio"), DATA, "cut.recordio", "offset")
+
+
+def test_a_file_with_a_flipped_bit_in_a_record(edl: Edl, tmp_path: Path, digit_data: Path) -> None:
+    content = bytearray((digit_data / "train" / "digits-00.recordio").read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / "flipped.recordio").write_bytes(content)
+    told(
+        attempt(edl, tmp_path, tmp_path / "flipped.recordio"),
+        DATA,
+        *("flipped.recordio", "CRC", "chunk", "offset"),
+    )
+
+
+def test_values_of_another_type(
+    edl: Edl, tmp_path: Path, digit_data: Path, zoo: Callable[[str], Path]
+) -> None:
+    wrong = GOOD.replace(
+        '"label": tf.io.FixedLenFeature([1], tf.int64)',
+        '"label": tf.io.FixedLenFeature([1], tf.float32)',
+    )
+    assert wrong != GOOD
+    done = attempt(edl, tmp_path, digit_data / "train", model_def="mine", zoo=zoo(wrong))
+    told(done, done.code, "label")
+    assert done.code in (MODEL, FAILED)
+
+
+def test_values_of_another_shape(
+    edl: Edl, tmp_path: Path, digit_data: Path, zoo: Callable[[str], Path]
+) -> None:
+    wrong = GOOD.replace("keras.Input((28, 28)", "keras.Input((32, 32)")
+    told(
+        attempt(edl, tmp_path, digit_data / "train", model_def="mine", zoo=zoo(wrong)),
+        MODEL,
+        *("28, 28", "32, 32"),
+    )
+
+
+# --- the model file ------------------------------------------------------------------------
+
+
+def test_a_model_file_that_is_not_there(edl: Edl, tmp_path: Path, digit_data: Path) -> None:
+    told(
+        attempt(edl, tmp_path, digit_data / "train", model_def="mnist.mnist_functional"),
+        MODEL,
+        *("mnist_functional", "mnist_functional_api"),
+    )
+
+
+def test_a_model_file_that_raises_when_imported(
+    edl: Edl, tmp_path: Path, digit_data: Path, zoo: Callable[[str], Path]
+) -> None:
+    wrong = GOOD.replace("keras.layers.Dense(10)", "keras.layers.Dens(10)")
+    told(
+        attempt(edl, tmp_path, digit_data / "train", model_def="mine", zoo=zoo(wrong)),
+        MODEL,
+        *("mine.py", "Dens", ":6"),
+    )
+
+
+def test_a_model_file_with_a_syntax_error(
+    edl: Edl, tmp_path: Path, digit_data: Path, zoo: Callable[[str], Path]
+) -> None:
+    told(
+        attempt(edl, tmp_path, digit_data / "train", model_def="mine", zoo=zoo(GOOD + "def (:\n")),
+        MODEL,
+        *("mine.py", f":{len(GOOD.splitlines()) + 1}"),
+    )
+
+
+def test_a_model_file_that_misses_parts_hears_of_all_of_them(
+    edl: Edl, tmp_path: Path, digit_data: Path, zoo: Callable[[str], Path]
+) -> None:
+    wrong = GOOD.replace("def loss(", "def cost(").replace("def optimizer(", "def sgd(")
+    told(
+        attempt(edl, tmp_path, digit_data / "train", model_def="mine", zoo=zoo(wrong)),
+        MODEL,
+        *("loss", "optimizer"),
+    )
+
+
+def test_an_optimizer_that_is_not_there(
+    edl: Edl, tmp_path: Path, digit_data: Path, zoo: Callable[[str], Path]
+) -> None:
+    wrong = GOOD.replace("SGD(0.01)", "SGD(0.01, gradient_accumulation_steps=2)")
+    told(
+        attempt(edl, tmp_path, digit_data / "train", model_def="mine", zoo=zoo(wrong)),
+        MODEL,
+        "gradient_accumulation_steps",
+    )
+
+
+def test_a_loss_that_is_not_a_number(
+    edl: Edl, tmp_path: Path, digit_data: Path, zoo: Callable[[str], Path]
+) -> None:
+    wrong = GOOD.replace("SGD(0.01)", "SGD(1e30)")
+    told(
+        attempt(
+            edl,
+            tmp_path,
+            digit_data / "train",
+            "--num-epochs",
+            "5",
+            model_def="mine",
+            zoo=zoo(wrong),
+        ),
+        FAILED,
+        *("loss", ".recordio", "learning rate"),
+    )
+
+
+def test_user_code_that_raises_while_it_works(
+    edl: Edl, tmp_path: Path, digit_data: Path, zoo: Callable[[str], Path]
+) -> None:
+    wrong = GOOD.replace(
+        "    return dataset.map(parse)",
+        "    def bad(image, label):\n"
+        "        raise KeyError('no such digit')\n"
+        "    return dataset.map(parse).map(lambda image, label: tf.numpy_function(\n"
+        "        bad, [image, label], [tf.float32, tf.int64]))",
+    )
+    told(
+        attempt(edl, tmp_path, digit_data / "train", model_def="mine", zoo=zoo(wrong)),
+        FAILED,
+        "no such digit",
+    )
+
+
+def test_a_worker_that_crashes_in_a_loop(
+    edl: Edl, tmp_path: Path, digit_data: Path, zoo: Callable[[str], Path]
+) -> None:
+    wrong = GOOD + "\nimport os, sys\nprint('going down', file=sys.stderr)\nos._exit(77)\n"
+    told(
+        attempt(edl, tmp_path, digit_data / "train", model_def="mine", zoo=zoo(wrong)),
+        FAILED,
+        *("77", "going down"),
+    )
+
+
+# --- options -------------------------------------------------------------------------------
+
+
+def test_an_unknown_option(edl: Edl, tmp_path: Path, digit_data: Path) -> None:
+    told(
+        attempt(edl, tmp_path, digit_data / "train", "--num-worker", "2"),
+        USAGE,
+        *("--num-worker", "--num-workers"),
+    )
+
+
+def test_an_unknown_parameter(edl: Edl, tmp_path: Path, digit_data: Path) -> None:
+    told(
+        attempt(edl, tmp_path, digit_data / "train", "--params", "learning_rat=0.1"),
+        USAGE,
+        "learning_rat",
+    )
+
+
+def test_a_parameter_that_is_no_literal(edl: Edl, tmp_path: Path, digit_data: Path) -> None:
+    told(
+        attempt(edl, tmp_path, digit_data / "train", "--params", "lr=__import__('os').getpid()"),
+        USAGE,
+        "lr",
+    )
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ("--num-workers", "3:1"),
+        ("--num-workers", "0"),
+        ("--update", "later"),
+        ("--minibatch-size", "-4"),
+        ("--num-epochs", "many"),
+        ("--name", "No Good"),
+    ],
+    ids="".join,
+)
+def test_a_value_out_of_range(
+    edl: Edl, tmp_path: Path, digit_data: Path, option: tuple[str, str]
+) -> None:
+    told(attempt(edl, tmp_path, digit_data / "train", *option), USAGE, option[1])
+    assert not (edl.home / "jobs").exists() or not list((edl.home / "jobs").iterdir())
+
+
+def test_an_output_that_exists(edl: Edl, tmp_path: Path, digit_data: Path) -> None:
+    output = tmp_path / "taken"
+    output.mkdir()
+    (output / "precious").write_text("mine")
+    done = edl.run(
+        *("train", "--model-zoo", str(ROOT / "model_zoo"), "--model-def", "mnist.mnist_subclass"),
+        *("--data", str(digit_data / "train"), "--output", str(output)),
+    )
+    assert done.code == EXISTS, str(done)
+    assert str(output) in done.err
+    assert [path.name for path in output.iterdir()] == ["precious"]
+
+
+def test_a_port_in_use(edl: Edl, tmp_path: Path, digit_data: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        told(attempt(edl, tmp_path, digit_data / "train", "--dashboard-port", port), EXISTS, port)
+
+
+# --- the machine ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 KiB."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if mounted.returncode:
+        if os.environ.get("CI") and os.geteuid() == 0:
+            pytest.fail(f"no small file system for this test: {mounted.stderr}")
+        pytest.skip(f"needs to mount a file system: {mounted.stderr.strip()}")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_disk_that_is_full_when_the_model_is_written(
+    edl: Edl, small_disk: Path, digit_data: Path
+) -> None:
+    told(attempt(edl, small_disk, digit_data / "train"), RESOURCE, str(small_disk), "space")
+    assert not list(small_disk.iterdir())
+
+
+def test_a_disk_that_is_full_when_predictions_are_written(
+    edl: Edl, tmp_path: Path, small_disk: Path, digit_data: Path
+) -> None:
+    done = attempt(edl, tmp_path, digit_data / "train")
+    assert done.code == 0, str(done)
+    many = tmp_path / "many.recordio"
+    image = {"image": np.zeros(784, np.float32), "label": np.array([0])}
+    with recordio.Writer(str(many)) as writer:
+        for _ in range(20_000):
+            writer.write(recordio.example.encode(image))
+    told(
+        edl.run(
+            *("predict", "--data", str(many), "--trained-model", str(tmp_path / "model")),
+            *("--output", str(small_disk / "model-out")),
+        ),
+        RESOURCE,
+        "space",
+    )

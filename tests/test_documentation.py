@@ -1,0 +1,38 @@
+"""What the documents show runs as they show it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import digits
+from conftest import ROOT, Edl
+
+
+def test_the_readme_s_model_file_trains(edl: Edl, tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text()
+    (source,) = re.findall(r"^```python\n(.*?)^```", text, re.S | re.M)
+    assert len(source.strip().splitlines()) <= 24
+    zoo = tmp_path / "zoo"
+    zoo.mkdir()
+    (zoo / "digits.py").write_text(source)
+    digits.make(tmp_path / "data")
+    result = edl(
+        *("train", "--model-zoo", str(zoo), "--model-def", "digits", "-o", "json"),
+        *("--data", f"{tmp_path}/data/train/*.recordio", "--num-epochs", "2"),
+        *("--validation-data", f"{tmp_path}/data/test/*.recordio"),
+        *("--output", str(tmp_path / "model")),
+    ).json
+    assert result["metrics"]["accuracy"] > 0.3
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("packages/*/*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page}: {target}"
+
+
+def test_a_new_zoo_trains_as_its_own_words_say(edl: Edl, tmp_path: Path) -> None:
+    place: Path = tmp_path / "my-zoo"
+    edl("zoo", "init", str(place))
+    assert edl("zoo", "check", "--model-zoo", str(place), "--model-def", "my_model").code == 0

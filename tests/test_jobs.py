@@ -1,0 +1,194 @@
+"""Life with jobs: looking at them, scaling, stopping, leaving and coming back."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT, Edl, eventually
+
+
+@pytest.fixture
+def long_job(edl: Edl, tmp_path: Path, numbered: Callable[..., Path]) -> Callable[..., str]:
+    """Starts a job that goes on until it is stopped, and waits until it trains."""
+    data = numbered(2_000)
+
+    def start(name: str = "long", workers: str = "2") -> str:
+        edl(
+            *("train", "--model-zoo", str(ROOT / "model_zoo"), "--model-def", "counting"),
+            *("--params", "size=2000", "--data", str(data), "--num-epochs", "100000"),
+            *("--minibatch-size", "8", "--num-workers", workers, "--name", name, "--detach"),
+            *("--output", str(tmp_path / "model")),
+        )
+        eventually(lambda: int(edl.status(name)["records_trained"]) > 0, "training has begun")
+        return name
+
+    return start
+
+
+def test_a_job_is_seen_scaled_stopped_and_forgotten(
+    edl: Edl, long_job: Callable[..., str], tmp_path: Path
+) -> None:
+    name = long_job()
+    assert name in edl("list").out
+    assert [job["job"] for job in edl("list", "-o", "json").json] == [name]
+    assert edl("list", "-o", "name").out.split() == [name]
+    assert "RUNNING" in edl("status", name).out
+    kinds = [
+        json.loads(line)["kind"] for line in edl("events", name, "-o", "json").out.splitlines()
+    ]
+    assert "WorkerReady" in kinds
+
+    edl("scale", name, "--workers", "3")
+    eventually(lambda: len(edl.workers(name)) == 3, "the third worker")
+    edl("scale", name, "--workers", "1")
+    eventually(lambda: len(edl.workers(name)) == 1, "one worker is left")
+    before = int(edl.status(name)["records_trained"])
+    eventually(lambda: int(edl.status(name)["records_trained"]) > before, "it still trains")
+
+    refused = edl.run("delete", name, "--yes")
+    assert refused.code != 0
+    assert "edl stop" in refused.err
+    edl("stop", name)
+    assert edl.status(name)["state"] == "CANCELLED"
+    waited = edl.run("wait", name)
+    assert waited.code == 8, str(waited)
+    edl("delete", name, "--yes")
+    assert not edl.job_dir(name).exists()
+    assert edl("list", "-o", "name").out.split() == []
+    assert not (tmp_path / "model").exists()
+
+
+def test_logs_of_all_and_of_one_worker(edl: Edl, long_job: Callable[..., str]) -> None:
+    name = long_job(workers="1")
+    assert "worker-0" in edl("logs", name).out
+    assert edl("logs", name, "--worker", "0", "--tail", "1").out.count("\n") == 1
+    follower = edl.start("logs", name, "-f")
+    edl("stop", name)
+    out, _ = follower.communicate(timeout=60)
+    assert follower.returncode == 0
+    assert out
+
+
+def test_one_name_is_one_job(edl: Edl, long_job: Callable[..., str], tmp_path: Path) -> None:
+    name = long_job(workers="1")
+    again = edl.run(
+        *("train", "--model-zoo", str(ROOT / "model_zoo"), "--model-def", "mnist.mnist_subclass"),
+        *("--data", str(tmp_path / "numbered"), "--name", name, "--output", str(tmp_path / "b")),
+    )
+    assert again.code == 5, str(again)
+    assert name in again.err
+    assert len(edl("list", "-o", "name").out.split()) == 1
+    edl("stop", name)
+
+
+def test_ctrl_c_leaves_the_job_running_and_says_how_to_come_back(
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
+) -> None:
+    running = edl.start(
+        *("train", "--model-zoo", str(ROOT / "model_zoo"), "--model-def", "counting"),
+        *("--params", "size=500", "--data", str(numbered(500)), "--num-epochs", "100000"),
+        *("--name", "left", "--output", str(tmp_path / "model")),
+    )
+    eventually(
+        lambda: edl.job_dir("left").exists() and edl.run("status", "left").code == 0, "it runs"
+    )
+    eventually(lambda: int(edl.status("left")["records_trained"]) > 0, "it trains")
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=30)
+    assert running.returncode == 130
+    for word in ("edl status left", "edl stop left"):
+        assert word in err
+    before = int(edl.status("left")["records_trained"])
+    eventually(lambda: int(edl.status("left")["records_trained"]) > before, "it goes on alone")
+    edl("stop", "left")
+
+
+def test_a_killed_master_is_told_and_leaves_no_worker(
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
+) -> None:
+    running = edl.start(
+        *("train", "--model-zoo", str(ROOT / "model_zoo"), "--model-def", "counting"),
+        *("--params", "size=500", "--data", str(numbered(500)), "--num-epochs", "100000"),
+        *("--name", "orphan", "--output", str(tmp_path / "model")),
+    )
+    eventually(lambda: edl.run("status", "orphan").code == 0, "it runs")
+    eventually(lambda: int(edl.status("orphan")["records_trained"]) > 0, "it trains")
+    master = json.loads((edl.job_dir("orphan") / "master.json").read_text())
+    import os
+
+    os.kill(master["pid"], signal.SIGKILL)
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 1
+    assert "master" in err
+    eventually(lambda: not edl.processes(), "its workers have ended", 30)
+
+
+def test_checkpoints_carry_a_stopped_job_on(
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
+) -> None:
+    """Stopped in the middle and sent again: the counts come out as if never stopped."""
+    total, epochs = 1_501, 40
+    arguments = [
+        *("train", "--model-zoo", str(ROOT / "model_zoo"), "--model-def", "counting"),
+        *("--params", f"size={total}", "--data", str(numbered(total))),
+        *("--num-epochs", str(epochs), "--minibatch-size", "8", "--records-per-task", "100"),
+        *("--checkpoint-dir", str(tmp_path / "checkpoints"), "--name", "again"),
+        *("--output", str(tmp_path / "model")),
+    ]
+    edl(*arguments, "--detach")
+    eventually(lambda: int(edl.status("again")["records_trained"]) > total, "an epoch has passed")
+    edl("stop", "again")
+    stopped = int(edl.status("again")["records_trained"])
+    assert total < stopped < epochs * total
+    edl("delete", "again", "--yes")
+    result = edl(*arguments, "-o", "json").json
+    assert result["records_trained"] == epochs * total
+    from test_exactly_once import counts
+
+    assert set(counts(tmp_path / "model").tolist()) == {float(epochs)}
+    started = [
+        json.loads(line)
+        for line in (edl.job_dir("again") / "events.jsonl").read_text().splitlines()
+    ]
+    assert any(event["kind"] == "CheckpointRestored" for event in started)
+
+
+def test_init_from_a_trained_model(edl: Edl, tmp_path: Path, digit_data: Path) -> None:
+    def train(output: str, *more: str) -> Any:
+        return edl(
+            *("train", "--model-zoo", str(ROOT / "model_zoo"), "-o", "json"),
+            *("--model-def", "mnist.mnist_functional_api", "--data", f"{digit_data}/train"),
+            *("--validation-data", f"{digit_data}/test", "--output", str(tmp_path / output)),
+            *more,
+        ).json
+
+    first = train("first", "--num-epochs", "8")
+    second = train("second", "--init-from", str(tmp_path / "first"), "--params", "lr=1e-9")
+    assert second["metrics"]["accuracy"] == pytest.approx(first["metrics"]["accuracy"], abs=0.05)
+
+
+def test_evaluations_on_the_way_and_tensorboard(edl: Edl, tmp_path: Path, digit_data: Path) -> None:
+    edl(
+        *("train", "--model-zoo", str(ROOT / "model_zoo"), "--name", "curves", "-q"),
+        *("--model-def", "mnist.mnist_functional_api", "--data", f"{digit_data}/train"),
+        *("--validation-data", f"{digit_data}/test", "--num-epochs", "3"),
+        *("--evaluation-steps", "5", "--output", str(tmp_path / "model")),
+    )
+    curves = {curve["name"]: curve["points"] for curve in edl.status("curves")["curves"]}
+    assert len(curves["accuracy"]) >= 3
+    assert len(curves["loss"]) >= 3
+    import tensorflow as tf
+
+    tags = {
+        value.tag
+        for path in (edl.job_dir("curves") / "tensorboard").rglob("*tfevents*")
+        for event in tf.compat.v1.train.summary_iterator(str(path))
+        for value in event.summary.value
+    }
+    assert any("loss" in tag for tag in tags)
+    assert any("accuracy" in tag for tag in tags)

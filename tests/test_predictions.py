@@ -1,0 +1,83 @@
+"""A trained model's directory is all that evaluate and predict need, also elsewhere."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import recordio.example
+from conftest import ROOT, Edl, read_all
+
+import recordio
+
+
+@pytest.fixture(scope="module")
+def moved_model(tmp_path_factory: pytest.TempPathFactory, digit_data: Path) -> Path:
+    """A model trained from a zoo that is gone, carried to another place."""
+    place = tmp_path_factory.mktemp("trained")
+    shutil.copytree(ROOT / "model_zoo", place / "zoo")
+    edl = Edl(place / "edl-home")
+    edl(
+        *("train", "--model-zoo", str(place / "zoo"), "--model-def", "mnist.mnist_subclass"),
+        *("--data", f"{digit_data}/train/*.recordio", "--num-epochs", "3"),
+        *("--output", str(place / "model"), "-q"),
+    )
+    shutil.rmtree(place / "zoo")
+    shutil.rmtree(place / "edl-home")
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "carried"
+    shutil.move(place / "model", elsewhere)
+    return elsewhere
+
+
+def test_one_prediction_per_record_in_order(
+    edl: Edl, tmp_path: Path, digit_data: Path, moved_model: Path
+) -> None:
+    done = edl(
+        *("predict", "--data", f"{digit_data}/test/*.recordio", "--trained-model"),
+        *(str(moved_model), "--output", str(tmp_path / "out"), "--num-workers", "2"),
+        *("--records-per-task", "7", "-o", "json"),
+        cwd=tmp_path,
+    )
+    assert done.json["state"] == "SUCCEEDED"
+    inputs = [recordio.example.decode(r) for r in read_all(digit_data / "test")]
+    outputs = [recordio.example.decode(r)["prediction"] for r in read_all(tmp_path / "out")]
+    assert len(outputs) == len(inputs) == 80
+
+    import tensorflow as tf
+
+    served = tf.saved_model.load(str(moved_model / "saved_model"))
+    signature = served.signatures["serving_default"]
+    (name,) = signature.structured_input_signature[1]
+    images = np.stack([example["image"] for example in inputs]).reshape(-1, 28, 28) / 255
+    (expected,) = signature(**{name: tf.constant(images, tf.float32)}).values()
+    np.testing.assert_allclose(np.stack(outputs), expected.numpy(), rtol=1e-3, atol=1e-4)
+
+
+def test_one_file_when_the_output_is_named_as_one(
+    edl: Edl, tmp_path: Path, digit_data: Path, moved_model: Path
+) -> None:
+    edl(
+        *("predict", "--data", f"{digit_data}/test", "--trained-model", str(moved_model)),
+        *("--output", str(tmp_path / "all.recordio"), "-q"),
+    )
+    assert len(read_all(tmp_path / "all.recordio")) == 80
+
+
+def test_evaluation_equals_counting_by_hand(
+    edl: Edl, tmp_path: Path, digit_data: Path, moved_model: Path
+) -> None:
+    evaluated = edl(
+        *("evaluate", "--data", f"{digit_data}/test", "--trained-model", str(moved_model)),
+        *("--num-workers", "2", "--records-per-task", "9", "-o", "json"),
+    ).json
+    edl(
+        *("predict", "--data", f"{digit_data}/test", "--trained-model", str(moved_model)),
+        *("--output", str(tmp_path / "out"), "-q"),
+    )
+    labels = [int(recordio.example.decode(r)["label"][0]) for r in read_all(digit_data / "test")]
+    found = [
+        int(np.argmax(recordio.example.decode(r)["prediction"])) for r in read_all(tmp_path / "out")
+    ]
+    assert evaluated["metrics"]["accuracy"] == pytest.approx(np.mean(np.equal(labels, found)))
