@@ -1,0 +1,104 @@
+// What the master says, fetched again and again until the job is over.
+
+const EVERY_MS = 1000;
+const EVERY_MS_UNSEEN = 5000; // while the tab is in the background
+const LONGEST_PAUSE_MS = 10_000;
+const ANSWER_WITHIN_MS = 5000;
+const FAILURES_UNTIL_LOST = 2; // one dropped answer is no news
+const FULL_BATCH = 50; // a batch of this size may not be the last
+
+const OVER = new Set(["SUCCEEDED", "FAILED", "CANCELLED"]);
+
+export const isOver = (status) => OVER.has(status?.state);
+
+/**
+ * Follows a job. `on` receives:
+ * - `status(status)`: a JobStatus;
+ * - `events(events)`: Events not seen before, oldest first; `forget()`: start the list again;
+ * - `live()`: the master answered; `lost({since, reason, retryAt})`: it does not;
+ * - `over()`: the job has ended and the last events are here; nothing is fetched any more.
+ */
+export async function follow(on) {
+  let seen = "0";
+  let incarnation = null;
+  let failures = 0;
+  let endSeen = false;
+  let heard = new Date();
+
+  async function fetchNews() {
+    const status = await fetchJson("api/status");
+    // A master that was started again tells its story from the first event on.
+    const restarted = incarnation !== null && status.incarnation !== incarnation;
+    let last = restarted ? "0" : seen;
+    const events = [];
+    let batch;
+    do {
+      const answer = await fetchJson(`api/events?after=${encodeURIComponent(last)}`);
+      batch = answer.filter((event) => BigInt(event.number) > BigInt(last));
+      events.push(...batch);
+      last = batch.at(-1)?.number ?? last;
+    } while (batch.length >= FULL_BATCH);
+    incarnation = status.incarnation;
+    seen = last;
+    return { status, events, restarted };
+  }
+
+  for (;;) {
+    let pause = document.hidden ? EVERY_MS_UNSEEN : EVERY_MS;
+    let news = null;
+    try {
+      news = await fetchNews();
+    } catch (error) {
+      if (endSeen) break; // the end is known; the master may have left by now
+      failures += 1;
+      pause = Math.min(EVERY_MS * 2 ** (failures - 1), LONGEST_PAUSE_MS);
+      if (failures >= FAILURES_UNTIL_LOST) {
+        on.lost({ since: heard, reason: error.message, retryAt: Date.now() + pause });
+      }
+    }
+    if (news) {
+      failures = 0;
+      heard = new Date();
+      if (news.restarted) on.forget();
+      on.status(news.status);
+      if (news.events.length > 0) on.events(news.events);
+      on.live();
+      // One more round after the end: its last events may have followed the status.
+      if (isOver(news.status)) {
+        if (endSeen) break;
+        endSeen = true;
+      }
+    }
+    await rest(pause);
+  }
+  on.over();
+}
+
+async function fetchJson(url) {
+  let answer;
+  try {
+    answer = await fetch(url, { cache: "no-store", signal: AbortSignal.timeout(ANSWER_WITHIN_MS) });
+  } catch (error) {
+    throw new Error(error.name === "TimeoutError" ? "no answer in time" : "no connection");
+  }
+  if (!answer.ok) throw new Error(`it answers with HTTP ${answer.status}`);
+  return answer.json().catch(() => {
+    throw new Error("its answer cannot be read");
+  });
+}
+
+/** Waits, but not longer than until the reader looks at the tab again or the network is back. */
+function rest(pause) {
+  return new Promise((done) => {
+    const stop = new AbortController();
+    const end = () => {
+      clearTimeout(timer);
+      stop.abort();
+      done();
+    };
+    const timer = setTimeout(end, pause);
+    const wake = () => document.hidden || end();
+    document.addEventListener("visibilitychange", wake, { signal: stop.signal });
+    window.addEventListener("online", end, { signal: stop.signal });
+  });
+}
