@@ -1,0 +1,102 @@
+"""The ledger's half that lives beside the parameters: what has been applied, and who may push."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+from edl_master.core.names import TaskKey, TaskType, Token
+
+
+class Standing(Enum):
+    """How a push stands to what has been applied of its task."""
+
+    DUE = auto()
+    ALREADY_APPLIED = auto()
+    OUT_OF_ORDER = auto()
+    REFUSED = auto()
+
+
+@dataclass(slots=True)
+class _Entry:
+    token: Token
+    live: bool
+    applied: int
+
+
+class AppliedCounts:
+    """For each open task: how many of its minibatches were applied, and the token of its lease.
+
+    The counts outlive leases, so that the next holder begins where the last one ended; tokens
+    only grow, so that an earlier holder can never push again.
+    """
+
+    def __init__(self) -> None:
+        self._entries: dict[TaskKey, _Entry] = {}
+
+    def grant(self, task: TaskKey, token: Token) -> int:
+        """Make ``token`` the only one that may push for ``task``; return the task's count.
+
+        Raises:
+            ValueError: the token is not newer than one that the task had before.
+        """
+        entry = self._entries.get(task)
+        if entry is None:
+            entry = self._entries[task] = _Entry(token, True, 0)
+        elif token < entry.token or (token == entry.token and not entry.live):
+            raise ValueError(f"task {task}: token {token} is not newer than {entry.token}")
+        entry.token, entry.live = token, True
+        return entry.applied
+
+    def is_live(self, task: TaskKey, token: Token) -> bool:
+        """Whether ``token`` may push for ``task``."""
+        entry = self._entries.get(task)
+        return entry is not None and entry.live and entry.token == token
+
+    def has_lease(self, task: TaskKey) -> bool:
+        """Whether anybody may push for ``task``."""
+        entry = self._entries.get(task)
+        return entry is not None and entry.live
+
+    def revoke(self, task: TaskKey, token: Token) -> bool:
+        """Nobody may push for ``task`` until it is granted again; say whether anybody could."""
+        if not self.is_live(task, token):
+            return False
+        self._entries[task].live = False
+        return True
+
+    def close(self, task: TaskKey) -> int:
+        """Forget a task; return its count (0 for an unknown task)."""
+        entry = self._entries.pop(task, None)
+        return entry.applied if entry else 0
+
+    def standing(self, task: TaskKey, token: Token, minibatch: int) -> Standing:
+        """Judge a push of the minibatch with this index in the task."""
+        if not self.is_live(task, token):
+            return Standing.REFUSED
+        applied = self._entries[task].applied
+        if minibatch < applied:
+            return Standing.ALREADY_APPLIED
+        return Standing.DUE if minibatch == applied else Standing.OUT_OF_ORDER
+
+    def advance(self, task: TaskKey) -> None:
+        """Count one more minibatch of an open task."""
+        self._entries[task].applied += 1
+
+    def counts(self) -> dict[TaskKey, int]:
+        """The count of each open task."""
+        return {task: entry.applied for task, entry in self._entries.items()}
+
+    def describe(self) -> list[list[Any]]:
+        """All entries as plain values; ``restore`` reads them."""
+        return [
+            [str(task.type), task.round, task.number, entry.token, entry.live, entry.applied]
+            for task, entry in self._entries.items()
+        ]
+
+    def restore(self, described: Iterable[Sequence[Any]]) -> None:
+        for kind, round_, number, token, live, applied in described:
+            task = TaskKey(TaskType(kind), round_, number)
+            self._entries[task] = _Entry(Token(token), live, applied)

@@ -1,0 +1,36 @@
+"""Clipping of gradients: by value, by the norm of each variable, by the norm of all together."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class ClipValue:
+    """Each element is clipped to ``[-limit, limit]``."""
+
+    limit: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClipNorm:
+    """A variable's gradient is scaled down so that its L2 norm is at most ``limit``."""
+
+    limit: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClipGlobalNorm:
+    """All gradients are scaled down alike so that their joint L2 norm is at most ``limit``."""
+
+    limit: float
+
+
+Clipping: TypeAlias = ClipValue | ClipNorm | ClipGlobalNorm | None
+
+
+def shrink(sum_of_squares: float, limit: float) -> float:
+    """What to multiply a gradient with so that its norm is at most ``limit``; never above 1."""
+    return limit / max(math.sqrt(sum_of_squares), limit)

@@ -1,0 +1,123 @@
+"""What goes into the parameter plane and what comes out of it, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from edl_master.core.names import TaskKey, Token, Version
+from edl_master.core.parameters.wire import Payload
+
+
+@dataclass(frozen=True, slots=True)
+class GradientPush:
+    """What a worker computed from one minibatch.
+
+    Attributes:
+        task: the task that the minibatch belongs to.
+        token: the lease under which it was computed.
+        minibatch: index of the minibatch in the task, from 0.
+        records: records in the minibatch, at least 1; its weight in a synchronous mean.
+        base_version: version of the values it was computed from.
+        gradient: trainable variables, packed in wire order.
+        state_delta: by how much the other variables moved, packed likewise; None if they did not.
+    """
+
+    task: TaskKey
+    token: Token
+    minibatch: int
+    records: int
+    base_version: Version
+    gradient: Payload
+    state_delta: Payload | None = None
+
+
+class PushKind(StrEnum):
+    """What became of a push. Only ``APPLIED`` has changed anything."""
+
+    APPLIED = "applied"
+    """It is in the values, or gathered for the next version; it must not be pushed again."""
+    ALREADY_APPLIED = "already-applied"
+    """An earlier try of this minibatch was applied."""
+    STALE = "stale"
+    """Compute the minibatch again from newer values; in sync mode, under a step slot."""
+    REFUSED = "refused"
+    """The lease is not, or no longer, the caller's."""
+    OUT_OF_ORDER = "out-of-order"
+    """A minibatch before this one is missing: a fault of the caller."""
+    INVALID = "invalid"
+    """The gradient or state delta holds an infinity or not a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class PushOutcome:
+    """The answer to a push.
+
+    Attributes:
+        kind: what became of it.
+        version: the plane's version now.
+        staleness: updates between the push's base version and the values it met.
+        new_version: whether this push completed an update.
+        detail: for ``INVALID``, the variable; otherwise empty.
+    """
+
+    kind: PushKind
+    version: Version
+    staleness: int
+    new_version: bool = False
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotGranted:
+    """The lease may compute one gradient from this version."""
+
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class SlotWait:
+    """Ask again when ``ParameterPlane.openings`` is no longer this number."""
+
+    openings: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRefused:
+    """The lease is not, or no longer, the caller's: it would wait for ever."""
+
+
+SlotAnswer: TypeAlias = SlotGranted | SlotWait | SlotRefused
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneStatus:
+    """Figures for the status page.
+
+    Attributes:
+        version: parameter version.
+        learning_rate: rate of the next update.
+        records_applied: records whose gradients were applied or gathered.
+        gradients_applied: gradients applied or gathered.
+        gradients_rejected: pushes that were not applied, by kind.
+        staleness_total: sum of the staleness of the gradients applied.
+        gathered: gradients that wait for their update to be complete (sync mode).
+        step_slots_held: step slots in use (sync mode).
+        open_tasks: tasks with a count.
+    """
+
+    version: Version
+    learning_rate: float
+    records_applied: int
+    gradients_applied: int
+    gradients_rejected: Mapping[PushKind, int]
+    staleness_total: int
+    gathered: int
+    step_slots_held: int
+    open_tasks: int
+
+
+class NotInitialized(RuntimeError):
+    """The plane has no values yet: ``initialize`` comes first."""

@@ -1,0 +1,98 @@
+"""Synchronous updates: rights to contribute to one, and the gradients gathered for it."""
+
+from __future__ import annotations
+
+from edl_master.core.names import TaskKey
+from edl_master.core.parameters import arithmetic
+from edl_master.core.parameters.arithmetic import Executor
+from edl_master.core.parameters.layout import Arenas, Layout
+from edl_master.core.parameters.modes import Reduction
+from edl_master.core.parameters.wire import zeros
+
+
+class StepSlots:
+    """The rights to compute the gradients of one update.
+
+    An update joins ``capacity`` gradients. Each is computed under a step slot, and there are only
+    as many as gradients are still missing: so no gradient is ever computed in vain.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.filled = 0
+        self._holders: set[TaskKey] = set()
+
+    @property
+    def holders(self) -> frozenset[TaskKey]:
+        return frozenset(self._holders)
+
+    @property
+    def held(self) -> int:
+        return len(self._holders)
+
+    def take(self, task: TaskKey) -> bool:
+        """Give a step slot to a task unless it has one; say whether it has one now."""
+        if task not in self._holders and self.held + self.filled < self.capacity:
+            self._holders.add(task)
+        return task in self._holders
+
+    def give_back(self, task: TaskKey) -> bool:
+        """Take a task's step slot away; say whether it had one."""
+        had = task in self._holders
+        self._holders.discard(task)
+        return had
+
+    def fill(self, task: TaskKey) -> bool:
+        """A task's gradient is there; say whether none is missing any more."""
+        self._holders.discard(task)
+        self.filled += 1
+        return self.filled == self.capacity
+
+    def next_version(self) -> None:
+        self.filled = 0
+
+
+class Gathered:
+    """Gradients and state deltas of one version, joined as they come.
+
+    Attributes:
+        records: records behind the gradients so far.
+        gradient: sum of the gradients, each times its records with a mean reduction.
+        state: sum of the state deltas, each times its records.
+    """
+
+    def __init__(self, layout: Layout, reduction: Reduction, executor: Executor | None) -> None:
+        self._reduction = reduction
+        self._executor = executor
+        self.records = 0
+        self.gradient = zeros(layout.sizes, layout.arenas(trainable=True))
+        self.state = zeros(layout.sizes, layout.arenas(trainable=False))
+
+    def add(self, gradient: Arenas, state: Arenas | None, records: int) -> None:
+        """Join one more gradient, and the state delta that came with it; None is no change."""
+        first = self.records == 0
+        weight = records if self._reduction is Reduction.MEAN else 1
+        self._accumulate(self.gradient, gradient, weight, first)
+        if state is not None:
+            self._accumulate(self.state, state, records, first)
+        elif first:
+            for total in self.state.values():
+                total.fill(0)
+        self.records += records
+
+    @property
+    def gradient_scale(self) -> float:
+        """What to multiply ``gradient`` with to have the joined gradient."""
+        return 1 / self.records if self._reduction is Reduction.MEAN else 1.0
+
+    @property
+    def state_scale(self) -> float:
+        """What to multiply ``state`` with: state deltas are averaged with either reduction."""
+        return 1 / self.records
+
+    def start_over(self) -> None:
+        """Begin the next version; the next ``add`` overwrites the sums."""
+        self.records = 0
+
+    def _accumulate(self, totals: Arenas, addends: Arenas, weight: float, first: bool) -> None:
+        arithmetic.accumulate(totals, addends, weight, first=first, executor=self._executor)

@@ -1,0 +1,180 @@
+"""Where every variable lies: one contiguous arena per kind and dtype, agreed once per job."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+DTYPES = ("float32", "float64")
+"""What an arena may hold. Other dtypes are no weights that a gradient step could update."""
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+class LayoutError(ValueError):
+    """The variables of a model cannot be laid out; the message names the variable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable of the model: trainable, or state such as a moving average."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    trainable: bool
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * np.dtype(self.dtype).itemsize
+
+    def __str__(self) -> str:
+        kind = "trainable" if self.trainable else "state"
+        return f"{self.dtype}{list(self.shape)}, {kind}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ArenaKey:
+    """Names an arena; as text, for example ``trainable/float32``."""
+
+    trainable: bool
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"{'trainable' if self.trainable else 'state'}/{self.dtype}"
+
+
+Arenas: TypeAlias = Mapping[ArenaKey, Array]
+"""One flat array for each arena of a layout, or for some of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a variable lies: elements ``start`` to ``stop`` (exclusive) of its arena."""
+
+    variable: Variable
+    arena: ArenaKey
+    start: int
+
+    @property
+    def stop(self) -> int:
+        return self.start + self.variable.size
+
+
+class Layout:
+    """The variables of a job's model, in the order in which they travel.
+
+    Arenas and payloads are packed: there are no gaps between variables. A payload of
+    parameters holds all variables in this order, a gradient the trainable ones among
+    them, a state delta the others.
+
+    Attributes:
+        variables: all variables, in wire order.
+        places: the place of each variable, in wire order.
+        sizes: elements of each arena.
+        fingerprint: equal for two layouts exactly when nothing about them differs.
+    """
+
+    def __init__(self, variables: Iterable[Variable]) -> None:
+        """Lay out variables.
+
+        Raises:
+            LayoutError: a name is used twice, or a dtype or shape cannot be laid out.
+        """
+        self.variables: tuple[Variable, ...] = tuple(variables)
+        self.sizes: dict[ArenaKey, int] = {}
+        places = []
+        names: set[str] = set()
+        for variable in self.variables:
+            _check(variable, names)
+            names.add(variable.name)
+            arena = ArenaKey(variable.trainable, variable.dtype)
+            start = self.sizes.get(arena, 0)
+            places.append(Place(variable, arena, start))
+            self.sizes[arena] = start + variable.size
+        self.places: tuple[Place, ...] = tuple(places)
+        self.fingerprint = hashlib.sha256(json.dumps(self.describe()).encode()).hexdigest()[:32]
+
+    @property
+    def gradient_nbytes(self) -> int:
+        """Bytes of a gradient: trainable variables only."""
+        return sum(v.nbytes for v in self.variables if v.trainable)
+
+    @property
+    def state_nbytes(self) -> int:
+        """Bytes of a state delta: variables that are not trainable."""
+        return sum(v.nbytes for v in self.variables if not v.trainable)
+
+    @property
+    def parameter_nbytes(self) -> int:
+        """Bytes of all values, trainable and state."""
+        return self.gradient_nbytes + self.state_nbytes
+
+    def arenas(self, *, trainable: bool) -> tuple[ArenaKey, ...]:
+        """The arenas of one kind."""
+        return tuple(key for key in self.sizes if key.trainable == trainable)
+
+    def mismatch(self, other: Layout) -> str | None:
+        """Say how another layout first differs from this one, or None if it does not."""
+        for index, (mine, theirs) in enumerate(zip(self.variables, other.variables, strict=False)):
+            if mine.name != theirs.name:
+                return f"variable {index} is {mine.name!r} in one and {theirs.name!r} in the other"
+            if mine != theirs:
+                return f"variable {mine.name!r} is {mine} in one and {theirs} in the other"
+        counts = len(self.variables), len(other.variables)
+        if counts[0] != counts[1]:
+            longer = max(self.variables, other.variables, key=len)
+            extra = longer[min(counts)].name
+            return f"variable {extra!r} is in one only ({counts[0]} and {counts[1]} variables)"
+        return None
+
+    def describe(self) -> list[list[Any]]:
+        """The layout as plain values that JSON can hold; ``from_description`` reads them."""
+        return [[v.name, list(v.shape), v.dtype, v.trainable] for v in self.variables]
+
+    @classmethod
+    def from_description(cls, description: Sequence[Sequence[Any]]) -> Layout:
+        return cls(
+            Variable(name, tuple(shape), dtype, trainable)
+            for name, shape, dtype, trainable in description
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Layout) and self.variables == other.variables
+
+    def __hash__(self) -> int:
+        return hash(self.variables)
+
+
+def _check(variable: Variable, names: set[str]) -> None:
+    if not variable.name:
+        raise LayoutError("a variable has no name")
+    if variable.name in names:
+        raise LayoutError(f"two variables are named {variable.name!r}; names must be unique")
+    if variable.dtype not in DTYPES:
+        remedy = (
+            "make its layer non-trainable, or"
+            if variable.trainable
+            else "keep it in the worker, or"
+        )
+        raise LayoutError(
+            f"variable {variable.name!r} has dtype {variable.dtype}; the parameters are served as "
+            f"{' or '.join(DTYPES)}: {remedy} build the model with one of these dtypes"
+        )
+    if any(not isinstance(n, int) or n < 0 for n in variable.shape):
+        raise LayoutError(
+            f"variable {variable.name!r} has shape {variable.shape}; "
+            "every dimension must be a number known before training"
+        )

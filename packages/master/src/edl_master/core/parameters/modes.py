@@ -1,0 +1,55 @@
+"""When a gradient becomes an update, and which gradients are too old for it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+
+class Reduction(StrEnum):
+    """How a loss reduces a minibatch, and so how gradients of several are to be joined."""
+
+    MEAN = "mean"
+    SUM = "sum"
+
+
+@dataclass(frozen=True, slots=True)
+class Async:
+    """Each gradient is an update at once, however old the values it was computed from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """As async, but a gradient more than ``max_staleness`` updates old is computed again."""
+
+    max_staleness: int
+
+    def __post_init__(self) -> None:
+        if self.max_staleness < 0:
+            raise ValueError(f"max-staleness must be at least 0, not {self.max_staleness}")
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """``grads_to_wait`` gradients, all of one version, are joined to one update.
+
+    With mean, each weighs as many records as it was computed from, so that the update equals
+    that of one large minibatch of all those records; with sum, gradients are added.
+    """
+
+    grads_to_wait: int
+    reduction: Reduction = Reduction.MEAN
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reduction", Reduction(self.reduction))
+        if self.grads_to_wait < 1:
+            raise ValueError(f"grads-to-wait must be at least 1, not {self.grads_to_wait}")
+
+
+UpdateMode: TypeAlias = Async | Bounded | Sync
+
+
+def describe(mode: UpdateMode) -> dict[str, Any]:
+    """A mode as plain values that JSON can hold."""
+    return {"mode": type(mode).__name__.lower(), **asdict(mode)}

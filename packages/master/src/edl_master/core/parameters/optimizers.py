@@ -1,0 +1,151 @@
+"""What an optimizer is: a rule, a learning rate, and the options that all optimizers share.
+
+``parse_optimizer`` reads what ``keras.optimizers.serialize`` gives. What it cannot do it refuses
+at once; no option is ever ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from edl_master.core.parameters.clipping import ClipGlobalNorm, ClipNorm, Clipping, ClipValue
+from edl_master.core.parameters.keras_config import OptimizerUnsupported, read_fields, unwrap
+from edl_master.core.parameters.rules import RULES, Rule
+from edl_master.core.parameters.schedules import Schedule, parse_learning_rate
+
+EXCLUDED_FROM_DECAY = "excluded_from_weight_decay"
+"""Key beside ``class_name`` with the names of variables without weight decay: what the user told
+``exclude_from_weight_decay``, which Keras itself does not serialize."""
+
+_INSTEAD = {
+    "LossScaleOptimizer": "give its inner optimizer; for mixed precision use mixed_bfloat16",
+    "gradient_accumulation_steps": "use --update sync with --grads-to-wait, which does the same",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ema:
+    """An average ``a = momentum a + (1 - momentum) w`` of the values, kept beside them.
+
+    It takes the place of the values after every ``overwrite_frequency`` updates; with None, only
+    when training ends.
+    """
+
+    momentum: float
+    overwrite_frequency: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _SharedOptions:
+    """The options that every Keras optimizer has, with their defaults."""
+
+    learning_rate: Any = None
+    weight_decay: float | None = None
+    clipnorm: float | None = None
+    global_clipnorm: float | None = None
+    clipvalue: float | None = None
+    use_ema: bool = False
+    ema_momentum: float = 0.99
+    ema_overwrite_frequency: int | None = None
+    loss_scale_factor: float | None = None
+    gradient_accumulation_steps: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Optimizer:
+    """How a gradient changes values; immutable, its state is in an ``Updater``.
+
+    One update does, in this order: divide the gradient by ``loss_scale``, clip it, take
+    ``weight_decay lr w`` away from each value ``w``, apply the rule, move the average.
+
+    Attributes:
+        name: the Keras class.
+        config: the configuration as it was given.
+        undecayed: names of the variables that ``weight_decay`` leaves alone.
+        loss_scale: what the worker has multiplied the loss with.
+    """
+
+    name: str
+    config: Mapping[str, Any] = field(repr=False)
+    rule: Rule
+    learning_rate: Schedule
+    clipping: Clipping
+    weight_decay: float
+    undecayed: frozenset[str]
+    ema: Ema | None
+    loss_scale: float
+
+
+def parse_optimizer(serialized: Mapping[str, Any]) -> Optimizer:
+    """Read an optimizer as ``keras.optimizers.serialize`` gives it.
+
+    Args:
+        serialized: ``class_name`` and ``config``; what ``config`` leaves out has Keras's
+            default. ``excluded_from_weight_decay`` beside them may list names of variables.
+
+    Raises:
+        OptimizerUnsupported: the class or an option is not supported; the message says which
+            and what to use instead.
+    """
+    remedy = f"use one of {', '.join(RULES)}"
+    given = serialized.get("class_name")
+    if isinstance(given, str):
+        remedy = _INSTEAD.get(given, remedy)
+    name, config = unwrap(serialized, "optimizer", "keras.optimizers", remedy)
+    if name not in RULES:
+        raise OptimizerUnsupported("class", name, remedy)
+
+    shared_names = set(_SharedOptions.__dataclass_fields__)
+    shared = _SharedOptions(**{k: v for k, v in config.items() if k in shared_names})
+    own = {k: v for k, v in config.items() if k not in shared_names}
+    kind: Any = RULES[name]
+    rule: Rule = kind(**read_fields(name, kind, own))
+    if shared.gradient_accumulation_steps:
+        raise OptimizerUnsupported(
+            f"{name}.gradient_accumulation_steps",
+            str(shared.gradient_accumulation_steps),
+            _INSTEAD["gradient_accumulation_steps"],
+        )
+    rate = shared.learning_rate
+    decay = shared.weight_decay
+    if name == "AdamW" and "weight_decay" not in config:
+        decay = 0.004
+    return Optimizer(
+        name=name,
+        config=dict(serialized),
+        rule=rule,
+        learning_rate=parse_learning_rate(_default_rate(name) if rate is None else rate),
+        clipping=_clipping(name, shared),
+        weight_decay=float(decay or 0.0),
+        undecayed=frozenset(serialized.get(EXCLUDED_FROM_DECAY) or ()),
+        ema=_ema(shared),
+        loss_scale=float(shared.loss_scale_factor or 1.0),
+    )
+
+
+def _default_rate(name: str) -> float:
+    return 0.01 if name == "SGD" else 0.001
+
+
+def _clipping(name: str, options: _SharedOptions) -> Clipping:
+    found: list[Clipping] = []
+    for kind, limit in (
+        (ClipNorm, options.clipnorm),
+        (ClipGlobalNorm, options.global_clipnorm),
+        (ClipValue, options.clipvalue),
+    ):
+        if limit is not None and limit > 0:
+            found.append(kind(float(limit)))
+    if len(found) > 1:
+        raise OptimizerUnsupported(
+            f"{name}.clipping", ", ".join(map(str, found)), "set only one of the three"
+        )
+    return found[0] if found else None
+
+
+def _ema(options: _SharedOptions) -> Ema | None:
+    if not options.use_ema:
+        return None
+    return Ema(float(options.ema_momentum), options.ema_overwrite_frequency or None)

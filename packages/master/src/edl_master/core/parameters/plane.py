@@ -1,0 +1,454 @@
+"""The parameter plane: values, and what each push does to them.
+
+One push does one thing: if the minibatch it names has not been counted yet, its gradient goes in
+and the count of its task goes up, *in the same step*. A push that is repeated, late or comes from
+a former holder of the task changes nothing. That is all there is to "every record trains the
+model exactly once".
+
+Nothing here waits, locks or knows the time. The caller holds one lock around each call, and
+waits, outside of it, for ``openings`` to change.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Self
+
+from edl_master.core.names import TaskKey, Token, Version
+from edl_master.core.parameters.applied import AppliedCounts, Standing
+from edl_master.core.parameters.arithmetic import Executor
+from edl_master.core.parameters.exchange import (
+    GradientPush,
+    NotInitialized,
+    PlaneStatus,
+    PushKind,
+    PushOutcome,
+    SlotAnswer,
+    SlotGranted,
+    SlotRefused,
+    SlotWait,
+)
+from edl_master.core.parameters.frozen import FrozenVersions
+from edl_master.core.parameters.joining import Gathered, StepSlots
+from edl_master.core.parameters.layout import Arenas, Array, Layout
+from edl_master.core.parameters.modes import Async, Bounded, Sync, UpdateMode, describe
+from edl_master.core.parameters.optimizers import Optimizer
+from edl_master.core.parameters.snapshot import FORMAT, Snapshot
+from edl_master.core.parameters.updater import Updater
+from edl_master.core.parameters.values import Values
+from edl_master.core.parameters.wire import Payload
+
+_REJECTIONS = {
+    Standing.REFUSED: PushKind.REFUSED,
+    Standing.ALREADY_APPLIED: PushKind.ALREADY_APPLIED,
+    Standing.OUT_OF_ORDER: PushKind.OUT_OF_ORDER,
+}
+
+
+class ParameterPlane:
+    """The parameters of one job, the optimizer at work on them, and the counts of its tasks."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        optimizer: Optimizer,
+        mode: UpdateMode,
+        *,
+        executor: Executor | None = None,
+        check_finite: bool = True,
+    ) -> None:
+        """Make a plane without values.
+
+        Args:
+            layout: the variables.
+            optimizer: what an update does.
+            mode: when there is an update.
+            executor: runs slices of large arenas at the same time; for the plane alone. None:
+                everything in the calling thread, with the same results.
+            check_finite: refuse gradients with infinities or NaNs (one more pass over each).
+        """
+        self.layout = layout
+        self.mode = mode
+        self._check_finite = check_finite
+        self._values = Values(layout, executor)
+        self._updater = Updater(optimizer, layout, executor)
+        self._applied = AppliedCounts()
+        self._frozen = FrozenVersions()
+        self._initialized = False
+        self._version = Version(0)
+        self._openings = 0
+        self._records_applied = 0
+        self._staleness_total = 0
+        self._outcomes: Counter[PushKind] = Counter()
+        self._steps: StepSlots | None = None
+        self._gathered: Gathered | None = None
+        if isinstance(mode, Sync):
+            self._steps = StepSlots(mode.grads_to_wait)
+            if mode.grads_to_wait > 1:
+                self._gathered = Gathered(layout, mode.reduction, executor)
+
+    # --- values ----------------------------------------------------------------------------
+
+    def warm_up(self) -> None:
+        """Compile the loops that updates will need, so that the first push need not wait."""
+        self._updater.warm_up()
+        self._values.warm_up()
+
+    @property
+    def initialized(self) -> bool:
+        """Whether there are values."""
+        return self._initialized
+
+    @property
+    def version(self) -> Version:
+        """How many updates have been made since the initial values."""
+        return self._version
+
+    def initialize(self, values: Payload) -> bool:
+        """Set the initial values, once; say whether these are they.
+
+        Raises:
+            PayloadError: the payload has not ``layout.parameter_nbytes`` bytes.
+        """
+        if self._initialized:
+            return False
+        self._values.load(values)
+        self._initialized = True
+        self._openings += 1
+        return True
+
+    def read_parameters(self, out: Payload) -> Version:
+        """Copy all values into a buffer of ``layout.parameter_nbytes``; return their version.
+
+        Raises:
+            NotInitialized: there are no values yet.
+            PayloadError: the buffer has another size or is read-only.
+        """
+        self._require_values()
+        self._values.store(self._values.arenas, out)
+        return self._version
+
+    def freeze(self, name: str) -> Version:
+        """Keep the present values under a name and return their version.
+
+        A name keeps what it was given first until it is released. Frozen versions are no part
+        of a snapshot: what needed them begins again with a new one.
+
+        Raises:
+            NotInitialized: there are no values yet.
+        """
+        self._require_values()
+        return self._frozen.keep(name, self._version, self._values.arenas)
+
+    def read_frozen(self, name: str, out: Payload) -> Version:
+        """Copy frozen values into a buffer, as ``read_parameters`` does.
+
+        Raises:
+            KeyError: nothing is frozen under this name.
+            PayloadError: the buffer has another size or is read-only.
+        """
+        version, values = self._frozen.get(name)
+        self._values.store(values, out)
+        return version
+
+    def release(self, name: str) -> bool:
+        """Forget frozen values; say whether there were some."""
+        return self._frozen.release(name)
+
+    # --- leases ----------------------------------------------------------------------------
+
+    def grant(self, task: TaskKey, token: Token) -> int:
+        """A lease was granted: from now on only this token may push for the task.
+
+        Returns:
+            How many of the task's minibatches have been applied: the holder skips them.
+
+        Raises:
+            ValueError: the token is older than one that the task had before.
+        """
+        was_live = self._applied.is_live(task, token)
+        applied = self._applied.grant(task, token)
+        if not was_live:
+            self._free_slot(task)
+        return applied
+
+    def revoke(self, task: TaskKey, token: Token) -> bool:
+        """A lease was lost: its token may push no more, the count stays for the next holder.
+
+        Returns:
+            Whether a step slot became free. Nothing happens if the lease was not current.
+        """
+        return self._applied.revoke(task, token) and self._free_slot(task)
+
+    def close(self, task: TaskKey) -> int:
+        """A task is complete or given up: forget its count, and return it.
+
+        A closed task must not be granted again: it would start at 0. The ledger of tasks is
+        therefore saved in the same step as a snapshot of the plane, or before it.
+        """
+        self._free_slot(task)
+        return self._applied.close(task)
+
+    # --- step slots ------------------------------------------------------------------------
+
+    @property
+    def openings(self) -> int:
+        """Grows whenever an answer of ``SlotWait`` may have become another."""
+        return self._openings
+
+    def request_slot(self, task: TaskKey, token: Token) -> SlotAnswer:
+        """Ask for the right to compute a gradient for the next minibatch of a task.
+
+        In sync mode there are as many step slots as gradients that the present version still
+        lacks; otherwise there is always one. A lease has at most one, until its gradient is
+        applied, the lease ends or the slot is released; asking again changes nothing.
+        """
+        if not self._applied.is_live(task, token):
+            return SlotRefused()
+        if not self._initialized or not (self._steps is None or self._steps.take(task)):
+            return SlotWait(self._openings)
+        return SlotGranted(self._version)
+
+    def release_slot(self, task: TaskKey, token: Token) -> bool:
+        """Give back a step slot unused; say whether one became free."""
+        return self._applied.is_live(task, token) and self._free_slot(task)
+
+    # --- updates ---------------------------------------------------------------------------
+
+    def push(self, push: GradientPush) -> PushOutcome:
+        """Apply a gradient, or gather it for the next version, and count its minibatch.
+
+        A state delta is *added* in async and bounded mode: every minibatch moves a moving average
+        one step, and as many steps are made as there are minibatches. In sync mode the deltas of
+        one version are *averaged* by records, for they are one step seen from several parts of
+        one large minibatch.
+
+        Raises:
+            NotInitialized: there are no values yet.
+            PayloadError: gradient or state delta have the wrong size.
+            ValueError: there are no records in the minibatch.
+        """
+        self._require_values()
+        if push.records < 1:
+            raise ValueError(f"a gradient of {push.records} records cannot be weighed")
+        gradient = self._values.gradient(push.gradient)
+        state = self._values.state_delta(push.state_delta)
+
+        staleness = self._version - push.base_version
+        standing = self._applied.standing(push.task, push.token, push.minibatch)
+        if standing is not Standing.DUE:
+            return self._outcome(_REJECTIONS[standing], staleness)
+        if self._is_stale(staleness):
+            return self._outcome(PushKind.STALE, staleness)
+        if self._check_finite and (broken := self._values.not_finite(gradient, state)):
+            return self._outcome(PushKind.INVALID, staleness, detail=broken)
+        if self._steps is not None and not self._steps.take(push.task):
+            # All gradients that this version lacks are being computed under step slots.
+            return self._outcome(PushKind.STALE, staleness)
+
+        new_version = self._put(push, gradient, state)
+        self._applied.advance(push.task)
+        self._records_applied += push.records
+        self._staleness_total += staleness
+        return self._outcome(PushKind.APPLIED, staleness, new_version=new_version)
+
+    def flush(self) -> bool:
+        """Make an update of the gradients gathered so far, though some are missing (sync mode).
+
+        For the end of an epoch, when no minibatch is left that could fill the version. While a
+        step slot is held a gradient is still on its way, and nothing is done.
+
+        Returns:
+            Whether there is a new version.
+        """
+        if self._steps is None or self._steps.held or not self._steps.filled:
+            return False
+        self._join()
+        return True
+
+    def finish(self) -> bool:
+        """Training is over: put the optimizer's average of the values, if it keeps one, in place.
+
+        Returns:
+            Whether there is a new version.
+        """
+        if not self._updater.finish(self._values.trainable):
+            return False
+        self._next_version()
+        return True
+
+    # --- state -----------------------------------------------------------------------------
+
+    def applied_counts(self) -> dict[TaskKey, int]:
+        """How many minibatches of each open task have been applied."""
+        return self._applied.counts()
+
+    def status(self) -> PlaneStatus:
+        """Figures for the status page and metrics."""
+        rejected = Counter(self._outcomes)
+        del rejected[PushKind.APPLIED]
+        return PlaneStatus(
+            version=self._version,
+            learning_rate=self._updater.learning_rate,
+            records_applied=self._records_applied,
+            gradients_applied=self._outcomes[PushKind.APPLIED],
+            gradients_rejected=rejected,
+            staleness_total=self._staleness_total,
+            gathered=self._steps.filled if self._steps else 0,
+            step_slots_held=self._steps.held if self._steps else 0,
+            open_tasks=len(self._applied.counts()),
+        )
+
+    def snapshot(self) -> Snapshot:
+        """Copy the whole state, apart from frozen versions and step slots."""
+        meta = {
+            "format": FORMAT,
+            "layout": self.layout.describe(),
+            "optimizer": dict(self._updater.optimizer.config),
+            "mode": describe(self.mode),
+            "initialized": self._initialized,
+            "version": self._version,
+            "iterations": self._updater.iterations,
+            "memory": dict(self._updater.memory),
+            "applied": self._applied.describe(),
+            "gathered": self._steps.filled if self._steps else 0,
+            "gathered_records": self._gathered.records if self._gathered else 0,
+            "records_applied": self._records_applied,
+            "staleness_total": self._staleness_total,
+            "outcomes": {str(kind): count for kind, count in self._outcomes.items()},
+        }
+        return Snapshot(meta, {name: array.copy() for name, array in self._named_arrays()})
+
+    @classmethod
+    def restore(
+        cls,
+        snapshot: Snapshot,
+        optimizer: Optimizer,
+        mode: UpdateMode,
+        *,
+        layout: Layout | None = None,
+        executor: Executor | None = None,
+        check_finite: bool = True,
+    ) -> Self:
+        """A plane that goes on where a snapshot was taken, as if there had been no stop.
+
+        Step slots are dropped: their holders ask again. Leases are as they were.
+
+        Args:
+            snapshot: the state; it is copied.
+            optimizer: of the class that the snapshot was trained with.
+            mode: may differ from the snapshot's while no gradients are gathered.
+            layout: if given, must be that of the snapshot.
+            executor: as for a new plane.
+            check_finite: as for a new plane.
+
+        Raises:
+            SnapshotError: the snapshot does not fit, or is damaged.
+        """
+        snapshot.check(layout, optimizer, mode)
+        plane = cls(
+            snapshot.layout(), optimizer, mode, executor=executor, check_finite=check_finite
+        )
+        meta = snapshot.meta
+        plane._initialized = meta["initialized"]
+        plane._version = Version(meta["version"])
+        plane._updater.iterations = meta["iterations"]
+        plane._updater.memory = dict(meta["memory"])
+        plane._applied.restore(meta["applied"])
+        if plane._steps:
+            plane._steps.filled = meta["gathered"]
+        if plane._gathered:
+            plane._gathered.records = meta["gathered_records"]
+        plane._records_applied = meta["records_applied"]
+        plane._staleness_total = meta["staleness_total"]
+        plane._outcomes.update({PushKind(k): n for k, n in meta["outcomes"].items()})
+        snapshot.fill(plane._named_arrays())
+        return plane
+
+    def check_invariants(self) -> None:
+        """Raise ``AssertionError`` if what must always hold does not."""
+        assert self._version >= self._updater.iterations, "an update without a version"
+        if self._steps is None:
+            return
+        steps, gathered = self._steps, self._gathered
+        assert 0 <= steps.filled < steps.capacity, "a complete update was not made"
+        assert steps.held + steps.filled <= steps.capacity, "more step slots than gradients to come"
+        stray = [task for task in steps.holders if not self._applied.has_lease(task)]
+        assert not stray, f"a step slot without a lease: {stray}"
+        if gathered is not None:
+            assert (gathered.records > 0) == (steps.filled > 0), "gathered gradients miscounted"
+
+    def _named_arrays(self) -> Iterator[tuple[str, Array]]:
+        """Everything that a snapshot holds of arrays."""
+        groups: dict[str, Arenas] = {"values": self._values.arenas}
+        groups |= {f"slots/{name}": slot for name, slot in self._updater.slots.items()}
+        if self._gathered and self._gathered.records:
+            groups["gathered/gradient"] = self._gathered.gradient
+            groups["gathered/state"] = self._gathered.state
+        for group, arenas in groups.items():
+            for key, array in arenas.items():
+                yield f"{group}/{key}", array
+
+    # --- inside ----------------------------------------------------------------------------
+
+    def _put(self, push: GradientPush, gradient: Arenas, state: Arenas | None) -> bool:
+        """Apply or gather one gradient; say whether a new version came of it."""
+        complete = self._steps is None or self._steps.fill(push.task)
+        if self._gathered is None:
+            self._update(gradient, state)
+        else:
+            self._gathered.add(gradient, state, push.records)
+            if complete:
+                self._join()
+        return complete
+
+    def _join(self) -> None:
+        joined = self._gathered
+        assert joined is not None, "only a joined update can be incomplete"
+        self._update(joined.gradient, joined.state, joined.gradient_scale, joined.state_scale)
+        joined.start_over()
+
+    def _update(
+        self,
+        gradient: Arenas,
+        state: Arenas | None,
+        gradient_scale: float = 1.0,
+        state_scale: float = 1.0,
+    ) -> None:
+        self._updater.apply(self._values.trainable, gradient, gradient_scale)
+        if state:
+            self._values.move_state(state, state_scale)
+        self._next_version()
+
+    def _next_version(self) -> None:
+        self._version = Version(self._version + 1)
+        self._openings += 1
+        if self._steps is not None:
+            self._steps.next_version()
+
+    def _is_stale(self, staleness: int) -> bool:
+        if staleness < 0:  # computed from a version that a restart has undone
+            return True
+        match self.mode:
+            case Async():
+                return False
+            case Bounded(max_staleness):
+                return staleness > max_staleness
+            case Sync():
+                return staleness > 0
+
+    def _free_slot(self, task: TaskKey) -> bool:
+        freed = self._steps is not None and self._steps.give_back(task)
+        self._openings += freed
+        return freed
+
+    def _outcome(
+        self, kind: PushKind, staleness: int, *, new_version: bool = False, detail: str = ""
+    ) -> PushOutcome:
+        self._outcomes[kind] += 1
+        return PushOutcome(kind, self._version, max(staleness, 0), new_version, detail)
+
+    def _require_values(self) -> None:
+        if not self._initialized:
+            raise NotInitialized("no worker has sent the initial values yet")

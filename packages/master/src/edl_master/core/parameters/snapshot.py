@@ -1,0 +1,80 @@
+"""A plane's state as plain values and named arrays, to be written and read by others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from edl_master.core.parameters.layout import Array, Layout
+from edl_master.core.parameters.modes import UpdateMode, describe
+from edl_master.core.parameters.optimizers import Optimizer
+
+FORMAT = 1
+
+
+class SnapshotError(ValueError):
+    """A snapshot does not fit the plane that is to be restored from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A plane's whole state, apart from frozen versions and step slots.
+
+    Attributes:
+        meta: plain values that JSON can hold.
+        arrays: flat arrays by name: ``values/trainable/float32``,
+            ``slots/momentum/trainable/float32``, ``gathered/gradient/trainable/float32``.
+    """
+
+    meta: dict[str, Any]
+    arrays: dict[str, Array]
+
+    def layout(self) -> Layout:
+        """The layout of the arrays.
+
+        Raises:
+            SnapshotError: the snapshot is of a format that is not known here.
+        """
+        if self.meta.get("format") != FORMAT:
+            raise SnapshotError(
+                f"the snapshot has format {self.meta.get('format')!r}; this master reads {FORMAT}"
+            )
+        return Layout.from_description(self.meta["layout"])
+
+    def check(self, layout: Layout | None, optimizer: Optimizer, mode: UpdateMode) -> None:
+        """Make sure that training can go on with these.
+
+        An optimizer may have other settings than it had, but must be of the same class.
+
+        Raises:
+            SnapshotError: it cannot; the message says what differs.
+        """
+        if layout is not None and (difference := self.layout().mismatch(layout)):
+            raise SnapshotError(f"the snapshot is of another model: {difference}")
+        if (saved := self.meta["optimizer"]["class_name"]) != optimizer.name:
+            raise SnapshotError(
+                f"the snapshot was trained with {saved}, whose state {optimizer.name} cannot use"
+            )
+        if self.meta["gathered"] and self.meta["mode"] != describe(mode):
+            raise SnapshotError(
+                f"the snapshot holds {self.meta['gathered']} gradients gathered under "
+                f"{self.meta['mode']}; go on in the same mode, not in {describe(mode)}"
+            )
+
+    def fill(self, targets: Iterable[tuple[str, Array]]) -> None:
+        """Copy the arrays into those of the same names.
+
+        Raises:
+            SnapshotError: an array is missing or has another size or dtype.
+        """
+        for name, target in targets:
+            source = self.arrays.get(name)
+            if source is None:
+                raise SnapshotError(f"the snapshot lacks the array {name!r}")
+            if source.shape != target.shape or source.dtype != target.dtype:
+                raise SnapshotError(
+                    f"array {name!r} is {source.dtype}{list(source.shape)} in the snapshot, "
+                    f"not {target.dtype}{list(target.shape)}"
+                )
+            target[:] = source

@@ -1,0 +1,176 @@
+"""Applies an optimizer to arenas, in place, and holds what it remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from edl_master.core.parameters.arithmetic import Executor, kernel, run_all, slices, sum_of_squares
+from edl_master.core.parameters.clipping import ClipGlobalNorm, ClipNorm, ClipValue, shrink
+from edl_master.core.parameters.layout import ArenaKey, Arenas, Array, Layout, Variable
+from edl_master.core.parameters.optimizers import Ema, Optimizer
+from edl_master.core.parameters.wire import zeros
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """Elements of one arena that every update treats alike."""
+
+    arena: ArenaKey
+    start: int
+    stop: int
+    decays: bool
+
+
+class Updater:
+    """An optimizer at work on the trainable arenas of one layout.
+
+    Attributes:
+        iterations: updates made so far; the position in the learning rate's schedule.
+        slots: the optimizer's state, by slot and arena. Slots are just state: arrays shaped like
+            the arenas, to be saved and restored as they are.
+        memory: the numbers that the rule carries from step to step.
+    """
+
+    def __init__(self, optimizer: Optimizer, layout: Layout, executor: Executor | None) -> None:
+        """Make the slots.
+
+        Raises:
+            ValueError: a variable that is excluded from weight decay is not in the layout.
+        """
+        names = {v.name for v in layout.variables}
+        if unknown := sorted(optimizer.undecayed - names):
+            raise ValueError(f"excluded from weight decay, but no variable: {', '.join(unknown)}")
+        self.optimizer = optimizer
+        self.iterations = 0
+        self.memory: dict[str, float] = {}
+        self._executor = executor
+        self._arenas = layout.arenas(trainable=True)
+        self._stretches = tuple(_stretches(optimizer, layout))
+        self._absent = {key: np.empty(0, key.dtype) for key in self._arenas}
+        self.slots: dict[str, dict[ArenaKey, Array]] = {
+            slot.name: {
+                key: np.full(layout.sizes[key], slot.initial, key.dtype) for key in self._arenas
+            }
+            for slot in optimizer.rule.slots()
+            if slot.used
+        }
+        if optimizer.ema is not None:
+            self.slots["average"] = zeros(layout.sizes, self._arenas)
+
+    @property
+    def learning_rate(self) -> float:
+        """The rate of the next update."""
+        return float(self.optimizer.learning_rate(self.iterations))
+
+    def apply(self, values: Arenas, gradient: Arenas, scale: float = 1.0) -> None:
+        """Update values in place.
+
+        Args:
+            values: the trainable arenas.
+            gradient: arenas of the same sizes, finite; not changed.
+            scale: the gradient is multiplied with this first.
+        """
+        optimizer, step = self.optimizer, self.iterations + 1
+        rate = optimizer.learning_rate(self.iterations)
+        limit = optimizer.clipping.limit if isinstance(optimizer.clipping, ClipValue) else np.inf
+        self.memory = optimizer.rule.advance(step, self.memory)
+        # One type of array for the compiler, wherever a gradient comes from.
+        gradient = {key: _read_only(gradient[key]) for key in self._arenas}
+        loop = kernel(optimizer.rule.kernel)
+        jobs = []
+        scales = self._scales(gradient, scale / optimizer.loss_scale)
+        for stretch, stretch_scale in zip(self._stretches, scales, strict=True):
+            key = stretch.arena
+            real: Any = np.dtype(key.dtype).type
+            decay = real(optimizer.weight_decay) * real(rate) if stretch.decays else real(0)
+            numbers = real(stretch_scale), real(limit), decay
+            factors = optimizer.rule.factors(step, real(rate), self.memory)
+            for cut in slices(stretch.start, stretch.stop):
+                slots = [array[cut] for array in self._slots_for(key)]
+                arrays = values[key][cut], gradient[key][cut]
+                jobs.append(partial(loop, *arrays, *numbers, *slots, *factors))
+        run_all(jobs, self._executor)
+        if optimizer.ema is not None:
+            self._move_average(optimizer.ema, values)
+        self.iterations = step
+
+    def warm_up(self) -> None:
+        """Compile the loops for the dtypes in use, by an update of one element of each."""
+        tiny = Layout(Variable(str(key), (1,), key.dtype, True) for key in self._arenas)
+        values, gradient = (zeros(tiny.sizes, self._arenas) for _ in range(2))
+        optimizer = replace(self.optimizer, undecayed=frozenset())
+        Updater(optimizer, tiny, None).apply(values, gradient)
+
+    def finish(self, values: Arenas) -> bool:
+        """Replace the values by their average, if one is kept; say whether it is.
+
+        As in Keras this ends a training: it is no update, and the average stays.
+        """
+        if self.optimizer.ema is None or self.iterations == 0:
+            return False
+        for key, average in self.slots["average"].items():
+            values[key][:] = average
+        return True
+
+    def _scales(self, gradient: Arenas, scale: float) -> list[float]:
+        """What to multiply the gradient with, for each stretch."""
+        match self.optimizer.clipping:
+            case None | ClipValue():
+                return [scale] * len(self._stretches)
+            case ClipNorm(limit) | ClipGlobalNorm(limit):
+                # As many sums as stretches: with ClipNorm a stretch is a variable.
+                squares = [
+                    sum_of_squares(gradient[s.arena][s.start : s.stop], self._executor)
+                    * scale
+                    * scale
+                    for s in self._stretches
+                ]
+                if isinstance(self.optimizer.clipping, ClipNorm):
+                    return [scale * shrink(square, limit) for square in squares]
+                return [scale * shrink(sum(squares), limit)] * len(squares)
+
+    def _slots_for(self, key: ArenaKey) -> list[Array]:
+        """The arrays that the kernel takes as slots; an unused slot is an empty array."""
+        return [
+            self.slots[slot.name][key] if slot.used else np.empty(0, key.dtype)
+            for slot in self.optimizer.rule.slots()
+        ]
+
+    def _move_average(self, ema: Ema, values: Arenas) -> None:
+        momentum = ema.momentum if self.iterations else 0.0
+        frequency = ema.overwrite_frequency
+        overwrite = frequency is not None and (self.iterations + 1) % frequency == 0
+        follow = kernel("moving_average")
+        jobs = []
+        for key, average in self.slots["average"].items():
+            real: Any = np.dtype(key.dtype).type
+            numbers = real(momentum), real(1 - momentum), overwrite
+            jobs += [
+                partial(follow, average[cut], values[key][cut], *numbers)
+                for cut in slices(0, average.size)
+            ]
+        run_all(jobs, self._executor)
+
+
+def _read_only(array: Array) -> Array:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _stretches(optimizer: Optimizer, layout: Layout) -> Iterator[_Stretch]:
+    """Whole arenas where possible; variables where they are clipped or decayed apart."""
+    decays = optimizer.weight_decay != 0
+    if isinstance(optimizer.clipping, ClipNorm) or (decays and optimizer.undecayed):
+        for place in layout.places:
+            if place.variable.trainable:
+                excluded = place.variable.name in optimizer.undecayed
+                yield _Stretch(place.arena, place.start, place.stop, decays and not excluded)
+    else:
+        for key in layout.arenas(trainable=True):
+            yield _Stretch(key, 0, layout.sizes[key], decays)

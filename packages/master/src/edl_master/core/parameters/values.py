@@ -1,0 +1,86 @@
+"""The values of all variables, and the payloads that they and their gradients travel in."""
+
+from __future__ import annotations
+
+from edl_master.core.parameters import arithmetic
+from edl_master.core.parameters.arithmetic import Executor
+from edl_master.core.parameters.layout import ArenaKey, Arenas, Array, Layout
+from edl_master.core.parameters.wire import Payload, Wire, zeros
+
+
+class Values:
+    """Arenas with the values of a layout's variables.
+
+    Attributes:
+        layout: the variables.
+        trainable: the arenas that gradients update.
+        state: the arenas that state deltas update.
+        arenas: both.
+    """
+
+    def __init__(self, layout: Layout, executor: Executor | None) -> None:
+        """Make values that are all zero."""
+        self.layout = layout
+        self.trainable = zeros(layout.sizes, layout.arenas(trainable=True))
+        self.state = zeros(layout.sizes, layout.arenas(trainable=False))
+        self.arenas: dict[ArenaKey, Array] = {**self.trainable, **self.state}
+        self._executor = executor
+        trainable = [place for place in layout.places if place.variable.trainable]
+        state = [place for place in layout.places if not place.variable.trainable]
+        self._wire = Wire("the parameters", layout.places)
+        self._gradient_wire = Wire("the gradient", trainable)
+        self._state_wire = Wire("the state delta", state)
+
+    def load(self, payload: Payload) -> None:
+        """Replace all values.
+
+        Raises:
+            PayloadError: the payload has not ``layout.parameter_nbytes`` bytes.
+        """
+        self._wire.unpack(payload, self.arenas)
+
+    def store(self, arenas: Arenas, out: Payload) -> None:
+        """Copy arenas (these or frozen ones) to a buffer of ``layout.parameter_nbytes``.
+
+        Raises:
+            PayloadError: the buffer has another size or is read-only.
+        """
+        self._wire.pack(arenas, out)
+
+    def gradient(self, payload: Payload) -> Arenas:
+        """A gradient as arenas.
+
+        Raises:
+            PayloadError: the payload has not ``layout.gradient_nbytes`` bytes.
+        """
+        return self._gradient_wire.view(payload)
+
+    def state_delta(self, payload: Payload | None) -> Arenas | None:
+        """A state delta as arenas.
+
+        Raises:
+            PayloadError: the payload has not ``layout.state_nbytes`` bytes.
+        """
+        return None if payload is None else self._state_wire.view(payload)
+
+    def move_state(self, delta: Arenas, scale: float) -> None:
+        """Add ``scale`` times a state delta."""
+        arithmetic.accumulate(self.state, delta, scale, first=False, executor=self._executor)
+
+    def not_finite(self, gradient: Arenas, state: Arenas | None) -> str:
+        """Name of the first variable with an infinity or NaN, or an empty string."""
+        arenas: dict[ArenaKey, Array] = {**gradient, **(state or {})}
+        if arithmetic.all_finite(arenas.values(), self._executor):
+            return ""
+        return next(
+            place.variable.name
+            for place in self.layout.places
+            if place.arena in arenas
+            and not arithmetic.all_finite([arenas[place.arena][place.start : place.stop]], None)
+        )
+
+    def warm_up(self) -> None:
+        """Compile the loops that are used here, for the dtypes in use."""
+        tiny = {key: array[:1].copy() for key, array in self.arenas.items()}
+        arithmetic.accumulate(tiny, tiny, 1.0, first=True, executor=None)
+        arithmetic.all_finite(tiny.values(), None)
