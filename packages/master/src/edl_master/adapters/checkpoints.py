@@ -1,0 +1,220 @@
+"""Checkpoints on disk: ledger and parameters of one moment, whole or not there at all.
+
+Each is a directory of its own, written under a temporary name and renamed when all of it is
+on the disk. Its manifest holds the checksum of every file, and its own; what does not fit is
+damaged, is said so, and the one before it is used.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import shutil
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from edl_master.adapters.files import flush_directory, storage_error
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+
+log = logging.getLogger(__name__)
+
+Array: TypeAlias = npt.NDArray[Any]
+
+_FORMAT = 1
+_MANIFEST = "manifest.json"
+_CRC_CHUNK = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What was kept.
+
+    Attributes:
+        documents: JSON-able values by name.
+        arrays: arrays by name.
+        name: of its directory, for messages.
+    """
+
+    documents: Mapping[str, Any]
+    arrays: Mapping[str, Array]
+    name: str = ""
+
+
+class Checkpoints:
+    """The checkpoints of one job in a directory that it may share with other jobs.
+
+    Args:
+        directory: where they are; made when the first is written.
+        job: the job's name, part of every checkpoint's name.
+        keep: how many of this job's checkpoints stay.
+    """
+
+    def __init__(self, directory: Path, job: str, keep: int) -> None:
+        self._directory = directory
+        self._job = job
+        self._keep = keep
+        self._name = re.compile(rf"{re.escape(job)}-(\d{{8}})")
+
+    def prepare(self) -> None:
+        """Make the directory, try to write there, and remove what a crash left half-written.
+
+        Raises:
+            EdlError: OUTPUT_UNWRITABLE or DISK_FULL.
+        """
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            for path in self._directory.glob(f".{self._job}-*.tmp"):
+                shutil.rmtree(path, ignore_errors=True)
+            probe = self._directory / f".{self._job}-probe.tmp"
+            probe.mkdir()
+            probe.rmdir()
+        except OSError as error:
+            raise storage_error(error, self._directory) from error
+
+    def names(self) -> list[str]:
+        """Names of this job's checkpoints, oldest first."""
+        if not self._directory.is_dir():
+            return []
+        return sorted(
+            path.name for path in self._directory.iterdir() if self._name.fullmatch(path.name)
+        )
+
+    def write(self, checkpoint: Checkpoint) -> str:
+        """Keep a checkpoint, and drop the oldest ones beyond ``keep``; return its name.
+
+        Raises:
+            EdlError: OUTPUT_UNWRITABLE or DISK_FULL; the earlier checkpoints are as they were.
+        """
+        names = self.names()
+        number = int(names[-1].rpartition("-")[2]) + 1 if names else 1
+        name = f"{self._job}-{number:08d}"
+        temporary = self._directory / f".{name}.tmp"
+        try:
+            temporary.mkdir(parents=True)
+            files = {}
+            for key, value in checkpoint.documents.items():
+                content = json.dumps(value).encode()
+                files[f"{key}.json"] = _write(temporary / f"{key}.json", content)
+            arrays = {}
+            for i, (key, array) in enumerate(checkpoint.arrays.items()):
+                arrays[key] = f"array-{i:04d}.npy"
+                files[arrays[key]] = _write_array(temporary / arrays[key], array)
+            body = {"format": _FORMAT, "job": self._job, "files": files, "arrays": arrays}
+            _write(temporary / _MANIFEST, _sealed(body))
+            flush_directory(temporary)
+            temporary.rename(self._directory / name)
+            flush_directory(self._directory)
+        except OSError as error:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise storage_error(error, self._directory / name) from error
+        for old in self.names()[: -self._keep]:
+            # Renamed first, so that a half-removed one is never taken for a damaged one.
+            gone = self._directory / f".{old}.tmp"
+            try:
+                (self._directory / old).rename(gone)
+                shutil.rmtree(gone)
+            except OSError as error:
+                log.warning("checkpoint %s cannot be removed: %s", old, error)
+        return name
+
+    def newest(self, on_damaged: Callable[[str, str], None]) -> Checkpoint | None:
+        """The newest checkpoint that is whole; None if there is none at all.
+
+        Args:
+            on_damaged: told the name of, and what is wrong with, each one passed over.
+
+        Raises:
+            EdlError: CHECKPOINT_DAMAGED when there are some, and all are damaged.
+        """
+        names = self.names()
+        problem = ""
+        for name in reversed(names):
+            try:
+                return self._read(name)
+            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+                problem = str(error) or repr(error)
+                on_damaged(name, problem)
+        if not names:
+            return None
+        raise EdlError(
+            error_pb2.CHECKPOINT_DAMAGED,
+            f"none of the {len(names)} checkpoints of {self._job} is whole: {problem}",
+            where=str(self._directory),
+            remedy="Restore them from a backup, or delete them to train from the beginning.",
+        )
+
+    def _read(self, name: str) -> Checkpoint:
+        directory = self._directory / name
+        body = _unsealed((directory / _MANIFEST).read_bytes())
+        if body["format"] != _FORMAT:
+            raise ValueError(f"format {body['format']} is not {_FORMAT}")
+        array_files = {file: key for key, file in body["arrays"].items()}
+        documents: dict[str, Any] = {}
+        arrays: dict[str, Array] = {}
+        for file, expected in body["files"].items():
+            path = directory / file
+            found = {"bytes": path.stat().st_size, "crc32": _crc32_of(path)}
+            if found != expected:
+                raise ValueError(f"{file} is {found}, and was {expected}")
+            if file in array_files:
+                arrays[array_files[file]] = np.load(path, allow_pickle=False)
+            else:
+                documents[file.removesuffix(".json")] = json.loads(path.read_bytes())
+        if missing := body["arrays"].keys() - arrays.keys():
+            raise ValueError(f"arrays are missing: {', '.join(sorted(missing))}")
+        return Checkpoint(documents, arrays, name)
+
+
+def _write(path: Path, content: bytes) -> dict[str, int]:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    return {"bytes": len(content), "crc32": zlib.crc32(content)}
+
+
+def _write_array(path: Path, array: Array) -> dict[str, int]:
+    with path.open("wb") as file:
+        np.save(file, array, allow_pickle=False)
+        file.flush()
+        os.fsync(file.fileno())
+    # Of what the file holds, and not of what was meant to be in it.
+    return {"bytes": path.stat().st_size, "crc32": _crc32_of(path)}
+
+
+def _crc32_of(path: Path) -> int:
+    crc = 0
+    with path.open("rb") as file:
+        for chunk in _chunks(file.read):
+            crc = zlib.crc32(chunk, crc)
+    return crc
+
+
+def _chunks(read: Callable[[int], bytes]) -> Iterator[bytes]:
+    while chunk := read(_CRC_CHUNK):
+        yield chunk
+
+
+def _canonical(body: Any) -> bytes:
+    return json.dumps(body, sort_keys=True).encode()
+
+
+def _sealed(body: Mapping[str, Any]) -> bytes:
+    return json.dumps({"crc32": zlib.crc32(_canonical(body)), "body": body}, indent=1).encode()
+
+
+def _unsealed(content: bytes) -> dict[str, Any]:
+    sealed = json.loads(content)
+    if sealed["crc32"] != zlib.crc32(_canonical(sealed["body"])):
+        raise ValueError(f"{_MANIFEST} does not have its own checksum")
+    body: dict[str, Any] = sealed["body"]
+    return body

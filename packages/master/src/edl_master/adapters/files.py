@@ -1,0 +1,173 @@
+"""Files of a job's directory: replaced whole or appended to, never half-written."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from google.protobuf import json_format
+from google.protobuf.message import Message
+
+from edl_proto import jobdir
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2, job_pb2
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def storage_error(error: OSError, path: Path | str) -> EdlError:
+    """What a failed write means for a person."""
+    if error.errno in _FULL:
+        return EdlError(
+            error_pb2.DISK_FULL,
+            f"there is no space left to write {path}",
+            where=str(path),
+            remedy="Free some space on that disk, or choose a place on another one.",
+        )
+    return EdlError(
+        error_pb2.OUTPUT_UNWRITABLE,
+        f"{path} cannot be written: {error.strerror or error}",
+        where=str(path),
+        remedy="Check that the place exists and that you may write there.",
+    )
+
+
+def replace_file(path: Path, content: bytes, *, durable: bool = False) -> None:
+    """Give a file a new content at once: a reader sees the old one or the new one.
+
+    Args:
+        path: the file; its directory exists.
+        content: everything that it will hold.
+        durable: also survive a loss of power.
+
+    Raises:
+        OSError: the file could not be written; it is as it was.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+    if durable:
+        flush_directory(path.parent)
+
+
+def flush_directory(path: Path) -> None:
+    """Make names in a directory survive a loss of power."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def to_json(message: Message, *, one_line: bool = False) -> str:
+    """A message as the JSON that every reader of a job's directory expects: all fields named."""
+    return json_format.MessageToJson(
+        message,
+        always_print_fields_with_no_presence=True,
+        preserving_proto_field_name=True,
+        indent=None if one_line else 2,
+        ensure_ascii=False,
+    )
+
+
+class JobDirectory:
+    """The directory of one job, held by one master at a time.
+
+    Raises:
+        EdlError: OUTPUT_UNWRITABLE or DISK_FULL for every method that writes.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._held: int | None = None
+
+    def __truediv__(self, name: str) -> Path:
+        return self.path / name
+
+    def hold(self) -> None:
+        """Keep every other master out until this process ends.
+
+        Raises:
+            EdlError: JOB_EXISTS if another master has this directory.
+        """
+        with self._writing():
+            held = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(held)
+            raise EdlError(
+                error_pb2.JOB_EXISTS,
+                "another master works on this job",
+                where=str(self.path),
+                remedy="Use another name, or wait until that job has ended.",
+            ) from None
+        self._held = held
+
+    def let_go(self) -> None:
+        """Let another master in."""
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
+
+    def read_spec(self) -> job_pb2.JobSpec:
+        """What the user submitted.
+
+        Raises:
+            EdlError: JOB_NOT_FOUND or USAGE.
+        """
+        path = self.path / jobdir.SPEC
+        try:
+            return json_format.Parse(path.read_text(), job_pb2.JobSpec())
+        except FileNotFoundError:
+            raise EdlError(
+                error_pb2.JOB_NOT_FOUND,
+                f"there is no {jobdir.SPEC} in {self.path}",
+                where=str(path),
+                remedy="--job-dir names the directory that edl train, evaluate or predict made.",
+            ) from None
+        except (OSError, json_format.ParseError, UnicodeDecodeError) as error:
+            raise EdlError(
+                error_pb2.USAGE,
+                f"{jobdir.SPEC} is not a job: {error}",
+                where=str(path),
+                remedy="Submit the job again.",
+            ) from error
+
+    def write_master(self, facts: Mapping[str, str | int]) -> None:
+        """Where the running master is."""
+        with self._writing(jobdir.MASTER):
+            replace_file(self.path / jobdir.MASTER, json.dumps(dict(facts), indent=2).encode())
+
+    def write_status(self, status: job_pb2.JobStatus, *, final: bool = False) -> None:
+        """The present state of the job; the final one is safe on the disk when this returns."""
+        with self._writing(jobdir.STATUS):
+            replace_file(self.path / jobdir.STATUS, to_json(status).encode(), durable=final)
+
+    @contextlib.contextmanager
+    def _writing(self, name: str = "") -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise storage_error(error, self.path / name) from error
+
+
+def rfc3339(at_s: float) -> str:
+    """Seconds since the epoch as a time for people and machines, in UTC."""
+    milliseconds = int(at_s * 1000) % 1000
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(at_s))}.{milliseconds:03d}Z"

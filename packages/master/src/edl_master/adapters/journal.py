@@ -1,0 +1,165 @@
+"""A job's events: numbered without gaps, on disk one per line, and handed out to watchers."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+from google.protobuf import json_format
+
+from edl_master.adapters.files import rfc3339, storage_error, to_json
+from edl_proto.v1.job_pb2 import Event
+
+log = logging.getLogger(__name__)
+
+# Enough for whoever watches; what is older is read from the file.
+_REMEMBERED = 4096
+
+
+class Journal:
+    """The events of a job, over all incarnations of its master.
+
+    ``add`` only remembers; ``flush`` writes, so that nobody who decides waits for a disk.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open the file, go on after its last event, and cut off a line that was torn.
+
+        Raises:
+            EdlError: OUTPUT_UNWRITABLE or DISK_FULL.
+        """
+        self._path = path
+        try:
+            self._file = path.open("a+b", buffering=0)
+            whole, last = _last_number(path)
+            self._file.truncate(whole)
+        except OSError as error:
+            raise storage_error(error, path) from error
+        self._changed = threading.Condition()
+        self._recent: deque[Event] = deque(maxlen=_REMEMBERED)
+        self._unwritten: list[Event] = []
+        self._number = last
+        self._closed = False
+        self._flushing = threading.Lock()
+
+    @property
+    def last(self) -> int:
+        """Number of the latest event; 0 before the first."""
+        with self._changed:
+            return self._number
+
+    def add(self, event: Event) -> None:
+        """Remember an event; its number is given here."""
+        with self._changed:
+            self._number += 1
+            event.number = self._number
+            self._recent.append(event)
+            self._unwritten.append(event)
+            self._changed.notify_all()
+
+    def flush(self) -> None:
+        """Write what was added.
+
+        Raises:
+            EdlError: OUTPUT_UNWRITABLE or DISK_FULL.
+        """
+        with self._flushing:
+            with self._changed:
+                events, self._unwritten = self._unwritten, []
+            lines = "".join(to_json(event, one_line=True) + "\n" for event in events).encode()
+            try:
+                size = os.fstat(self._file.fileno()).st_size
+                try:
+                    while lines:
+                        lines = lines[self._file.write(lines) :]
+                except OSError:
+                    self._file.truncate(size)  # no half a line
+                    raise
+            except OSError as error:
+                raise storage_error(error, self._path) from error
+
+    def after(self, number: int, limit: int = 1000) -> list[Event]:
+        """At most ``limit`` events with numbers above ``number``, oldest first."""
+        with self._changed:
+            remembered = self._recent[0].number if self._recent else self._number + 1
+            if number + 1 >= remembered:
+                skip = number + 1 - remembered
+                return [self._recent[i] for i in range(skip, min(len(self._recent), skip + limit))]
+        self.flush()
+        found: list[Event] = []
+        for event in _read(self._path):
+            if event.number > number:
+                found.append(event)
+                if len(found) == limit:
+                    break
+        return found
+
+    def wait(self, number: int, timeout_s: float) -> bool:
+        """Wait until there is an event above ``number``; False if there is none, or none any more.
+
+        After ``close`` it does not wait.
+        """
+        deadline = time.monotonic() + timeout_s
+        with self._changed:
+            while self._number <= number and not self._closed:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    break
+                self._changed.wait(left)
+            return self._number > number
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def close(self) -> None:
+        """Write everything, and let watchers go. Nothing is added after this.
+
+        Raises:
+            EdlError: OUTPUT_UNWRITABLE or DISK_FULL.
+        """
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self.flush()
+
+
+def event(kind: str, severity: str, message: str, facts: dict[str, str], at_s: float) -> Event:
+    """An event that happens now, ``at_s`` seconds after the job started."""
+    return Event(
+        at=rfc3339(time.time()),
+        at_s=at_s,
+        kind=kind,
+        severity=severity,
+        message=message,
+        facts=facts,
+    )
+
+
+def _read(path: Path) -> Iterator[Event]:
+    with path.open("rb") as file:
+        for line in file:
+            try:
+                yield json_format.Parse(line, Event())
+            except (json_format.ParseError, UnicodeDecodeError) as error:
+                log.warning("%s: a line is no event: %s", path, error)
+
+
+def _last_number(path: Path) -> tuple[int, int]:
+    """Size of the file without a torn last line, and the number of its last event."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        file.seek(max(0, size - (1 << 20)), os.SEEK_SET)
+        tail = file.read()
+    whole = size - (len(tail) - (tail.rfind(b"\n") + 1))
+    for line in reversed(tail[: tail.rfind(b"\n") + 1].splitlines()):
+        try:
+            return whole, json_format.Parse(line, Event()).number
+        except (json_format.ParseError, UnicodeDecodeError):
+            continue
+    return whole, 0

@@ -1,0 +1,316 @@
+"""The platform of one machine: every body is a process of its own session.
+
+What runs is also on disk (``pods/``), so that a master that is started again finds the
+bodies that its predecessor left, and never touches a process that merely got an old number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import math
+import os
+import queue
+import select
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from edl_master.adapters import pids
+from edl_master.adapters.files import replace_file
+from edl_master.core.events import BodyExited, BodyNotStarted
+from edl_master.core.names import Body, WorkerId
+from edl_master.core.platform import BodyStarted, LiveBody, Observation
+
+log = logging.getLogger(__name__)
+
+_TAIL_LINES = 40
+_TAIL_BYTES = 32 << 10
+_CLOSE_MARGIN_S = 10.0  # a process cannot refuse SIGKILL, but a disk may hold it for a while
+_TAKEN_AWAY = (signal.SIGTERM, signal.SIGKILL)
+
+
+@dataclass(slots=True)
+class _Process:
+    worker: WorkerId
+    attempt: int
+    body: Body
+    pid: int
+    started: int
+    pidfd: int
+    child: subprocess.Popen[bytes] | None  # None: another master's child
+    log_path: Path
+    log_start: int
+    record: Path
+    asked: bool = False  # to leave, by us
+    kill_at: float = math.inf
+
+
+def limit_threads(
+    environ: Mapping[str, str], bodies: int, cores: int | None = None
+) -> dict[str, str]:
+    """An environment in which ``bodies`` processes share the cores instead of fighting for them.
+
+    TensorFlow starts a thread per core in every process. What the user has set is left alone.
+    """
+    environment = dict(environ)
+    cores = cores or len(os.sched_getaffinity(0))
+    if bodies > 1 and not any(name in environ for name in _THREAD_SETTINGS):
+        share = str(max(1, cores // bodies))
+        environment.update(dict.fromkeys(_THREAD_SETTINGS, share))
+    return environment
+
+
+_THREAD_SETTINGS = ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS")
+
+
+class LocalProcesses:
+    """Bodies as processes of this machine; see ``core.platform.Platform`` for the promises.
+
+    Args:
+        command: the command line of a worker's body, by worker and attempt.
+        environment: its environment, whole.
+        logs: directory of ``worker-N.log``; a worker's bodies append to one file.
+        records: directory with one JSON file per living body.
+    """
+
+    def __init__(
+        self,
+        command: Callable[[WorkerId, int], Sequence[str]],
+        environment: Mapping[str, str],
+        logs: Path,
+        records: Path,
+    ) -> None:
+        self._command = command
+        self._environment = dict(environment)
+        self._logs = logs
+        self._records = records
+        self._seen: queue.SimpleQueue[Observation | None] = queue.SimpleQueue()
+        self._changed = threading.Condition()
+        self._processes: dict[int, _Process] = {}  # by pidfd; guarded by _changed
+        self._closed = False
+        self._over = threading.Event()
+        self._wake = os.eventfd(0)
+        self._watcher = threading.Thread(target=self._watch, name="processes", daemon=True)
+        for directory in (logs, records):
+            directory.mkdir(parents=True, exist_ok=True)
+        self._watcher.start()
+
+    # --- the port --------------------------------------------------------------------------
+
+    def start(self, worker: WorkerId, attempt: int) -> None:
+        with self._changed:
+            if self._closed:
+                self._seen.put(BodyNotStarted(worker, "the platform is closed"))
+                return
+            try:
+                process = self._spawn(worker, attempt)
+            except OSError as error:
+                self._seen.put(BodyNotStarted(worker, str(error)))
+                return
+            self._processes[process.pidfd] = process
+            self._seen.put(BodyStarted(worker, attempt, process.body))
+        os.eventfd_write(self._wake, 1)
+
+    def stop(self, worker: WorkerId, grace_s: float) -> None:
+        with self._changed:
+            for process in self._of(worker):
+                self._ask(process, grace_s)
+        os.eventfd_write(self._wake, 1)
+
+    def kill(self, worker: WorkerId) -> None:
+        self.stop(worker, 0)
+
+    def observe(self, timeout_s: float) -> tuple[Observation, ...]:
+        seen: list[Observation | None] = []
+        with contextlib.suppress(queue.Empty):
+            wait_s = 0 if self._over.is_set() else timeout_s
+            seen.append(self._seen.get(wait_s > 0, wait_s))
+            while True:
+                seen.append(self._seen.get_nowait())
+        return tuple(observation for observation in seen if observation is not None)
+
+    def adopt(self) -> tuple[LiveBody, ...]:
+        found = []
+        with self._changed:
+            known = {process.record for process in self._processes.values()}
+            for record in sorted(set(self._records.glob("worker-*.json")) - known):
+                process = self._read_record(record)
+                if process is None:
+                    record.unlink(missing_ok=True)
+                    continue
+                self._processes[process.pidfd] = process
+                found.append(LiveBody(process.worker, process.attempt, process.body))
+        os.eventfd_write(self._wake, 1)
+        return tuple(found)
+
+    def close(self, grace_s: float) -> None:
+        deadline = time.monotonic() + grace_s + _CLOSE_MARGIN_S
+        with self._changed:
+            for process in self._processes.values():
+                self._ask(process, grace_s)
+            already, self._closed = self._closed, True
+            os.eventfd_write(self._wake, 1)
+            while self._processes and (left := deadline - time.monotonic()) > 0:
+                self._changed.wait(left)
+            for process in self._processes.values():
+                log.error("worker %d's process %d does not end", process.worker, process.pid)
+        if not already:
+            self._watcher.join(_CLOSE_MARGIN_S)
+            self._over.set()
+            self._seen.put(None)  # wakes whoever observes
+
+    # --- processes -------------------------------------------------------------------------
+
+    def _spawn(self, worker: WorkerId, attempt: int) -> _Process:
+        path = self._logs / f"worker-{worker}.log"
+        with path.open("ab") as output:
+            at = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+            output.write(f"--- {at} worker {worker}, start {attempt + 1}\n".encode())
+            output.flush()
+            log_start = output.tell()
+            child = subprocess.Popen(
+                list(self._command(worker, attempt)),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=self._environment,
+                start_new_session=True,
+            )
+        started = pids.start_time(child.pid)
+        assert started is not None, "a child keeps its number until it is waited for"
+        process = _Process(
+            worker=worker,
+            attempt=attempt,
+            body=pids.body(child.pid, started),
+            pid=child.pid,
+            started=started,
+            pidfd=os.pidfd_open(child.pid),
+            child=child,
+            log_path=path,
+            log_start=log_start,
+            record=self._records / f"worker-{worker}-{attempt}.json",
+        )
+        try:
+            self._write_record(process)
+        except OSError:
+            # A body that a next master could not find again must not run.
+            pids.send(process.pidfd, signal.SIGKILL)
+            child.wait()
+            os.close(process.pidfd)
+            raise
+        return process
+
+    def _write_record(self, process: _Process) -> None:
+        facts = {
+            "worker": process.worker,
+            "attempt": process.attempt,
+            "pid": process.pid,
+            "start_time": process.started,
+            "body": process.body,
+            "log_start": process.log_start,
+        }
+        replace_file(process.record, json.dumps(facts).encode())
+
+    def _read_record(self, record: Path) -> _Process | None:
+        """The living process that a record is about; None if it is gone or never was."""
+        try:
+            facts = json.loads(record.read_bytes())
+            worker, pid, started = int(facts["worker"]), int(facts["pid"]), int(facts["start_time"])
+            attempt, log_start = int(facts["attempt"]), int(facts["log_start"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.warning("%s is no record of a process: %r", record, error)
+            return None
+        pidfd = pids.open_process(pid, started)
+        if pidfd is None:
+            return None
+        return _Process(
+            worker=WorkerId(worker),
+            attempt=attempt,
+            body=pids.body(pid, started),
+            pid=pid,
+            started=started,
+            pidfd=pidfd,
+            child=None,
+            log_path=self._logs / f"worker-{worker}.log",
+            log_start=log_start,
+            record=record,
+        )
+
+    def _of(self, worker: WorkerId) -> list[_Process]:
+        return [process for process in self._processes.values() if process.worker == worker]
+
+    def _ask(self, process: _Process, grace_s: float) -> None:
+        process.asked = True
+        process.kill_at = min(process.kill_at, time.monotonic() + grace_s)
+        # The process alone: its children are its own, and it may need them to hand work back.
+        pids.send(process.pidfd, signal.SIGTERM if grace_s > 0 else signal.SIGKILL)
+
+    # --- the watcher thread ----------------------------------------------------------------
+
+    def _watch(self) -> None:
+        while True:
+            with self._changed:
+                processes = dict(self._processes)
+                if self._closed and not processes:
+                    return
+            poll = select.poll()
+            poll.register(self._wake, select.POLLIN)
+            for pidfd in processes:
+                poll.register(pidfd, select.POLLIN)
+            ready = {fd for fd, _ in poll.poll(self._until_next_kill(processes))}
+            if self._wake in ready:
+                os.eventfd_read(self._wake)
+            for pidfd in ready & processes.keys():
+                self._ended(processes[pidfd])
+            now = time.monotonic()
+            for pidfd, process in processes.items():
+                if pidfd not in ready and process.kill_at <= now:
+                    process.kill_at = math.inf
+                    pids.send(pidfd, signal.SIGKILL)
+
+    def _until_next_kill(self, processes: Mapping[int, _Process]) -> float | None:
+        """Milliseconds, for poll; None without a deadline."""
+        kill_at = min((process.kill_at for process in processes.values()), default=math.inf)
+        if math.isinf(kill_at):
+            return None
+        return max(0.0, kill_at - time.monotonic()) * 1000 + 1
+
+    def _ended(self, process: _Process) -> None:
+        # Before the leader is waited for, while nobody else can have its number.
+        pids.kill_group(process.pid)
+        status = process.child.wait() if process.child else None
+        process.record.unlink(missing_ok=True)
+        by = -status if status is not None and status < 0 else None
+        exited = BodyExited(
+            worker=process.worker,
+            body=process.body,
+            exit_code=None if by else status,
+            signal=by,
+            preempted=not process.asked and (status is None or by in _TAKEN_AWAY),
+            log_tail=_tail(process.log_path, process.log_start),
+            attempt=process.attempt,
+        )
+        with self._changed:
+            # Forgotten before it is closed: the next pidfd may have the same number.
+            del self._processes[process.pidfd]
+            os.close(process.pidfd)
+            self._seen.put(exited)
+            self._changed.notify_all()
+
+
+def _tail(path: Path, start: int) -> str:
+    """The last lines that a process wrote; ``start`` is where its part of the file begins."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(start, size - _TAIL_BYTES))
+            content = file.read(_TAIL_BYTES)
+    except OSError as error:
+        return f"(no log: {error})"
+    return "\n".join(content.decode(errors="replace").splitlines()[-_TAIL_LINES:])

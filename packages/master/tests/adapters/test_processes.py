@@ -1,0 +1,302 @@
+"""Local processes as a platform: the promises of every platform, and those of this one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conformance import platform_suite
+from conformance.platform_suite import (
+    LONG_S,
+    ZERO,
+    Behaviour,
+    PlatformSuite,
+    exited,
+    observe,
+    until,
+)
+
+from edl_master.adapters import pids
+from edl_master.adapters.processes import LocalProcesses, limit_threads
+from edl_master.core.events import BodyExited, BodyNotStarted
+from edl_master.core.names import Body, WorkerId
+from edl_master.core.platform import Platform
+
+BODY = Path(platform_suite.__file__).with_name("body.py")
+
+
+def pid_of(body: Body) -> int:
+    return int(body.split(":")[1])
+
+
+def command(behaviour: str) -> list[str]:
+    if behaviour == Behaviour.MISSING:
+        return ["/nowhere/python", str(BODY)]
+    return [sys.executable, "-S", "-E", str(BODY), behaviour]
+
+
+class LocalHarness:
+    """Real processes in a directory of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.records = directory / "pods"
+        self.logs = directory / "logs"
+        self.platforms: list[LocalProcesses] = []
+        self.bodies: set[int] = set()
+
+    def platform(self, behaviour: str) -> LocalProcesses:
+        environment = {**os.environ, "EDL_TEST": str(self.directory)}
+        platform = LocalProcesses(
+            lambda worker, attempt: command(behaviour), environment, self.logs, self.records
+        )
+        self.platforms.append(platform)
+        return platform
+
+    def successor(self, platform: Platform) -> Platform:
+        # A platform that is closed without knowing of any process leaves all of them alive.
+        assert isinstance(platform, LocalProcesses)
+        with platform._changed:
+            platform._processes.clear()
+        platform.close(0)
+        return self.platform(Behaviour.OBEDIENT)
+
+    def is_up(self, body: Body) -> bool:
+        self.bodies.add(pid_of(body))
+        record = next(
+            record
+            for record in map(json.loads, map(Path.read_text, self.records.glob("*.json")))
+            if record["body"] == body
+        )
+        log = (self.logs / f"worker-{record['worker']}.log").read_bytes()
+        return b"up\n" in log[record["log_start"] :]
+
+    def is_alive(self, body: Body) -> bool:
+        return pids.is_running(pid_of(body))
+
+    def take_away(self, body: Body) -> None:
+        os.kill(pid_of(body), signal.SIGKILL)
+
+    def ask_from_outside(self, body: Body) -> None:
+        os.kill(pid_of(body), signal.SIGTERM)
+
+    def close(self) -> None:
+        for platform in self.platforms:
+            platform.close(0)
+        for pid in self.bodies:  # those of platforms that were made to forget them
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[LocalHarness]:
+    harness = LocalHarness(tmp_path)
+    yield harness
+    harness.close()
+
+
+class TestLocalProcesses(PlatformSuite):
+    """The promises of every platform."""
+
+    @pytest.fixture
+    def harness(self, local: LocalHarness) -> LocalHarness:
+        return local
+
+
+def test_a_body_has_a_session_of_its_own_and_the_identity_by_which_workers_register(
+    local: LocalHarness,
+) -> None:
+    platform = local.platform(Behaviour.OBEDIENT)
+    body = PlatformSuite.up(local, platform)
+    pid = pid_of(body)
+    assert os.getsid(pid) == pid
+    assert body == f"{os.uname().nodename}:{pid}:{pids.start_time(pid)}"
+
+
+def test_what_a_body_has_started_ends_with_it(local: LocalHarness) -> None:
+    platform = local.platform("parent")
+    body = PlatformSuite.up(local, platform)
+    log = (local.logs / "worker-0.log").read_text()
+    child = int(log.split("child ")[1].split()[0])
+    assert pids.is_running(child)
+    local.take_away(body)
+    assert exited(platform).preempted
+    until(lambda: not pids.is_running(child), "the body's own child to be gone")
+
+
+def test_what_an_adopted_body_has_started_ends_with_it(local: LocalHarness) -> None:
+    before = local.platform("parent")
+    body = PlatformSuite.up(local, before)
+    child = int((local.logs / "worker-0.log").read_text().split("child ")[1].split()[0])
+    platform = local.successor(before)
+    platform.adopt()
+    local.take_away(body)
+    exited(platform)
+    until(lambda: not pids.is_running(child), "the body's own child to be gone")
+
+
+def test_a_record_with_a_number_that_another_process_has_now_touches_nobody(
+    local: LocalHarness,
+) -> None:
+    stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    try:
+        platform = local.platform(Behaviour.OBEDIENT)
+        record = local.records / "worker-0-0.json"
+        started_at = pids.start_time(stranger.pid)
+        assert started_at is not None
+        facts = {
+            "worker": 0,
+            "attempt": 0,
+            "pid": stranger.pid,
+            "start_time": started_at - 1,
+            "body": "x",
+            "log_start": 0,
+        }
+        record.write_text(json.dumps(facts))
+        assert platform.adopt() == ()
+        platform.close(0)
+        assert stranger.poll() is None
+        assert not record.exists()
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_a_torn_record_is_passed_over(local: LocalHarness) -> None:
+    platform = local.platform(Behaviour.OBEDIENT)
+    record = local.records / "worker-0-0.json"
+    record.write_text('{"worker": 0, "att')
+    assert platform.adopt() == ()
+    assert not record.exists()
+
+
+def test_records_are_there_as_long_as_their_bodies(local: LocalHarness) -> None:
+    platform = local.platform(Behaviour.OBEDIENT)
+    body = PlatformSuite.up(local, platform)
+    (record,) = local.records.iterdir()
+    assert json.loads(record.read_text())["body"] == body
+    platform.kill(ZERO)
+    exited(platform)
+    assert list(local.records.iterdir()) == []
+
+
+def test_a_body_that_cannot_be_recorded_is_not_left_running(local: LocalHarness) -> None:
+    platform = local.platform(Behaviour.STUBBORN)
+    local.records.rmdir()  # as if the disk had become unwritable
+    platform.start(ZERO, 0)
+    (seen,) = observe(platform, 1)
+    assert isinstance(seen, BodyNotStarted)
+    mine = f"EDL_TEST={local.directory}".encode()
+    assert not [path for path in Path("/proc").glob("[0-9]*/environ") if mine in _content(path)]
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def test_bodies_survive_a_master_that_is_killed_and_the_next_one_finds_them(
+    local: LocalHarness,
+) -> None:
+    master = subprocess.Popen(
+        [sys.executable, "-c", _MASTER, str(local.directory), str(BODY)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert master.stdout is not None
+    body = Body(master.stdout.readline().strip())
+    until(lambda: local.is_up(body), "the body")
+    master.kill()
+    master.wait()
+    master.stdout.close()
+    assert local.is_alive(body)
+    platform = local.platform(Behaviour.OBEDIENT)
+    (found,) = platform.adopt()
+    assert (found.worker, found.attempt, found.body) == (WorkerId(3), 2, body)
+    platform.stop(WorkerId(3), LONG_S)
+    gone = exited(platform)
+    # Nobody but its parent learns how a process ended.
+    assert (gone.body, gone.exit_code, gone.signal, gone.preempted) == (body, None, None, False)
+
+
+_MASTER = """
+import os, sys, time
+from pathlib import Path
+from edl_master.adapters.processes import LocalProcesses
+directory = Path(sys.argv[1])
+platform = LocalProcesses(
+    lambda worker, attempt: [sys.executable, "-S", "-E", sys.argv[2], "obedient"],
+    os.environ, directory / "logs", directory / "pods",
+)
+platform.start(3, 2)
+print(platform.observe(60)[0].body, flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_stopped_process_is_still_killed_after_its_grace(local: LocalHarness) -> None:
+    platform = local.platform(Behaviour.OBEDIENT)
+    body = PlatformSuite.up(local, platform)
+    os.kill(pid_of(body), signal.SIGSTOP)
+    platform.stop(ZERO, 0.2)
+    gone = exited(platform)
+    assert (gone.signal, gone.preempted) == (signal.SIGKILL, False)
+
+
+def test_all_bodies_of_a_worker_append_to_one_log(local: LocalHarness) -> None:
+    platform = local.platform(Behaviour.FINISHING)
+    for attempt in range(2):
+        platform.start(ZERO, attempt)
+        assert isinstance(observe(platform, 2)[1], BodyExited)
+    lines = (local.logs / "worker-0.log").read_text().splitlines()
+    assert [line for line in lines if not line.startswith("---")] == ["done", "done"]
+    assert [line.rpartition(", ")[2] for line in lines if line.startswith("---")] == [
+        "start 1",
+        "start 2",
+    ]
+
+
+def test_an_exit_is_seen_without_polling(local: LocalHarness) -> None:
+    platform = local.platform(Behaviour.OBEDIENT)
+    body = PlatformSuite.up(local, platform)
+    cpu_before = time.process_time()
+    platform.observe(0.5)
+    assert time.process_time() - cpu_before < 0.25
+    local.take_away(body)
+    assert platform.observe(LONG_S)
+
+
+def test_workers_that_share_the_cores_get_a_share_of_the_threads() -> None:
+    limited = limit_threads({"PATH": "/bin"}, bodies=2, cores=8)
+    assert limited == {"PATH": "/bin", "TF_NUM_INTRAOP_THREADS": "4", "OMP_NUM_THREADS": "4"}
+    assert limit_threads({}, bodies=16, cores=8)["OMP_NUM_THREADS"] == "1"
+
+
+def test_threads_are_left_alone_for_one_worker_and_where_the_user_has_set_them() -> None:
+    assert limit_threads({}, bodies=1, cores=8) == {}
+    own = {"TF_NUM_INTRAOP_THREADS": "3"}
+    assert limit_threads(own, bodies=4, cores=8) == own
+
+
+def test_started_is_told_before_exited_even_for_a_body_that_ends_at_once(
+    local: LocalHarness,
+) -> None:
+    platform = local.platform(Behaviour.FINISHING)
+    for attempt in range(5):
+        platform.start(ZERO, attempt)
+    kinds: dict[Body | None, list[str]] = {}
+    for seen in observe(platform, 10):
+        assert not isinstance(seen, BodyNotStarted)
+        kinds.setdefault(seen.body, []).append(type(seen).__name__)
+    assert list(kinds.values()) == [["BodyStarted", "BodyExited"]] * 5

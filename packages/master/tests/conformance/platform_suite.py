@@ -1,0 +1,363 @@
+"""What every platform adapter promises, as tests; see ``edl_master.core.platform``.
+
+An adapter's test module subclasses ``PlatformSuite`` and gives it a harness:
+
+    class TestLocalProcesses(PlatformSuite):
+        @pytest.fixture
+        def harness(self, tmp_path): ...
+
+The tests run as they are, whatever a body is there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import Protocol
+
+import pytest
+
+from edl_master.core.events import BodyExited, BodyNotStarted
+from edl_master.core.names import Body, WorkerId
+from edl_master.core.platform import BodyStarted, Observation, Platform
+
+DEADLINE_S = 60.0
+"""For everything that has to happen; no test passes or fails by how long it takes."""
+
+LONG_S = 500.0
+"""A grace period that no test waits for."""
+
+ZERO, ONE = WorkerId(0), WorkerId(1)
+
+
+class Behaviour(StrEnum):
+    """How the bodies of a platform behave; ``body.py`` does it."""
+
+    OBEDIENT = "obedient"  # runs until asked to leave, then leaves in order
+    STUBBORN = "stubborn"  # does not leave when asked
+    NAIVE = "naive"  # does not know that it can be asked: ended by the request itself
+    CRASHING = "crashing"  # prints "line 0" to "line 99" and fails with exit code 3
+    FINISHING = "finishing"  # prints "done" and ends with exit code 0
+    MISSING = "missing"  # cannot be started at all
+
+
+class PlatformHarness(Protocol):
+    """What the suite needs to know about a platform."""
+
+    def platform(self, behaviour: Behaviour) -> Platform:
+        """A platform whose bodies behave so."""
+
+    def successor(self, platform: Platform) -> Platform:
+        """The platform of the next master, after the one of ``platform`` died without a word."""
+
+    def is_up(self, body: Body) -> bool:
+        """Whether a body behaves already as it should."""
+
+    def is_alive(self, body: Body) -> bool:
+        """Whether a body is there."""
+
+    def take_away(self, body: Body) -> None:
+        """End a body from outside, as a preemption does: at once."""
+
+    def ask_from_outside(self, body: Body) -> None:
+        """Ask a body to leave, not through the platform."""
+
+    def close(self) -> None:
+        """End everything that is left."""
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait for something, but not for ever."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {DEADLINE_S} s for {what}"
+        time.sleep(0.01)
+
+
+def observe(platform: Platform, count: int) -> list[Observation]:
+    """The next ``count`` observations."""
+    seen: list[Observation] = []
+    deadline = time.monotonic() + DEADLINE_S
+    while len(seen) < count:
+        assert time.monotonic() < deadline, f"waited for {count} observations, saw {seen}"
+        seen += platform.observe(1.0)
+    assert len(seen) == count, seen
+    return seen
+
+
+def started(platform: Platform) -> BodyStarted:
+    (seen,) = observe(platform, 1)
+    assert isinstance(seen, BodyStarted), seen
+    return seen
+
+
+def exited(platform: Platform) -> BodyExited:
+    (seen,) = observe(platform, 1)
+    assert isinstance(seen, BodyExited), seen
+    return seen
+
+
+class PlatformSuite:
+    """Subclass and give a ``harness``; the platforms that it makes are closed by the harness."""
+
+    @pytest.fixture
+    def harness(self) -> Iterator[PlatformHarness]:
+        raise NotImplementedError
+
+    @staticmethod
+    def up(harness: PlatformHarness, platform: Platform, worker: WorkerId = ZERO) -> Body:
+        """Start a body and wait until it behaves as it should."""
+        platform.start(worker, 0)
+        body = started(platform).body
+        until(lambda: harness.is_up(body), f"{body} to be up")
+        return body
+
+    # --- starting --------------------------------------------------------------------------
+
+    def test_a_body_that_ends_by_itself_is_told_once_as_started_and_once_as_exited(
+        self, harness: PlatformHarness
+    ) -> None:
+        platform = harness.platform(Behaviour.FINISHING)
+        platform.start(ONE, 4)
+        first, second = observe(platform, 2)
+        assert isinstance(first, BodyStarted)
+        assert isinstance(second, BodyExited)
+        assert (first.worker, first.attempt) == (ONE, 4)
+        assert (second.worker, second.body) == (ONE, first.body)
+        assert (second.exit_code, second.signal, second.preempted) == (0, None, False)
+        assert platform.observe(0.05) == ()
+
+    def test_a_body_that_cannot_be_started_is_told_with_a_reason(
+        self, harness: PlatformHarness
+    ) -> None:
+        platform = harness.platform(Behaviour.MISSING)
+        platform.start(ZERO, 0)
+        (seen,) = observe(platform, 1)
+        assert isinstance(seen, BodyNotStarted)
+        assert seen.worker == ZERO
+        assert seen.reason
+        assert platform.observe(0.05) == ()
+
+    def test_every_body_has_an_identity_of_its_own(self, harness: PlatformHarness) -> None:
+        platform = harness.platform(Behaviour.OBEDIENT)
+        platform.start(ZERO, 0)
+        platform.start(ONE, 0)
+        platform.start(ZERO, 1)
+        seen = observe(platform, 3)
+        bodies = {each.body for each in seen if isinstance(each, BodyStarted)}
+        assert len(bodies) == 3
+        assert all(harness.is_alive(body) for body in bodies)
+
+    # --- exits -----------------------------------------------------------------------------
+
+    def test_a_crash_is_told_with_its_exit_code_and_the_end_of_what_it_printed(
+        self, harness: PlatformHarness
+    ) -> None:
+        platform = harness.platform(Behaviour.CRASHING)
+        platform.start(ZERO, 0)
+        started_, crash = observe(platform, 2)
+        assert isinstance(started_, BodyStarted)
+        assert isinstance(crash, BodyExited)
+        assert (crash.exit_code, crash.signal, crash.preempted) == (3, None, False)
+        lines = crash.log_tail.splitlines()
+        assert lines[-2:] == ["line 98", "line 99"]
+        assert 20 <= len(lines) <= 60
+
+    def test_a_log_tail_is_of_this_body_and_not_of_the_one_before(
+        self, harness: PlatformHarness
+    ) -> None:
+        platform = harness.platform(Behaviour.FINISHING)
+        platform.start(ZERO, 0)
+        observe(platform, 2)
+        platform.start(ZERO, 1)
+        _, second = observe(platform, 2)
+        assert isinstance(second, BodyExited)
+        assert second.log_tail.splitlines() == ["done"]
+
+    def test_a_body_taken_away_from_outside_is_preempted(self, harness: PlatformHarness) -> None:
+        platform = harness.platform(Behaviour.OBEDIENT)
+        body = self.up(harness, platform)
+        harness.take_away(body)
+        gone = exited(platform)
+        assert gone.body == body
+        assert gone.preempted
+        assert gone.exit_code is None
+        assert gone.signal is not None
+
+    def test_a_body_that_a_request_from_outside_ended_is_preempted(
+        self, harness: PlatformHarness
+    ) -> None:
+        platform = harness.platform(Behaviour.NAIVE)
+        body = self.up(harness, platform)
+        harness.ask_from_outside(body)
+        assert exited(platform).preempted
+
+    def test_a_body_that_leaves_in_order_when_asked_from_outside_has_its_own_exit_code(
+        self, harness: PlatformHarness
+    ) -> None:
+        # Whether that was a preemption is what its worker told before it left.
+        platform = harness.platform(Behaviour.OBEDIENT)
+        body = self.up(harness, platform)
+        harness.ask_from_outside(body)
+        gone = exited(platform)
+        assert (gone.exit_code, gone.signal, gone.preempted) == (0, None, False)
+
+    def test_many_bodies_that_end_together_are_each_told_once(
+        self, harness: PlatformHarness
+    ) -> None:
+        platform = harness.platform(Behaviour.CRASHING)
+        for number in range(8):
+            platform.start(WorkerId(number), 0)
+        seen = observe(platform, 16)
+        for kind in (BodyStarted, BodyExited):
+            workers = [each.worker for each in seen if isinstance(each, kind)]
+            assert sorted(workers) == list(range(8))
+        assert platform.observe(0.05) == ()
+
+    # --- stopping --------------------------------------------------------------------------
+
+    def test_a_stopped_body_may_leave_in_order(self, harness: PlatformHarness) -> None:
+        platform = harness.platform(Behaviour.OBEDIENT)
+        body = self.up(harness, platform)
+        platform.stop(ZERO, LONG_S)
+        gone = exited(platform)
+        assert gone.body == body
+        assert (gone.exit_code, gone.signal, gone.preempted) == (0, None, False)
+        assert not harness.is_alive(body)
+
+    def test_a_body_that_does_not_leave_is_killed_after_its_grace_and_was_not_preempted(
+        self, harness: PlatformHarness
+    ) -> None:
+        platform = harness.platform(Behaviour.STUBBORN)
+        body = self.up(harness, platform)
+        platform.stop(ZERO, 0.2)
+        gone = exited(platform)
+        assert gone.signal is not None
+        assert not gone.preempted
+        assert not harness.is_alive(body)
+
+    def test_a_grace_period_is_given(self, harness: PlatformHarness) -> None:
+        platform = harness.platform(Behaviour.STUBBORN)
+        body = self.up(harness, platform)
+        platform.stop(ZERO, LONG_S)
+        assert platform.observe(0.3) == ()
+        assert harness.is_alive(body)
+
+    def test_a_second_stop_can_shorten_the_grace_but_not_extend_it(
+        self, harness: PlatformHarness
+    ) -> None:
+        platform = harness.platform(Behaviour.STUBBORN)
+        self.up(harness, platform)
+        platform.stop(ZERO, LONG_S)
+        platform.stop(ZERO, 0.1)
+        platform.stop(ZERO, LONG_S)
+        assert not exited(platform).preempted
+
+    def test_kill_does_not_ask(self, harness: PlatformHarness) -> None:
+        platform = harness.platform(Behaviour.STUBBORN)
+        body = self.up(harness, platform)
+        platform.kill(ZERO)
+        gone = exited(platform)
+        assert not gone.preempted
+        assert not harness.is_alive(body)
+
+    def test_stopping_ends_all_bodies_of_that_worker_and_no_other(
+        self, harness: PlatformHarness
+    ) -> None:
+        platform = harness.platform(Behaviour.OBEDIENT)
+        first = self.up(harness, platform)
+        other = self.up(harness, platform, ONE)
+        platform.start(ZERO, 1)
+        second = started(platform).body
+        until(lambda: harness.is_up(second), "the second body")
+        platform.stop(ZERO, LONG_S)
+        gone = {each.body for each in observe(platform, 2) if isinstance(each, BodyExited)}
+        assert gone == {first, second}
+        assert harness.is_alive(other)
+
+    def test_a_worker_without_a_body_can_be_stopped(self, harness: PlatformHarness) -> None:
+        platform = harness.platform(Behaviour.OBEDIENT)
+        platform.stop(WorkerId(7), 1)
+        platform.kill(WorkerId(7))
+        assert platform.observe(0.05) == ()
+
+    # --- closing ---------------------------------------------------------------------------
+
+    def test_closing_leaves_no_body_behind(self, harness: PlatformHarness) -> None:
+        platform = harness.platform(Behaviour.STUBBORN)
+        bodies = [self.up(harness, platform, WorkerId(number)) for number in range(3)]
+        platform.close(0.1)
+        assert not any(harness.is_alive(body) for body in bodies)
+
+    def test_exits_are_told_after_closing_and_then_observing_no_longer_waits(
+        self, harness: PlatformHarness
+    ) -> None:
+        platform = harness.platform(Behaviour.OBEDIENT)
+        body = self.up(harness, platform)
+        platform.close(LONG_S)
+        platform.close(LONG_S)
+        gone = exited(platform)
+        assert (gone.body, gone.preempted) == (body, False)
+        assert platform.observe(LONG_S) == ()
+        assert platform.observe(LONG_S) == ()
+
+    def test_a_closed_platform_starts_nothing(self, harness: PlatformHarness) -> None:
+        platform = harness.platform(Behaviour.OBEDIENT)
+        platform.close(0)
+        platform.start(ZERO, 0)
+        (seen,) = platform.observe(LONG_S)
+        assert isinstance(seen, BodyNotStarted)
+
+    # --- a master that is started again ----------------------------------------------------
+
+    def test_a_successor_finds_the_bodies_that_were_left(self, harness: PlatformHarness) -> None:
+        before = harness.platform(Behaviour.OBEDIENT)
+        bodies = {self.up(harness, before, WorkerId(number)) for number in range(2)}
+        platform = harness.successor(before)
+        found = platform.adopt()
+        assert {each.body for each in found} == bodies
+        assert sorted((each.worker, each.attempt) for each in found) == [(0, 0), (1, 0)]
+        assert platform.adopt() == ()
+        assert platform.observe(0.05) == ()
+        assert all(harness.is_alive(body) for body in bodies)
+
+    def test_an_adopted_body_can_be_stopped_and_its_exit_is_told(
+        self, harness: PlatformHarness
+    ) -> None:
+        before = harness.platform(Behaviour.OBEDIENT)
+        body = self.up(harness, before)
+        platform = harness.successor(before)
+        platform.adopt()
+        platform.stop(ZERO, LONG_S)
+        gone = exited(platform)
+        assert (gone.body, gone.preempted) == (body, False)
+
+    def test_the_end_of_an_adopted_body_from_outside_counts_as_preemption(
+        self, harness: PlatformHarness
+    ) -> None:
+        before = harness.platform(Behaviour.STUBBORN)
+        body = self.up(harness, before)
+        platform = harness.successor(before)
+        platform.adopt()
+        harness.take_away(body)
+        assert exited(platform).preempted
+
+    def test_a_body_that_ended_between_two_masters_is_not_adopted(
+        self, harness: PlatformHarness
+    ) -> None:
+        before = harness.platform(Behaviour.OBEDIENT)
+        body = self.up(harness, before)
+        platform = harness.successor(before)
+        harness.take_away(body)
+        until(lambda: not harness.is_alive(body), "the body to be gone")
+        assert platform.adopt() == ()
+        assert platform.observe(0.05) == ()
+
+    def test_closing_ends_adopted_bodies_too(self, harness: PlatformHarness) -> None:
+        before = harness.platform(Behaviour.STUBBORN)
+        body = self.up(harness, before)
+        platform = harness.successor(before)
+        platform.adopt()
+        platform.close(0.1)
+        assert not harness.is_alive(body)
