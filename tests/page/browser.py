@@ -84,7 +84,7 @@ def screenshot(
         ready: JavaScript that is true when the picture may be taken.
 
     Raises:
-        RuntimeError: there is no Chromium, or the page does not get ready in time.
+        RuntimeError: there is no Chromium, nothing at ``url``, or it is not ready in time.
     """
     with Chromium() as browser:
         tab = browser.open(url, width=width, height=height, dark=dark, scale=scale)
@@ -109,8 +109,10 @@ class Chromium:
         self._read, answers = os.pipe()
         profile = f"--user-data-dir={self._profile.name}/profile"
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _LAUNCH, str(commands), str(answers)]
-            + [binary, *_FLAGS, profile, "about:blank"],
+            [
+                *(sys.executable, "-c", _LAUNCH, str(commands), str(answers)),
+                *(binary, *_FLAGS, profile, "about:blank"),
+            ],
             pass_fds=(commands, answers),
             stdin=subprocess.DEVNULL,
             stdout=self._log,
@@ -142,7 +144,11 @@ class Chromium:
         mobile: bool = False,
         timezone: str = "",
     ) -> Tab:
-        """Opens ``url`` in a new tab and returns as soon as loading has begun."""
+        """Opens ``url`` in a new tab and returns as soon as loading has begun.
+
+        Raises:
+            RuntimeError: there is nothing at ``url``.
+        """
         target = self.call("Target.createTarget", {"url": "about:blank"})["targetId"]
         attached = self.call("Target.attachToTarget", {"targetId": target, "flatten": True})
         tab = Tab(self, target, attached["sessionId"])
@@ -153,7 +159,9 @@ class Chromium:
         tab.prefer(dark=dark)
         if timezone:
             tab.call("Emulation.setTimezoneOverride", {"timezoneId": timezone})
-        tab.call("Page.navigate", {"url": url})
+        if problem := tab.call("Page.navigate", {"url": url}).get("errorText"):
+            tab.close()
+            raise RuntimeError(f"{url} cannot be opened: {problem}")
         return tab
 
     def call(

@@ -184,7 +184,12 @@ def prediction(done: int, start: datetime | None = None) -> Moment:
 
 
 def _simple(
-    kind: job_pb2.JobType, name: str, task: str, done: int, total: int, start: datetime | None
+    kind: job_pb2.JobType.ValueType,
+    name: str,
+    task: str,
+    done: int,
+    total: int,
+    start: datetime | None,
 ) -> Moment:
     seconds = 5.0 + done / 4_000
     start = start or datetime.now(UTC) - timedelta(seconds=seconds)

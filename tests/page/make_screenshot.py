@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
-from browser import screenshot
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from page.browser import screenshot
 
 WIDTH = 1280  # CSS pixels, a desktop window
 HEIGHT = 860

@@ -1,15 +1,9 @@
-"""Serves the page's files and a JobStatus that its owner may change at any time.
-
-Also a command, to look at the page without a job: ``serving.py training`` plays a made-up job,
-``serving.py training --at 74`` shows one moment of it.
-"""
+"""Serves the page's files and a JobStatus that its owner may change at any time."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import threading
-import time
 from collections.abc import Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -39,7 +33,7 @@ def to_json(message: Message) -> object:
 
 
 class PageServer:
-    """The page of one made-up job on a free port of the loopback interface; a context manager.
+    """The page of one made-up job on the loopback interface; a context manager.
 
     Attributes:
         url: address of the page.
@@ -47,7 +41,7 @@ class PageServer:
         failure: HTTP status to answer the API with, None to answer properly.
     """
 
-    def __init__(self, status: JobStatus, events: Sequence[Event] = ()) -> None:
+    def __init__(self, status: JobStatus, events: Sequence[Event] = (), port: int = 0) -> None:
         self._lock = threading.Lock()
         self.asked = 0
         self.failure: HTTPStatus | None = None
@@ -61,7 +55,7 @@ class PageServer:
             def log_message(self, format: str, *args: object) -> None:
                 """Says nothing: the tests' output is theirs."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self._server.daemon_threads = True
         self.port = self._server.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}/"
@@ -124,24 +118,3 @@ def _send(
         request.wfile.write(content)
     except (BrokenPipeError, ConnectionResetError):
         pass  # the browser has closed the tab
-
-
-def main() -> None:
-    from jobs import SCENARIOS
-
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0] if __doc__ else "")
-    parser.add_argument("scenario", choices=sorted(SCENARIOS))
-    parser.add_argument("--at", type=float, help="seconds since the start; default: it runs")
-    options = parser.parse_args()
-    moment = SCENARIOS[options.scenario]
-    begun = time.monotonic()
-    with PageServer(*moment(options.at or 0.0)) as server:
-        print(server.url, flush=True)
-        while True:
-            time.sleep(0.5)
-            if options.at is None:
-                server.tell(*moment(time.monotonic() - begun))
-
-
-if __name__ == "__main__":
-    main()

@@ -64,7 +64,7 @@ function eventItem(event) {
     element("span", "event-kind", event.kind),
     element("span", "event-message", event.message),
   ];
-  const facts = Object.entries(event.facts ?? {});
+  const facts = Object.entries(event.facts ?? {}).sort();
   const item = element("li", "event");
   item.dataset.severity = event.severity;
   if (facts.length === 0) {

@@ -81,7 +81,7 @@ async function fetchJson(url) {
   } catch (error) {
     throw new Error(error.name === "TimeoutError" ? "no answer in time" : "no connection");
   }
-  if (!answer.ok) throw new Error(`it answers with HTTP ${answer.status}`);
+  if (!answer.ok) throw new Error(`it answers HTTP ${answer.status}`);
   return answer.json().catch(() => {
     throw new Error("its answer cannot be read");
   });

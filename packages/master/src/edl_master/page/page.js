@@ -4,7 +4,7 @@ import { Chart } from "./chart.js";
 import { byId, fillFacts, mirror, setText, show } from "./dom.js";
 import { EventList } from "./events.js";
 import { follow } from "./feed.js";
-import { clock, measure, number, words } from "./format.js";
+import { clock, measure, moment, number, words } from "./format.js";
 import { showMasthead, showProgress, showStats, showVerdict } from "./summary.js";
 import { showDeadLetters, showJob, showLedger, showTasks, showWorkers } from "./tables.js";
 
@@ -36,7 +36,8 @@ function showCurves() {
   const range = rangeOf(curves, axis);
   const values = Object.entries(status.metrics ?? {})
     .filter(([name]) => !drawn.has(name))
-    .map(([label, value]) => ({ label, value: measure(value) }));
+    .map(([label, value]) => ({ label, value: measure(value) }))
+    .sort((a, b) => a.label.localeCompare(b.label));
 
   mirror(
     byId("charts"),
@@ -80,9 +81,12 @@ function showLost() {
   document.body.classList.toggle("is-lost", lost !== null);
   show(byId("lost"), lost !== null);
   if (lost === null) return;
-  const since = status === null ? "" : ` since ${clock(lost.since)}`;
-  const below = status === null ? "" : " What you see is the last known state.";
-  setText(byId("lost-text"), `The master is not reachable${since}: ${lost.reason}.${below}`);
+  const said =
+    status === null
+      ? `The master cannot be reached (${lost.reason}).`
+      : `The master has not been reachable since ${moment(lost.since)} (${lost.reason}). ` +
+        "What you see is the last known state.";
+  setText(byId("lost-text"), said);
   const wait = Math.max(0, Math.ceil((lost.retryAt - Date.now()) / 1000));
   setText(byId("lost-next"), wait > 0 ? `Next try in ${wait} s.` : "Trying again …");
 }

@@ -1,0 +1,1 @@
+"""The job's page in a real browser."""

@@ -1,0 +1,413 @@
+"""What a reader sees of a job: the right figures, live, whatever the job is and does."""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from http import HTTPStatus
+
+import pytest
+
+from edl_proto.v1 import error_pb2, job_pb2
+from edl_proto.v1.job_pb2 import Event, JobStatus
+from page import jobs
+from page.browser import Tab
+from page.conftest import Serve, Visit
+
+EVENTS_SHOWN = "document.querySelectorAll('#events > li').length"
+FINAL = "document.getElementById('link').dataset.kind === 'over'"
+LOST = "document.body.classList.contains('is-lost')"
+
+
+def facts(tab: Tab, selector: str) -> dict[str, str]:
+    """Terms and values of a ``dl``, notes included, as they are read."""
+    found: dict[str, str] = tab.evaluate(
+        f"Object.fromEntries([...document.querySelectorAll('{selector} .fact')].map(f => "
+        "[f.querySelector('dt').innerText, f.querySelector('dd').innerText.replace(/\\s+/g, ' ')]))"
+    )
+    return found
+
+
+def rows(tab: Tab, selector: str) -> list[list[str]]:
+    """Cells of a table's body."""
+    found: list[list[str]] = tab.evaluate(
+        f"[...document.querySelector('{selector}').tBodies[0].rows]"
+        ".map(row => [...row.cells].map(cell => cell.innerText.trim()))"
+    )
+    return found
+
+
+def overflowing(tab: Tab) -> list[str]:
+    """Elements that stick out of the window, but for what scrolls or is clipped on purpose."""
+    found: list[str] = tab.evaluate(
+        """[...document.querySelectorAll('body *')]
+        .filter(e => !e.closest('pre, svg, .for-ears, thead') && e.getClientRects().length)
+        .filter(e => e.getBoundingClientRect().right > innerWidth + 0.5
+                  || e.getBoundingClientRect().left < -0.5)
+        .map(e => `${e.tagName}#${e.id}.${e.className}: ${e.textContent.slice(0, 40)}`)"""
+    )
+    wide = tab.evaluate("document.documentElement.scrollWidth > innerWidth")
+    return [*found, *(["the document scrolls sideways"] if wide else [])]
+
+
+def test_a_running_job_shows_its_figures(serve: Serve, visit: Visit) -> None:
+    status, events = jobs.training(74.0)
+    tab = visit(serve(status, events))
+    tab.wait_for(f"{EVENTS_SHOWN} > 0")
+
+    assert tab.evaluate("document.title") == "55 % running – mnist-digits"
+    assert tab.text("#job-name") == "mnist-digits"
+    assert tab.text("#job-type") == "edl training job"
+    assert tab.text("#state").strip() == "running"
+    assert tab.text("#percent") == "55.3 %"
+    assert tab.text("#eta").startswith("about 56 s left, until ")
+    assert tab.text("#elapsed").startswith("running for 1 min 14 s, started ")
+    assert tab.evaluate("document.getElementById('bar').ariaValueNow") == "55.3"
+    assert facts(tab, "#stats") == {
+        "records": "166,080 of 300,000",
+        "epoch": "3 of 5",
+        "records/s": "2,353 at present",
+        "loss": "0.1035 smoothed",
+        "steps": "2,595 minibatches applied",
+        "parameter version": "2,595 updates made",
+        "goodput": "94.0 % productive time",
+    }
+    worker = ["1", "working", "training/3/12", "798", "879", "1", "0.7 s ago"]
+    assert rows(tab, "#workers")[1] == [*worker, "preempted (SIGTERM), task handed back"]
+    assert tab.text("#workers-note") == "3 working · 2 to 4 wanted"
+    assert rows(tab, "#tasks") == [
+        ["training", "32", "3", "40", "2", "0"],
+        ["evaluation", "0", "0", "6", "0", "0"],
+        ["evaluation summary", "0", "0", "2", "0", "0"],
+        ["export", "1", "0", "0", "0", "0"],
+    ]
+    assert facts(tab, "#ledger") == {
+        "records trained": "166,080",
+        "records computed again": "128",
+        "preemptions": "1",
+        "worker failures": "1",
+        "gradients rejected": "1",
+        "mean staleness": "1.86 updates",
+    }
+    assert facts(tab, "#job")["output"] == "/home/ada/models/mnist-digits"
+    assert tab.evaluate(EVENTS_SHOWN) == len(events)
+    assert tab.evaluate("document.getElementById('dead').hidden")
+    assert tab.evaluate("document.getElementById('verdict').hidden")
+
+
+def test_the_page_follows_the_job(serve: Serve, visit: Visit) -> None:
+    server = serve(*jobs.training(20.0))
+    tab = visit(server)
+    tab.wait_for(f"{EVENTS_SHOWN} > 0")
+    before = tab.evaluate(EVENTS_SHOWN)
+    assert tab.text("#percent") == "12.5 %"
+    tab.tap("#events > li:last-child summary")
+    tab.evaluate("window.keptRow = document.querySelector('#workers tbody tr')")
+
+    status, events = jobs.training(100.0)
+    server.tell(status, events)
+    tab.wait_for("document.getElementById('percent').innerText === '75.9 %'")
+    tab.wait_for(f"{EVENTS_SHOWN} === {len(events)}")
+    assert len(events) > before
+    assert tab.evaluate("document.title").startswith("75 % running")
+    order = tab.evaluate("[...document.querySelectorAll('#events > li')].map(e => e.dataset.key)")
+    assert [int(number) for number in order] == sorted(range(1, len(events) + 1), reverse=True)
+    # What the reader had opened stays open, and rows are changed, not replaced.
+    assert tab.evaluate("document.querySelector('#events > li:last-child details').open")
+    assert tab.evaluate("document.querySelector('#workers tbody tr') === window.keptRow")
+    assert tab.evaluate("document.querySelectorAll('.chart').length") == 3
+
+
+def test_a_failed_job_says_what_where_and_what_to_do(serve: Serve, visit: Visit) -> None:
+    status, events = jobs.failed()
+    tab = visit(serve(status, events))
+    tab.wait_for(f"{EVENTS_SHOWN} > 0")
+
+    verdict = tab.text("#verdict")
+    for part in (status.error.what, status.error.where, status.error.remedy):
+        assert part in verdict
+    assert "InvalidArgumentError: Input to DecodeRaw has length 783" in tab.text("#verdict pre")
+    assert tab.text("#state").strip() == "failed"
+    assert tab.evaluate("document.title") == "33 % failed – mnist-digits"
+    # In sight without scrolling, above everything else of the job.
+    place = "document.getElementById('verdict').getBoundingClientRect()"
+    assert tab.evaluate(f"{place}.bottom < innerHeight")
+    assert tab.evaluate(
+        f"{place}.bottom <= document.getElementById('percent').getBoundingClientRect().top"
+    )
+    letters = tab.text("#dead-letters")
+    assert "training/2/9" in letters
+    assert "train-00007.rec [36864, 40960)" in letters
+    assert status.dead_letters[0].error.remedy in letters
+    newest = tab.text("#events > li:first-child")
+    assert "error" in newest, "severity is a word"
+    assert "JobFailed" in newest
+
+
+def test_a_job_that_is_over_is_left_alone(serve: Serve, visit: Visit) -> None:
+    server = serve(*jobs.training(999.0))
+    tab = visit(server)
+    tab.wait_for(FINAL)
+    assert tab.text("#link") == "final: the job is over (succeeded)"
+    assert tab.text("#state").strip() == "succeeded"
+    assert "The model is trained, after 2 min 13 s." in tab.text("#verdict")
+    assert "/home/ada/models/mnist-digits" in tab.text("#verdict")
+    assert "each of 5 epochs: 300,000 in all" in tab.text("#ledger-note")
+    assert tab.evaluate("document.title") == "100 % succeeded – mnist-digits"
+
+    asked = server.asked
+    assert asked <= 3
+    server.close()  # as a master does after the end
+    time.sleep(2.5)
+    assert server.asked == asked
+    assert not tab.evaluate(LOST), "nobody waits for a master whose job is over"
+
+
+def test_an_evaluate_job_shows_metrics_and_no_epochs(serve: Serve, visit: Visit) -> None:
+    server = serve(*jobs.evaluation(4_000))
+    tab = visit(server)
+    assert tab.text("#job-type") == "edl evaluation job"
+    assert list(facts(tab, "#stats")) == ["records", "records/s", "goodput"]
+    assert tab.text("#curves-note") == "Metrics appear when all records are evaluated."
+    assert tab.text("#workers-work") == "records"
+
+    server.tell(*jobs.evaluation(10_000))
+    tab.wait_for("document.querySelectorAll('#metrics .fact').length > 0")
+    assert facts(tab, "#metrics") == {"accuracy": "0.9731", "auc": "0.9991", "loss": "0.0874"}
+    assert tab.evaluate("document.querySelectorAll('.chart').length") == 0
+    assert "All 10,000 records are done, each exactly once." in tab.text("#ledger-note")
+
+
+def test_a_predict_job_counts_predictions(serve: Serve, visit: Visit) -> None:
+    server = serve(*jobs.prediction(500_000))
+    tab = visit(server)
+    assert tab.text("#job-type") == "edl prediction job"
+    stats = facts(tab, "#stats")
+    assert stats["predictions"] == "500,000 made"
+    assert stats["records"] == "500,000 of 1,250,000"
+    assert not {"epoch", "loss", "steps"} & stats.keys()
+    assert tab.evaluate("document.getElementById('curves').hidden")
+
+    server.tell(*jobs.prediction(1_250_000))
+    tab.wait_for("!document.getElementById('verdict').hidden")
+    assert "1,250,000 predictions made, after" in tab.text("#verdict")
+    assert "/home/ada/predictions/2026-11-03" in tab.text("#verdict")
+
+
+def test_a_stopped_job_says_why(serve: Serve, visit: Visit) -> None:
+    status, events = jobs.training(30.0)
+    status.state = job_pb2.CANCELLED
+    status.error.CopyFrom(
+        error_pb2.Error(code=error_pb2.STOPPED, what="Stopped by ada: the data is wrong.")
+    )
+    tab = visit(serve(status, events))
+    assert tab.text("#state").strip() == "cancelled"
+    assert "Stopped by ada: the data is wrong." in tab.text("#verdict")
+    assert tab.evaluate("document.getElementById('verdict').dataset.tone") == "warning"
+
+
+def test_a_job_that_has_hardly_begun(serve: Serve, visit: Visit) -> None:
+    tab = visit(serve(*jobs.training(0.5)))
+    assert tab.text("#state").strip() == "starting"
+    assert facts(tab, "#stats")["loss"] == "– smoothed"
+    assert tab.text("#eta") == "workers start and load the model"
+    assert tab.text("#curves-note") == "The first values appear after the first updates."
+    assert {row[1] for row in rows(tab, "#workers")} == {"starting"}
+
+
+def test_an_empty_status_is_shown_as_unknown(serve: Serve, visit: Visit) -> None:
+    tab = visit(serve(JobStatus()))
+    assert tab.text("#job-name") == "unnamed job"
+    assert tab.text("#percent") == "–"
+    assert tab.text("#workers-note") == "none has started yet"
+    assert tab.text("#events-empty") == "Nothing has happened yet."
+
+
+def test_a_master_that_is_gone_and_comes_back(serve: Serve, visit: Visit) -> None:
+    status, events = jobs.training(60.0)
+    server = serve(status, events)
+    tab = visit(server, may_lose_master=True)
+    tab.wait_for(f"{EVENTS_SHOWN} === {len(events)}")
+    server.close()
+    tab.wait_for(LOST)
+    said = tab.text("#lost")
+    assert "The master has not been reachable since" in said
+    assert "(no connection)" in said
+    assert "last known state" in said
+    assert "Next try in" in said or "Trying again" in said
+    assert tab.text("#state").strip() == "last known: running"
+    assert tab.evaluate("document.title") == "44 % running, not reachable – mnist-digits"
+    assert tab.text("#percent") == "44.2 %", "the last known state stays"
+
+    # Another incarnation tells its events from the first one on, and may know fewer.
+    status.incarnation = "1f0c-02"
+    serve(status, events[:5], server.port)
+    tab.wait_for(f"!{LOST}")
+    tab.wait_for(f"{EVENTS_SHOWN} === 5")
+    assert tab.text("#state").strip() == "running"
+    assert tab.evaluate("document.getElementById('lost').hidden")
+
+
+def test_a_master_that_answers_with_errors(serve: Serve, visit: Visit) -> None:
+    server = serve(*jobs.training(60.0))
+    tab = visit(server, may_lose_master=True)
+    server.failure = HTTPStatus.INTERNAL_SERVER_ERROR
+    tab.wait_for(LOST)
+    assert "(it answers HTTP 500)" in tab.text("#lost")
+    server.failure = None
+    tab.wait_for(f"!{LOST}")
+
+
+def test_a_master_that_never_answers(serve: Serve, visit: Visit) -> None:
+    server = serve(*jobs.training(60.0))
+    server.failure = HTTPStatus.SERVICE_UNAVAILABLE
+    tab = visit(server, may_lose_master=True, ready=LOST)
+    assert "The master cannot be reached (it answers HTTP 503)." in tab.text("#lost")
+    assert tab.evaluate("document.getElementById('main').hidden")
+
+
+HOSTILE = (
+    "</title></pre><img src=x onerror='window.caught=1'><script>window.caught=2</script>"
+    '"><svg onload="window.caught=3"> &lt;b&gt; {{7*7}} \u202e\u0000 '
+)
+LONG = "W" * 600
+
+
+def _spoil(message: JobStatus | Event) -> JobStatus | Event:
+    """The same message with hostile text in every string, at every depth."""
+    spoiled = copy.deepcopy(message)
+    stack: list[object] = [spoiled]
+    while stack:
+        here = stack.pop()
+        for field, value in here.ListFields():  # type: ignore[attr-defined]
+            is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
+            if is_map:
+                for key in list(value):
+                    kind = field.message_type.fields_by_name["value"]
+                    if kind.message_type is not None:
+                        value[HOSTILE + key].CopyFrom(value[key])
+                    else:
+                        value[HOSTILE + key] = (
+                            HOSTILE + value[key] if isinstance(value[key], str) else value[key]
+                        )
+                    del value[key]
+            elif field.message_type is not None:
+                stack.extend(value if isinstance(value, list) or field.is_repeated else [value])
+            elif field.type == field.TYPE_STRING:
+                if field.name in ("at", "started_at", "finished_at"):
+                    setattr(here, field.name, HOSTILE)
+                else:
+                    setattr(here, field.name, HOSTILE + value + LONG)
+    return spoiled
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_hostile_text_stays_text(serve: Serve, visit: Visit, width: int) -> None:
+    status, events = jobs.failed()
+    server = serve(_spoil(status), [_spoil(event) for event in events])
+    tab = visit(server, width=width, mobile=width < 500)
+    tab.wait_for(f"{EVENTS_SHOWN} === {len(events)}")
+
+    assert tab.evaluate("window.caught") is None
+    shown = json.dumps(HOSTILE.replace("\u0000", "").strip()[:90])
+    for place in (
+        "#job-name",
+        "#verdict",
+        "#workers",
+        "#tasks",
+        "#dead-letters",
+        "#events",
+        "#job",
+    ):
+        text = f"document.querySelector('{place}').textContent"
+        assert tab.evaluate(f"{text}.includes({shown})"), f"{place} shows the text as it is"
+    assert tab.evaluate("document.title").count("<script>") == 1
+    assert tab.evaluate("document.querySelectorAll('img').length") == 1, "only the page's own"
+    assert tab.evaluate("document.querySelectorAll('script').length") == 1, "only the page's own"
+    assert tab.evaluate("document.querySelectorAll('[onload], [onerror]').length") == 0
+    assert overflowing(tab) == []
+
+
+@pytest.mark.parametrize("job", ["training", "failed", "evaluation", "prediction"])
+def test_nothing_sticks_out(serve: Serve, visit: Visit, job: str) -> None:
+    tab = visit(serve(*jobs.SCENARIOS[job](74.0)), width=360, mobile=True)
+    tab.wait_for(f"{EVENTS_SHOWN} > 0")
+    tab.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    for width in (360, 320, 640, 641, 768, 980, 981, 1280, 1920):
+        tab.resize(width, 800, mobile=width < 500)
+        assert tab.evaluate("innerWidth") == width
+        assert overflowing(tab) == [], f"at {width} pixels"
+
+
+def test_numbers_beyond_javascript_stay_exact(serve: Serve, visit: Visit) -> None:
+    status, events = jobs.training(74.0)
+    status.records_trained = 2**63 + 1
+    tab = visit(serve(status, events))
+    assert facts(tab, "#ledger")["records trained"] == "9,223,372,036,854,775,809"
+
+
+def test_many_events_and_workers_come_in_portions(serve: Serve, visit: Visit) -> None:
+    status, _ = jobs.training(74.0)
+    while len(status.workers) < 40:
+        worker = status.workers.add()
+        worker.CopyFrom(status.workers[0])
+        worker.id = len(status.workers) - 1
+    events = [
+        Event(number=n, kind="Noted", message=f"number {n}", severity="info" if n % 50 else "error")
+        for n in range(1, 401)
+    ]
+    tab = visit(serve(status, events))
+    tab.wait_for(f"{EVENTS_SHOWN} === 60")
+    assert "number 400" in tab.text("#events > li:first-child")
+    assert len(rows(tab, "#workers")) == 24
+    tab.tap("#workers-more")
+    tab.wait_for("document.querySelector('#workers').tBodies[0].rows.length === 40")
+    assert tab.evaluate("document.getElementById('workers-more').hidden")
+
+    assert tab.text("#events-more") == "show older ones (340 events)"
+    tab.tap("#events-more")
+    tab.wait_for(f"{EVENTS_SHOWN} === 300")
+    tab.tap("#events-filter")
+    tab.wait_for(f"{EVENTS_SHOWN} === 8")
+    assert "number 400" in tab.text("#events > li:first-child")
+    assert "number 50" in tab.text("#events > li:last-child")
+
+
+def test_a_late_heartbeat_is_named(serve: Serve, visit: Visit) -> None:
+    status, events = jobs.training(74.0)
+    status.workers[0].heartbeat_age_s = 4.2
+    status.workers[2].state = "lost"
+    status.workers[2].heartbeat_age_s = 7.0
+    tab = visit(serve(status, events))
+    table = rows(tab, "#workers")
+    assert table[0][6] == "late: 4.2 s ago"
+    assert table[2][1] == "lost"
+    assert tab.text("#workers-note") == "2 working · 1 lost · 2 to 4 wanted"
+
+
+def test_the_page_speaks_to_screen_readers(serve: Serve, visit: Visit) -> None:
+    tab = visit(serve(*jobs.failed()))
+    tab.wait_for(f"{EVENTS_SHOWN} > 0")
+    nodes = tab.call("Accessibility.getFullAXTree")["nodes"]
+    named = [
+        (node["role"]["value"], node.get("name", {}).get("value", ""))
+        for node in nodes
+        if not node["ignored"] and "role" in node
+    ]
+    roles = {role for role, _ in named}
+    assert {"main", "banner", "contentinfo", "table", "columnheader", "rowheader"} <= roles
+    for expected in (
+        ("table", "Workers"),
+        ("table", "Tasks"),
+        ("heading", "mnist-digits"),
+        ("heading", "Events"),
+        ("progressbar", "Progress"),
+        ("slider", "loss: arrow keys read the curve"),
+        ("columnheader", "heartbeat"),
+        ("checkbox", "only warnings and errors"),
+    ):
+        assert expected in named, named
+    assert not [name for role, name in named if role == "image" and not name]
+    assert tab.evaluate("document.getElementById('announcement').role") == "status"
+    assert tab.text("#announcement") == "Job mnist-digits: failed."
