@@ -1,20 +1,81 @@
-"""The master's heart: facts in, decisions out."""
+"""The master's heart: facts in, decisions out.
+
+``JobState.handle`` takes one fact, lets the room that it concerns take it in, and then asks
+what follows. The rooms: ``dispatch`` (answers to workers) over ``ledger`` (tasks, leases,
+counts) and ``members`` (workers and their bodies); ``course`` (what there is to do, per type
+of job) with ``evaluation``; ``outcome`` (how it ends); ``failures`` (policies); ``progress``.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, assert_never
 
-from edl_master.core.effects import Effect
-from edl_master.core.events import Event
-from edl_master.core.settings import JobSettings
+from edl_master.core.dispatch import Dispatch
+from edl_master.core.effects import (
+    Effect,
+    EndJob,
+    HeartbeatAnswer,
+    JobPhase,
+    LeaveJob,
+    Record,
+    Refused,
+    ReleaseFrozen,
+    TakeCheckpoint,
+)
+from edl_master.core.events import (
+    BodyExited,
+    BodyNotStarted,
+    CheckpointTaken,
+    Event,
+    GradientRejected,
+    HeartbeatReceived,
+    LeaseRequested,
+    LeasesReturned,
+    MasterFailed,
+    MinibatchApplied,
+    OutputFinished,
+    ParametersFrozen,
+    ScaleRequested,
+    StopRequested,
+    TaskCompleted,
+    TaskFailed,
+    Tick,
+    WorkerFailed,
+    WorkerReady,
+    WorkerRegistered,
+)
+from edl_master.core.failure import Failure
+from edl_master.core.looking import view_job
+from edl_master.core.member import IllegalMove, Member
+from edl_master.core.members import Ended
+from edl_master.core.names import Version
+from edl_master.core.rooms import furnish
+from edl_master.core.settings import JobSettings, JobType
+from edl_master.core.snapshots import identify, restore_snapshot, take_snapshot
 from edl_master.core.view import JobView
+
+FACTS_REMEMBERED = 64
+"""What an InvalidTransition tells of: the last moments, on a few screens."""
+
+_FINAL = (JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.CANCELLED)
+_PHASES: dict[JobPhase, tuple[JobPhase, ...]] = {
+    JobPhase.STARTING: (JobPhase.RUNNING, JobPhase.STOPPING),
+    JobPhase.RUNNING: (JobPhase.FINISHING, JobPhase.STOPPING),
+    JobPhase.FINISHING: (JobPhase.SUCCEEDED, JobPhase.STOPPING),
+    JobPhase.STOPPING: (JobPhase.FAILED, JobPhase.CANCELLED),
+}
+"""Which phase may follow which; the final ones are followed by none."""
 
 
 class InvalidTransition(Exception):
     """The master's own parts contradict each other; carries the last facts as ``story``."""
 
-    story: tuple[tuple[float, Event], ...]
+    def __init__(self, what: str, story: Sequence[tuple[float, Event]]) -> None:
+        told = "\n".join(f"  {now:.3f} {event}" for now, event in story)
+        super().__init__(f"{what}\nThe last facts, oldest first:\n{told}")
+        self.story = tuple(story)
 
 
 class JobState:
@@ -25,6 +86,9 @@ class JobState:
         data: records of each file of the main data.
         validation: records of each file of the validation data; empty: no evaluation.
         data_names, validation_names: names of the files for messages; may be left out.
+
+    Raises:
+        ValueError: the main data has no record.
     """
 
     def __init__(
@@ -36,7 +100,22 @@ class JobState:
         data_names: Sequence[str] = (),
         validation_names: Sequence[str] = (),
     ) -> None:
-        raise NotImplementedError
+        if not sum(data):
+            raise ValueError("a job needs at least one record of data")
+        self._identity = identify(settings, data)
+        rooms = furnish(settings, data, validation, data_names, validation_names, self._emit)
+        self._rooms = rooms
+        self._members = rooms.members
+        self._course = rooms.course
+        self._progress = rooms.progress
+        self._outcome = rooms.outcome
+        self._dispatch = Dispatch(rooms)
+        self._phase = JobPhase.STARTING
+        self._begun = False
+        self._restored = False
+        self._clock: float | None = None
+        self._story: deque[tuple[float, Event]] = deque(maxlen=FACTS_REMEMBERED)
+        self._effects: list[Effect] = []
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Take one fact and answer with what is to be done, in order.
@@ -46,18 +125,190 @@ class JobState:
         Raises:
             InvalidTransition: the master's own parts contradict each other.
         """
-        raise NotImplementedError
+        now = now if self._clock is None else max(now, self._clock)
+        self._clock = now
+        self._story.append((now, event))
+        self._effects = []
+        try:
+            if self._phase in _FINAL:
+                self._refuse(event)
+            else:
+                if not self._outcome.decided:
+                    self._progress.pass_time(now, self._members.maximum if self._begun else 0)
+                self._take(event, now)
+                self._follow(now)
+        except IllegalMove as move:
+            raise InvalidTransition(str(move), self._story) from move
+        return self._effects
+
+    def _emit(self, effect: Effect) -> None:
+        self._effects.append(effect)
+
+    def _take(self, event: Event, now: float) -> None:
+        """Let the fact change what it is about."""
+        match event:
+            case Tick():
+                self._tick(now)
+            case WorkerRegistered():
+                member = self._members.register(event, now)
+                if isinstance(member, Member):
+                    self._dispatch.body_replaced(member)
+                else:
+                    self._emit(LeaveJob(member))
+            case WorkerReady():
+                self._ready(event, now)
+            case WorkerFailed(worker, body, failure):
+                if isinstance(self._members.hear(worker, body, now), Member):
+                    self._outcome.fail(failure)
+            case BodyExited():
+                self._body_ended(self._members.exited(event, now), now)
+            case BodyNotStarted(worker, reason):
+                self._body_ended(self._members.not_started(worker, reason, now), now)
+            case HeartbeatReceived():
+                self._dispatch.heartbeat(event, now)
+            case LeaseRequested():
+                self._dispatch.lease_requested(event, now)
+            case MinibatchApplied():
+                self._dispatch.minibatch_applied(event, now)
+            case GradientRejected():
+                self._progress.gradients_rejected += 1
+            case TaskCompleted():
+                self._dispatch.task_completed(event, now)
+            case TaskFailed():
+                self._dispatch.task_failed(event, now)
+            case LeasesReturned():
+                self._dispatch.leases_returned(event, now)
+            case ParametersFrozen(name, version):
+                self._frozen(name, version)
+            case OutputFinished(failure):
+                self._output_finished(failure)
+            case CheckpointTaken(version, seconds):
+                line = f"A checkpoint of parameter version {version} took {seconds:.1f} s."
+                self._emit(Record("CheckpointTaken", line, facts={"version": str(version)}))
+            case ScaleRequested(minimum, maximum):
+                self._scale(minimum, maximum, now)
+            case StopRequested(reason):
+                self._outcome.cancel(reason)
+            case MasterFailed(failure):
+                self._outcome.fail(failure)
+            case _:
+                assert_never(event)
+
+    # --- facts -----------------------------------------------------------------------------
+
+    def _tick(self, now: float) -> None:
+        if not self._begun:
+            self._begun = True
+            what = "goes on from a checkpoint" if self._restored else "starts"
+            records = self._course.records_total
+            line = f"The job {what}: {records} records, {self._members.maximum} workers."
+            self._emit(Record("JobStarted", line, facts={"records": str(records)}))
+            self._members.begin(now)
+        self._dispatch.leases_expired(now)
+        silent = self._members.look_at_clock(now)
+        for member in silent.lost:
+            self._dispatch.body_lost(member, now)
+        for found in silent.given_up:
+            self._body_ended(found, now)
+        self._members.restart_due(now)
+
+    def _ready(self, event: WorkerReady, now: float) -> None:
+        member = self._members.hear(event.worker, event.body, now)
+        if not isinstance(member, Member):
+            self._emit(LeaveJob(member))
+            return
+        self._members.ready(member, now)
+        if self._phase is JobPhase.STARTING:
+            self._move(JobPhase.RUNNING)
+
+    def _body_ended(self, found: tuple[Member, Ended] | None, now: float) -> None:
+        if found is not None:
+            self._dispatch.body_ended(*found, now)
+            if not self._outcome.decided:
+                self._members.restart_due(now)
+
+    def _frozen(self, name: str, version: Version) -> None:
+        if self._outcome.decided:
+            self._emit(ReleaseFrozen(name))
+        elif not self._course.is_frozen(name, version):
+            raise InvalidTransition(f"nobody asked for a frozen version {name!r}", self._story)
+
+    def _output_finished(self, failure: Failure | None) -> None:
+        if failure is not None:
+            self._outcome.fail(failure)
+        elif not self._outcome.decided and not self._course.output_finished():
+            raise InvalidTransition("nobody asked to finish the output", self._story)
+
+    def _scale(self, minimum: int, maximum: int, now: float) -> None:
+        if self._outcome.decided:
+            self._emit(Refused("the job is ending"))
+        elif minimum < 0 or maximum < 1 or maximum < minimum:
+            why = f"{minimum} to {maximum} workers make no sense: 0 <= min <= max, and max >= 1"
+            self._emit(Refused(why))
+        else:
+            line = f"From {self._members.maximum} to {maximum} workers (at least {minimum})."
+            self._emit(Record("Scaled", line, facts={"workers": f"{minimum}:{maximum}"}))
+            self._members.scale(minimum, maximum, now)
+
+    def _refuse(self, event: Event) -> None:
+        """Answer those who ask after the end."""
+        match event:
+            case WorkerRegistered() | WorkerReady() | LeaseRequested():
+                self._emit(LeaveJob("job-over"))
+            case HeartbeatReceived(leases=leases):
+                self._emit(HeartbeatAnswer(leases, "job-over"))
+            case TaskCompleted() | TaskFailed() | ScaleRequested():
+                self._emit(Refused("the job is over"))
+            case ParametersFrozen(name, _):
+                self._emit(ReleaseFrozen(name))
+            case _:
+                pass
+
+    # --- what follows ----------------------------------------------------------------------
+
+    def _follow(self, now: float) -> None:
+        """Do what follows from what is true now."""
+        if not self._outcome.decided and self._phase is not JobPhase.STARTING:
+            self._course.advance()
+            if self._course.finishing and self._phase is JobPhase.RUNNING:
+                self._move(JobPhase.FINISHING)
+                if (point := self._progress.loss_point(now, last=True)) is not None:
+                    self._emit(point)
+            if self._course.over:
+                self._outcome.succeed()
+        if self._outcome.ending is not None:
+            self._end(self._outcome.ending.phase, self._outcome.ending.failure, now)
+
+    def _end(self, phase: JobPhase, failure: Failure | None, now: float) -> None:
+        """Let the workers leave, and when they are gone, end."""
+        if not self._members.over:
+            if phase is not JobPhase.SUCCEEDED:
+                self._move(JobPhase.STOPPING)
+            self._members.stop_all(now)
+        if self._members.all_gone:
+            training = self._rooms.settings.type is JobType.TRAIN and self._progress.version > 0
+            if phase is JobPhase.CANCELLED and training:
+                self._emit(TakeCheckpoint("the job was stopped"))
+            self._move(phase)
+            self._emit(EndJob(phase, failure))
+
+    def _move(self, phase: JobPhase) -> None:
+        if phase not in _PHASES.get(self._phase, ()):
+            raise InvalidTransition(f"the job goes from {self._phase} to {phase}", self._story)
+        self._phase = phase
+
+    # --- looking, keeping ------------------------------------------------------------------
 
     def view(self, now: float) -> JobView:
         """Say what the job looks like now."""
-        raise NotImplementedError
+        return view_job(self._rooms, self._phase, now)
 
     def snapshot(self) -> dict[str, Any]:
         """Return the position as JSON-able values; small, whatever the size of the data.
 
         The owner lets no fact in between this and the plane's own snapshot.
         """
-        raise NotImplementedError
+        return take_snapshot(self._rooms, self._identity)
 
     @classmethod
     def restore(
@@ -77,8 +328,18 @@ class JobState:
         Raises:
             ValueError: the snapshot is of other data or another order of tasks.
         """
-        raise NotImplementedError
+        job = cls(
+            settings, data, validation, data_names=data_names, validation_names=validation_names
+        )
+        restore_snapshot(job._rooms, job._identity, snapshot)
+        job._restored = True
+        return job
 
     def check_invariants(self) -> None:
         """Raise AssertionError when the state contradicts itself; for tests."""
-        raise NotImplementedError
+        ledger = self._rooms.ledger
+        ledger.check_invariants()
+        self._members.check_invariants()
+        for lease in ledger.leases:
+            assert self._members.may_hold(lease.worker), f"{lease} is held by nobody alive"
+        assert self._phase not in _FINAL or not len(ledger.leases), "held after the end"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from edl_master.core.effects import JobPhase, Range
 from edl_master.core.failure import Failure
@@ -70,6 +72,21 @@ class DeadLetter:
     task: TaskKey
     records: Range | None
     failure: Failure
+
+
+def letter_to_json(letter: DeadLetter) -> dict[str, Any]:
+    """Return a dead letter as JSON-able values."""
+    return asdict(letter)
+
+
+def letter_from_json(saved: Mapping[str, Any]) -> DeadLetter:
+    """Undo ``letter_to_json``, also after a trip through JSON."""
+    key, records = saved["task"], saved["records"]
+    return DeadLetter(
+        TaskKey(TaskType(key["type"]), key["round"], key["number"]),
+        Range(**records) if records else None,
+        Failure(**saved["failure"]),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,257 @@
+"""Evaluation: one frozen version, many tasks whose metric states add up, one summary.
+
+An evaluation lives through three states, each with exactly its data: waiting for its frozen
+version, adding up the states of its tasks, and waiting for one worker to make values of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from edl_master.core.effects import (
+    Effect,
+    FreezeParameters,
+    LogScalar,
+    Record,
+    ReleaseFrozen,
+    Severity,
+)
+from edl_master.core.events import Addable, MetricState
+from edl_master.core.failure import Failure
+from edl_master.core.ledger import Ledger
+from edl_master.core.names import TaskType, Version
+from edl_master.core.tasks import Cut, Round
+
+
+class StatesDisagree(Exception):
+    """Metric states of two tasks cannot be added; carries the failure for the user."""
+
+    def __init__(self, name: str, what: str) -> None:
+        super().__init__(what)
+        self.failure = Failure(
+            "MODEL_CONTRACT",
+            f"Metric {name!r} has {what} in different evaluation tasks.",
+            remedy="A metric's variables must keep their shape and dtype while they are updated.",
+        )
+
+
+def merge_states(
+    merged: Mapping[str, MetricState], states: tuple[MetricState, ...]
+) -> dict[str, MetricState]:
+    """Add states element by element to those of the same names.
+
+    Raises:
+        StatesDisagree: the variables of a metric differ in number, shape or dtype.
+    """
+    result = dict(merged)
+    for state in states:
+        before = result.get(state.name)
+        result[state.name] = _add(before, state) if before else state
+    return result
+
+
+def _add(one: MetricState, other: MetricState) -> MetricState:
+    if len(one.variables) != len(other.variables):
+        raise StatesDisagree(one.name, "different numbers of variables")
+    variables = []
+    for a, b in zip(one.variables, other.variables, strict=True):
+        if a.dtype != b.dtype or a.shape != b.shape or len(a.values) != len(b.values):
+            what = f"variables of {a.dtype}{list(a.shape)} and {b.dtype}{list(b.shape)}"
+            raise StatesDisagree(one.name, what)
+        values = tuple(x + y for x, y in zip(a.values, b.values, strict=True))
+        variables.append(Addable(a.dtype, a.shape, values))
+    return MetricState(one.name, tuple(variables))
+
+
+@dataclass(frozen=True, slots=True)
+class Freezing:
+    """Waits for the frozen version that it asked for."""
+
+    number: int
+    name: str
+
+
+@dataclass(slots=True)
+class Scoring:
+    """Its tasks are being done."""
+
+    number: int
+    frozen: str
+    version: Version | None
+    tasks: int = 0
+    merged: dict[str, MetricState] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Summing:
+    """All tasks are done; a worker makes values of the merged states."""
+
+    number: int
+    frozen: str
+    version: Version | None
+    merged: dict[str, MetricState]
+
+
+class Evaluations:
+    """All evaluations of a job, one at a time.
+
+    Args:
+        ledger: where their rounds are opened.
+        cut: the data to evaluate on; without tasks nothing is ever evaluated.
+        emit: takes effects.
+    """
+
+    def __init__(self, ledger: Ledger, cut: Cut, emit: Callable[[Effect], None]) -> None:
+        self._ledger = ledger
+        self._cut = cut
+        self._emit = emit
+        self._next = 0
+        self._pending = False
+        self._running: Freezing | Scoring | Summing | None = None
+        self.metrics: dict[str, float] = {}
+        self.ended = 0
+        self.last_version: Version | None = None
+        """Version of the last evaluation that ended."""
+
+    @property
+    def possible(self) -> bool:
+        """Whether there is data to evaluate on."""
+        return self._cut.count > 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether no evaluation is under way."""
+        return self._running is None
+
+    # --- beginnings ------------------------------------------------------------------------
+
+    def trigger(self) -> None:
+        """Evaluate soon; while an evaluation is under way, one more is remembered."""
+        self._pending = self.possible
+
+    def cancel_pending(self) -> None:
+        """Forget a remembered trigger: something better follows."""
+        self._pending = False
+
+    def start_on(self, frozen: str, version: Version | None) -> None:
+        """Evaluate a version that somebody else has frozen and will release."""
+        assert self._running is None, "one evaluation at a time"
+        self._score(self._take_number(), frozen, version)
+
+    def is_frozen(self, name: str, version: Version) -> bool:
+        """The frozen version is there; False when it is not one of an evaluation."""
+        match self._running:
+            case Freezing(number, wanted) if wanted == name:
+                self._score(number, name, version)
+                return True
+            case _:
+                return False
+
+    def _take_number(self) -> int:
+        self._next += 1
+        return self._next - 1
+
+    def _score(self, number: int, frozen: str, version: Version | None) -> None:
+        self._running = Scoring(number, frozen, version)
+        self._ledger.open_round(Round(TaskType.EVALUATION, number, self._cut))
+        at = "" if version is None else f" of parameter version {version}"
+        facts = {"evaluation": str(number), "tasks": str(self._cut.count)}
+        self._emit(
+            Record("EvaluationStarted", f"Evaluation {number + 1}{at} started.", facts=facts)
+        )
+
+    # --- the course of one -----------------------------------------------------------------
+
+    def advance(self) -> None:
+        """Do what follows from the state of the ledger."""
+        match self._running:
+            case None if self._pending:
+                self._pending = False
+                number = self._take_number()
+                self._running = Freezing(number, _own_name(number))
+                self._emit(FreezeParameters(self._running.name))
+            case Scoring(number, frozen, version, tasks, merged) if not self._ledger.is_open(
+                TaskType.EVALUATION, number
+            ):
+                if tasks:
+                    self._running = Summing(number, frozen, version, merged)
+                    self._ledger.open_round(Round(TaskType.EVALUATION_SUMMARY, number, None))
+                else:
+                    self._end(None)
+            case _:
+                pass
+
+    def collect(self, states: tuple[MetricState, ...]) -> None:
+        """Add what one task of the running evaluation counted.
+
+        Raises:
+            StatesDisagree: it cannot be added to what the tasks before it counted.
+        """
+        assert isinstance(self._running, Scoring)
+        self._running.merged = merge_states(self._running.merged, states)
+        self._running.tasks += 1
+
+    def conclude(self, metrics: Mapping[str, float]) -> None:
+        """The summary of the running evaluation is done."""
+        self._end(dict(metrics))
+
+    def _end(self, metrics: dict[str, float] | None) -> None:
+        running = self._running
+        assert isinstance(running, (Scoring, Summing))
+        self._running = None
+        self.ended += 1
+        self.last_version = running.version
+        name = f"Evaluation {running.number + 1}"
+        if metrics is None:
+            line = f"{name} gave no metrics: none of its tasks could be done."
+            self._emit(Record("EvaluationEnded", line, Severity.WARNING))
+        else:
+            self.metrics = metrics
+            if running.version is not None:
+                for metric, value in metrics.items():
+                    self._emit(LogScalar(metric, running.version, value))
+            values = {metric: f"{value:.6g}" for metric, value in metrics.items()}
+            shown = ", ".join(f"{metric} {value}" for metric, value in values.items())
+            line = f"{name} ended: {shown or 'no metrics'}."
+            self._emit(Record("EvaluationEnded", line, facts=values))
+        if running.frozen == _own_name(running.number):
+            self._emit(ReleaseFrozen(running.frozen))
+
+    def brief(self) -> tuple[str, Version | None, tuple[MetricState, ...]]:
+        """What a task of the running evaluation works on: name, version, merged states."""
+        match self._running:
+            case Scoring(frozen=frozen, version=version):
+                return frozen, version, ()
+            case Summing(frozen=frozen, version=version, merged=merged):
+                return frozen, version, tuple(merged.values())
+            case running:
+                raise AssertionError(f"no evaluation has tasks: {running}")
+
+    # --- snapshots -------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what outlives the master; one that is under way starts again, whole."""
+        running = self._running
+        return {
+            "next": running.number if running else self._next,
+            "pending": self._pending or running is not None,
+            "metrics": dict(self.metrics),
+            "ended": self.ended,
+            "last_version": self.last_version,
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Take over what ``snapshot`` saved."""
+        self._next = saved["next"]
+        self._pending = saved["pending"] and self.possible
+        self.metrics = dict(saved["metrics"])
+        self.ended = saved["ended"]
+        version = saved["last_version"]
+        self.last_version = None if version is None else Version(version)
+
+
+def _own_name(number: int) -> str:
+    """Name of the frozen version that evaluation ``number`` asks for itself."""
+    return f"evaluation-{number}"

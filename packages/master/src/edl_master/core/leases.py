@@ -1,0 +1,89 @@
+"""Leases: who holds which task until when. The only place that knows.
+
+Tokens grow and are never used twice, over all incarnations of a master: a holder that has
+lost its lease can be told from the present one for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from edl_master.core.events import HeldLease
+from edl_master.core.names import TaskKey, Token, WorkerId
+from edl_master.core.tasks import OpenTask
+
+
+@dataclass(slots=True)
+class Lease:
+    """A task in a worker's hands."""
+
+    token: Token
+    task: OpenTask
+    worker: WorkerId
+    deadline: float
+
+    @property
+    def held(self) -> HeldLease:
+        """The lease as its holder names it."""
+        return HeldLease(self.task.key, self.token)
+
+
+class Leases:
+    """All current leases; as many as the workers hold, however many tasks there are."""
+
+    def __init__(self, ttl_s: float, last_token: int = 0) -> None:
+        self._ttl_s = ttl_s
+        self.last_token = last_token
+        self._by_token: dict[Token, Lease] = {}
+        self._by_task: dict[TaskKey, Lease] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_token)
+
+    def grant(self, task: OpenTask, worker: WorkerId, now: float) -> Lease:
+        """Give a task that nobody holds to a worker, under a new token."""
+        self.last_token += 1
+        lease = Lease(Token(self.last_token), task, worker, now + self._ttl_s)
+        self._by_token[lease.token] = lease
+        self._by_task[task.key] = lease
+        return lease
+
+    def current(self, worker: WorkerId, held: HeldLease) -> Lease | None:
+        """Return the lease that the worker names, unless it is lost or another's."""
+        lease = self._by_token.get(held.token)
+        if lease is None or lease.worker != worker or lease.task.key != held.task:
+            return None
+        return lease
+
+    def on(self, task: TaskKey) -> Lease | None:
+        """Return the lease on a task, if somebody holds it."""
+        return self._by_task.get(task)
+
+    def of(self, worker: WorkerId) -> list[Lease]:
+        """Return a worker's leases, the one it works on first: tasks are done as granted."""
+        return [lease for lease in self._by_token.values() if lease.worker == worker]
+
+    def renew(self, lease: Lease, now: float) -> None:
+        """Count the time to live from now."""
+        lease.deadline = now + self._ttl_s
+
+    def expired(self, now: float) -> list[Lease]:
+        """Return the leases whose holders let the deadline pass."""
+        return [lease for lease in self._by_token.values() if lease.deadline < now]
+
+    def drop(self, lease: Lease) -> None:
+        """End a lease; its token is worth nothing from now on."""
+        del self._by_token[lease.token]
+        del self._by_task[lease.task.key]
+
+    def __iter__(self) -> Iterator[Lease]:
+        """Every lease, oldest first."""
+        return iter(self._by_token.values())
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError when the two views of the same leases disagree."""
+        assert len(self._by_token) == len(self._by_task)
+        for token, lease in self._by_token.items():
+            assert token == lease.token <= self.last_token
+            assert self._by_task[lease.task.key] is lease

@@ -1,0 +1,211 @@
+"""The ledger: which tasks there are to do, who holds them, and what has been counted.
+
+It knows rounds and leases, and nothing of workers' lives or of what a round is for: the
+course of the job opens rounds, and learns from ``is_open`` that they are complete.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from edl_master.core.failure import Failure
+from edl_master.core.leases import Lease, Leases
+from edl_master.core.names import TaskKey, TaskType, WorkerId
+from edl_master.core.tasks import OpenTask, Round
+from edl_master.core.view import DeadLetter, TaskCounts, letter_from_json, letter_to_json
+
+MOST_DEAD_LETTERS_KEPT = 100
+"""In detail; beyond them they are counted. Each is an event of its own anyway."""
+
+
+class Ledger:
+    """All open rounds and leases of a job, and the counts of what is closed."""
+
+    def __init__(self, lease_ttl_s: float) -> None:
+        self.leases = Leases(lease_ttl_s)
+        self.dead_letters: list[DeadLetter] = []
+        self.records_replayed = 0
+        self._rounds: dict[tuple[TaskType, int], Round] = {}
+        self._closed: dict[TaskType, Counter[str]] = {type_: Counter() for type_ in TaskType}
+        self._returns = 0
+
+    # --- rounds ----------------------------------------------------------------------------
+
+    def open_round(self, round_: Round) -> None:
+        """Make the tasks of a round leasable; a round without tasks is complete at once."""
+        if round_.count:
+            self._rounds[(round_.type, round_.number)] = round_
+
+    def is_open(self, type_: TaskType, number: int) -> bool:
+        """Whether a round that was opened still has a task that is not done."""
+        return (type_, number) in self._rounds
+
+    def has_leasable(self, type_: TaskType, number: int) -> bool:
+        """Whether a round has a task that nobody holds."""
+        round_ = self._rounds.get((type_, number))
+        return round_ is not None and (round_.has_new or bool(self._returned([round_])))
+
+    # --- leases ----------------------------------------------------------------------------
+
+    def lease(self, worker: WorkerId, now: float, *, alone: bool) -> Lease | None:
+        """Give a worker the most urgent task, or None when nothing is left for it.
+
+        What only completes a round that others wait for goes before training. Then come
+        tasks that were handed back, the oldest first, then new ones.
+
+        Args:
+            worker: who asks.
+            now: seconds.
+            alone: no other worker is alive; then also a task that failed on this one.
+        """
+        training = [r for r in self._rounds.values() if r.type is TaskType.TRAINING]
+        urgent = [r for r in self._rounds.values() if r.type is not TaskType.TRAINING]
+        task = self._pick(urgent, worker, now, alone) or self._pick(training, worker, now, alone)
+        if task is None:
+            return None
+        if task.leases:
+            self._round(task).retried += 1
+        task.leases += 1
+        return self.leases.grant(task, worker, now)
+
+    def _pick(
+        self, rounds: list[Round], worker: WorkerId, now: float, alone: bool
+    ) -> OpenTask | None:
+        for task in self._returned(rounds):
+            if alone or task.not_for != worker or now >= task.not_for_until:
+                return task
+        for round_ in rounds:
+            if round_.has_new:
+                return round_.take_new()
+        return None
+
+    def _returned(self, rounds: Iterable[Round]) -> list[OpenTask]:
+        """Open tasks that nobody holds, the one handed back first in front."""
+        tasks = [t for r in rounds for t in r.open.values() if self.leases.on(t.key) is None]
+        return sorted(tasks, key=lambda task: task.returned)
+
+    def take_back(self, lease: Lease, *, redo: bool) -> None:
+        """End a lease; its task waits for another holder.
+
+        Args:
+            lease: a current lease.
+            redo: the holder may have computed something that will be computed again.
+        """
+        self.leases.drop(lease)
+        self._returns += 1
+        lease.task.returned = self._returns
+        lease.task.redo = lease.task.redo or redo
+
+    # --- work done --------------------------------------------------------------------------
+
+    def advance(self, task: OpenTask, minibatch: int, records: int) -> None:
+        """Note that a minibatch of an open training task has been applied."""
+        task.minibatches = max(task.minibatches, minibatch + 1)
+        task.records_applied = min(task.records_applied + records, task.length)
+        task.deaths = 0
+        if task.redo:
+            task.redo = False
+            self.records_replayed += records
+
+    def find(self, key: TaskKey) -> OpenTask | None:
+        """Return an open task by its key, or None when it is closed or was never opened."""
+        round_ = self._rounds.get((key.type, key.round))
+        return round_.open.get(key.number) if round_ else None
+
+    def close(self, task: OpenTask, *, dead: bool = False) -> None:
+        """A task is done, or dead; forget it, and its round with its last task."""
+        lease = self.leases.on(task.key)
+        if lease is not None:
+            self.leases.drop(lease)
+        if task.redo and not dead:
+            self.records_replayed += task.length - task.records_applied
+        round_ = self._round(task)
+        round_.close(task, dead=dead)
+        if round_.complete:
+            del self._rounds[(round_.type, round_.number)]
+            self._closed[round_.type].update(
+                done=round_.done,
+                dead=round_.dead,
+                retried=round_.retried,
+                records=round_.records_done,
+            )
+
+    def bury(self, task: OpenTask, failure: Failure) -> None:
+        """Keep what a task died of."""
+        if len(self.dead_letters) < MOST_DEAD_LETTERS_KEPT:
+            self.dead_letters.append(DeadLetter(task.key, task.records, failure))
+
+    def place(self, task: OpenTask) -> str:
+        """Say in words what an open task is."""
+        return self._round(task).place(task)
+
+    def _round(self, task: OpenTask) -> Round:
+        return self._rounds[(task.key.type, task.key.round)]
+
+    # --- counts ----------------------------------------------------------------------------
+
+    def counts(self, type_: TaskType) -> TaskCounts:
+        """Count the tasks of one type in all rounds opened so far."""
+        rounds = [r for r in self._rounds.values() if r.type is type_]
+        leased = sum(1 for lease in self.leases if lease.task.key.type is type_)
+        closed = self._closed[type_]
+        return TaskCounts(
+            pending=sum(r.count - r.cursor + len(r.open) for r in rounds) - leased,
+            leased=leased,
+            done=closed["done"] + sum(r.done for r in rounds),
+            retried=closed["retried"] + sum(r.retried for r in rounds),
+            dead=closed["dead"] + sum(r.dead for r in rounds),
+        )
+
+    def records_complete(self, type_: TaskType) -> int:
+        """Records in tasks of one type that are done, each counted once per round."""
+        rounds = (r for r in self._rounds.values() if r.type is type_)
+        return self._closed[type_]["records"] + sum(r.records_done for r in rounds)
+
+    def records_applied(self, type_: TaskType) -> int:
+        """Records applied so far in open tasks of one type."""
+        rounds = (r for r in self._rounds.values() if r.type is type_)
+        return sum(task.records_applied for r in rounds for task in r.open.values())
+
+    # --- snapshots -------------------------------------------------------------------------
+
+    def snapshot(self, types: Iterable[TaskType]) -> dict[str, Any]:
+        """Return the position of all rounds of these types, and the counts, as JSON-able values.
+
+        Held tasks are kept as open ones: after a restore they are to be leased again.
+        """
+        kept = set(types)
+        return {
+            "last_token": self.leases.last_token,
+            "records_replayed": self.records_replayed,
+            "closed": {type_: dict(self._closed[type_]) for type_ in TaskType},
+            "rounds": [r.snapshot() for r in self._rounds.values() if r.type in kept],
+            "dead_letters": [letter_to_json(letter) for letter in self.dead_letters],
+        }
+
+    def restore(self, saved: Mapping[str, Any], rounds: Iterable[Round]) -> None:
+        """Take over what ``snapshot`` saved; ``rounds`` are its rounds, made anew."""
+        self.leases.last_token = saved["last_token"]
+        self.records_replayed = saved["records_replayed"]
+        for type_, counts in saved["closed"].items():
+            self._closed[TaskType(type_)].update(counts)
+        self.dead_letters = [letter_from_json(letter) for letter in saved["dead_letters"]]
+        for round_ in rounds:
+            self.open_round(round_)
+            for task in round_.open.values():
+                self._returns = max(self._returns, task.returned)
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError when rounds and leases contradict each other."""
+        for lease in self.leases:
+            assert self.find(lease.task.key) is lease.task, f"{lease.task.key} is held, not open"
+            assert lease.token <= self.leases.last_token
+        self.leases.check_invariants()
+        for round_ in self._rounds.values():
+            assert not round_.complete, f"{round_.type} {round_.number} is complete, yet open"
+            assert round_.cursor == round_.done + round_.dead + len(round_.open), round_
+            for number, task in round_.open.items():
+                assert task.key.number == number
+                assert task.leases > 0

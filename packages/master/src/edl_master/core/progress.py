@@ -1,0 +1,156 @@
+"""Progress: rates, the smoothed loss, and how much of the workers' time counted."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from edl_master.core.effects import LogScalar
+from edl_master.core.names import Version
+
+_SMOOTHING = 0.05
+"""Weight of a new loss: the curve follows within some twenty minibatches."""
+
+LOSS_POINT_EVERY_S = 0.5
+"""Points of the loss curve are means over so long: enough to see, too few to weigh."""
+
+
+class Rate:
+    """Things per second over the last ``window_s``, in one small bucket per second."""
+
+    def __init__(self, window_s: float, since: float) -> None:
+        self._window_s = window_s
+        self._since = since
+        self._buckets: deque[tuple[int, int]] = deque()
+
+    def add(self, count: int, now: float) -> None:
+        """Note that so many things happened."""
+        second = math.floor(now)
+        if self._buckets and self._buckets[-1][0] == second:
+            second, before = self._buckets.pop()
+            count += before
+        self._buckets.append((second, count))
+        self._forget(now)
+
+    def per_s(self, now: float) -> float:
+        """Return the average; 0 when nothing has happened lately."""
+        self._forget(now)
+        elapsed = now - max(self._since, math.floor(now - self._window_s))
+        return sum(count for _, count in self._buckets) / max(elapsed, 1.0)
+
+    def _forget(self, now: float) -> None:
+        while self._buckets and self._buckets[0][0] < math.floor(now - self._window_s):
+            self._buckets.popleft()
+
+
+class Progress:
+    """Counters and averages over the whole job."""
+
+    def __init__(self, window_s: float) -> None:
+        self._window_s = window_s
+        self.steps = 0
+        self.version = Version(0)
+        self.predictions = 0
+        self.gradients_rejected = 0
+        self.loss = math.nan
+        self._staleness_sum = 0
+        self._productive_s = 0.0
+        self._wanted_s = 0.0
+        self._elapsed_s = 0.0
+        self._clock: float | None = None
+        self._rate: Rate | None = None
+        self._point: tuple[float, int] = (0.0, 0)
+        self._point_at = -math.inf
+
+    def pass_time(self, now: float, workers_wanted: int) -> None:
+        """Let time pass up to now, with so many workers wanted meanwhile."""
+        if self._clock is None:
+            self._rate = Rate(self._window_s, now)
+        else:
+            self._elapsed_s += now - self._clock
+            self._wanted_s += (now - self._clock) * workers_wanted
+        self._clock = now
+
+    def step(self, version: Version, loss: float, compute_s: float, staleness: int) -> None:
+        """One minibatch has been applied."""
+        self.steps += 1
+        self.version = max(self.version, version)
+        self._productive_s += compute_s
+        self._staleness_sum += staleness
+        if math.isfinite(loss):
+            total, count = self._point
+            self._point = (total + loss, count + 1)
+            first = math.isnan(self.loss)
+            self.loss = loss if first else self.loss + _SMOOTHING * (loss - self.loss)
+
+    def worked(self, seconds: float) -> None:
+        """A task without minibatches is done, and took so long."""
+        self._productive_s += seconds
+
+    def records(self, count: int, now: float) -> None:
+        """So many records of the main work are done."""
+        assert self._rate is not None, "time has not begun"
+        self._rate.add(count, now)
+
+    def loss_point(self, now: float, *, last: bool = False) -> LogScalar | None:
+        """Return the next point of the loss curve when it is due, or ``last`` of all."""
+        total, count = self._point
+        if not count or not (last or now - self._point_at >= LOSS_POINT_EVERY_S):
+            return None
+        self._point = (0.0, 0)
+        self._point_at = now
+        return LogScalar("loss", self.version, total / count)
+
+    @property
+    def seconds(self) -> float:
+        """Since the job began, over all incarnations of its master."""
+        return self._elapsed_s
+
+    @property
+    def staleness_mean(self) -> float:
+        """Average staleness of applied gradients, in versions."""
+        return self._staleness_sum / self.steps if self.steps else 0.0
+
+    @property
+    def goodput(self) -> float:
+        """Worker seconds in work that counted / worker seconds wanted, 0 to 1."""
+        return min(1.0, self._productive_s / self._wanted_s) if self._wanted_s > 0 else 0.0
+
+    def per_s(self, now: float) -> float:
+        """Records per second, lately."""
+        return self._rate.per_s(now) if self._rate else 0.0
+
+    def eta_s(self, records_left: int, now: float) -> float:
+        """Seconds to the end of the main work at the present rate; negative: unknown."""
+        rate = self.per_s(now)
+        if records_left == 0:
+            return 0.0
+        return records_left / rate if rate > 0 else -1.0
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what outlives the master as JSON-able values."""
+        return {
+            "steps": self.steps,
+            "version": self.version,
+            "predictions": self.predictions,
+            "gradients_rejected": self.gradients_rejected,
+            "loss": None if math.isnan(self.loss) else self.loss,
+            "staleness_sum": self._staleness_sum,
+            "productive_s": self._productive_s,
+            "wanted_s": self._wanted_s,
+            "elapsed_s": self._elapsed_s,
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Take over what ``snapshot`` saved."""
+        self.steps = saved["steps"]
+        self.version = Version(saved["version"])
+        self.predictions = saved["predictions"]
+        self.gradients_rejected = saved["gradients_rejected"]
+        self.loss = math.nan if saved["loss"] is None else saved["loss"]
+        self._staleness_sum = saved["staleness_sum"]
+        self._productive_s = saved["productive_s"]
+        self._wanted_s = saved["wanted_s"]
+        self._elapsed_s = saved["elapsed_s"]

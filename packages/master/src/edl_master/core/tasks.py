@@ -1,0 +1,176 @@
+"""Tasks: how data is cut into them, and which of a round are new, open and done.
+
+Nothing here is a list of all tasks. A cut computes a task's records from its number; a
+round is a cursor over an order plus the few tasks that are neither new nor done.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
+
+from edl_master.core.effects import Range
+from edl_master.core.names import TaskKey, TaskType, WorkerId
+from edl_master.core.order import Permutation
+
+
+class Cut:
+    """Files cut into ranges of at most ``records_per_task`` records, none across two files.
+
+    Memory is a number per file, whatever the number of records.
+
+    Args:
+        files: records of each file, in order; empty files have no task.
+        records_per_task: the length of every task but the last of a file.
+        names: of the files, for messages; may be left out.
+    """
+
+    __slots__ = ("_ends", "_files", "_names", "_records_per_task", "count", "records")
+
+    def __init__(
+        self, files: tuple[int, ...], records_per_task: int, names: Sequence[str] = ()
+    ) -> None:
+        self._files = files
+        self._names = names
+        self._records_per_task = records_per_task
+        self._ends = list(accumulate(-(-records // records_per_task) for records in files))
+        self.count = self._ends[-1] if files else 0
+        self.records = sum(files)
+
+    def range(self, number: int) -> Range:
+        """Return the records of task ``number``, counted in the order of the data."""
+        file = bisect_right(self._ends, number)
+        first = self._ends[file - 1] if file else 0
+        start = (number - first) * self._records_per_task
+        return Range(file, start, min(start + self._records_per_task, self._files[file]))
+
+    def place(self, number: int) -> str:
+        """Say in words which records a task has."""
+        records = self.range(number)
+        named = records.file < len(self._names)
+        name = self._names[records.file] if named else f"file {records.file}"
+        return f"records {records.start} to {records.stop - 1} of {name}"
+
+
+@dataclass(slots=True)
+class OpenTask:
+    """A task that has been leased at least once and is not done."""
+
+    key: TaskKey
+    records: Range | None
+    leases: int = 0
+    """How often it has been leased."""
+    failures: int = 0
+    """How often it failed on its own account."""
+    deaths: int = 0
+    """Bodies that died under it since it last made progress."""
+    minibatches: int = 0
+    """Minibatches applied, as far as told; the plane has the exact count."""
+    records_applied: int = 0
+    returned: int = 0
+    """Order of being handed back: lower is older."""
+    not_for: WorkerId | None = None
+    """The worker that it failed on, until ``not_for_until``."""
+    not_for_until: float = 0.0
+    redo: bool = False
+    """Some of it will be computed a second time."""
+
+    @property
+    def length(self) -> int:
+        """Records in the task; 0 for a task without records."""
+        return self.records.stop - self.records.start if self.records else 0
+
+
+@dataclass(slots=True)
+class Round:
+    """All tasks of one type and round: the position in an order, and the set of open tasks.
+
+    ``cut`` is None for a round of one task without records; ``order`` None means the order
+    of the data.
+    """
+
+    type: TaskType
+    number: int
+    cut: Cut | None
+    order: Permutation | None = None
+    cursor: int = 0
+    """Positions of the order taken so far."""
+    done: int = 0
+    dead: int = 0
+    retried: int = 0
+    records_done: int = 0
+    open: dict[int, OpenTask] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """Tasks in the round."""
+        return self.cut.count if self.cut else 1
+
+    @property
+    def has_new(self) -> bool:
+        """Whether some task has never been leased."""
+        return self.cursor < self.count
+
+    @property
+    def complete(self) -> bool:
+        """Whether every task is done or dead."""
+        return not self.has_new and not self.open
+
+    def take_new(self) -> OpenTask:
+        """Open the next task of the order."""
+        number = self.order.at(self.cursor) if self.order else self.cursor
+        self.cursor += 1
+        return self.reopen(number)
+
+    def reopen(self, number: int) -> OpenTask:
+        """Open the task with this number."""
+        key = TaskKey(self.type, self.number, number)
+        task = OpenTask(key, self.cut.range(number) if self.cut else None)
+        self.open[number] = task
+        return task
+
+    def place(self, task: OpenTask) -> str:
+        """Say in words what a task is."""
+        what = self.type.value.replace("_", " ")
+        return f"{what} of {self.cut.place(task.key.number)}" if self.cut else f"the {what}"
+
+    def close(self, task: OpenTask, *, dead: bool) -> None:
+        """Forget an open task that is done, or dead."""
+        del self.open[task.key.number]
+        if dead:
+            self.dead += 1
+        else:
+            self.done += 1
+            self.records_done += task.length
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the position as JSON-able values; as small as the set of open tasks."""
+        return {
+            "type": self.type.value,
+            "number": self.number,
+            "cursor": self.cursor,
+            "done": self.done,
+            "dead": self.dead,
+            "retried": self.retried,
+            "records_done": self.records_done,
+            "open": [
+                {"number": number, **{name: getattr(task, name) for name in _KEPT}}
+                for number, task in self.open.items()
+            ],
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Take over a position that ``snapshot`` saved for the same round."""
+        for name in ("cursor", "done", "dead", "retried", "records_done"):
+            setattr(self, name, saved[name])
+        for entry in saved["open"]:
+            task = self.reopen(entry["number"])
+            for name in _KEPT:
+                setattr(task, name, entry[name])
+
+
+_KEPT = ("leases", "failures", "deaths", "minibatches", "records_applied", "returned", "redo")
+"""What a snapshot keeps of an open task: all but who it is not for, since workers change."""
