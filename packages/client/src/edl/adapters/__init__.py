@@ -1,0 +1,1 @@
+"""The outside world: processes, files, masters on the network."""

@@ -1,0 +1,90 @@
+"""Processes of this machine that cannot be mistaken: a number and a start time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+_STATE, _STARTED = 0, 19  # fields 3 and 22 of /proc/PID/stat, counted after the name
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process as it was when somebody wrote it down.
+
+    Attributes:
+        start_time: clock ticks since boot. A number alone may belong to another process by
+            the time it is used.
+    """
+
+    pid: int
+    start_time: int
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it is still there; a zombie is not."""
+        stat = _stat(self.pid)
+        return (
+            stat is not None
+            and int(stat[_STARTED]) == self.start_time
+            and stat[_STATE] not in (b"Z", b"X")
+        )
+
+
+def find(pid: int) -> Process | None:
+    """The process that has this number now."""
+    stat = _stat(pid)
+    return Process(pid, int(stat[_STARTED])) if stat else None
+
+
+def end(processes: Iterable[Process], grace_s: float) -> list[Process]:
+    """End processes, each with the group it leads: ask, and kill those left after ``grace_s``.
+
+    Returns:
+        Those that were alive.
+    """
+    living = [process for process in processes if process.is_alive]
+    for process in living:
+        _signal(process, signal.SIGTERM)
+    deadline = time.monotonic() + grace_s
+    while any(process.is_alive for process in living) and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+    for process in living:
+        _signal(process, signal.SIGKILL)
+    deadline = time.monotonic() + grace_s
+    while any(process.is_alive for process in living) and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+    return living
+
+
+def _signal(process: Process, what: signal.Signals) -> None:
+    try:
+        fd = os.pidfd_open(process.pid)
+    except OSError:
+        return
+    try:
+        # Only after the pidfd pins the process does its start time say which one it is.
+        if not process.is_alive:
+            return
+        with contextlib.suppress(OSError):
+            if what is signal.SIGKILL and os.getpgid(process.pid) == process.pid:
+                os.killpg(process.pid, what)
+        with contextlib.suppress(OSError):
+            signal.pidfd_send_signal(fd, what)
+    finally:
+        os.close(fd)
+
+
+def _stat(pid: int) -> list[bytes] | None:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    # The name may itself hold spaces and parentheses; the last one closes it.
+    return stat[stat.rindex(b")") + 2 :].split()

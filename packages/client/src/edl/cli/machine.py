@@ -1,0 +1,77 @@
+"""``edl doctor``, ``version`` and ``completion``."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from edl.cli.parsing import CONTEXT, EdlCommand
+from edl.cli.reporting import Output, put, reporting
+
+app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
+
+
+@app.command(cls=EdlCommand, epilog="edl doctor\nedl doctor -o json")
+def doctor(output_format: Output = None) -> None:
+    """Check that this machine has all that a job needs. Exit code 1 if it has not."""
+    with reporting(output_format):
+        from dataclasses import asdict
+
+        from edl.adapters import machine
+        from edl.core.health import is_fit, lines
+
+        findings = list(machine.examine())
+        fit = is_fit(findings)
+        put(
+            {"ok": fit, "findings": [asdict(finding) for finding in findings]},
+            output_format,
+            lines(findings),
+            [finding.subject for finding in findings],
+        )
+        if not fit:
+            raise typer.Exit(1)
+
+
+@app.command(cls=EdlCommand, epilog="edl version\nedl version -o json")
+def version(output_format: Output = None) -> None:
+    """Versions of edl, of Python, and of what this command runs on."""
+    import platform
+
+    from edl.adapters.machine import version_of
+
+    found = {
+        "edl": version_of("edl-client") or "not installed",
+        "python": platform.python_version(),
+        "grpcio": version_of("grpcio") or "not installed",
+        "protobuf": version_of("protobuf") or "not installed",
+        "platform": platform.platform(),
+    }
+    put(found, output_format, [f"{name:<10}{value}" for name, value in found.items()], ["edl"])
+
+
+class Shell(StrEnum):
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+@app.command(
+    cls=EdlCommand,
+    epilog="edl completion bash >> ~/.bashrc\n"
+    "edl completion zsh > ~/.zfunc/_edl\n"
+    "edl completion fish > ~/.config/fish/completions/edl.fish",
+)
+def completion(
+    ctx: typer.Context,
+    shell: Annotated[Shell, typer.Argument(help="Which shell.", show_default=False)],
+) -> None:
+    """Print a script that completes edl's commands and options in a shell."""
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]
+
+    from edl.render import terminal
+
+    prog = ctx.find_root().info_name or "edl"
+    variable = f"_{prog.upper()}_COMPLETE"
+    terminal.result(get_completion_script(prog_name=prog, complete_var=variable, shell=shell.value))

@@ -1,0 +1,101 @@
+"""The command ``edl`` itself: its list of commands, its help, its exit codes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from typer.main import get_group
+
+from edl.cli.parsing import CONTEXT, Entry, LazyGroup
+
+EXAMPLES = """
+edl train --model-zoo model_zoo --model-def mnist.mnist_functional_api \\
+    --data "train/*.recordio" --output my_model --num-workers 2
+edl predict --trained-model my_model --data "test/*.recordio" --output predictions
+edl list
+edl logs -f NAME
+"""
+
+_JOBS, _WATCH, _FILES, _HERE = (
+    "Start a job",
+    "Watch and steer jobs",
+    "Model files and data",
+    "This machine",
+)
+
+COMMANDS: dict[str, Entry] = {
+    "train": Entry("edl.cli.submit", _JOBS, "train the model of a model file"),
+    "evaluate": Entry("edl.cli.submit", _JOBS, "measure a trained model"),
+    "predict": Entry("edl.cli.submit", _JOBS, "predict with a trained model"),
+    "list": Entry("edl.cli.watch", _WATCH, "all jobs"),
+    "status": Entry("edl.cli.watch", _WATCH, "one job: progress, metrics, workers"),
+    "top": Entry("edl.cli.watch", _WATCH, "one job's workers, live"),
+    "dashboard": Entry("edl.cli.watch", _WATCH, "the URL of a job's page"),
+    "logs": Entry("edl.cli.streams", _WATCH, "what master and workers write"),
+    "events": Entry("edl.cli.streams", _WATCH, "what happened to a job"),
+    "wait": Entry("edl.cli.control", _WATCH, "wait for the end of jobs"),
+    "scale": Entry("edl.cli.control", _WATCH, "give a running job more or fewer workers"),
+    "stop": Entry("edl.cli.control", _WATCH, "end a job, keep its state"),
+    "delete": Entry("edl.cli.control", _WATCH, "forget a job that is over"),
+    "zoo": Entry("edl.cli.zoo", _FILES, "start or check a model zoo", is_group=True),
+    "data": Entry("edl.cli.data", _FILES, "convert data, look into files", is_group=True),
+    "doctor": Entry("edl.cli.machine", _HERE, "check this machine"),
+    "version": Entry("edl.cli.machine", _HERE, "versions of edl and what it runs on"),
+    "completion": Entry("edl.cli.machine", _HERE, "completion for a shell"),
+}
+
+# A test holds this against edl_proto.errors, which is too slow to import for a help text.
+EXIT_CODES: dict[int, str] = {
+    0: "it worked",
+    1: "the job failed",
+    2: "wrong option, argument or setting",
+    3: "data: missing, empty, unreadable or damaged",
+    4: "model file: missing, broken, or not fitting the data",
+    5: "output, job or port exists or is in use",
+    6: "no such job",
+    7: "the machine: disk full, output cannot be written",
+    8: "stopped, or timed out",
+    70: "a defect of edl",
+    130: "interrupted by Ctrl-C; the job goes on",
+}
+
+_FOOTER = (
+    "Exit codes:\n"
+    + "".join(f"  {code:>3}  {meaning}\n" for code, meaning in EXIT_CODES.items())
+    + "\nEvery option may also come from a variable (EDL_NUM_WORKERS), edl.toml or pyproject.toml\n"
+    "upwards from here, or ~/.config/edl/config.toml. State is in $EDL_HOME (~/.edl)."
+)
+
+
+class _Root(LazyGroup):
+    table = COMMANDS
+    footer = _FOOTER
+
+
+app = typer.Typer(
+    cls=_Root,
+    name="edl",
+    epilog=EXAMPLES,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    context_settings=CONTEXT,
+)
+
+
+@app.callback()
+def root(
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+) -> None:
+    """Elastic deep learning: one model file trains, evaluates and predicts with many workers."""
+    if version:
+        from edl import __version__
+
+        typer.echo(f"edl {__version__}")
+        raise typer.Exit
+
+
+def command() -> Any:
+    """The whole command line."""
+    return get_group(app)

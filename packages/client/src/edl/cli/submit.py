@@ -1,0 +1,233 @@
+"""``edl train``, ``edl evaluate`` and ``edl predict``."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from edl.cli.parsing import CONTEXT, EdlCommand
+from edl.cli.reporting import NoInput, Output, Quiet, put, reporting
+from edl.core.kinds import Flag, Texts
+from edl.core.options import Given, Option, Verb, options_of
+from edl.render.structured import Format
+
+if TYPE_CHECKING:
+    from edl.app import Client, Started
+    from edl.core.status import Status
+    from edl.core.submission import Submission
+    from edl.following import Display
+
+app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
+
+AGAIN_S = 2.0
+"""How long a second Ctrl-C means: stop the job."""
+
+_INTERRUPTED = 130
+
+_EXAMPLES = {
+    Verb.TRAIN: """
+edl train --model-zoo zoo --model-def regressor.DNN --data "train/*.recordio" --output my_model
+edl train ... --num-workers 1:4 --num-epochs 10 --validation-data "test/*.recordio"
+edl train ... --params "hidden_units=[10, 100, 20, 5], learning_rate=0.01" --update sync
+edl train ... --detach -o json
+""",
+    Verb.EVALUATE: """
+edl evaluate --trained-model my_model --data "test/*.recordio"
+edl evaluate --trained-model my_model --data "test/*.recordio" --num-workers 2 -o json
+""",
+    Verb.PREDICT: """
+edl predict --trained-model my_model --data "test/*.recordio" --output predictions
+edl predict --trained-model my_model --data all.recordio --output all.predicted.recordio -q
+""",
+}
+
+_ABOUT = {
+    Verb.TRAIN: "Train the model of a model file, and write the trained model to a folder.",
+    Verb.EVALUATE: "Measure a trained model on data.",
+    Verb.PREDICT: "Predict with a trained model: one prediction per record, in order.",
+}
+
+_AFTER = (
+    " Ctrl-C leaves the job running and says how to come back to it; a second one within"
+    f" {AGAIN_S:.0f} s stops it."
+)
+
+
+def _parameter(option: Option) -> inspect.Parameter:
+    """How the command line takes an option: as text, read later by the option's own kind."""
+    default = option.default_text or option.default
+    shown = "" if default is None or default is False else f" [{default}]"
+    if default is True:
+        shown = " [yes]"
+    text = option.help + shown
+    panel = option.section
+    annotation: Any
+    if isinstance(option.kind, Flag):
+        negative = f"--no-{option.flag[2:]}"
+        declared = f"{option.flag}/{negative}" if option.default is True else option.flag
+        annotation = Annotated[
+            bool | None, typer.Option(declared, help=text, rich_help_panel=panel)
+        ]
+    else:
+        kind: Any = list[str] | None if isinstance(option.kind, Texts) else str | None
+        annotation = Annotated[
+            kind,
+            typer.Option(
+                option.flag, metavar=option.kind.metavar, help=text, rich_help_panel=panel
+            ),
+        ]
+    return inspect.Parameter(
+        option.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+    )
+
+
+def _callback(verb: Verb) -> Callable[..., None]:
+    """The function of a command, with the signature that the table of options describes."""
+
+    def run(**values: Any) -> None:
+        form, quiet = values.pop("output_format"), values.pop("quiet")
+        values.pop("no_input")  # these commands never ask
+        flags = {
+            option.name: Given(value, option.flag)
+            for option in options_of(verb)
+            if (value := values.get(option.name)) not in (None, [])
+        }
+        submit(verb, flags, form, quiet=quiet)
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [
+        *(_parameter(option) for option in options_of(verb)),
+        inspect.Parameter("output_format", keyword, default=None, annotation=Output),
+        inspect.Parameter("quiet", keyword, default=False, annotation=Quiet),
+        inspect.Parameter("no_input", keyword, default=False, annotation=NoInput),
+    ]
+    run.__name__ = verb.value
+    run.__doc__ = _ABOUT[verb] + _AFTER
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {item.name: item.annotation for item in parameters}
+    return run
+
+
+for _verb in Verb:
+    app.command(_verb.value, cls=EdlCommand, epilog=_EXAMPLES[_verb])(_callback(_verb))
+
+
+def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet: bool) -> None:
+    """Start a job, follow it to its end, and put out what came of it."""
+    with reporting(form, lambda error: _refused(flags, error)):
+        from edl.app import Client
+        from edl.render import terminal
+
+        client = Client()
+        plan = client.prepare(verb, flags)
+        if plan.job.dry_run:
+            _put_plan(plan.spec, form)
+            return
+        started = client.start(plan)
+        if not quiet:
+            how = "is running already; following it" if started.attached else "started"
+            terminal.message(f"{started.name} {how}, page: {started.dashboard_url}")
+        if plan.job.detach:
+            _put_detached(client, started, form, quiet=quiet)
+            return
+    status = follow(client, plan.job, _display(quiet))
+    finish(status, form, quiet=quiet)
+
+
+def follow(client: Client, job: Submission, display: Display) -> Status:
+    """Follow a job to its end, or until the user has had enough."""
+    from edl.following import Follower
+    from edl.render import terminal
+
+    follower = Follower(client.store, job.name, display, job.timeout)
+    try:
+        return follower.run()
+    except KeyboardInterrupt:
+        display.close()
+        terminal.message("\n" + goes_on(job.name))
+        if sys.stderr.isatty():
+            terminal.message(f"Press Ctrl-C again within {AGAIN_S:.0f} s to stop the job.")
+            try:
+                time.sleep(AGAIN_S)
+            except KeyboardInterrupt:
+                terminal.message(f"\nstopping {job.name}")
+                follower.stop("stopped by Ctrl-C")
+                return follower.run()
+        raise typer.Exit(_INTERRUPTED) from None
+    finally:
+        display.close()
+
+
+def goes_on(name: str) -> str:
+    from edl.core.telling import come_back
+
+    return "\n".join(
+        (f"The job {name} goes on without this command. To come back:", *come_back(name))
+    )
+
+
+def finish(status: Status, form: Format | None, *, quiet: bool) -> None:
+    """Tell what became of a job; exits with its code unless it succeeded."""
+    from edl import codec
+    from edl.core.result import of_status
+    from edl.core.telling import outcome, summary
+    from edl.render import terminal
+    from edl.render.errors import show
+
+    if not quiet:
+        terminal.message("\n".join(summary(status)))
+    rows = outcome(status, wide=form is Format.WIDE)
+    width = max((len(name) for name, _ in rows), default=0)
+    lines = [f"{name:<{width}}  {value}" for name, value in rows]
+    put(of_status(status).to_dict(), form, lines, [status.job])
+    if status.failure is not None:
+        raise typer.Exit(show(codec.error_of(status.failure)))
+
+
+def _display(quiet: bool) -> Display:
+    from edl.render import plain, terminal
+
+    if quiet:
+        return plain.Silence()
+    if terminal.may_animate(sys.stderr):
+        from edl.render.live import LiveDisplay
+
+        return LiveDisplay()
+    return plain.PlainDisplay()
+
+
+def _refused(flags: Mapping[str, Given], error: dict[str, str]) -> dict[str, Any]:
+    """The result object of a job that was not even started."""
+    from edl.core.result import Result
+    from edl.core.status import State
+
+    name = str(flags["name"].value) if "name" in flags else ""
+    return Result(job=name, state=State.NOT_STARTED.value, error=error).to_dict()
+
+
+def _put_plan(spec: Any, form: Format | None) -> None:
+    """What would be submitted, for ``--dry-run``."""
+    from edl import codec
+    from edl.render.structured import dump
+
+    values = codec.to_dict(spec)
+    put(values, form, [dump(values, Format.YAML)], [spec.name])
+
+
+def _put_detached(client: Client, started: Started, form: Format | None, *, quiet: bool) -> None:
+    from dataclasses import replace
+
+    from edl.core.result import of_status
+    from edl.core.telling import come_back
+    from edl.render import terminal
+
+    result = of_status(client.store.read(started.name).status)
+    result = replace(result, dashboard_url=started.dashboard_url)
+    if not quiet:
+        terminal.message("\n".join(come_back(started.name)))
+    put(result.to_dict(), form, [started.name], [started.name])

@@ -1,0 +1,261 @@
+"""Between the wire's words and the core's; the only module that knows both."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from google.protobuf import json_format
+from google.protobuf.message import Message
+
+from edl.core.options import Verb
+from edl.core.problem import Problem
+from edl.core.status import Failure, Happening, State, Status, Worker
+from edl.core.submission import HOST, Submission
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2, job_pb2
+
+WORKER_CRASHES = 3
+"""In a row without progress: a crash loop."""
+
+WORKER_GRACE_S = 10.0
+"""From SIGTERM to SIGKILL: one minibatch and a return call."""
+
+_TYPES: Mapping[Verb, job_pb2.JobType.ValueType] = {
+    Verb.TRAIN: job_pb2.TRAIN,
+    Verb.EVALUATE: job_pb2.EVALUATE,
+    Verb.PREDICT: job_pb2.PREDICT,
+}
+_VERBS = {value: verb for verb, value in _TYPES.items()}
+_UPDATES: Mapping[str, job_pb2.UpdateMode.ValueType] = {
+    "sync": job_pb2.SYNC,
+    "async": job_pb2.ASYNC,
+    "bounded": job_pb2.BOUNDED,
+}
+_STATES = {
+    job_pb2.STARTING: State.STARTING,
+    job_pb2.RUNNING: State.RUNNING,
+    job_pb2.FINISHING: State.FINISHING,
+    job_pb2.STOPPING: State.STOPPING,
+    job_pb2.SUCCEEDED: State.SUCCEEDED,
+    job_pb2.FAILED: State.FAILED,
+    job_pb2.CANCELLED: State.CANCELLED,
+}
+
+
+def encode_spec(job: Submission, job_dir: str, submitted_at: str) -> job_pb2.JobSpec:
+    """The message that a master is started with.
+
+    Args:
+        submitted_at: RFC 3339.
+    """
+    spec = job_pb2.JobSpec(
+        name=job.name,
+        type=_TYPES[job.verb],
+        model=job_pb2.ModelSpec(
+            model_zoo=job.model_zoo,
+            model_def=job.model_def,
+            params=job.params,
+            input_fn=job.input_fn,
+            dataset_fn=job.dataset_fn,
+            loss=job.loss,
+            optimizer=job.optimizer,
+            eval_metrics_fn=job.eval_metrics_fn,
+            feature_columns=job.feature_columns,
+            label_columns=job.label_columns,
+        ),
+        data=",".join(job.data),
+        validation_data=",".join(job.validation_data),
+        output=job.output,
+        trained_model=job.trained_model,
+        minibatch_size=job.minibatch_size,
+        records_per_task=job.records_per_task,
+        workers=job_pb2.WorkersSpec(min=job.num_workers.min, max=job.num_workers.max),
+        failures=job_pb2.FailureSpec(
+            task_attempts=job.task_attempts,
+            allow_dead_letters=job.allow_dead_letters,
+            worker_crashes=WORKER_CRASHES,
+        ),
+        serving=job_pb2.ServingSpec(
+            host=HOST, port=0, dashboard_port=job.dashboard_port, keep_page_s=job.keep_page
+        ),
+        data_format=job.data_format,
+        job_dir=job_dir,
+        submitted_at=submitted_at,
+        worker_grace_s=WORKER_GRACE_S,
+        tensorboard_dir=job.tensorboard_dir,
+    )
+    if job.verb is Verb.TRAIN:
+        spec.training.CopyFrom(
+            job_pb2.TrainingSpec(
+                num_epochs=job.num_epochs,
+                update=_UPDATES[job.update],
+                grads_to_wait=job.grads_to_wait,
+                max_staleness=job.max_staleness,
+                gradient_reduction=job.gradient_reduction,
+                evaluation_steps=job.evaluation_steps,
+                seed=job.seed,
+                shuffle=job.shuffle,
+                init_from=job.init_from,
+                checkpoint_dir=job.checkpoint_dir,
+                checkpoint_steps=job.checkpoint_steps,
+                keep_checkpoints=job.keep_checkpoints,
+            )
+        )
+    return spec
+
+
+def to_json(message: Message) -> str:
+    """A message as protobuf JSON with the names of the .proto files."""
+    return json_format.MessageToJson(message, preserving_proto_field_name=True, indent=2) + "\n"
+
+
+def to_dict(message: Message) -> dict[str, Any]:
+    """All fields of a message as plain values, for programs to read.
+
+    Unlike protobuf JSON: 64-bit numbers are numbers, and NaN is None.
+    """
+    return {field.name: _field(message, field) for field in message.DESCRIPTOR.fields}
+
+
+def _field(message: Message, field: Any) -> Any:
+    value = getattr(message, field.name)
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        return {str(key): _plain(item, None) for key, item in sorted(value.items())}
+    if field.is_repeated:
+        return [_plain(item, field) for item in value]
+    if field.message_type is not None and not message.HasField(field.name):
+        return None
+    return _plain(value, field)
+
+
+def _plain(value: Any, field: Any) -> Any:
+    if isinstance(value, Message):
+        return to_dict(value)
+    if field is not None and field.enum_type is not None:
+        known = field.enum_type.values_by_number.get(value)
+        return known.name if known else value
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def differences(one: job_pb2.JobSpec, other: job_pb2.JobSpec) -> list[str]:
+    """Dotted names of what two submissions differ in, the time of submitting aside."""
+    left, right = _flat(to_dict(one)), _flat(to_dict(other))
+    ignored = {"submitted_at", "job_dir"}
+    return sorted(
+        name for name in (left.keys() | right.keys()) - ignored if left.get(name) != right.get(name)
+    )
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            flat.update(_flat(value, f"{prefix}{name}."))
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def decode_verb(kind: job_pb2.JobType.ValueType) -> Verb:
+    return _VERBS.get(kind, Verb.TRAIN)
+
+
+def decode_status(message: job_pb2.JobStatus) -> Status:
+    progress = message.progress
+    has_error = message.HasField("error") and message.error.code
+    return Status(
+        job=message.name,
+        verb=decode_verb(message.type),
+        state=_STATES.get(message.state, State.STARTING),
+        records_done=progress.records_done,
+        records_total=progress.records_total,
+        epoch=progress.epoch,
+        num_epochs=progress.num_epochs,
+        steps=progress.steps,
+        version=progress.parameter_version,
+        records_per_s=progress.records_per_s,
+        eta_s=progress.eta_s,
+        loss=progress.loss,
+        metrics=dict(message.metrics),
+        workers=tuple(
+            Worker(
+                id=worker.id,
+                state=worker.state,
+                host=worker.host,
+                pid=worker.pid,
+                task=worker.task,
+                records=worker.records,
+                steps=worker.steps,
+                records_per_s=worker.records_per_s,
+                restarts=worker.restarts,
+                last_exit=worker.last_exit,
+                heartbeat_age_s=worker.heartbeat_age_s,
+            )
+            for worker in message.workers
+        ),
+        failure=decode_failure(message.error) if has_error else None,
+        seconds=message.seconds,
+        started_at=message.started_at,
+        finished_at=message.finished_at,
+        dashboard_url=message.dashboard_url,
+        output=message.output,
+        workers_min=message.workers_wanted.min,
+        workers_max=message.workers_wanted.max,
+        records_trained=message.records_trained,
+        records_replayed=message.records_replayed,
+        predictions=message.predictions,
+        preemptions=message.preemptions,
+        worker_failures=message.worker_failures,
+        dead_letters=tuple(f"{dead.task}: {dead.records}" for dead in message.dead_letters),
+        goodput=progress.goodput,
+    )
+
+
+def decode_event(message: job_pb2.Event) -> Happening:
+    return Happening(
+        number=message.number,
+        at=message.at,
+        at_s=message.at_s,
+        kind=message.kind,
+        severity=message.severity,
+        message=message.message,
+        facts=dict(message.facts),
+    )
+
+
+def decode_failure(message: error_pb2.Error) -> Failure:
+    return Failure(
+        code=code_name(message.code),
+        what=message.what,
+        where=message.where,
+        remedy=message.remedy,
+        detail=message.detail,
+    )
+
+
+def code_name(code: error_pb2.ErrorCode.ValueType) -> str:
+    try:
+        return error_pb2.ErrorCode.Name(code)
+    except ValueError:  # from a newer edl
+        return f"CODE_{code}"
+
+
+def failure_of(error: EdlError) -> Failure:
+    return decode_failure(error.to_proto())
+
+
+def error_of(failure: Failure | Problem) -> EdlError:
+    """The exception that users see."""
+    try:
+        code = error_pb2.ErrorCode.Value(failure.code)
+    except ValueError:
+        code = error_pb2.INTERNAL
+    return EdlError(
+        code,
+        failure.what,
+        where=failure.where,
+        remedy=failure.remedy,
+        detail=failure.detail if isinstance(failure, Failure) else "",
+    )

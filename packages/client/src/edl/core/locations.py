@@ -1,0 +1,46 @@
+"""Places of data and results, as people write them: paths, globs and URIs."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Mapping
+from urllib.parse import unquote
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+_COMMA = re.compile(r",(?![^{\[]*[}\]])")
+
+
+def scheme(location: str) -> str:
+    """``gs`` of ``gs://bucket/x``; empty for a path."""
+    match = _SCHEME.match(location)
+    return match[1].lower() if match else ""
+
+
+def absolute(location: str, base: str, environ: Mapping[str, str]) -> str:
+    """The location without ``~``, variables, ``file://`` and relative parts.
+
+    Args:
+        location: a path, glob or URI.
+        base: absolute folder that a relative path starts from.
+        environ: variables for ``$NAME``, and HOME for ``~``; unknown ones stay as written.
+    """
+    text = _VARIABLE.sub(lambda found: environ.get(found[1] or found[2], found[0]), location)
+    kind = scheme(text)
+    if kind == "file":
+        text = unquote(text[len("file://") :]).removeprefix("localhost")
+    elif kind:
+        return text
+    home = environ.get("HOME", "")
+    if home and (text == "~" or text.startswith("~/")):
+        text = home + text[1:]
+    return posixpath.normpath(posixpath.join(base, text))
+
+
+def split(texts: Iterable[str]) -> tuple[str, ...]:
+    """Single patterns of texts that may each name several with commas.
+
+    A comma within braces or brackets belongs to a pattern.
+    """
+    return tuple(part.strip() for text in texts for part in _COMMA.split(text) if part.strip())

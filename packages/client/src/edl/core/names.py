@@ -1,0 +1,64 @@
+"""Names of jobs: the rules, and names for jobs that were given none."""
+
+from __future__ import annotations
+
+import re
+
+MAX_LENGTH = 53
+"""A DNS-1123 label has 63 characters; ten are left for what a platform appends."""
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_SUFFIX_LENGTH = 4
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+# Attributes of a module that say nothing about the model.
+_PLAIN = frozenset(("model", "custom_model", "create_model", "build_model"))
+
+
+def fault(name: str) -> str | None:
+    """Why ``name`` cannot be a job's name, or None if it can.
+
+    The rules are those of Kubernetes for labels, so that a job may run anywhere.
+    """
+    if not name:
+        return "it is empty"
+    if len(name) > MAX_LENGTH:
+        return f"it has {len(name)} characters, {MAX_LENGTH} is the most"
+    if _LABEL.fullmatch(name):
+        return None
+    if re.search(r"[A-Z]", name):
+        return "it has capital letters"
+    if name.startswith("-") or name.endswith("-"):
+        return "it begins or ends with a dash"
+    return "only small letters, digits and dashes are allowed"
+
+
+def slug(text: str) -> str:
+    """Small letters, digits and single dashes made of any text; empty if nothing is left.
+
+    ``MyKerasModel`` becomes ``my-keras-model``, ``mnist_functional_api``
+    ``mnist-functional-api``.
+    """
+    return re.sub(r"[^a-z0-9]+", "-", _CAMEL.sub("-", text).lower()).strip("-")
+
+
+def generate(subject: str, suffix: str) -> str:
+    """A readable name for a job about ``subject``, such as ``regressor-dnn-3f2a``.
+
+    Args:
+        subject: dotted name of the model, or the folder of a trained one.
+        suffix: makes it unique; small letters and digits.
+    """
+    parts = [part for part in re.split(r"[./]", subject) if part]
+    if len(parts) > 1 and parts[-1] in _PLAIN:
+        parts.pop()
+    kept = parts[-2:]
+    # Only the module's own name, unless what follows it is a name of its own.
+    if len(kept) == 2 and not kept[-1][:1].isupper():
+        kept = kept[-1:]
+    stem = slug("-".join(kept)) or "job"
+    return f"{stem[: MAX_LENGTH - _SUFFIX_LENGTH - 1].strip('-')}-{suffix}"
+
+
+def suggestion(name: str) -> str:
+    """A valid name near ``name``."""
+    return slug(name)[:MAX_LENGTH].strip("-") or "my-job"

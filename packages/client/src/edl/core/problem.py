@@ -1,0 +1,26 @@
+"""Failures that the core finds: told as what, where and what to do."""
+
+from __future__ import annotations
+
+
+class Problem(Exception):
+    """Something that keeps a command from being carried out.
+
+    Args:
+        code: the name of one of ``edl.v1.ErrorCode``, such as ``USAGE``.
+        what: one sentence.
+        where: option, file and line, or setting.
+        remedy: what the reader can do about it.
+    """
+
+    def __init__(self, code: str, what: str, *, where: str = "", remedy: str = "") -> None:
+        super().__init__(what)
+        self.code = code
+        self.what = what
+        self.where = where
+        self.remedy = remedy
+
+
+def usage(what: str, *, where: str = "", remedy: str = "") -> Problem:
+    """A wrong option, argument or setting."""
+    return Problem("USAGE", what, where=where, remedy=remedy)

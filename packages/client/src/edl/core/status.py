@@ -1,0 +1,142 @@
+"""A job as its master tells it, in the client's own words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from edl.core.options import Verb
+
+
+class State(StrEnum):
+    """Where a job is in its life, in the words of ``edl.v1.JobState``.
+
+    ``LOST`` and ``NOT_STARTED`` are the client's own: the master ended without a last word,
+    or never began.
+    """
+
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    FINISHING = "FINISHING"
+    STOPPING = "STOPPING"
+
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+    LOST = "LOST"
+    NOT_STARTED = "NOT_STARTED"
+
+    @property
+    def words(self) -> str:
+        """For a person: ``not started``."""
+        return self.value.lower().replace("_", " ")
+
+    @property
+    def is_final(self) -> bool:
+        return self in _FINAL
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing will happen any more, whatever the reason."""
+        return self in _FINAL or self in (State.LOST, State.NOT_STARTED)
+
+
+_FINAL = frozenset((State.SUCCEEDED, State.FAILED, State.CANCELLED))
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a job failed; ``code`` is the name of an ``edl.v1.ErrorCode``."""
+
+    code: str
+    what: str
+    where: str = ""
+    remedy: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    id: int
+    state: str
+    host: str = ""
+    pid: int = 0
+    task: str = ""
+    records: int = 0
+    steps: int = 0
+    records_per_s: float = 0.0
+    restarts: int = 0
+    last_exit: str = ""
+    heartbeat_age_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One look at a job. ``loss`` is NaN and ``eta_s`` negative while unknown."""
+
+    job: str
+    verb: Verb
+    state: State
+    records_done: int = 0
+    records_total: int = 0
+    epoch: int = 0
+    num_epochs: int = 0
+    steps: int = 0
+    version: int = 0
+    records_per_s: float = 0.0
+    eta_s: float = -1.0
+    loss: float = math.nan
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    workers: tuple[Worker, ...] = ()
+    failure: Failure | None = None
+    seconds: float = 0.0
+    started_at: str = ""
+    finished_at: str = ""
+    dashboard_url: str = ""
+    output: str = ""
+    workers_min: int = 0
+    workers_max: int = 0
+    records_trained: int = 0
+    records_replayed: int = 0
+    predictions: int = 0
+    preemptions: int = 0
+    worker_failures: int = 0
+    dead_letters: tuple[str, ...] = ()
+    goodput: float = 0.0
+
+    @property
+    def fraction(self) -> float:
+        """Part of the work that is done, 0 to 1."""
+        if self.records_total <= 0:
+            return 0.0
+        return min(1.0, self.records_done / self.records_total)
+
+    @property
+    def at_work(self) -> int:
+        """Workers that can be given tasks at the moment."""
+        return sum(worker.state in ("ready", "working") for worker in self.workers)
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """An event of the job, as its master wrote it down."""
+
+    number: int
+    at: str
+    at_s: float
+    kind: str
+    severity: str
+    message: str
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_notable(self) -> bool:
+        """Worth a line above the progress bar."""
+        return self.severity in ("warning", "error") or self.kind in _NOTABLE
+
+
+# Things that go well and that people wait for.
+_NOTABLE = frozenset(("EpochEnded", "EvaluationDone", "CheckpointWritten", "JobScaled"))

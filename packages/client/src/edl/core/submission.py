@@ -1,0 +1,172 @@
+"""What a user submits: the options of a job, complete and consistent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from edl.core import names
+from edl.core.kinds import WorkerRange
+from edl.core.locations import absolute, scheme, split
+from edl.core.options import BY_NAME, Given, Verb, read
+from edl.core.problem import Problem, usage
+
+HOST = "127.0.0.1"
+"""Where a local job listens: nobody else's machine can reach it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A job to be, whole. Places are absolute; names are as the user typed them.
+
+    Every option of the verb is here under its own name; those of other verbs keep the value
+    that means nothing.
+    """
+
+    verb: Verb
+    name: str = ""
+    model_zoo: str = ""
+    model_def: str = ""
+    params: str = ""
+    input_fn: str = ""
+    dataset_fn: str = ""
+    loss: str = ""
+    optimizer: str = ""
+    eval_metrics_fn: str = ""
+    feature_columns: str = ""
+    label_columns: str = ""
+    trained_model: str = ""
+    data: tuple[str, ...] = ()
+    validation_data: tuple[str, ...] = ()
+    data_format: str = ""
+    output: str = ""
+    minibatch_size: int = 32
+    records_per_task: int = 0
+    num_epochs: int = 1
+    update: str = "async"
+    grads_to_wait: int = 0
+    max_staleness: int = 0
+    gradient_reduction: str = ""
+    evaluation_steps: int = 0
+    seed: int = 0
+    shuffle: bool = True
+    init_from: str = ""
+    checkpoint_dir: str = ""
+    checkpoint_steps: int = 0
+    keep_checkpoints: int = 3
+    tensorboard_dir: str = ""
+    num_workers: WorkerRange = field(default_factory=lambda: WorkerRange(1, 1))
+    task_attempts: int = 3
+    allow_dead_letters: bool = False
+    dashboard_port: int = 0
+    keep_page: float = 0.0
+    detach: bool = False
+    dry_run: bool = False
+    timeout: float | None = None
+
+    def named(self, suffix: str) -> Submission:
+        """With a name made from the model's, if it has none."""
+        if self.name:
+            return self
+        if self.verb is Verb.TRAIN:
+            return replace(self, name=names.generate(self.model_def, suffix))
+        return replace(self, name=names.generate(f"{self.verb}-{self.trained_model}", suffix))
+
+
+_FIELDS = frozenset(item.name for item in fields(Submission))
+_PLACES = ("model_zoo", "trained_model", "output", "init_from", "checkpoint_dir", "tensorboard_dir")
+
+
+def build(
+    verb: Verb, given: Mapping[str, Given], *, cwd: str, environ: Mapping[str, str]
+) -> Submission:
+    """The submission that the given options describe.
+
+    Args:
+        given: options by their Python name.
+        cwd: absolute folder that relative places start from.
+        environ: for ``~`` and ``$NAME`` in places.
+
+    Raises:
+        Problem: USAGE, naming the option and where it was set.
+    """
+    values = read(verb, given)
+    _check_together(verb, given, values)
+    workers = values["num_workers"]
+    assert isinstance(workers, WorkerRange)
+    if verb is Verb.TRAIN:
+        # A synchronous step of everybody; and nobody is ever more than one round behind.
+        if values["update"] != "sync":
+            values["grads_to_wait"] = 0
+        elif values["grads_to_wait"] is None:
+            values["grads_to_wait"] = workers.max
+        if values["update"] != "bounded":
+            values["max_staleness"] = 0
+        elif values["max_staleness"] is None:
+            values["max_staleness"] = workers.max
+    settled: dict[str, Any] = {
+        name: value for name, value in values.items() if value is not None and name in _FIELDS
+    }
+    for name in _PLACES:
+        if settled.get(name):
+            settled[name] = _place(name, settled[name], given, cwd, environ)
+    for name in ("data", "validation_data"):
+        if name in settled:
+            settled[name] = tuple(absolute(part, cwd, environ) for part in split(settled[name]))
+            if not settled[name]:
+                raise usage(f"{BY_NAME[name].flag}: it is empty", where=given[name].where)
+    return Submission(verb=verb, **settled)
+
+
+def _check_together(verb: Verb, given: Mapping[str, Given], values: Mapping[str, object]) -> None:
+    name = values.get("name")
+    if isinstance(name, str) and (fault := names.fault(name)):
+        raise usage(
+            f"{name!r} cannot be the name of a job: {fault}",
+            where=given["name"].where,
+            remedy=f"For example: --name {names.suggestion(name)}",
+        )
+    if values.get("detach") and values.get("timeout") is not None:
+        raise usage(
+            "--timeout cannot go with --detach: nobody would be there to stop the job",
+            remedy="Leave one out; edl wait NAME --timeout waits for a detached job.",
+        )
+    if verb is not Verb.TRAIN:
+        return
+    for option, condition, needs in (
+        ("grads_to_wait", values["update"] == "sync", "--update sync"),
+        ("max_staleness", values["update"] == "bounded", "--update bounded"),
+        ("evaluation_steps", bool(values["validation_data"]), "--validation-data"),
+        ("checkpoint_steps", bool(values["checkpoint_dir"]), "--checkpoint-dir"),
+        ("keep_checkpoints", bool(values["checkpoint_dir"]), "--checkpoint-dir"),
+    ):
+        entry = given.get(option)
+        # In a settings file it may wait for the jobs that it is meant for.
+        if entry is not None and entry.explicit and not condition:
+            raise usage(
+                f"{BY_NAME[option].flag} has no effect without {needs}",
+                where=entry.where,
+                remedy=f"Add {needs}, or leave {BY_NAME[option].flag} out.",
+            )
+
+
+def _place(
+    name: str, text: str, given: Mapping[str, Given], cwd: str, environ: Mapping[str, str]
+) -> str:
+    place = absolute(text, cwd, environ)
+    kind = scheme(place)
+    if not kind:
+        return place
+    if name == "model_zoo":
+        raise Problem(
+            "USAGE",
+            f"--model-zoo {text}: a job on this machine takes a local folder",
+            where=given[name].where,
+            remedy=f"git clone {text} my_zoo, then --model-zoo my_zoo",
+        )
+    raise usage(
+        f"{BY_NAME[name].flag} {text}: a job on this machine takes a local folder, not {kind}://",
+        where=given[name].where,
+        remedy="Name a folder of this machine; --data may be any URI.",
+    )

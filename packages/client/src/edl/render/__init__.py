@@ -1,0 +1,1 @@
+"""What a person sees: messages, progress, errors and results."""

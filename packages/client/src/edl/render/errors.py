@@ -1,0 +1,109 @@
+"""Every error a command can end with, as text and as an exit code."""
+
+from __future__ import annotations
+
+import traceback
+
+import typer
+
+from edl import codec
+from edl.core.problem import Problem, usage
+from edl.core.suggestions import did_you_mean
+from edl.core.telling import failure_lines
+from edl.render import terminal
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+
+INTERRUPTED = 130
+
+
+def show(error: BaseException) -> int:
+    """Tell an error on stderr; returns the exit code that goes with it."""
+    known = known_error(error)
+    if known is None:
+        return 0
+    terminal.error(failure_lines(codec.failure_of(known), known.entry.title))
+    return known.exit_code
+
+
+def known_error(error: BaseException) -> EdlError | None:
+    """What, where and what to do about any exception; None if it has been told already."""
+    match error:
+        case EdlError():
+            return error
+        case Problem():
+            return codec.error_of(error)
+        case typer.TyperException():
+            if type(error).__name__ == "NoArgsIsHelpError":
+                terminal.result(error.format_message())
+                return None
+            return codec.error_of(_usage(error))
+        case _:
+            return EdlError(
+                error_pb2.INTERNAL,
+                f"{type(error).__name__}: {error}",
+                where=_place(error),
+                remedy="Please report it, with the lines below.",
+                detail="".join(traceback.format_exception(error)),
+            )
+
+
+def _usage(error: typer.TyperException) -> Problem:
+    """A command line that cannot be read, in our words."""
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "edl"
+    help_hint = f"{path} --help shows all options and examples."
+    kind = type(error).__name__
+    if kind == "NoSuchOption":
+        name = getattr(error, "option_name", "")
+        known = _option_names(context)
+        return usage(
+            f"there is no option {name}",
+            where=path,
+            remedy=did_you_mean(name, known) or help_hint,
+        )
+    if kind == "MissingParameter":
+        param = getattr(error, "param", None)
+        missing = param.display_name_raw if param is not None else "an argument"
+        if param is not None and param.param_type_name == "option":
+            missing = param.opts[0]
+        return usage(f"{path} needs {missing}", where=path, remedy=_example(context) or help_hint)
+    text = error.format_message().rstrip(".")
+    text = text[:1].lower() + text[1:]
+    if "unexpected extra argument" in text:
+        help_hint = (
+            'Quote patterns, so that the shell leaves them alone: --data "train/*.recordio".'
+            if "--data" in _option_names(context)
+            else help_hint
+        )
+    if "no such command" in text:
+        text, _, near = text.partition(". did you mean")
+        if near := text.split("'")[1] if "'" in text else "":
+            return usage(
+                f"there is no command {near}",
+                where=path,
+                remedy=did_you_mean(near, _command_names(context))
+                or f"{path} --help lists all commands.",
+            )
+    return usage(text, where=path, remedy=help_hint)
+
+
+def _option_names(context: object) -> list[str]:
+    command = getattr(context, "command", None)
+    params = command.get_params(context) if command is not None else []
+    return [name for param in params for name in (*param.opts, *param.secondary_opts)]
+
+
+def _command_names(context: object) -> list[str]:
+    names = getattr(getattr(context, "command", None), "list_commands", None)
+    return list(names(context)) if names is not None else []
+
+
+def _example(context: object) -> str:
+    lines = (getattr(getattr(context, "command", None), "epilog", "") or "").strip().splitlines()
+    return f"For example: {lines[0].strip()}" if lines else ""
+
+
+def _place(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{frames[-1].filename}:{frames[-1].lineno}, {frames[-1].name}" if frames else ""

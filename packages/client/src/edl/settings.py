@@ -1,0 +1,136 @@
+"""Where the value of an option comes from: flag, variable, project file, user file, default."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from edl.core.locations import absolute, split
+from edl.core.options import BY_NAME, Given, Option, Verb, options_of, unknown
+from edl.core.problem import usage
+
+PROJECT_FILE = "edl.toml"
+
+# Options of one run, which a file or variable must not set for all runs behind one's back.
+_ONLY_HERE = frozenset(("name", "detach", "dry_run"))
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Values from one file. ``verbs`` are the sections that concern one verb only."""
+
+    path: Path
+    common: Mapping[str, Any] = field(default_factory=dict)
+    verbs: Mapping[Verb, Mapping[str, Any]] = field(default_factory=dict)
+
+    def given(self, verb: Verb) -> dict[str, Given]:
+        found: dict[str, Given] = {}
+        for option in options_of(verb):
+            for section, values in (("", self.common), (f"[{verb}] ", self.verbs.get(verb, {}))):
+                if option.name in values:
+                    value = self._settled(option, values[option.name])
+                    found[option.name] = Given(
+                        value, f"{self.path}: {section}{option.name}", explicit=False
+                    )
+        return found
+
+    def _settled(self, option: Option, value: Any) -> Any:
+        """Relative places in a file start from the file's folder, whoever reads it."""
+        if not option.is_path:
+            return value
+        texts = [value] if isinstance(value, str) else value
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            return value  # refused, with a sentence, when the option is read
+        base = str(self.path.parent)
+        settled = [absolute(text, base, os.environ) for text in split(texts)]
+        return settled[0] if isinstance(value, str) and len(settled) == 1 else settled
+
+
+def gather(
+    verb: Verb,
+    flags: Mapping[str, Given],
+    *,
+    environ: Mapping[str, str],
+    cwd: Path,
+) -> dict[str, Given]:
+    """All that was set for a verb, the nearest source of each option winning.
+
+    Args:
+        flags: what was said for this very run.
+        cwd: where the search for a project file begins, upwards.
+
+    Raises:
+        Problem: a settings file cannot be read or names an unknown option.
+    """
+    found: dict[str, Given] = {}
+    for layer in (user_file(environ), project_file(cwd)):
+        if layer is not None:
+            found.update(layer.given(verb))
+    for option in options_of(verb):
+        value = environ.get(option.variable)
+        if value and option.name not in _ONLY_HERE:
+            found[option.name] = Given(value, f"${option.variable}", explicit=False)
+    found.update(flags)
+    return found
+
+
+def user_file(environ: Mapping[str, str]) -> Layer | None:
+    """``~/.config/edl/config.toml``, or below ``$XDG_CONFIG_HOME``."""
+    base = environ.get("XDG_CONFIG_HOME") or os.path.join(environ.get("HOME", "~"), ".config")
+    path = Path(base).expanduser() / "edl" / "config.toml"
+    return _layer(path, _load(path)) if path.is_file() else None
+
+
+def project_file(cwd: Path) -> Layer | None:
+    """The nearest ``edl.toml``, or ``pyproject.toml`` with ``[tool.edl]``, upwards from ``cwd``."""
+    for folder in (cwd, *cwd.parents):
+        path = folder / PROJECT_FILE
+        if path.is_file():
+            return _layer(path, _load(path))
+        path = folder / "pyproject.toml"
+        if path.is_file():
+            table = _load(path).get("tool", {}).get("edl")
+            if table is not None:
+                return _layer(path, table)
+    return None
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise usage(
+            f"a settings file cannot be read: {error}",
+            where=str(path),
+            remedy="It is TOML, with lines such as: num-workers = 2",
+        ) from None
+
+
+def _layer(path: Path, table: Mapping[str, Any]) -> Layer:
+    common: dict[str, Any] = {}
+    verbs: dict[Verb, dict[str, Any]] = {}
+    for key, value in table.items():
+        if isinstance(value, dict) and key in set(Verb):
+            verbs[Verb(key)] = {_name(path, name, Verb(key)): v for name, v in value.items()}
+        else:
+            common[_name(path, key, None)] = value
+    return Layer(path, common, verbs)
+
+
+def _name(path: Path, key: str, verb: Verb | None) -> str:
+    name = key.replace("-", "_")
+    known = BY_NAME if verb is None else {option.name: option for option in options_of(verb)}
+    if name in _ONLY_HERE:
+        raise usage(
+            f"{key} cannot be set in a file",
+            where=str(path),
+            remedy=f"Say --{key.replace('_', '-')} on the command line.",
+        )
+    if name not in known:
+        raise unknown(key, known, str(path), verb)
+    return name
