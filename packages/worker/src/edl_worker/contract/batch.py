@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import tensorflow as tf
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -19,3 +21,10 @@ class Batch:
     features: Any
     labels: Any
     size: int
+
+
+def rows_of(nest: Any) -> int:
+    """First dimension of the first tensor in a nest of eager tensors."""
+    first = tf.nest.flatten(nest)[0]
+    rows = first.shape[0]
+    return int(rows if rows is not None else tf.shape(first)[0])

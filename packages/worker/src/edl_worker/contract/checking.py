@@ -2,19 +2,105 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from google.protobuf import json_format
+
 from edl_proto.errors import EdlError
-
+from edl_proto.v1 import error_pb2, job_pb2
 from edl_worker.contract.choice import ModelChoice
+from edl_worker.contract.errors import ContractErrors
+from edl_worker.contract.loading import load
+from edl_worker.contract.model_file import ModelFile
+from elasticdl.python.common.constants import Mode
+
+_SAMPLE = 32
+_PURPOSES = {
+    job_pb2.TRAIN: Mode.TRAINING,
+    job_pb2.EVALUATE: Mode.EVALUATION,
+    job_pb2.PREDICT: Mode.PREDICTION,
+}
 
 
-def check(choice: ModelChoice) -> list[EdlError]:
-    """All errors of a model file; none if it can train."""
-    raise NotImplementedError
+def check(
+    choice: ModelChoice,
+    *,
+    purpose: Mode = Mode.TRAINING,
+    sample: Sequence[bytes] = (),
+    columns: Sequence[str] | None = None,
+) -> list[EdlError]:
+    """All errors of a model file; none if it can train.
+
+    Args:
+        sample: some records; with them shapes are checked too, and subclassed models are built.
+        columns: names of the columns when the records are CSV rows.
+    """
+    return _examine(choice, purpose, sample, columns)[1]
 
 
 def run_check(spec_json_path: str | Path) -> dict[str, Any]:
-    """The answer of ``python -m edl_worker check --spec FILE``, ready for JSON."""
-    raise NotImplementedError
+    """The answer of ``python -m edl_worker check --spec FILE``, ready for JSON.
+
+    ``ok``, ``form``, ``model`` (its name), ``parameters`` (trainable numbers, None when only
+    data can tell), ``inputs`` (name, shape and dtype of each, None likewise), ``metrics``
+    and ``errors`` (``edl.v1.Error`` as JSON).
+    """
+    spec = job_pb2.JobSpec()
+    try:
+        json_format.Parse(Path(spec_json_path).read_text(encoding="utf-8"), spec)
+    except (OSError, json_format.ParseError) as error:
+        failure = EdlError(
+            error_pb2.USAGE,
+            f"the job's description cannot be read: {error}",
+            where=str(spec_json_path),
+            remedy="Give a file with a JobSpec as JSON.",
+        )
+        return _answer(None, [failure])
+    purpose = _PURPOSES.get(spec.type, Mode.TRAINING)
+    return _answer(*_examine(ModelChoice.from_spec(spec.model), purpose, (), None))
+
+
+def _examine(
+    choice: ModelChoice, purpose: Mode, sample: Sequence[bytes], columns: Sequence[str] | None
+) -> tuple[ModelFile | None, list[EdlError]]:
+    try:
+        model_file = load(choice, purpose=purpose)
+    except ContractErrors as error:
+        return None, list(error.errors)
+    if not sample:
+        return model_file, []
+    records = list(sample[:_SAMPLE])
+    batches = model_file.batches(
+        lambda: iter([records]), mode=purpose, minibatch_size=_SAMPLE, seed=0, columns=columns
+    )
+    try:
+        model_file.build(next(batches))
+    except ContractErrors as error:
+        return model_file, list(error.errors)
+    except EdlError as error:
+        return model_file, [error]
+    except StopIteration:
+        pass  # the function leaves these records out
+    return model_file, []
+
+
+def _answer(model_file: ModelFile | None, errors: Sequence[EdlError]) -> dict[str, Any]:
+    model = model_file.model if model_file is not None else None
+    parameters = None
+    if model is not None and model.built:
+        parameters = sum(math.prod(v.shape) for v in model.trainable_variables)
+    return {
+        "ok": not errors,
+        "form": model_file.form if model_file is not None else None,
+        "model": model.name if model is not None else None,
+        "parameters": parameters,
+        "inputs": model_file.inputs if model_file is not None else None,
+        "metrics": list(model_file.metric_names) if model_file is not None else [],
+        "errors": [
+            json_format.MessageToDict(error.to_proto(), preserving_proto_field_name=True)
+            for error in errors
+        ],
+    }

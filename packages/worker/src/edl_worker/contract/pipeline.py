@@ -1,0 +1,222 @@
+"""Minibatches by a ``dataset_fn(dataset, mode)``: one ``tf.data`` pipeline per task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+from edl_worker.contract import compat
+from edl_worker.contract.batch import Batch, rows_of
+from edl_worker.contract.binding import Bound
+from edl_worker.contract.errors import blame, message_of
+from edl_worker.contract.seeding import seeded
+from elasticdl.python.common.constants import Mode
+
+_PREFETCHED = 2
+
+Blocks = Callable[[], Iterator[list[bytes]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """What a ``dataset_fn(dataset, mode, metadata)`` may know about its records."""
+
+    column_names: tuple[str, ...] = ()
+
+
+class DatasetPipeline:
+    """Runs a model file's dataset function over the records of a task."""
+
+    def __init__(self, function: Bound, root: Path) -> None:
+        self._function = function
+        self._root = root
+
+    def batches(
+        self,
+        blocks: Blocks,
+        *,
+        mode: Mode,
+        minibatch_size: int,
+        seed: int,
+        skip: int,
+        columns: tuple[str, ...],
+    ) -> Iterator[Batch]:
+        source = _Source(blocks)
+        with compat.served(), seeded(seed):
+            dataset = self._dataset(source, mode, columns)
+            try:
+                dataset = dataset.batch(minibatch_size)
+            except (ValueError, TypeError) as error:
+                raise self._blame(error, source) from error
+            if skip:
+                dataset = dataset.skip(skip)
+            options = tf.data.Options()
+            options.deterministic = True
+            dataset = dataset.with_options(options).prefetch(_PREFETCHED)
+            iterator = iter(dataset)
+        while True:
+            try:
+                element = next(iterator)
+            except StopIteration:
+                return
+            except Exception as error:
+                raise self._blame(error, source) from error
+            yield _batch(element, mode)
+
+    def _dataset(self, source: _Source, mode: Mode, columns: tuple[str, ...]) -> tf.data.Dataset:
+        try:
+            dataset = self._function(
+                dataset=source.dataset(), mode=mode, metadata=Metadata(columns)
+            )
+        except Exception as error:
+            raise blame(
+                error,
+                self._root,
+                code=error_pb2.USER_CODE,
+                doing=f"{self._function.part.signature} raised",
+                fallback=self._function.part.where,
+                remedy="Mend the function; the traceback shows its own frames.",
+            ) from error
+        self._check(dataset, mode)
+        return dataset
+
+    def _check(self, dataset: Any, mode: Mode) -> None:
+        """What would break the counting of records or the order of predictions."""
+        if not isinstance(dataset, tf.data.Dataset):
+            raise self._wrong(
+                f"returned a {type(dataset).__name__}, not a tf.data.Dataset",
+                "Return the dataset, mapped and shuffled.",
+            )
+        if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
+            raise self._wrong(
+                "repeats the dataset without end",
+                "Leave out .repeat(); --num-epochs says how often the data is read.",
+            )
+        spec = dataset.element_spec
+        if isinstance(spec, tuple) and len(spec) > 2:
+            raise self._wrong(
+                f"yields {len(spec)} parts per record",
+                "Yield (features, labels); put weights among the features or the labels.",
+            )
+        if mode != Mode.PREDICTION and not (isinstance(spec, tuple) and len(spec) == 2):
+            raise self._wrong(
+                f"yields no labels in mode {mode.name}",
+                "Yield (features, labels) unless mode is Mode.PREDICTION.",
+            )
+        for step in _lineage(dataset):
+            kind = type(step).__name__
+            if mode == Mode.PREDICTION and "Shuffle" in kind:
+                raise self._wrong(
+                    "shuffles in mode PREDICTION, so predictions would lose their records",
+                    "Shuffle only `if mode == Mode.TRAINING`.",
+                )
+            if getattr(step, "_deterministic", None) in ("false", b"false"):
+                raise self._wrong(
+                    "asks for deterministic=False, so a task could not be continued elsewhere",
+                    "Leave deterministic out.",
+                )
+            if kind == "CacheDataset" and _filename(step):
+                raise self._wrong(
+                    "caches into a file, which the next task would read as its own",
+                    "Leave out .cache(filename).",
+                )
+
+    def _wrong(self, what: str, remedy: str) -> EdlError:
+        return EdlError(
+            error_pb2.MODEL_CONTRACT,
+            f"{self._function.part.signature} {what}",
+            where=self._function.part.where,
+            remedy=remedy,
+        )
+
+    def _blame(self, error: Exception, source: _Source) -> EdlError:
+        """Reading failed, or a record does not fit what the function expects."""
+        if source.failure is not None:
+            return reading_error(source.failure)
+        part = self._function.part
+        message = message_of(error)
+        if "Cannot batch" in message or "Shapes must be compatible" in message:
+            return EdlError(
+                error_pb2.SHAPE_MISMATCH,
+                f"{part.signature} yields records of different shapes: {message}",
+                where=part.where,
+                remedy="Yield tensors of one shape: tf.io.FixedLenFeature, a resize, or padding.",
+            )
+        shape = isinstance(error, tf.errors.InvalidArgumentError)
+        return blame(
+            error,
+            self._root,
+            code=error_pb2.SHAPE_MISMATCH if shape else error_pb2.USER_CODE,
+            doing=f"a record does not fit {part.signature}:"
+            if shape
+            else f"{part.signature} raised while records went through it:",
+            fallback=part.where,
+            remedy="Compare the function's features with the data: "
+            "`edl data inspect FILE` shows names, types and sizes.",
+        )
+
+
+class _Source:
+    """The records of a task as a dataset of strings; remembers why reading failed."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self._blocks = blocks
+        self.failure: Exception | None = None
+
+    def dataset(self) -> tf.data.Dataset:
+        return tf.data.Dataset.from_generator(
+            self._read, output_signature=tf.TensorSpec((None,), tf.string)
+        ).unbatch()
+
+    def _read(self) -> Iterator[Any]:
+        try:
+            yield from self._blocks()
+        except Exception as error:
+            self.failure = error
+            raise
+
+
+def reading_error(error: Exception) -> EdlError:
+    """The error for what the data's reader raised."""
+    if isinstance(error, EdlError):
+        return error
+    damaged = not isinstance(error, OSError)
+    return EdlError(
+        error_pb2.DATA_DAMAGED if damaged else error_pb2.DATA_UNREADABLE,
+        f"{error}" or type(error).__name__,
+        where=str(getattr(error, "path", getattr(error, "filename", "")) or ""),
+        remedy="Write the file again from its source; `edl data inspect FILE` checks it."
+        if damaged
+        else "Check that the file is still there and may be read.",
+    )
+
+
+def _batch(element: Any, mode: Mode) -> Batch:
+    features, labels = (
+        element if isinstance(element, tuple) and len(element) == 2 else (_only(element), None)
+    )
+    return Batch(features, None if mode == Mode.PREDICTION else labels, rows_of(features))
+
+
+def _only(element: Any) -> Any:
+    return element[0] if isinstance(element, tuple) and len(element) == 1 else element
+
+
+def _lineage(dataset: Any) -> Iterator[Any]:
+    """The dataset and all that it was made from."""
+    waiting = [dataset]
+    while waiting:
+        step = waiting.pop()
+        yield step
+        waiting.extend(getattr(step, "_inputs", tuple)())
+
+
+def _filename(step: Any) -> bool:
+    filename = getattr(step, "_filename", None)
+    return filename is not None and bool(tf.get_static_value(filename))
