@@ -1,0 +1,82 @@
+"""``python -m edl_worker --master HOST:PORT --worker-id N``, or ``check --spec FILE``.
+
+Exit codes of a worker: 0 it left as asked (job over, scaled down, SIGTERM); 1 the master was
+lost; 2 usage; 3 data; 4 model file; 6 trained model not found; 70 a defect of edl, or user
+code that ended the session; 128 + N a second signal N. ``check`` ends with 0 if there is
+nothing wrong, otherwise with the code of the first error.
+"""
+
+from __future__ import annotations
+
+import time
+
+_STARTED = time.monotonic()
+
+import argparse  # noqa: E402
+import json  # noqa: E402
+import logging  # noqa: E402
+import os  # noqa: E402
+import sys  # noqa: E402
+from collections.abc import Sequence  # noqa: E402
+
+from edl_proto.errors import EdlError  # noqa: E402
+from edl_worker import config  # noqa: E402
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["check"]:
+        return _check(arguments[1:])
+    parser = argparse.ArgumentParser(prog="python -m edl_worker", description=__doc__)
+    parser.add_argument("--master", required=True, metavar="HOST:PORT", help="the job's master")
+    parser.add_argument("--worker-id", required=True, type=int, metavar="N")
+    options = parser.parse_args(arguments)
+    try:
+        settings = config.from_environment(options.master, options.worker_id, os.environ)
+    except EdlError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    _log_to_stderr(settings)
+    from edl_worker.app import App
+
+    app = App(settings, _STARTED)
+    app.take_signals()
+    return app.run()
+
+
+def _check(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m edl_worker check")
+    parser.add_argument("--spec", required=True, metavar="FILE", help="JobSpec as JSON")
+    options = parser.parse_args(arguments)
+    config.quiet_tensorflow()
+    from edl_worker.contract import run_check
+
+    answer = run_check(options.spec)
+    print(json.dumps(answer))
+    return 0
+
+
+def _log_to_stderr(settings: config.Settings) -> None:
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=settings.log_level,
+        format=f"%(asctime)s worker-{settings.worker_id} %(levelname)s %(message)s",
+    )
+    for noisy in ("tensorflow", "absl", "h5py"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+if __name__ == "__main__":
+    code = 70
+    try:
+        code = main()
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else 2
+    except BaseException:
+        logging.exception("the worker cannot run")
+    finally:
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # Threads of TensorFlow, gRPC or user code must not keep a finished worker alive.
+        os._exit(code)

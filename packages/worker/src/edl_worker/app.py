@@ -1,0 +1,178 @@
+"""The composition root: the only place where a worker's parts meet; owns threads and signals."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+import traceback
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2, job_pb2
+from edl_worker import config
+from edl_worker.config import Settings
+from edl_worker.heartbeat import Heartbeat
+from edl_worker.link import Identity, MasterLink
+from edl_worker.metrics import WorkerMetrics
+from edl_worker.session import Session
+from edl_worker.state import Departure, LeavingError, WorkerState
+
+if TYPE_CHECKING:
+    from edl_worker.bench import Bench
+
+log = logging.getLogger(__name__)
+
+_LOOK_S = 0.1  # how soon the main thread sees what a signal or the session has done
+
+
+class App:
+    """One worker process.
+
+    The session runs in a thread of its own, so that the main thread is always free: it takes
+    signals at once and ends the process in time, even while user code never returns.
+    """
+
+    def __init__(self, settings: Settings, started: float | None = None) -> None:
+        config.quiet_tensorflow()
+        self._settings = settings
+        self._state = WorkerState()
+        self._metrics = WorkerMetrics()
+        self._identity = identity(settings.worker_id)
+        self._link = MasterLink(settings, self._identity, self._state)
+        self._heartbeat = Heartbeat(
+            self._link, self._state, self._metrics.counters, settings.master_wait_s
+        )
+        self._session = Session(
+            settings=settings,
+            link=self._link,
+            state=self._state,
+            metrics=self._metrics,
+            heartbeat=self._heartbeat,
+            load=self._load,
+            metrics_port=self._metrics.serve(settings.metrics_host, settings.metrics_port),
+            started=time.monotonic() if started is None else started,
+        )
+        self._ended = threading.Event()
+        self._exit_code = 70
+        self._asked_at: float | None = None
+
+    def run(self) -> int:
+        """Work until the job is over for this worker; return the exit code.
+
+        Threads may still be running: the process is to be ended by ``os._exit``.
+        """
+        # While the master is being asked what the job is, the slow import is under way.
+        threading.Thread(target=_import_tensorflow, name="import", daemon=True).start()
+        threading.Thread(target=self._live, name="session", daemon=True).start()
+        while not self._ended.wait(_LOOK_S):
+            departure = self._state.departure
+            if departure is None:
+                continue
+            now = time.monotonic()
+            if self._asked_at is None:
+                self._asked_at = now
+                log.info("leaving: %s", departure.reason)
+            if now - self._asked_at > self._patience_s:
+                log.warning("the work at hand does not end in time: leaving without it")
+                self._session.farewell()
+                return departure.exit_code
+        return self._exit_code
+
+    def take_signals(self) -> None:
+        """Handle SIGTERM and SIGINT from now on; for the main thread of a process."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def leave(self, reason: str) -> None:
+        """Ask the worker to leave, as SIGTERM does."""
+        self._state.leave(Departure(reason))
+
+    # --- inside ----------------------------------------------------------------------------
+
+    @property
+    def _patience_s(self) -> float:
+        """How long the work at hand may go on after the worker was asked to leave."""
+        return max(0.5, self._session.grace_s - self._settings.grace_margin_s) - min(
+            self._settings.farewell_s, self._session.grace_s / 4
+        )
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self._state.leaving:
+            os._exit(128 + number)
+        self._state.leave(Departure("preempted"))
+
+    def _live(self) -> None:
+        try:
+            self._exit_code = self._outcome()
+        except BaseException:  # nothing may keep the process alive
+            traceback.print_exc()
+        finally:
+            self._heartbeat.stop()
+            self._ended.set()
+
+    def _outcome(self) -> int:
+        """Live the session to its end, say farewell or report why not; the exit code."""
+        try:
+            self._session.run()
+        except LeavingError:
+            self._session.farewell()
+            departure = self._state.departure
+            assert departure is not None
+            if departure.error is not None:
+                log.error("%s", departure.error)
+            return departure.exit_code
+        except EdlError as error:
+            log.error("%s", error)
+            self._session.report_own_failure(error, permanent=error.code != error_pb2.INTERNAL)
+            return error.exit_code
+        except BaseException as error:
+            log.exception("the worker failed")
+            defect = EdlError(
+                error_pb2.INTERNAL,
+                f"worker {self._settings.worker_id} failed: {type(error).__name__}: {error}",
+                where=f"worker {self._settings.worker_id} on {self._identity.host}",
+                remedy="This is a defect of edl, or user code that ends its process; "
+                "the detail and the worker's log have the traceback.",
+                detail=traceback.format_exc()[-8000:],
+            )
+            self._session.report_own_failure(defect, permanent=False)
+            return defect.exit_code
+        raise AssertionError("a session ends by an exception")
+
+    def _load(self, job: job_pb2.JobSpec) -> Bench:
+        from edl_worker import loaded
+        from edl_worker.bench import Bench
+
+        log.debug("%.2f s: TensorFlow imported", time.monotonic() - self._session.started)
+        context = {
+            "job": job.name,
+            "worker_id": self._settings.worker_id,
+            "master": self._settings.master,
+        }
+        model = loaded.load(job, context)
+        return Bench(model, self._link, self._state, self._metrics, self._settings)
+
+
+def identity(worker_id: int) -> Identity:
+    """Who this process is; the body is what the local platform calls it, too."""
+    host, pid = socket.gethostname(), os.getpid()
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+        started = stat[stat.rindex(")") + 2 :].split()[19]  # clock ticks since boot
+    except OSError:
+        started = f"{time.time():.3f}"
+    return Identity(worker_id, f"{host}:{pid}:{started}", host, pid)
+
+
+def _import_tensorflow() -> None:
+    try:
+        import edl_worker.bench  # noqa: F401
+    except BaseException:
+        # The session imports the same and tells what is wrong.
+        log.debug("importing TensorFlow failed", exc_info=True)

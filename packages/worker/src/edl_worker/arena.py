@@ -1,0 +1,221 @@
+"""The variables of a model as flat buffers, in the order in which they travel.
+
+A payload of parameters holds the groups one after the other, packed: trainable float32,
+trainable float64, state float32, state float64. A gradient is its first half, a state delta
+its second. State is what training changes without a gradient, such as the moving statistics
+of BatchNormalization.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import keras
+import numpy as np
+import numpy.typing as npt
+
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2, task_pb2
+from edl_worker.core import names
+
+DTYPES = ("float32", "float64")
+"""What travels. Variables of other kinds of numbers are no weights and stay with the worker."""
+
+_ALIGNMENT = 64  # bytes; what TensorFlow asks of memory that it uses as it is
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A variable that travels."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    trainable: bool
+    variable: keras.Variable
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Weights of one kind and dtype: neighbours in every payload.
+
+    Attributes:
+        weights: in order.
+        start: first byte in a payload of parameters.
+        nbytes: bytes of all of them.
+    """
+
+    trainable: bool
+    dtype: str
+    weights: tuple[Weight, ...]
+    start: int
+    nbytes: int
+
+    @property
+    def sizes(self) -> list[int]:
+        return [weight.size for weight in self.weights]
+
+
+class Arena:
+    """All weights of a model, grouped.
+
+    Attributes:
+        groups: those that are not empty, in wire order.
+        nbytes: bytes of a payload of parameters.
+    """
+
+    def __init__(self, model: keras.Model) -> None:
+        """Arrange the weights of a model that has been built.
+
+        Raises:
+            EdlError: MODEL_CONTRACT, a weight cannot travel; the message names it.
+        """
+        weights = _weights(model)
+        groups: list[Group] = []
+        self.nbytes = 0
+        for trainable in (True, False):
+            for dtype in DTYPES:
+                members = tuple(w for w in weights if w.trainable is trainable and w.dtype == dtype)
+                nbytes = sum(w.size for w in members) * np.dtype(dtype).itemsize
+                if members:
+                    groups.append(Group(trainable, dtype, members, self.nbytes, nbytes))
+                self.nbytes += nbytes
+        self.groups = tuple(groups)
+
+    @property
+    def weights(self) -> tuple[Weight, ...]:
+        """All of them, in wire order."""
+        return tuple(weight for group in self.groups for weight in group.weights)
+
+    def describe(self) -> list[task_pb2.Variable]:
+        """The weights for ``ModelDescription.variables``."""
+        return [
+            task_pb2.Variable(
+                name=weight.name,
+                shape=weight.shape,
+                dtype=weight.dtype,
+                trainable=weight.trainable,
+            )
+            for weight in self.weights
+        ]
+
+    def pack(self) -> npt.NDArray[np.uint8]:
+        """The present values as a payload of parameters; a copy."""
+        buffer = aligned(self.nbytes)
+        at = 0
+        for weight in self.weights:
+            value = np.ascontiguousarray(weight.variable.numpy()).reshape(-1).view(np.uint8)
+            buffer[at : at + value.size] = value
+            at += value.size
+        return buffer
+
+    def views(self, payload: npt.NDArray[np.uint8]) -> list[npt.NDArray[Any]]:
+        """A payload as one flat array per group, without a copy where alignment allows."""
+        arrays = []
+        for group in self.groups:
+            raw = payload[group.start : group.start + group.nbytes]
+            # A float64 group may begin between two multiples of eight.
+            if raw.ctypes.data % np.dtype(group.dtype).itemsize:
+                raw = raw.copy()
+            arrays.append(raw.view(group.dtype))
+        return arrays
+
+
+class Buffers:
+    """Two buffers for values that arrive, used in turn.
+
+    TensorFlow may use a numpy array as a tensor without copying it, so the values of the
+    variables may lie in the buffer that was filled last: the next ones go into the other.
+    """
+
+    def __init__(self, nbytes: int) -> None:
+        self._nbytes = nbytes
+        self._pair: list[npt.NDArray[np.uint8] | None] = [None, None]
+        self._spare = 0
+
+    def receive(self, nbytes: int) -> memoryview:
+        """The spare buffer, to be filled; asking again before ``take`` gives the same one.
+
+        Raises:
+            EdlError: the values are not as large as the model's.
+        """
+        if nbytes != self._nbytes:
+            raise EdlError(
+                error_pb2.INTERNAL,
+                f"the master sent {nbytes} bytes of parameters, the model has {self._nbytes}",
+                remedy="This is a defect of edl: master and worker agreed on the layout before.",
+            )
+        return self._buffer().data
+
+    def take(self) -> npt.NDArray[np.uint8]:
+        """The buffer that has been filled; the other one is the spare from now on."""
+        filled = self._buffer()
+        self._spare = 1 - self._spare
+        return filled
+
+    def _buffer(self) -> npt.NDArray[np.uint8]:
+        buffer = self._pair[self._spare]
+        if buffer is None:
+            buffer = self._pair[self._spare] = aligned(self._nbytes)
+        return buffer
+
+
+def aligned(nbytes: int) -> npt.NDArray[np.uint8]:
+    """Uninitialised memory that TensorFlow can use without copying it."""
+    raw = np.empty(nbytes + _ALIGNMENT, np.uint8)
+    skip = -raw.ctypes.data % _ALIGNMENT
+    return raw[skip : skip + nbytes]
+
+
+def _weights(model: keras.Model) -> list[Weight]:
+    variables: Sequence[keras.Variable] = model.weights
+    unique = names.unique([variable.path for variable in variables])
+    weights = []
+    for name, variable in zip(unique, variables, strict=True):
+        trainable = bool(variable.trainable)
+        dtype = keras.backend.standardize_dtype(variable.dtype)
+        if dtype not in DTYPES:
+            if not trainable and "float" not in dtype:
+                continue  # counters, lookup tables, seeds
+            raise _unsupported(
+                name,
+                f"has dtype {dtype}; parameters are served as {' or '.join(DTYPES)}",
+                "Keep the variable in float32: with mixed precision only the computation "
+                'is in half precision (dtype policy "mixed_float16" or "mixed_bfloat16").',
+            )
+        if trainable and getattr(variable, "constraint", None) is not None:
+            raise _unsupported(
+                name,
+                f"has the constraint {type(variable.constraint).__name__}, "
+                "which updates on the master would not keep",
+                "Remove the constraint, or express it as a regularizer or in the layer's call.",
+            )
+        if trainable and getattr(variable, "overwrite_with_gradient", False):
+            raise _unsupported(
+                name, "is overwritten with its gradient", "Do without float8 quantization."
+            )
+        weights.append(Weight(name, tuple(variable.shape), dtype, trainable, variable))
+    if not any(weight.trainable for weight in weights):
+        raise EdlError(
+            error_pb2.MODEL_CONTRACT,
+            "the model has no trainable variables",
+            where=f"model {model.name}",
+            remedy="Give it a layer with weights, or set trainable=True where it was switched off.",
+        )
+    return weights
+
+
+def _unsupported(name: str, what: str, remedy: str) -> EdlError:
+    return EdlError(
+        error_pb2.MODEL_CONTRACT,
+        f"variable {name} {what}",
+        where=f"variable {name}",
+        remedy=remedy,
+    )

@@ -1,0 +1,99 @@
+"""Every setting of a worker, with its unit and its reason."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What does not come with the job. Never changes while the worker runs."""
+
+    master: str
+    """host:port of the job's master."""
+
+    worker_id: int
+
+    master_wait_s: float = 60.0
+    """How long a master that cannot be reached is waited for. It may be starting again; but a
+    worker without a master must not stay for ever. ``EDL_MASTER_WAIT_S``."""
+
+    call_timeout_s: float = 10.0
+    """Deadline of a call beyond the time that it is allowed to wait at the master."""
+
+    slowest_bytes_per_s: float = 5e6
+    """Slowest transfer of parameters that still counts as working; adds to the deadline."""
+
+    task_wait_s: float = 1.0
+    """How long one request for a task may wait at the master. Short, because between two
+    requests the worker sees whether it has been told to leave."""
+
+    slot_wait_s: float = 1.0
+    """The same for a step slot."""
+
+    prefetch_lead_s: float = 1.0
+    """The next lease is fetched when about so much work is left: pipelines take less."""
+
+    farewell_s: float = 2.0
+    """How long a leaving worker tries to hand its leases back."""
+
+    grace_margin_s: float = 1.5
+    """Time before the end of the grace period at which a worker that is stuck in user code
+    hands its leases back and ends all the same."""
+
+    metrics_host: str = "127.0.0.1"
+    """Where Prometheus finds this worker. ``EDL_METRICS_HOST``."""
+
+    metrics_port: int = 0
+    """0: any free port, told to the master. ``EDL_METRICS_PORT``."""
+
+    log_level: str = "INFO"
+    """``EDL_LOG_LEVEL``."""
+
+
+def from_environment(master: str, worker_id: int, environ: Mapping[str, str]) -> Settings:
+    """Settings from the command line and ``EDL_*`` variables.
+
+    Raises:
+        EdlError: a variable has no sensible value.
+    """
+    default = Settings(master, worker_id)
+    return replace(
+        default,
+        master_wait_s=_number(environ, "EDL_MASTER_WAIT_S", default.master_wait_s),
+        metrics_host=environ.get("EDL_METRICS_HOST") or default.metrics_host,
+        metrics_port=int(_number(environ, "EDL_METRICS_PORT", default.metrics_port)),
+        log_level=(environ.get("EDL_LOG_LEVEL") or default.log_level).upper(),
+    )
+
+
+def _number(environ: Mapping[str, str], name: str, default: float) -> float:
+    text = environ.get(name, "")
+    if not text:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise EdlError(
+            error_pb2.USAGE,
+            f"{name} must be a number that is not negative, not {text!r}",
+            where=f"environment variable {name}",
+            remedy=f"Unset it, or set it to a number such as {default:g}.",
+        )
+    return value
+
+
+def quiet_tensorflow() -> None:
+    """Settings of TensorFlow that must stand before it is imported; what is set already stays."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    if not os.path.exists("/proc/driver/nvidia") and not os.path.exists("/dev/dxg"):
+        # Without a GPU, looking for one only costs time and prints errors.
+        os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")

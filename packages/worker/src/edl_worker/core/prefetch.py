@@ -1,0 +1,23 @@
+"""When to ask for the next lease while a task is still at work."""
+
+from __future__ import annotations
+
+
+def is_due(*, done: int, expected: int, step_s: float, lead_s: float) -> bool:
+    """Whether so little of the present task is left that the next one should be fetched.
+
+    Early enough that the worker never waits for it; not earlier, since a lease that is held
+    unused is work which nobody else can do.
+
+    Args:
+        done: minibatches of the task that are done.
+        expected: minibatches that the task is thought to have.
+        step_s: seconds of one step; 0 while unknown.
+        lead_s: how long fetching a lease and building its pipeline may take.
+    """
+    return max(0, expected - done) * step_s <= lead_s
+
+
+def expected_minibatches(records: int, minibatch_size: int) -> int:
+    """How many minibatches a range of records makes if each record is one example."""
+    return -(-records // minibatch_size) if minibatch_size else 0

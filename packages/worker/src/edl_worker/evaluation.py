@@ -1,0 +1,86 @@
+"""Evaluation: metric states of a task, and values from the sum of all states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from edl_proto import tensor
+from edl_proto.v1 import task_pb2
+from edl_worker.contract import Batch, ModelFile
+from edl_worker.lookahead import Lookahead
+from edl_worker.training import relaxed
+
+
+class Inference:
+    """The model's outputs without training, traced once for all sizes of a minibatch."""
+
+    def __init__(self, model_file: ModelFile) -> None:
+        self._call = tf.function(
+            lambda features: model_file.call(features, training=False),
+            reduce_retracing=True,
+            autograph=False,
+        )
+        self._primed = False
+
+    def __call__(self, batch: Batch) -> Any:
+        if not self._primed:
+            self._primed = True
+            with_any_size = relaxed(batch.features, batch.size)
+            try:
+                self._call.get_concrete_function(with_any_size)
+            except Exception as error:
+                # A model that needs to know the size is traced for each; anything else that
+                # is wrong shows in the call itself.
+                tf.get_logger().debug("inference cannot be traced for any size: %r", error)
+        return self._call(batch.features)
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """What the records of one evaluation task add to the metrics."""
+
+    minibatches: int
+    examples: int
+    states: list[task_pb2.MetricState]
+
+
+def evaluate(
+    model_file: ModelFile,
+    infer: Inference,
+    batches: Lookahead[Batch],
+    at_minibatch: Callable[[int, Batch], None],
+) -> Evaluated:
+    """Run a task's minibatches through model and metrics.
+
+    Args:
+        at_minibatch: called before each one; may raise.
+    """
+    metrics = model_file.new_metrics()
+    minibatches = examples = 0
+    while (batch := batches.take()) is not None:
+        at_minibatch(minibatches, batch)
+        metrics.update(batch.labels, infer(batch))
+        minibatches += 1
+        examples += batch.size
+    return Evaluated(minibatches, examples, encode_states(metrics.states()))
+
+
+def summarize(model_file: ModelFile, states: Iterable[task_pb2.MetricState]) -> dict[str, float]:
+    """Values of the metrics from the sum of the states of all tasks."""
+    metrics = model_file.new_metrics()
+    metrics.load(
+        [(state.name, [tensor.decode(value) for value in state.variables]) for state in states]
+    )
+    return {name: float(value) for name, value in metrics.result().items()}
+
+
+def encode_states(states: Iterable[tuple[str, Sequence[Any]]]) -> list[task_pb2.MetricState]:
+    """Metric states as messages."""
+    return [
+        task_pb2.MetricState(name=name, variables=[tensor.encode(value) for value in variables])
+        for name, variables in states
+    ]

@@ -1,0 +1,125 @@
+"""What went wrong in a task, told as what, where and what to do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2, task_pb2
+from edl_proto.v1.error_pb2 import ErrorCode
+from edl_worker.contract import Batch
+from edl_worker.contract.errors import blame, message_of, user_frames, user_traceback
+
+_ABOUT_SHAPES = re.compile(
+    r"shape|dimension|rank|incompatible|must be equal|elements|label value|out of range|dtype", re.I
+)
+
+# Trying these again elsewhere gives the same.
+_PERMANENT: frozenset[ErrorCode.ValueType] = frozenset(
+    (
+        error_pb2.NAN_LOSS,
+        error_pb2.SHAPE_MISMATCH,
+        error_pb2.DATA_DAMAGED,
+        error_pb2.MODEL_CONTRACT,
+        error_pb2.OUTPUT_EXISTS,
+    )
+)
+
+
+def is_permanent(error: EdlError) -> bool:
+    """Whether trying the task again, elsewhere, cannot help."""
+    return error.code in _PERMANENT
+
+
+def place(lease: task_pb2.Lease, minibatch: int | None = None) -> str:
+    """The records of a task, for a person."""
+    records = lease.records
+    text = f"{records.uri}, records [{records.start}, {records.stop})" if records.uri else "the job"
+    return text if minibatch is None else f"{text}, minibatch {minibatch}"
+
+
+def explain(
+    error: BaseException,
+    *,
+    doing: str,
+    where: str,
+    zoo: Path,
+    model: Any = None,
+    batch: Batch | None = None,
+) -> EdlError:
+    """An error for whatever was raised while a task was at work.
+
+    Args:
+        doing: subject and verb, such as "the training step raised".
+        where: the place if no frame of the model zoo is known.
+        zoo: root of the model zoo.
+        model: the Keras model, for its input shapes.
+        batch: the minibatch at work, for its shapes.
+    """
+    if isinstance(error, EdlError):
+        return error
+    if isinstance(error, MemoryError | tf.errors.ResourceExhaustedError):
+        return EdlError(
+            error_pb2.USER_CODE,
+            f"{doing} an out-of-memory error: {message_of(error)}",
+            where=where,
+            remedy="Use a smaller --minibatch-size or fewer workers on this machine.",
+            detail=user_traceback(error, user_frames(error, zoo)),
+        )
+    told = blame(
+        error,
+        zoo,
+        code=error_pb2.USER_CODE,
+        doing=doing,
+        fallback=where,
+        remedy="Mend the model file at this place; `edl zoo check` tries it without a job.",
+    )
+    if told.where != where:
+        told.where = f"{told.where} (while at {where})"
+    if batch is not None and _is_about_shapes(error):
+        told.code = error_pb2.SHAPE_MISMATCH
+        told.what += f"; minibatch: {shapes(batch.features)}, labels {shapes(batch.labels)}"
+        inputs = getattr(model, "inputs", None)
+        if inputs:
+            told.what += f"; model input: {shapes(inputs)}"
+        told.remedy = (
+            "Make the dataset function (or feature_columns and label_columns) give what the "
+            "model and the loss expect."
+        )
+    return told
+
+
+def not_finite(lease: task_pb2.Lease, minibatch: int, version: int | None, what: str) -> EdlError:
+    """The error for a loss or gradient that is not a number."""
+    return EdlError(
+        error_pb2.NAN_LOSS,
+        f"{what} at parameter version {version}",
+        where=place(lease, minibatch),
+        remedy="Lower the learning rate, clip gradients (clipnorm), or look for bad values in "
+        "these records: edl data inspect shows them.",
+    )
+
+
+def shapes(nest: Any) -> str:
+    """Dtypes and shapes of a nest of tensors, such as ``{image: float32(64, 28, 28)}``."""
+    match nest:
+        case None:
+            return "none"
+        case dict():
+            return "{" + ", ".join(f"{key}: {shapes(value)}" for key, value in nest.items()) + "}"
+        case list() | tuple():
+            return "[" + ", ".join(shapes(value) for value in nest) + "]"
+        case _:
+            dtype = getattr(nest, "dtype", None)
+            name = getattr(dtype, "name", dtype) or type(nest).__name__
+            shape = tuple(getattr(nest, "shape", ()))
+            return f"{name}({', '.join(str(size) for size in shape)})"
+
+
+def _is_about_shapes(error: BaseException) -> bool:
+    kinds = (tf.errors.InvalidArgumentError, ValueError, TypeError)
+    return isinstance(error, kinds) and bool(_ABOUT_SHAPES.search(str(error)))

@@ -1,0 +1,96 @@
+"""Tells the master once a second that this worker lives, and hears what has become of it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+import grpc
+
+from edl_proto.errors import EdlError
+from edl_worker.link import MasterLink, MasterReplacedError
+from edl_worker.state import Departure, WorkerState
+
+log = logging.getLogger(__name__)
+
+# Leaving for these reasons is nothing that the master needs to be told.
+NO_FAREWELL = frozenset(("replaced", "unknown-worker"))
+
+
+class Heartbeat:
+    """A thread that renews leases and hears of lost ones, whatever the session is doing.
+
+    It is also what ends a worker whose master is gone while the session sits in user code.
+
+    Args:
+        counters: the worker's counters, carried along.
+        master_wait_s: how long the master may be away before the worker leaves.
+    """
+
+    def __init__(
+        self,
+        link: MasterLink,
+        state: WorkerState,
+        counters: Callable[[], dict[str, float]],
+        master_wait_s: float,
+    ) -> None:
+        self._link = link
+        self._state = state
+        self._counters = counters
+        self._master_wait_s = master_wait_s
+        self._every_s = 1.0
+        self._away_since: float | None = None
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+
+    def start(self, every_s: float) -> None:
+        """Begin, or go on with another interval after a new registration."""
+        self._every_s = every_s or self._every_s
+        if not self._thread.is_alive():
+            self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._every_s):
+            # Between the loss of one master and the registration with the next there is
+            # nobody who knows this worker.
+            if not self._state.replaced:
+                self._beat()
+
+    def _beat(self) -> None:
+        try:
+            reply = self._link.heartbeat(self._counters())
+        except MasterReplacedError:
+            self._state.replaced = True
+        except EdlError as error:
+            log.warning("the master did not take a heartbeat: %s", error.what)
+        except grpc.RpcError as error:
+            self._away(f"{error.code().name}: {error.details()}")
+            return
+        except Exception:
+            log.exception("a heartbeat could not be sent")
+            return
+        else:
+            if reply.lost:
+                self._state.lose(reply.lost)
+            if reply.leave:
+                self._state.leave(departure(reply.leave_reason))
+        self._away_since = None
+
+    def _away(self, cause: str) -> None:
+        now = time.monotonic()
+        if self._away_since is None:
+            self._away_since = now
+        away_s = now - self._away_since
+        if away_s > self._master_wait_s:
+            error = self._link.lost(away_s, cause)
+            self._state.leave(Departure("master-lost", error, tell=False))
+
+
+def departure(reason: str) -> Departure:
+    """How to leave when the master says so."""
+    return Departure(reason, tell=reason not in NO_FAREWELL)

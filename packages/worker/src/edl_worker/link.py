@@ -1,0 +1,313 @@
+"""The master as the worker sees it: every call with a deadline, tried again while that is safe.
+
+All calls are safe to repeat. Tokens and minibatch indices make a repeated push or completion
+change nothing; a lease whose answer was lost is never renewed and so goes back by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import grpc
+
+from edl_proto import channels
+from edl_proto.errors import EdlError
+from edl_proto.parameters import FrameError, ParametersStub
+from edl_proto.v1 import error_pb2, parameters_pb2, task_pb2, task_pb2_grpc
+from edl_worker.config import Settings
+from edl_worker.core import backoff
+from edl_worker.state import Departure, WorkerState
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# What a call ends with when the master is away, starting, or being killed at this moment.
+_PASSING = frozenset(
+    (
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.UNKNOWN,
+    )
+)
+
+
+class MasterReplacedError(Exception):
+    """The master is another incarnation than the one this worker registered with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who this worker is."""
+
+    worker_id: int
+    body: str
+    host: str
+    pid: int
+
+
+class MasterLink:
+    """Adapter to the services Tasks and Parameters of one master.
+
+    Methods raise ``EdlError`` for what the master said, ``MasterReplacedError`` when it is
+    another incarnation, and ``LeavingError`` when the worker has to leave while it waits for a
+    master that is away; after ``master_wait_s`` of that the worker has to leave.
+    """
+
+    def __init__(self, settings: Settings, identity: Identity, state: WorkerState) -> None:
+        self._settings = settings
+        self._identity = identity
+        self._state = state
+        self._channel = channels.connect(settings.master)
+        self._tasks = task_pb2_grpc.TasksStub(self._channel)
+        self._parameters = ParametersStub(self._channel)
+        self.incarnation = ""
+        self.layout_fingerprint = ""
+
+    def close(self) -> None:
+        self._channel.close()
+
+    # --- joining ---------------------------------------------------------------------------
+
+    def register(self, metrics_port: int) -> task_pb2.RegisterReply:
+        """Say who this is; the reply's incarnation is the one that all later calls name."""
+        request = task_pb2.RegisterRequest(
+            worker_id=self._identity.worker_id,
+            body=self._identity.body,
+            host=self._identity.host,
+            pid=self._identity.pid,
+            metrics_port=metrics_port,
+        )
+        reply = self._call("Register", lambda: self._tasks.Register(request, timeout=self._timeout))
+        self.incarnation = reply.incarnation
+        return reply
+
+    def ready(self, model: task_pb2.ModelDescription) -> task_pb2.ReadyReply:
+        request = task_pb2.ReadyRequest(
+            worker_id=self._identity.worker_id,
+            body=self._identity.body,
+            incarnation=self.incarnation,
+            model=model,
+        )
+        reply = self._call("Ready", lambda: self._tasks.Ready(request, timeout=self._timeout))
+        self.layout_fingerprint = reply.layout_fingerprint
+        return reply
+
+    # --- tasks -----------------------------------------------------------------------------
+
+    def lease(self, prefetched: int) -> task_pb2.LeaseReply:
+        wait_s = self._settings.task_wait_s
+        request = task_pb2.LeaseRequest(
+            worker_id=self._identity.worker_id,
+            body=self._identity.body,
+            incarnation=self.incarnation,
+            wait_s=wait_s,
+            prefetched=prefetched,
+        )
+        return self._call(
+            "Lease", lambda: self._tasks.Lease(request, timeout=wait_s + self._timeout)
+        )
+
+    def complete(self, request: task_pb2.CompleteRequest) -> None:
+        request.worker_id = self._identity.worker_id
+        request.incarnation = self.incarnation
+        self._call("Complete", lambda: self._tasks.Complete(request, timeout=self._timeout))
+
+    def fail(
+        self, error: EdlError, *, lease: task_pb2.LeaseRef | None = None, permanent: bool
+    ) -> None:
+        """Report that a task, or without one that this worker itself, has failed."""
+        request = task_pb2.FailRequest(
+            worker_id=self._identity.worker_id,
+            body=self._identity.body,
+            incarnation=self.incarnation,
+            lease=lease,
+            error=error.to_proto(),
+            permanent=permanent,
+        )
+        self._call("Fail", lambda: self._tasks.Fail(request, timeout=self._timeout))
+
+    def give_back(
+        self, leases: Iterable[task_pb2.LeaseRef], reason: str, *, leaving: bool, within_s: float
+    ) -> None:
+        """Hand leases back undone; tried for ``within_s`` at most, also while leaving."""
+        request = task_pb2.ReturnRequest(
+            worker_id=self._identity.worker_id,
+            incarnation=self.incarnation,
+            leases=leases,
+            reason=reason,
+            leaving=leaving,
+        )
+        deadline = time.monotonic() + within_s
+
+        def attempt() -> task_pb2.ReturnReply:
+            left_s = max(0.05, deadline - time.monotonic())
+            return self._tasks.Return(request, timeout=left_s)
+
+        self._call("Return", attempt, patience_s=within_s, heed_leaving=False)
+
+    def heartbeat(self, counters: dict[str, float]) -> task_pb2.HeartbeatReply:
+        """One heartbeat, tried once: the next one comes soon enough.
+
+        Raises:
+            grpc.RpcError: the master cannot be reached.
+        """
+        request = task_pb2.HeartbeatRequest(
+            worker_id=self._identity.worker_id,
+            body=self._identity.body,
+            incarnation=self.incarnation,
+            leases=self._state.leases(),
+            phase=self._state.phase,
+            counters=counters,
+        )
+        try:
+            return self._tasks.Heartbeat(request, timeout=self._timeout)
+        except grpc.RpcError as error:
+            self._raise_known(error)
+            raise
+
+    # --- parameters ------------------------------------------------------------------------
+
+    def initialize(self, values: memoryview) -> parameters_pb2.InitializeReply:
+        header = parameters_pb2.InitializeHeader(
+            worker_id=self._identity.worker_id,
+            incarnation=self.incarnation,
+            layout_fingerprint=self.layout_fingerprint,
+            nbytes=values.nbytes,
+        )
+        timeout_s = self._stream_timeout(values.nbytes)
+        return self._call(
+            "Initialize", lambda: self._parameters.initialize(header, values, timeout_s)
+        )
+
+    def pull(
+        self,
+        buffer: Callable[[int], memoryview],
+        nbytes: int,
+        *,
+        have_version: int | None = None,
+        frozen: str = "",
+        slot_for: task_pb2.LeaseRef | None = None,
+    ) -> parameters_pb2.PullReply:
+        """Fetch parameters; ``nbytes`` is how many may come, for the deadline."""
+        wait_s = self._settings.slot_wait_s if slot_for is not None else 0.0
+        header = parameters_pb2.PullHeader(
+            worker_id=self._identity.worker_id,
+            incarnation=self.incarnation,
+            layout_fingerprint=self.layout_fingerprint,
+            have_version=have_version,
+            frozen=frozen,
+            slot_for=slot_for,
+            wait_s=wait_s,
+        )
+        timeout_s = wait_s + self._stream_timeout(nbytes)
+        return self._call("Pull", lambda: self._parameters.pull(header, buffer, timeout_s))
+
+    def push(
+        self,
+        header: parameters_pb2.PushHeader,
+        payloads: tuple[memoryview, ...],
+        buffer: Callable[[int], memoryview],
+        nbytes: int,
+    ) -> parameters_pb2.PushReply:
+        """Push one minibatch; fields that name worker and master are filled in here."""
+        header.worker_id = self._identity.worker_id
+        header.incarnation = self.incarnation
+        header.layout_fingerprint = self.layout_fingerprint
+        header.wait_s = self._settings.slot_wait_s if header.pull else 0.0
+        timeout_s = header.wait_s + self._stream_timeout(nbytes)
+        return self._call(
+            "Push", lambda: self._parameters.push(header, payloads, buffer, timeout_s)
+        )
+
+    # --- inside ----------------------------------------------------------------------------
+
+    @property
+    def _timeout(self) -> float:
+        return self._settings.call_timeout_s
+
+    def _stream_timeout(self, nbytes: int) -> float:
+        return self._timeout + 2 * nbytes / self._settings.slowest_bytes_per_s
+
+    def _call(
+        self,
+        name: str,
+        attempt: Callable[[], T],
+        *,
+        patience_s: float | None = None,
+        heed_leaving: bool = True,
+    ) -> T:
+        """Try a call until it is answered, or the master has been away for too long."""
+        patience_s = self._settings.master_wait_s if patience_s is None else patience_s
+        failing_since = 0.0
+        for delay_s in backoff.delays(random.random):
+            started = time.monotonic()
+            try:
+                reply = attempt()
+            except (grpc.RpcError, FrameError) as error:
+                cause = self._passing_cause(name, error)
+            else:
+                if failing_since:
+                    log.info("the master at %s answers again", self._settings.master)
+                return reply
+            now = time.monotonic()
+            if not failing_since:
+                failing_since = started
+                log.warning(
+                    "no answer to %s from the master at %s (%s); trying for %.0f s",
+                    *(name, self._settings.master, cause, patience_s),
+                )
+            if now + delay_s - failing_since > patience_s:
+                lost = self.lost(now - failing_since, cause)
+                if not heed_leaving:
+                    raise lost
+                self._state.leave(Departure("master-lost", lost, tell=False))
+            if heed_leaving:
+                self._state.sleep(delay_s)
+            else:
+                time.sleep(delay_s)
+        raise AssertionError("delays never end")
+
+    def _passing_cause(self, name: str, error: Exception) -> str:
+        """What a failure that will pass looks like; any other one is raised."""
+        if isinstance(error, FrameError):
+            return str(error)
+        assert isinstance(error, grpc.RpcError)
+        self._raise_known(error)
+        code, details = error.code(), error.details()
+        if code in _PASSING:
+            return f"{code.name}: {details}"
+        raise EdlError(
+            error_pb2.INTERNAL,
+            f"the master refused {name} with {code.name}: {details}",
+            where=f"master at {self._settings.master}",
+            remedy="Client, master and worker must be of one version of edl; if they are, "
+            "this is a defect of edl.",
+        ) from error
+
+    @staticmethod
+    def _raise_known(error: grpc.RpcError) -> None:
+        known = EdlError.from_rpc(error)
+        if known is None:
+            return
+        if known.code == error_pb2.STALE_INCARNATION:
+            raise MasterReplacedError(known.what) from None
+        raise known from None
+
+    def lost(self, seconds: float, cause: str) -> EdlError:
+        """The error that tells that the master could not be reached for so long."""
+        return EdlError(
+            error_pb2.MASTER_LOST,
+            f"the job's master could not be reached for {seconds:.0f} s ({cause})",
+            where=f"worker {self._identity.worker_id} on {self._identity.host}, "
+            f"master at {self._settings.master}",
+            remedy="See the master's log for why it ended; the job's directory has it as "
+            "logs/master.log. EDL_MASTER_WAIT_S sets how long workers wait.",
+        )

@@ -1,0 +1,152 @@
+"""The model of a job, with what computes on it. Importing this imports TensorFlow."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+import recordio
+from edl_proto.v1 import job_pb2, task_pb2
+from edl_worker import contract, trained, values
+from edl_worker.arena import Arena
+from edl_worker.contract import Batch, ModelChoice, ModelFile
+from edl_worker.evaluation import Inference
+from edl_worker.export import Exporter
+from edl_worker.sample import first_batch
+from edl_worker.training import Trainer, relaxed
+from elasticdl.python.common.constants import Mode
+
+log = logging.getLogger(__name__)
+
+_PURPOSES = {
+    job_pb2.TRAIN: Mode.TRAINING,
+    job_pb2.EVALUATE: Mode.EVALUATION,
+    job_pb2.PREDICT: Mode.PREDICTION,
+}
+_MODES = {
+    task_pb2.TRAINING: Mode.TRAINING,
+    task_pb2.EVALUATION: Mode.EVALUATION,
+    task_pb2.PREDICTION: Mode.PREDICTION,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model whose contract has been checked, with its variables and traced functions.
+
+    Attributes:
+        job: what was submitted.
+        zoo: root of the model zoo, for places in error messages.
+        minibatch_size: of the job, or of the training that made the model.
+        arena, trainer, exporter: None unless the job trains.
+    """
+
+    job: job_pb2.JobSpec
+    model_file: ModelFile
+    zoo: Path
+    minibatch_size: int
+    infer: Inference
+    arena: Arena | None = None
+    trainer: Trainer | None = None
+    exporter: Exporter | None = None
+
+    def describe(self) -> task_pb2.ModelDescription:
+        """The model in the words of ``Tasks.Ready``."""
+        file = self.model_file
+        description = task_pb2.ModelDescription(
+            model_name=str(file.model.name), metric_names=file.metric_names
+        )
+        if self.arena is not None:
+            description.variables.extend(self.arena.describe())
+            description.reduction = file.reduction
+            description.optimizer_json = json.dumps(
+                keras.optimizers.serialize(file.optimizer), default=_plain
+            )
+        return description
+
+    @property
+    def output_names(self) -> list[str]:
+        """Names of a functional model's outputs."""
+        return list(getattr(self.model_file.model, "output_names", None) or ())
+
+    def pipeline(self, lease: task_pb2.Lease) -> Iterator[Batch] | None:
+        """The minibatches of a task; None if it has no records."""
+        mode = _MODES.get(lease.task.type)
+        if mode is None:
+            return None
+        return self.model_file.batches(
+            lambda: read(lease.records),
+            mode=mode,
+            minibatch_size=self.minibatch_size,
+            seed=lease.seed,
+            skip=lease.skip_minibatches,
+            columns=list(lease.records.columns) or None,
+        )
+
+
+def read(records: task_pb2.RecordRange) -> Iterator[list[bytes]]:
+    """The records of a range, in order, in blocks."""
+    source = recordio.open_source(records.uri, format=records.format or None)
+    return source.read_blocks(
+        records.start,
+        records.stop,
+        hint=(records.block_first_record, records.block_offset),
+    )
+
+
+def load(job: job_pb2.JobSpec, context: dict[str, Any]) -> LoadedModel:
+    """Load the model file of a job and check the whole contract.
+
+    Raises:
+        ContractErrors: everything that is wrong with the model file.
+        EdlError: the data or the trained model cannot be read, or do not fit the model.
+    """
+    tf.get_logger().setLevel("WARNING")
+    purpose = _PURPOSES[job.type]
+    directory = None
+    spec, minibatch_size = job.model, job.minibatch_size
+    if purpose is not Mode.TRAINING:
+        directory = trained.open_directory(job.trained_model)
+        spec = directory.model_spec(job.model)
+        minibatch_size = minibatch_size or directory.description.minibatch_size
+    seed = job.training.seed
+    file = contract.load(ModelChoice.from_spec(spec), context=context, purpose=purpose, seed=seed)
+    sample = first_batch(file, job, purpose, minibatch_size)
+    file.build(sample)
+    zoo = Path(spec.model_zoo).resolve()
+    infer = Inference(file)
+    if directory is not None:
+        values.assign(file.model, directory.read_values())
+        return LoadedModel(job, file, zoo, minibatch_size, infer)
+    if job.training.init_from:
+        trained.initialize(file.model, job.training.init_from)
+    _spread_seeds(file.model, int(context["worker_id"]))
+    arena = Arena(file.model)
+    trainer = Trainer(file, arena)
+    trainer.prime(sample)
+    exporter = Exporter(job, file, relaxed(sample.features, sample.size))
+    return LoadedModel(job, file, zoo, minibatch_size, infer, arena, trainer, exporter)
+
+
+def _spread_seeds(model: keras.Model, worker_id: int) -> None:
+    """Let each worker's Dropout draw masks of its own, though all models were built alike."""
+    for variable in model.variables:
+        if variable.path.endswith("seed_generator_state"):
+            state = variable.numpy()
+            variable.assign(state + (worker_id * 7919) % 2**31)
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of numpy and TensorFlow in an optimizer's configuration."""
+    if hasattr(value, "item"):
+        return value.item()
+    if hasattr(value, "numpy"):
+        return value.numpy().item()
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")

@@ -1,0 +1,87 @@
+"""Every metric of a worker, in one place.
+
+Workers come and go, so what they counted must not go with them: heartbeats carry the counters
+to the master, which exports the sums of all workers that ever were.
+"""
+
+from __future__ import annotations
+
+import prometheus_client
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from edl_proto.v1.parameters_pb2 import PushOutcome
+from edl_proto.v1.task_pb2 import TaskType
+
+# From a cheap step of a sparse model to a heavy one on a CPU.
+_STEP_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+
+
+class WorkerMetrics:
+    """The metrics of one worker process."""
+
+    def __init__(self) -> None:
+        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = CollectorRegistry()
+        self.steps = Counter(
+            "edl_worker_steps",
+            "Minibatches that this worker computed and the master applied.",
+            registry=self.registry,
+        )
+        self._records = Counter(
+            "edl_worker_records",
+            "Records of completed tasks.",
+            ["type"],
+            registry=self.registry,
+        )
+        self._tasks = Counter(
+            "edl_worker_tasks",
+            "Tasks by what became of them here.",
+            ["type", "outcome"],
+            registry=self.registry,
+        )
+        self._pushes = Counter(
+            "edl_worker_pushes",
+            "Gradients pushed, by the master's answer.",
+            ["outcome"],
+            registry=self.registry,
+        )
+        step_seconds = Histogram(
+            "edl_worker_step_duration_seconds",
+            "Time of one training step: waiting for data, computing, exchanging with the master.",
+            ["phase"],
+            buckets=_STEP_BUCKETS_S,
+            registry=self.registry,
+        )
+        self.input_s = step_seconds.labels("input")
+        self.compute_s = step_seconds.labels("compute")
+        self.exchange_s = step_seconds.labels("exchange")
+
+    def serve(self, host: str, port: int) -> int:
+        """Serve /metrics; return the port. The thread ends with the process."""
+        server, _ = prometheus_client.start_http_server(port, host, self.registry)
+        return int(server.server_address[1])
+
+    def task_ended(self, type_: TaskType.ValueType, outcome: str, records: int = 0) -> None:
+        """Count a task: completed, failed, dropped, returned."""
+        name = TaskType.Name(type_).lower()
+        self._tasks.labels(name, outcome).inc()
+        if records:
+            self._records.labels(name).inc(records)
+
+    def pushed(self, outcome: PushOutcome.ValueType) -> None:
+        self._pushes.labels(PushOutcome.Name(outcome).lower()).inc()
+
+    def counters(self) -> dict[str, float]:
+        """Everything that only grows, by name with labels as Prometheus writes them."""
+        return {
+            f"{sample.name}{_labels(sample.labels)}": sample.value
+            for metric in self.registry.collect()
+            for sample in metric.samples
+            if not sample.name.endswith("_bucket")
+        }
+
+
+def _labels(labels: dict[str, str]) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{value}"' for name, value in sorted(labels.items())) + "}"

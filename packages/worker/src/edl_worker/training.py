@@ -1,0 +1,184 @@
+"""One step of training: from parameters and a minibatch to a flat gradient."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from edl_worker.arena import Arena, Weight
+from edl_worker.contract import Batch, ModelFile
+
+log = logging.getLogger(__name__)
+
+# Operations that only look at a variable. Any other one that is given it may change it.
+_READS = frozenset(
+    ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one minibatch gave.
+
+    Attributes:
+        gradient: bytes of the trainable groups, in wire order.
+        state_delta: bytes of the state groups; empty when training changes no state.
+        loss: of the minibatch, regularization included.
+    """
+
+    gradient: tuple[memoryview, ...]
+    state_delta: tuple[memoryview, ...]
+    loss: float
+
+    @property
+    def is_finite(self) -> bool:
+        return math.isfinite(self.loss)
+
+
+class Trainer:
+    """A model whose variables are always those of one parameter version.
+
+    A step leaves no trace in the variables that travel: what it does to moving statistics is
+    taken out as a difference and undone, so that a step that is repeated gives the same.
+    """
+
+    def __init__(self, model_file: ModelFile, arena: Arena) -> None:
+        self._file = model_file
+        self._arena = arena
+        trainable = [g for g in arena.groups if g.trainable]
+        state = [g for g in arena.groups if not g.trainable]
+        self._trainable = [group.weights for group in trainable]
+        self._state = [group.weights for group in state]
+        self._step = tf.function(self._trace_step, reduce_retracing=True, autograph=False)
+        self._assign = tf.function(
+            self._trace_assign,
+            autograph=False,
+            input_signature=[
+                [tf.TensorSpec([sum(g.sizes)], g.dtype) for g in arena.groups],
+            ],
+        )
+        self._primed = False
+
+    @property
+    def model(self) -> Any:
+        """The Keras model."""
+        return self._file.model
+
+    @property
+    def traces(self) -> int:
+        """How often the step has been traced; more than a few is a defect."""
+        return int(self._step.experimental_get_tracing_count())
+
+    def prime(self, batch: Batch) -> None:
+        """Trace the step once for all sizes of a minibatch shaped like this one."""
+        if self._primed:
+            return
+        self._primed = True
+        try:
+            self._step.get_concrete_function(
+                relaxed(batch.features, batch.size), relaxed(batch.labels, batch.size)
+            )
+        except Exception as error:
+            # A model that needs to know the size is traced for each size; errors of other
+            # kinds come again, where they can be told with the records at work.
+            log.debug("the step cannot be traced for any size of minibatch: %r", error)
+
+    def assign(self, payload: npt.NDArray[np.uint8]) -> None:
+        """Give all weights the values of a payload.
+
+        Its memory may be used as it is: it must not be written to until other values have
+        been assigned (see ``arena.Buffers``).
+        """
+        self._assign([tf.convert_to_tensor(flat) for flat in self._arena.views(payload)])
+
+    def compute(self, batch: Batch) -> Step:
+        """The gradient of the loss of a minibatch at the present values."""
+        self.prime(batch)
+        gradient, delta, loss = self._step(batch.features, batch.labels)
+        return Step(_memory(gradient), _memory(delta), float(loss))
+
+    # --- traced ----------------------------------------------------------------------------
+
+    def _trace_step(
+        self, features: Any, labels: Any
+    ) -> tuple[list[tf.Tensor], list[tf.Tensor], tf.Tensor]:
+        state = [weight for group in self._state for weight in group]
+        before = {weight.name: tf.convert_to_tensor(weight.variable.value) for weight in state}
+        with tf.GradientTape() as tape:
+            outputs = self._file.call(features, training=True)
+            loss = tf.cast(self._file.compute_loss(outputs, labels), tf.float32)
+            added = self._file.model.losses
+            if added:
+                loss += tf.add_n([tf.cast(tf.reduce_sum(term), tf.float32) for term in added])
+        moved = _written(tf.compat.v1.get_default_graph(), state)
+        variables = [[w.variable.value for w in group] for group in self._trainable]
+        gradients = tape.gradient(
+            loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
+        )
+        flat = [_flatten(group) for group in gradients]
+        delta = []
+        if moved:
+            delta = [
+                _flatten(
+                    [
+                        w.variable.value - before[w.name]
+                        if w.name in moved
+                        else tf.zeros(w.shape, w.dtype)
+                        for w in group
+                    ]
+                )
+                for group in self._state
+            ]
+            with tf.control_dependencies(delta):
+                for weight in state:
+                    if weight.name in moved:
+                        weight.variable.value.assign(before[weight.name])
+        return flat, delta, loss
+
+    def _trace_assign(self, flats: list[tf.Tensor]) -> None:
+        for group, flat in zip(self._arena.groups, flats, strict=True):
+            pieces = tf.split(flat, group.sizes)
+            for weight, piece in zip(group.weights, pieces, strict=True):
+                weight.variable.value.assign(tf.reshape(piece, weight.shape))
+
+
+def relaxed(nest: Any, size: int) -> Any:
+    """The specification of a nest of tensors in which the number of elements is open."""
+
+    def one(value: Any) -> Any:
+        spec = tf.type_spec_from_value(value)
+        if isinstance(spec, tf.TensorSpec) and spec.shape.rank and spec.shape[0] == size:
+            return tf.TensorSpec([None, *spec.shape[1:]], spec.dtype)
+        return spec
+
+    return tf.nest.map_structure(one, nest)
+
+
+def _flatten(tensors: Sequence[Any]) -> tf.Tensor:
+    """Tensors as one; sparse gradients of embeddings become dense here."""
+    return tf.concat([tf.reshape(tf.convert_to_tensor(t), [-1]) for t in tensors], 0)
+
+
+def _memory(tensors: Sequence[Any]) -> tuple[memoryview, ...]:
+    """The memory of eager tensors, not copied."""
+    return tuple(memoryview(tensor).cast("B") for tensor in tensors)
+
+
+def _written(graph: Any, weights: Sequence[Weight]) -> set[str]:
+    """Names of the weights that the operations traced so far may change."""
+    handles = {graph.capture(w.variable.value.handle).name: w.name for w in weights}
+    written = set()
+    for operation in graph.get_operations():
+        if operation.type in _READS:
+            continue
+        for tensor in operation.inputs:
+            if tensor.dtype == tf.resource and tensor.name in handles:
+                written.add(handles[tensor.name])
+    return written

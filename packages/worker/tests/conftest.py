@@ -1,0 +1,141 @@
+"""Jobs, data and workers for the tests of this package."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import recordio.example
+from edl_proto.v1 import job_pb2, task_pb2
+from edl_worker.app import App
+from edl_worker.config import Settings
+from practice_master import WAIT_S, PracticeMaster
+
+import recordio
+
+ZOO = Path(__file__).parent / "zoo"
+RECORDS = 100
+
+Start = Callable[..., "Worker"]
+
+
+class Worker:
+    """A worker in a thread of the test's process, with everything real but the process."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.app = App(settings)
+        self.exit_code: int | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        self.exit_code = self.app.run()
+
+    def wait(self) -> int:
+        self._thread.join(WAIT_S)
+        assert self.exit_code is not None, f"the worker still runs after {WAIT_S:.0f} s"
+        return self.exit_code
+
+
+@pytest.fixture(scope="session")
+def points(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of examples for ``zoo/points.py``."""
+    path = tmp_path_factory.mktemp("data") / "points.recordio"
+    random = np.random.default_rng(7)
+    with recordio.Writer(str(path)) as writer:
+        for _ in range(RECORDS):
+            x = random.normal(size=4).astype(np.float32)
+            label = int(np.argmax(x[:3]))
+            writer.write(recordio.example.encode({"x": x, "label": [label]}))
+    return path
+
+
+@pytest.fixture
+def job(points: Path, tmp_path: Path) -> job_pb2.JobSpec:
+    """A training job on the points: minibatches of 8."""
+    return job_pb2.JobSpec(
+        name="points",
+        type=job_pb2.TRAIN,
+        model=job_pb2.ModelSpec(model_zoo=str(ZOO), model_def="points"),
+        data=str(points),
+        output=str(tmp_path / "out"),
+        minibatch_size=8,
+        training=job_pb2.TrainingSpec(num_epochs=1, update=job_pb2.ASYNC, seed=1),
+        worker_grace_s=5.0,
+    )
+
+
+@pytest.fixture
+def start_master() -> Iterator[Callable[..., PracticeMaster]]:
+    masters: list[PracticeMaster] = []
+
+    def start(*args: object, **options: object) -> PracticeMaster:
+        masters.append(PracticeMaster(*args, **options).start())  # type: ignore[arg-type]
+        return masters[-1]
+
+    yield start
+    for master in masters:
+        master.stop()
+
+
+@pytest.fixture
+def start_worker() -> Iterator[Start]:
+    """Starts workers in threads; those that still run at the end are asked to leave."""
+    workers: list[Worker] = []
+
+    def start(master: PracticeMaster, worker_id: int = 0, **settings: float) -> Worker:
+        chosen = Settings(master.address, worker_id, **settings)  # type: ignore[arg-type]
+        workers.append(Worker(chosen))
+        return workers[-1]
+
+    yield start
+    for worker in workers:
+        worker.app.leave("the test is over")
+        worker.wait()
+
+
+@pytest.fixture
+def start_process() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts workers as processes; those that still run at the end are killed."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def start(master: str, worker_id: int = 0, **environ: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "edl_worker", "--master", master]
+        processes.append(
+            subprocess.Popen(
+                [*command, "--worker-id", str(worker_id)],
+                stderr=subprocess.PIPE,
+                text=True,
+                env={**os.environ, "EDL_LOG_LEVEL": "DEBUG", **environ},
+            )
+        )
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+        process.wait(WAIT_S)
+
+
+def training(
+    path: Path, start: int, stop: int, *, number: int = 0, epoch: int = 1
+) -> task_pb2.Lease:
+    """A training task on records of a file."""
+    return lease(task_pb2.TRAINING, path, start, stop, number=number, round_=epoch)
+
+
+def lease(
+    type_: int, path: Path, start: int, stop: int, *, number: int = 0, round_: int = 1
+) -> task_pb2.Lease:
+    return task_pb2.Lease(
+        task=task_pb2.TaskKey(type=type_, round=round_, number=number),  # type: ignore[arg-type]
+        records=task_pb2.RecordRange(uri=str(path), format="recordio", start=start, stop=stop),
+        seed=1000 * round_ + number,
+    )

@@ -1,0 +1,38 @@
+"""Points in the plane and the class they belong to: small, with every kind of variable."""
+
+import tensorflow as tf
+from elasticdl.python.common.constants import Mode
+
+inputs = tf.keras.Input(shape=(4,), name="x")
+hidden = tf.keras.layers.Dense(8, activation="relu")(inputs)
+hidden = tf.keras.layers.BatchNormalization(momentum=0.5)(hidden)
+outputs = tf.keras.layers.Dense(3)(hidden)
+model = tf.keras.Model(inputs, outputs, name="points")
+
+
+def dataset_fn(dataset, mode):
+    def parse(record):
+        features = {"x": tf.io.FixedLenFeature([4], tf.float32)}
+        if mode != Mode.PREDICTION:
+            features["label"] = tf.io.FixedLenFeature([], tf.int64)
+        example = tf.io.parse_single_example(record, features)
+        if mode == Mode.PREDICTION:
+            return {"x": example["x"]}
+        return {"x": example["x"]}, example["label"]
+
+    dataset = dataset.map(parse)
+    return dataset.shuffle(64) if mode == Mode.TRAINING else dataset
+
+
+def loss(labels, predictions):
+    return tf.reduce_mean(
+        tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=predictions)
+    )
+
+
+def optimizer():
+    return tf.keras.optimizers.SGD(0.1)
+
+
+def eval_metrics_fn():
+    return {"accuracy": tf.keras.metrics.SparseCategoricalAccuracy()}
