@@ -1,0 +1,130 @@
+"""Writing RecordIO files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Literal, Self
+
+from recordio.chunks import HEADER, Compressor, decode, encode, parse_header
+from recordio.errors import RecordError
+from recordio.storage import AtomicFile, reading
+
+CHUNK_BYTES = 1 << 20
+"""Plain bytes of a chunk: large enough to compress well, small enough to read a part of a file."""
+
+
+class Writer:
+    """Writes records to a file that appears, whole, when the writer is closed.
+
+    Args:
+        place: path or URI.
+        compressor: of each chunk.
+        chunk_bytes: plain bytes after which a chunk is closed. A longer record has one of its own.
+        chunk_records: records after which a chunk is closed; None for no such limit.
+    """
+
+    def __init__(
+        self,
+        place: str,
+        *,
+        compressor: Literal["none", "snappy", "gzip"] = "snappy",
+        chunk_bytes: int = CHUNK_BYTES,
+        chunk_records: int | None = None,
+    ) -> None:
+        try:
+            self._compressor = Compressor[compressor.upper()]
+        except KeyError:
+            raise RecordError(
+                f"unknown compressor {compressor!r}; there are none, snappy and gzip"
+            ) from None
+        self._chunk_bytes = chunk_bytes
+        self._chunk_records = chunk_records
+        self._place = str(place)
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+        self._file: AtomicFile | None = AtomicFile(self._place)
+        self.records = 0
+
+    def write(self, record: bytes) -> None:
+        """Append a record.
+
+        Raises:
+            RecordError: the writer is closed, or the record is over 4 GiB.
+        """
+        if self._file is None:
+            raise RecordError(f"{self._place}: the writer is closed")
+        if self._pending and self._pending_bytes + len(record) > self._chunk_bytes:
+            self._flush(self._file)
+        self._pending.append(bytes(record))
+        self._pending_bytes += len(record) + 4
+        self.records += 1
+        if self._pending_bytes >= self._chunk_bytes or len(self._pending) == self._chunk_records:
+            self._flush(self._file)
+
+    def close(self) -> None:
+        """Write what is pending, and let the file appear. A second call does nothing."""
+        if self._file is None:
+            return
+        file, self._file = self._file, None
+        try:
+            self._flush(file)
+        except BaseException:
+            file.discard()
+            raise
+        file.commit()
+
+    def discard(self) -> None:
+        """Forget everything; no file appears."""
+        if self._file is not None:
+            file, self._file = self._file, None
+            file.discard()
+
+    def _flush(self, file: AtomicFile) -> None:
+        if self._pending:
+            file.file.write(encode(self._pending, self._compressor))
+            self._pending, self._pending_bytes = [], 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.discard()
+
+
+def concatenate(places: Sequence[str], output: str) -> int:
+    """Join RecordIO files into one, chunk by chunk; return the number of records.
+
+    The output appears when it is complete.
+
+    Raises:
+        DamagedFile: an input is damaged.
+    """
+    joined = AtomicFile(output)
+    records = 0
+    try:
+        for place in places:
+            with reading(place) as (file, size):
+                offset, number = 0, 0
+                while offset < size:
+                    content = file.read(HEADER.size)
+                    header = parse_header(content, place, number, offset, size)
+                    payload = file.read(header.size)
+                    decode(header, payload, place)
+                    joined.file.write(content)
+                    joined.file.write(payload)
+                    records += header.records
+                    offset, number = header.stop, number + 1
+    except BaseException:
+        joined.discard()
+        raise
+    joined.commit()
+    return records
