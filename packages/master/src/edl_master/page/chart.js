@@ -113,9 +113,8 @@ export class Chart {
     this.canvas.setAttribute("height", HEIGHT);
     if (finite.length === 0) {
       this.scale = null;
-      this.canvas.replaceChildren(
-        drawing("text", { x: this.width / 2, y: HEIGHT / 2, "text-anchor": "middle" }, "no value yet"),
-      );
+      const middle = { x: this.width / 2, y: HEIGHT / 2, "text-anchor": "middle" };
+      this.canvas.replaceChildren(drawing("text", middle, "no value yet"));
       this.#mark();
       return;
     }
@@ -133,11 +132,13 @@ export class Chart {
     };
 
     const floor = HEIGHT - BOTTOM;
+    const end = this.width - RIGHT;
     const parts = [];
     y.ticks.forEach((tick, index) => {
       const at = Math.round(this.scale.y(tick)) + 0.5;
-      parts.push(drawing("line", { class: "grid", x1: left, x2: this.width - RIGHT, y1: at, y2: at }));
-      parts.push(drawing("text", { x: left - 8, y: at + 3.5, "text-anchor": "end" }, labels[index]));
+      const words = { x: left - 8, y: at + 3.5, "text-anchor": "end" };
+      parts.push(drawing("line", { class: "grid", x1: left, x2: end, y1: at, y2: at }));
+      parts.push(drawing("text", words, labels[index]));
     });
     for (const tick of x.ticks) {
       const at = Math.round(this.scale.x(tick)) + 0.5;
@@ -147,10 +148,10 @@ export class Chart {
     }
     for (const run of this.#runs()) {
       const line = run.map(([px, py]) => `${px.toFixed(1)},${py.toFixed(1)}`).join("L");
-      const [start, end] = [run[0][0].toFixed(1), run.at(-1)[0].toFixed(1)];
       // An area says how much above zero, so it is only drawn down to zero.
       if (y.low === 0) {
-        parts.push(drawing("path", { class: "area", d: `M${line}L${end},${floor}L${start},${floor}Z` }));
+        const foot = `L${run.at(-1)[0].toFixed(1)},${floor}L${run[0][0].toFixed(1)},${floor}Z`;
+        parts.push(drawing("path", { class: "area", d: `M${line}${foot}` }));
       }
       parts.push(drawing("path", { class: "line", d: `M${line}` }));
       if (finite.length <= FEW) {

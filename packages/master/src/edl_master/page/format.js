@@ -81,7 +81,7 @@ export function hour(when, now = new Date()) {
   return moment(when, now).replace(/:\d\d$/, "");
 }
 
-/** A name of an enumeration or a stable key, as words: EVALUATION_SUMMARY → evaluation summary. */
+/** An enumeration's name or a stable key as words: EVALUATION_SUMMARY → evaluation summary. */
 export function words(name) {
   return String(name ?? "").toLowerCase().replaceAll("_", " ").replaceAll("-", " ");
 }

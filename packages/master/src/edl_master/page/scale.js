@@ -1,5 +1,6 @@
 // Axes: round tick values and their labels. No DOM here.
 
+const DAY_S = 86400;
 const TIME_STEPS_S = [
   1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800,
   3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800,
@@ -16,11 +17,11 @@ export function niceStep(span, wanted, whole = false) {
 
 /** Multiples of `step` within [low, high], free of binary dust. */
 export function multiples(low, high, step) {
-  const digits = Math.max(0, 2 - Math.floor(Math.log10(step)));
+  const digits = Math.min(20, Math.max(0, 2 - Math.floor(Math.log10(step))));
   const ticks = [];
   const first = Math.ceil(low / step - 1e-9);
   const last = Math.floor(high / step + 1e-9);
-  for (let n = first; n <= last; n += 1) ticks.push(Number((n * step).toFixed(Math.min(digits, 20))));
+  for (let n = first; n <= last; n += 1) ticks.push(Number((n * step).toFixed(digits)));
   return ticks;
 }
 
@@ -46,22 +47,26 @@ export function valueAxis(low, high, wanted) {
 export function countAxis(low, high, wanted) {
   const end = high > low ? high : low + 1;
   const step = niceStep(end - low, wanted, true);
-  return { low, high: end, ticks: multiples(low, end, step), label: (value) => decimal(value, step) };
+  const ticks = multiples(low, end, step);
+  return { low, high: end, ticks, label: (value) => decimal(value, step) };
 }
 
 /** Axis for seconds since a start: ticks at full seconds, minutes, hours, days. */
 export function timeAxis(low, high, wanted) {
   const end = high > low ? high : low + 1;
   const raw = (end - low) / Math.max(1, wanted);
-  const step = TIME_STEPS_S.find((s) => s >= raw) ?? niceStep((end - low) / 86400, wanted, true) * 86400;
-  return { low, high: end, ticks: multiples(low, end, step), label: (value) => shortTime(value, step) };
+  const days = () => niceStep((end - low) / DAY_S, wanted, true);
+  const step = TIME_STEPS_S.find((s) => s >= raw) ?? days() * DAY_S;
+  const ticks = multiples(low, end, step);
+  return { low, high: end, ticks, label: (value) => shortTime(value, step) };
 }
 
 function decimal(value, step) {
   if (value === 0) return "0";
+  if (step < 1e-4) return value.toExponential(1).replace("e+", "e").replaceAll("-", "−");
+  const size = Math.abs(value);
   const [divisor, unit] =
-    step >= 1e6 || Math.abs(value) >= 1e7 ? [1e6, "M"] : step >= 500 || Math.abs(value) >= 1e5 ? [1e3, "k"] : [1, ""];
-  if (step < 1e-4) return value.toExponential(1).replace("-", "−").replace("e+", "e").replace("e-", "e−");
+    step >= 1e6 || size >= 1e7 ? [1e6, "M"] : step >= 500 || size >= 1e5 ? [1e3, "k"] : [1, ""];
   const fine = step / divisor;
   let digits = Math.max(0, -Math.floor(Math.log10(fine) + 1e-9));
   if (Math.abs(fine * 10 ** digits - Math.round(fine * 10 ** digits)) > 1e-6) digits += 1;
@@ -70,7 +75,7 @@ function decimal(value, step) {
 
 function shortTime(seconds, step) {
   if (seconds === 0) return "0";
-  if (step >= 86400) return `${seconds / 86400} d`;
+  if (step >= DAY_S) return `${seconds / DAY_S} d`;
   if (step >= 3600) return `${seconds / 3600} h`;
   const [large, small, unit] =
     step >= 60 ? [Math.floor(seconds / 3600), Math.round((seconds % 3600) / 60), "min"]

@@ -1,7 +1,9 @@
 // The head of the page: name, state, verdict, progress and the row of figures.
 
 import { byId, element, fillFacts, icon, setText, show } from "./dom.js";
-import { count, duration, hour, measure, moment, number, percent, plural, rate, words } from "./format.js";
+import {
+  count, duration, hour, measure, moment, number, percent, plural, rate, words,
+} from "./format.js";
 import { isOver } from "./feed.js";
 
 const TYPES = { TRAIN: "training", EVALUATE: "evaluation", PREDICT: "prediction" };
@@ -50,17 +52,19 @@ export function showMasthead(status, reachable) {
 /** The panel for what a job ended with: an error with its remedy, or where the result is. */
 export function showVerdict(status) {
   const panel = byId("verdict");
-  const signature = JSON.stringify([status.state, status.error, status.output]);
+  const left = (status.dead_letters ?? []).length;
+  const signature = JSON.stringify([status.state, status.error, status.output, left]);
   if (panel.dataset.shown === signature) return;
   panel.dataset.shown = signature;
-  const error = status.error;
+  const error = status.error ?? (status.state === "FAILED" ? {} : null);
   const open = panel.querySelector("details")?.open ?? status.state === "FAILED";
   if (error && (error.what || status.state === "FAILED")) {
-    panel.dataset.tone = status.state === "FAILED" ? "bad" : "warning";
-    panel.replaceChildren(...errorParts(error, status.state === "FAILED" ? "bad" : "stopped", open));
+    const { tone, icon: picture } = STATES[status.state] ?? STATES.FAILED;
+    panel.dataset.tone = tone;
+    panel.replaceChildren(...errorParts(error, picture, open));
   } else if (status.state === "SUCCEEDED") {
-    panel.dataset.tone = "good";
-    panel.replaceChildren(...resultParts(status));
+    panel.dataset.tone = left > 0 ? "warning" : "good";
+    panel.replaceChildren(...resultParts(status, left));
   } else {
     panel.replaceChildren();
   }
@@ -103,14 +107,17 @@ export function traceback(text, open) {
   return details;
 }
 
-function resultParts(status) {
+function resultParts(status, left) {
   const time = duration(status.seconds);
   const said = {
     TRAIN: `The model is trained, after ${time}.`,
     EVALUATE: `The model is evaluated, after ${time}.`,
     PREDICT: `${plural(status.predictions, "prediction")} made, after ${time}.`,
   };
-  const what = element("h2", "verdict-what", icon("good"), said[status.type] ?? `Done after ${time}.`);
+  const sentence = said[status.type] ?? `Done after ${time}.`;
+  const but = left > 0 ? ` But ${plural(left, "task")} failed for good; their records are left out.` : "";
+  const sign = icon(left > 0 ? "warning" : "good");
+  const what = element("h2", "verdict-what", sign, sentence + but);
   what.id = "verdict-what";
   if (!status.output) return [what];
   const noun = status.type === "PREDICT" ? "predictions" : "output";
@@ -153,7 +160,7 @@ export function showProgress(status) {
 
 function timeLeft(status) {
   if (isOver(status)) {
-    return status.finished_at ? `ended ${moment(status.finished_at)}` : `ended: ${words(status.state)}`;
+    return status.finished_at ? `ended ${moment(status.finished_at)}` : "ended";
   }
   const { note } = STATES[status.state] ?? UNKNOWN_STATE;
   if (note) return note;
@@ -184,11 +191,13 @@ export function showStats(status) {
   );
   if (training) {
     figures.push({ label: "loss", value: measure(p.loss), note: "smoothed" });
+    const version = count(p.parameter_version);
     figures.push({ label: "steps", value: count(p.steps), note: "minibatches applied" });
-    figures.push({ label: "parameter version", value: count(p.parameter_version), note: "updates made" });
+    figures.push({ label: "parameter version", value: version, note: "updates made" });
   }
   if (number(p.goodput) > 0) {
-    figures.push({ label: "goodput", value: `${percent(number(p.goodput), 1)} %`, note: "productive time" });
+    const share = `${percent(number(p.goodput))} %`;
+    figures.push({ label: "goodput", value: share, note: "productive time" });
   }
   fillFacts(byId("stats"), figures);
 }

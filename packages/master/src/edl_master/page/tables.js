@@ -3,7 +3,6 @@
 import { byId, element, fillFacts, icon, mirror, setText, show } from "./dom.js";
 import { count, duration, moment, number, plural, rate, words } from "./format.js";
 import { errorFacts, traceback } from "./summary.js";
-import { isOver } from "./feed.js";
 
 const WORKERS_AT_FIRST = 24;
 const LATE_S = 3; // a heartbeat is due every second, and a worker lost after five
@@ -57,7 +56,6 @@ export function showWorkers(status) {
   };
 }
 
-
 function fillWorker(node, worker, fastest, work) {
   const [id, state, task, speed, amount, restarts, heartbeat, exit] = node.children;
   const word = worker.state || "unknown";
@@ -100,7 +98,8 @@ function workersNote(workers, wanted) {
   for (const { state } of workers) counts.set(state, (counts.get(state) ?? 0) + 1);
   const parts = [...counts].map(([state, n]) => `${n} ${state || "unknown"}`);
   if (wanted?.max > 0) {
-    parts.push(wanted.min === wanted.max ? `${wanted.max} wanted` : `${wanted.min} to ${wanted.max} wanted`);
+    const { min, max } = wanted;
+    parts.push(min === max ? `${max} wanted` : `${min} to ${max} wanted`);
   }
   return parts.join(" · ");
 }
@@ -136,7 +135,7 @@ function fillTask(node, { type, counts }) {
   for (const part of name.lastElementChild.children) {
     part.style.flexGrow = number(counts[part.className]) || 0;
   }
-  TASK_COLUMNS.slice(1).forEach((column, index) => setText(cells[index], count(counts[column] ?? 0)));
+  for (const cell of cells) setText(cell, count(counts[cell.dataset.column] ?? 0));
   cells[3].dataset.tone = number(counts.retried) > 0 ? "warning" : "";
   cells[4].dataset.tone = number(counts.dead) > 0 ? "bad" : "";
 }
@@ -175,21 +174,19 @@ export function showLedger(status) {
 
 function ledgerNote(status) {
   const p = status.progress ?? {};
-  const noun = status.type === "TRAIN" ? "trained" : "done";
-  const dead = (status.dead_letters ?? []).length;
-  if (isOver(status) && status.state === "SUCCEEDED" && dead === 0) {
-    const made = status.type === "TRAIN" ? status.records_trained : p.records_done;
-    if (made === p.records_total) {
-      return status.type === "TRAIN"
-        ? `Every record was trained exactly once in each of ${plural(p.num_epochs || 1, "epoch")}: ${count(made)} in all.`
-        : `All ${count(made)} records are done, each exactly once.`;
-    }
-    return `${count(made)} of ${count(p.records_total)} records are ${noun}.`;
+  const training = status.type === "TRAIN";
+  if (status.state === "SUCCEEDED" && (status.dead_letters ?? []).length === 0) {
+    const made = training ? status.records_trained : p.records_done;
+    if (made !== p.records_total) return `${count(made)} of ${count(p.records_total)} records.`;
+    const epochs = plural(p.num_epochs || 1, "epoch");
+    return training
+      ? `Every record was trained exactly once in each of ${epochs}: ${count(made)} in all.`
+      : `All ${count(made)} records are done, each exactly once.`;
   }
-  if (status.type === "TRAIN") {
-    return "A record counts when its gradient is applied, once per epoch; what is computed again after a loss is not applied again.";
-  }
-  return "A record counts when its task is done; a task that is repeated counts once.";
+  return training
+    ? "A record counts when its gradient is applied, once per epoch; " +
+        "what is computed again after a loss is not applied again."
+    : "A record counts when its task is done; a task that is repeated counts once.";
 }
 
 export function showJob(status) {
