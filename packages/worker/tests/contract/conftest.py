@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+
 from edl_worker.contract import Batch, ModelChoice, ModelFile, load
 from elasticdl.python.common.constants import Mode
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from google.protobuf import json_format
 
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2
+from edl_worker.contract.batch import Batch
 from edl_worker.contract.choice import ModelChoice
 from edl_worker.contract.errors import ContractErrors
 from edl_worker.contract.loading import load
@@ -38,7 +39,21 @@ def check(
         sample: some records; with them shapes are checked too, and subclassed models are built.
         columns: names of the columns when the records are CSV rows.
     """
-    return _examine(choice, purpose, sample, columns)[1]
+    try:
+        model_file = load(choice, purpose=purpose)
+    except ContractErrors as error:
+        return list(error.errors)
+    if not sample:
+        return []
+    records = list(sample[:_SAMPLE])
+
+    def first() -> Batch:
+        batches = model_file.batches(
+            lambda: iter([records]), mode=purpose, minibatch_size=_SAMPLE, seed=0, columns=columns
+        )
+        return next(batches)
+
+    return _build_errors(model_file, first)
 
 
 def run_check(spec_json_path: str | Path) -> dict[str, Any]:
@@ -60,31 +75,32 @@ def run_check(spec_json_path: str | Path) -> dict[str, Any]:
         )
         return _answer(None, [failure])
     purpose = _PURPOSES.get(spec.type, Mode.TRAINING)
-    return _answer(*_examine(ModelChoice.from_spec(spec.model), purpose, (), None))
-
-
-def _examine(
-    choice: ModelChoice, purpose: Mode, sample: Sequence[bytes], columns: Sequence[str] | None
-) -> tuple[ModelFile | None, list[EdlError]]:
+    choice = ModelChoice.from_spec(spec.model)
     try:
         model_file = load(choice, purpose=purpose)
     except ContractErrors as error:
-        return None, list(error.errors)
-    if not sample:
-        return model_file, []
-    records = list(sample[:_SAMPLE])
-    batches = model_file.batches(
-        lambda: iter([records]), mode=purpose, minibatch_size=_SAMPLE, seed=0, columns=columns
+        return _answer(None, error.errors)
+    if not spec.data:
+        return _answer(model_file, [])
+    # sample stands on this package
+    from edl_worker.sample import first_batch
+
+    size = spec.minibatch_size or _SAMPLE
+    return _answer(
+        model_file, _build_errors(model_file, lambda: first_batch(model_file, spec, purpose, size))
     )
+
+
+def _build_errors(model_file: ModelFile, first: Callable[[], Batch]) -> list[EdlError]:
     try:
-        model_file.build(next(batches))
+        model_file.build(first())
     except ContractErrors as error:
-        return model_file, list(error.errors)
+        return list(error.errors)
     except EdlError as error:
-        return model_file, [error]
+        return [error]
     except StopIteration:
         pass  # the function leaves these records out
-    return model_file, []
+    return []
 
 
 def _answer(model_file: ModelFile | None, errors: Sequence[EdlError]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+import recordio
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 from edl_worker.contract import compat
@@ -17,6 +18,7 @@ from edl_worker.contract.binding import Bound
 from edl_worker.contract.errors import blame, message_of
 from edl_worker.contract.seeding import seeded
 from elasticdl.python.common.constants import Mode
+from recordio import tfdata
 
 _PREFETCHED = 2
 
@@ -47,13 +49,14 @@ class DatasetPipeline:
         skip: int,
         columns: tuple[str, ...],
     ) -> Iterator[Batch]:
-        source = _Source(blocks)
+        reading = tfdata.Failure()
         with compat.served(), seeded(seed):
+            source = tfdata.from_blocks(blocks, failure=reading)
             dataset = self._dataset(source, mode, columns)
             try:
                 dataset = dataset.batch(minibatch_size)
             except (ValueError, TypeError) as error:
-                raise self._blame(error, source) from error
+                raise self._blame(error, reading) from error
             if skip:
                 dataset = dataset.skip(skip)
             options = tf.data.Options()
@@ -66,14 +69,14 @@ class DatasetPipeline:
             except StopIteration:
                 return
             except Exception as error:
-                raise self._blame(error, source) from error
+                raise self._blame(error, reading) from error
             yield _batch(element, mode)
 
-    def _dataset(self, source: _Source, mode: Mode, columns: tuple[str, ...]) -> tf.data.Dataset:
+    def _dataset(
+        self, source: tf.data.Dataset, mode: Mode, columns: tuple[str, ...]
+    ) -> tf.data.Dataset:
         try:
-            dataset = self._function(
-                dataset=source.dataset(), mode=mode, metadata=Metadata(columns)
-            )
+            dataset = self._function(dataset=source, mode=mode, metadata=Metadata(columns))
         except Exception as error:
             raise blame(
                 error,
@@ -135,10 +138,10 @@ class DatasetPipeline:
             remedy=remedy,
         )
 
-    def _blame(self, error: Exception, source: _Source) -> EdlError:
+    def _blame(self, error: Exception, reading: tfdata.Failure) -> EdlError:
         """Reading failed, or a record does not fit what the function expects."""
-        if source.failure is not None:
-            return reading_error(source.failure)
+        if reading.error is not None:
+            return reading_error(reading.error)
         part = self._function.part
         message = message_of(error)
         if "Cannot batch" in message or "Shapes must be compatible" in message:
@@ -162,35 +165,15 @@ class DatasetPipeline:
         )
 
 
-class _Source:
-    """The records of a task as a dataset of strings; remembers why reading failed."""
-
-    def __init__(self, blocks: Blocks) -> None:
-        self._blocks = blocks
-        self.failure: Exception | None = None
-
-    def dataset(self) -> tf.data.Dataset:
-        return tf.data.Dataset.from_generator(
-            self._read, output_signature=tf.TensorSpec((None,), tf.string)
-        ).unbatch()
-
-    def _read(self) -> Iterator[Any]:
-        try:
-            yield from self._blocks()
-        except Exception as error:
-            self.failure = error
-            raise
-
-
 def reading_error(error: Exception) -> EdlError:
     """The error for what the data's reader raised."""
     if isinstance(error, EdlError):
         return error
-    damaged = not isinstance(error, OSError)
+    damaged = not isinstance(error, OSError | recordio.UnreadableFile)
     return EdlError(
         error_pb2.DATA_DAMAGED if damaged else error_pb2.DATA_UNREADABLE,
-        f"{error}" or type(error).__name__,
-        where=str(getattr(error, "path", getattr(error, "filename", "")) or ""),
+        str(error) or type(error).__name__,
+        where=str(getattr(error, "uri", None) or getattr(error, "filename", None) or ""),
         remedy="Write the file again from its source; `edl data inspect FILE` checks it."
         if damaged
         else "Check that the file is still there and may be read.",

@@ -58,6 +58,17 @@ def read_optimizer(part: Part, bench: Workbench) -> keras.optimizers.Optimizer |
             )
         )
         return None
+    if value.gradient_accumulation_steps:
+        bench.findings.add(
+            EdlError(
+                error_pb2.OPTIMIZER_UNSUPPORTED,
+                f"{part.signature} asks for gradient_accumulation_steps="
+                f"{value.gradient_accumulation_steps}",
+                where=part.where,
+                remedy="Leave it out; --update sync with --grads-to-wait does the same.",
+            )
+        )
+        return None
     return value
 
 

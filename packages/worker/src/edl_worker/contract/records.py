@@ -24,6 +24,7 @@ from edl_worker.contract.errors import blame
 from edl_worker.contract.pipeline import Blocks, reading_error
 from edl_worker.contract.seeding import seeded
 from elasticdl.python.common.constants import Mode
+from recordio import example
 
 _PREFETCHED = 2
 _POLL_S = 0.1
@@ -199,8 +200,6 @@ def _decoder(columns: Sequence[str]) -> Callable[[bytes], dict[str, Any]]:
 
 
 def _decode_example(record: bytes) -> dict[str, Any]:
-    from recordio import example
-
     try:
         features = example.decode(record)
     except ValueError as error:
