@@ -16,6 +16,7 @@ from edl.app import Client
 from edl.core.kinds import Flag, WorkerRange
 from edl.core.options import Given, Verb, options_of
 from edl.core.result import Result, of_status
+from edl.core.status import State
 from edl.following import Display, Follower
 from edl.render.plain import PlainDisplay, Silence
 from edl_proto.errors import EdlError
@@ -41,6 +42,7 @@ class _Options(TypedDict, total=False):
     dashboard_port: int
     keep_page: Duration
     detach: bool
+    dry_run: bool
     timeout: Duration
 
 
@@ -136,6 +138,8 @@ def _run(verb: Verb, options: Mapping[str, Any], progress: bool) -> Result:
     }
     client = Client()
     plan = client.prepare(verb, flags)
+    if plan.job.dry_run:
+        return Result(job=plan.job.name, state=State.NOT_STARTED.value)
     display: Display = PlainDisplay() if progress else Silence()
     started = client.start(plan)
     if progress:
@@ -167,11 +171,15 @@ def _signature(verb: Verb) -> inspect.Signature:
             else (option.default if isinstance(option.kind, Flag) else None),
         )
         for option in options_of(verb)
-        if option.name != "dry_run"
     ]
     progress = inspect.Parameter("progress", keyword, default=False)
     return inspect.Signature([*options, progress], return_annotation=Result)
 
 
-for _verb, _function in ((Verb.TRAIN, train), (Verb.EVALUATE, evaluate), (Verb.PREDICT, predict)):
-    _function.__signature__ = _signature(_verb)  # type: ignore[attr-defined]
+_FUNCTIONS: dict[Verb, Any] = {
+    Verb.TRAIN: train,
+    Verb.EVALUATE: evaluate,
+    Verb.PREDICT: predict,
+}
+for _verb, _function in _FUNCTIONS.items():
+    _function.__signature__ = _signature(_verb)

@@ -68,8 +68,8 @@ def _check_trained_model(folder: str) -> None:
         ) from None
 
 
-def check_output(path: Path) -> None:
-    """A result must be free to be put here.
+def check_output(path: Path, option: str = "--output") -> None:
+    """A result can be put here, and nothing is there yet.
 
     Raises:
         EdlError: OUTPUT_EXISTS, OUTPUT_UNWRITABLE or DISK_FULL.
@@ -79,7 +79,7 @@ def check_output(path: Path) -> None:
             error_pb2.OUTPUT_EXISTS,
             "the output exists, and nothing is ever overwritten",
             where=str(path),
-            remedy="Name another --output, or move this one away.",
+            remedy=f"Name another {option}, or move this one away.",
         )
     check_writable(path)
 

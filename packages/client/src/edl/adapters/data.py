@@ -2,8 +2,94 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+
+import recordio
+from edl.core.locations import scheme
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+from recordio.source import sniff
 
 
 def check(patterns: Iterable[str], form: str, option: str) -> None:
-    raise NotImplementedError
+    """Every pattern names files, which can be read and are not all empty.
+
+    Args:
+        form: format that the user says the files have; empty: by content.
+
+    Raises:
+        EdlError: DATA_NOT_FOUND, DATA_UNREADABLE or DATA_EMPTY.
+    """
+    for pattern in patterns:
+        files = expand(pattern, option)
+        sizes = [_size(file, option) for file in files]
+        if not any(sizes):
+            more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+            raise EdlError(
+                error_pb2.DATA_EMPTY,
+                f"{option} names files that hold no record",
+                where=files[0] + more,
+                remedy="Write records to them, or name other files.",
+            )
+        if not form:
+            _check_format(files[0], option)
+
+
+def expand(pattern: str, option: str) -> list[str]:
+    """The files that a pattern names.
+
+    Raises:
+        EdlError: DATA_NOT_FOUND or DATA_UNREADABLE.
+    """
+    try:
+        return recordio.expand(pattern)
+    except recordio.NoSuchData as error:
+        raise EdlError(
+            error_pb2.DATA_NOT_FOUND,
+            f"{option}: {error}",
+            where=pattern,
+            remedy="Correct the pattern. In quotes, it reaches edl as it is.",
+        ) from None
+    except recordio.RecordError as error:
+        raise _unreadable(error, pattern, option) from None
+    except Exception as error:
+        # A store's client has errors of its own: no such bucket, no credentials, no network.
+        raise _unreadable(error, pattern, option) from error
+
+
+def _size(file: str, option: str) -> int:
+    """Octets of a local file; 1 for one elsewhere, which its listing has shown to exist."""
+    if scheme(file):
+        return 1
+    try:
+        size = os.stat(file).st_size
+        with open(file, "rb"):
+            return size
+    except OSError as error:
+        raise _unreadable(f"{error.strerror}", file, option) from None
+
+
+def _check_format(file: str, option: str) -> None:
+    try:
+        sniff(file)
+    except recordio.RecordError as error:
+        if scheme(file):
+            return  # the master will tell; this machine may lack the credentials
+        raise EdlError(
+            error_pb2.DATA_UNREADABLE,
+            f"{option}: {error}",
+            where=file,
+            remedy="--data-format tells the format; edl data convert reads others.",
+        ) from None
+
+
+def _unreadable(error: object, where: str, option: str) -> EdlError:
+    foreign = isinstance(error, Exception) and not isinstance(error, recordio.RecordError)
+    reason = f"{type(error).__name__}: {error}" if foreign else str(error)
+    return EdlError(
+        error_pb2.DATA_UNREADABLE,
+        f"{option} cannot be read: {reason}",
+        where=where,
+        remedy="Look at its permissions, its name, and the store it is in.",
+    )

@@ -9,7 +9,6 @@ from urllib.parse import unquote
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
-_COMMA = re.compile(r",(?![^{\[]*[}\]])")
 
 
 def scheme(location: str) -> str:
@@ -39,8 +38,5 @@ def absolute(location: str, base: str, environ: Mapping[str, str]) -> str:
 
 
 def split(texts: Iterable[str]) -> tuple[str, ...]:
-    """Single patterns of texts that may each name several with commas.
-
-    A comma within braces or brackets belongs to a pattern.
-    """
-    return tuple(part.strip() for text in texts for part in _COMMA.split(text) if part.strip())
+    """Single patterns of texts that may each name several with commas."""
+    return tuple(part.strip() for text in texts for part in text.split(",") if part.strip())

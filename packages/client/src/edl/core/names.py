@@ -45,18 +45,21 @@ def generate(subject: str, suffix: str) -> str:
     """A readable name for a job about ``subject``, such as ``regressor-dnn-3f2a``.
 
     Args:
-        subject: dotted name of the model, or the folder of a trained one.
-        suffix: makes it unique; small letters and digits.
+        subject: any text.
+        suffix: makes it unique; four small letters and digits.
     """
-    parts = [part for part in re.split(r"[./]", subject) if part]
+    stem = slug(subject)[: MAX_LENGTH - _SUFFIX_LENGTH - 1].strip("-") or "job"
+    return f"{stem}-{suffix}"
+
+
+def subject_of(model_def: str) -> str:
+    """What a model is called: its module, and its own name if that is more than ``model``."""
+    parts = [part for part in model_def.split(".") if part]
     if len(parts) > 1 and parts[-1] in _PLAIN:
         parts.pop()
-    kept = parts[-2:]
-    # Only the module's own name, unless what follows it is a name of its own.
-    if len(kept) == 2 and not kept[-1][:1].isupper():
-        kept = kept[-1:]
-    stem = slug("-".join(kept)) or "job"
-    return f"{stem[: MAX_LENGTH - _SUFFIX_LENGTH - 1].strip('-')}-{suffix}"
+    # Of a function or a module, its own name; a class is told by its module, too.
+    kept = parts[-2:] if parts and parts[-1][:1].isupper() else parts[-1:]
+    return "-".join(kept)
 
 
 def suggestion(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -70,8 +71,10 @@ class Submission:
         if self.name:
             return self
         if self.verb is Verb.TRAIN:
-            return replace(self, name=names.generate(self.model_def, suffix))
-        return replace(self, name=names.generate(f"{self.verb}-{self.trained_model}", suffix))
+            subject = names.subject_of(self.model_def)
+        else:
+            subject = f"{self.verb}-{posixpath.basename(self.trained_model)}"
+        return replace(self, name=names.generate(subject, suffix))
 
 
 _FIELDS = frozenset(item.name for item in fields(Submission))

@@ -1,0 +1,211 @@
+"""``edl data convert`` and ``edl data inspect``."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from edl.cli.parsing import CONTEXT, EdlCommand, EdlGroup
+from edl.cli.reporting import Output, Quiet, put, reporting
+from edl.core.formats import Compression, ImageForm, RecordFormat, SourceFormat
+
+app = typer.Typer(
+    cls=EdlGroup,
+    name="data",
+    help="Convert data to RecordIO files of tf.Example, and look into files of records.",
+    epilog="edl data convert table.csv --label price --to data\n"
+    "edl data inspect data/*.recordio --check",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings=CONTEXT,
+)
+
+_TELL_EVERY_S = 5.0
+
+
+@app.command(
+    cls=EdlCommand,
+    epilog="edl data convert table.csv --label price --split 0.9 --to data\n"
+    "edl data convert 'rows/*.parquet' --columns age,income,label --to data\n"
+    "edl data convert photos --size 64x64 --to data\n"
+    "edl data convert train-images-idx3-ubyte.gz train-labels-idx1-ubyte.gz --to mnist\n"
+    "edl data convert old.tfrecord --to new.recordio",
+)
+def convert(
+    sources: Annotated[
+        list[str],
+        typer.Argument(metavar="SRC...", help="Files, folders or patterns.", show_default=False),
+    ],
+    to: Annotated[
+        Path,
+        typer.Option("--to", metavar="OUT", help="Folder to be made, or one file *.recordio."),
+    ],
+    form: Annotated[
+        SourceFormat | None, typer.Option("--format", help="Of the sources. [by content]")
+    ] = None,
+    columns: Annotated[
+        str, typer.Option("--columns", metavar="A,B,...", help="Only these columns. [all]")
+    ] = "",
+    label: Annotated[
+        str,
+        typer.Option(
+            "--label",
+            metavar="COLUMN",
+            help="Column that becomes the feature label; texts are numbered, see labels.json.",
+        ),
+    ] = "",
+    delimiter: Annotated[
+        str, typer.Option("--delimiter", metavar="CHAR", help="Of CSV files. [, and tab for .tsv]")
+    ] = "",
+    image_as: Annotated[
+        ImageForm, typer.Option("--image-as", help="What the feature image is.")
+    ] = ImageForm.FLOATS,
+    image_size: Annotated[
+        str, typer.Option("--size", metavar="HxW", help="Bring images to this size.")
+    ] = "",
+    records_per_file: Annotated[
+        int, typer.Option("--records-per-file", min=0, metavar="N", help="0: one file.")
+    ] = 0,
+    compressor: Annotated[
+        Compression, typer.Option("--compressor", help="Of the chunks.")
+    ] = Compression.SNAPPY,
+    split: Annotated[
+        float | None,
+        typer.Option("--split", metavar="PART", help="So much to OUT/train, the rest to OUT/test."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the split.")] = 0,
+    output_format: Output = None,
+    quiet: Quiet = False,
+) -> None:
+    """Write RecordIO files of tf.Example from CSV, Parquet, TFRecord, images or idx files."""
+    with reporting(output_format):
+        from edl.adapters.checks import check_output
+        from edl.convert.detect import open_source
+        from edl.convert.source import Options
+        from edl.convert.write import Layout, write
+        from edl.core.problem import usage
+        from edl.core.quantities import count
+
+        if split is not None and not 0 < split < 1:
+            raise usage(f"--split {split:g}: it must be between 0 and 1", where="--split")
+        if to.suffix == ".recordio" and (split is not None or records_per_file):
+            raise usage(
+                f"--to {to} is one file; --split and --records-per-file make several",
+                where="--to",
+                remedy="Name a folder.",
+            )
+        if len(delimiter) > 1 and delimiter != "\\t":
+            raise usage(f"--delimiter {delimiter!r}: it must be one character")
+        check_output(to.absolute(), "--to")
+        options = Options(
+            columns=tuple(name.strip() for name in columns.split(",") if name.strip()),
+            label=label,
+            delimiter="\t" if delimiter == "\\t" else delimiter,
+            image_form=image_as,
+            size=_size(image_size),
+        )
+        source = open_source(sources, form, options)
+        layout = Layout(records_per_file, compressor, split, seed)
+        with _progress(source.total, quiet) as tell:
+            done = write(source, to.absolute(), layout, tell)
+        lines = [
+            f"{count(number)} records in {to / part if part else to}"
+            for part, number in done.records.items()
+        ]
+        if done.classes:
+            lines.append(f"{len(done.classes)} classes, numbered in labels.json")
+        put(
+            {
+                "output": str(done.output),
+                "records": sum(done.records.values()),
+                "parts": {part or "all": number for part, number in done.records.items()},
+                "files": [str(file) for file in done.files],
+                "classes": done.classes,
+            },
+            output_format,
+            lines,
+            [str(file) for file in done.files],
+        )
+
+
+def _size(text: str) -> tuple[int, int] | None:
+    from edl.core.problem import usage
+
+    if not text:
+        return None
+    match = re.fullmatch(r"(\d{1,5})x(\d{1,5})", text.lower())
+    if not match or not int(match[1]) or not int(match[2]):
+        raise usage(
+            f"--size {text!r} is no size", where="--size", remedy="Height x width: --size 28x28"
+        )
+    return int(match[1]), int(match[2])
+
+
+@contextmanager
+def _progress(total: int | None, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal, a line every few seconds elsewhere."""
+    import time
+
+    from edl.core.quantities import count
+    from edl.render import terminal
+
+    if quiet:
+        yield lambda _: None
+    elif terminal.may_animate(sys.stderr):
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+        columns = ("records", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task("", total=total)
+            yield lambda done: bar.update(task, completed=done)
+    else:
+        due = time.monotonic() + _TELL_EVERY_S
+
+        def tell(done: int) -> None:
+            nonlocal due
+            if time.monotonic() >= due:
+                due = time.monotonic() + _TELL_EVERY_S
+                of = f" of {count(total)}" if total else ""
+                terminal.message(f"{count(done)}{of} records")
+
+        yield tell
+
+
+@app.command(
+    cls=EdlCommand,
+    epilog="edl data inspect train.recordio\nedl data inspect 'data/*.recordio' --check -o json",
+)
+def inspect(
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE...", help="Files or patterns.", show_default=False),
+    ],
+    form: Annotated[
+        RecordFormat | None, typer.Option("--format", help="Of the files. [by content]")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Read everything, and verify all CRCs.")
+    ] = False,
+    output_format: Output = None,
+) -> None:
+    """Tell format, records, chunks and sizes of files, and show their first record."""
+    with reporting(output_format):
+        from edl.adapters.data import expand
+        from edl.convert.inspect import inspect as look
+        from edl.convert.inspect import lines
+
+        found = [file for pattern in files for file in expand(pattern, "FILE")]
+        reports = [look(file, form.value if form else "", check) for file in found]
+        put(
+            [report.to_dict() for report in reports],
+            output_format,
+            [line for report in reports for line in lines(report)],
+            found,
+        )

@@ -1,0 +1,1 @@
+"""``edl data convert``: other people's formats become RecordIO files of tf.Example."""

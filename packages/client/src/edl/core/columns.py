@@ -1,0 +1,120 @@
+"""Columns of text: what their cells are, and which of them are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from edl.core.problem import Problem, usage
+from edl.core.suggestions import did_you_mean
+
+_INT64 = range(-(2**63), 2**63)
+
+
+class Cell(IntEnum):
+    """What a cell can be read as; of several cells, the greatest is what the column is."""
+
+    EMPTY = 0
+    INT = 1
+    FLOAT = 2
+    TEXT = 3
+
+
+def cell_kind(text: str) -> Cell:
+    """What a cell's text is. ``nan`` and ``inf`` are floats; ``1_000`` is text."""
+    stripped = text.strip()
+    if not stripped:
+        return Cell.EMPTY
+    if "_" in stripped:
+        return Cell.TEXT
+    try:
+        return Cell.INT if int(stripped) in _INT64 else Cell.TEXT
+    except ValueError:
+        pass
+    try:
+        float(stripped)
+    except ValueError:
+        return Cell.TEXT
+    return Cell.FLOAT
+
+
+def widest(kinds: Sequence[Cell], row: Iterable[str]) -> tuple[Cell, ...]:
+    """What columns are after one more row."""
+    return tuple(max(kind, cell_kind(text)) for kind, text in zip(kinds, row, strict=True))
+
+
+def read_cell(text: str, kind: Cell) -> int | float | bytes | None:
+    """The value of a cell in a column of this kind; None if it is empty."""
+    stripped = text.strip()
+    match kind:
+        case Cell.TEXT:
+            return text.encode()
+        case _ if not stripped:
+            return None
+        case Cell.INT:
+            return int(stripped)
+        case _:
+            return float(stripped)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which columns become which features, in the order of the file.
+
+    Attributes:
+        places: positions of the wanted columns.
+        names: the features' names, one for each.
+        label: position within these, or None.
+    """
+
+    places: tuple[int, ...]
+    names: tuple[str, ...]
+    label: int | None
+
+
+def choose(header: Sequence[str], wanted: Sequence[str], label: str, where: str) -> Chosen:
+    """Pick columns by name.
+
+    Args:
+        wanted: names of the columns to keep; all, if there are none.
+        label: the column that becomes the feature ``label``; empty for none.
+
+    Raises:
+        Problem: a name is missing from the header, or is there twice.
+    """
+    twice = sorted({name for name in header if header.count(name) > 1})
+    if twice:
+        raise Problem(
+            "DATA_UNREADABLE",
+            f"the header has {twice[0]!r} twice",
+            where=where,
+            remedy="Every column needs a name of its own.",
+        )
+    for option, names in (("--columns", wanted), ("--label", [label] if label else [])):
+        for name in names:
+            if name not in header:
+                near = did_you_mean(name, header)
+                raise usage(
+                    f"there is no column {name!r}, which {option} names",
+                    where=where,
+                    remedy=near or f"Columns: {', '.join(header)}",
+                )
+    kept = [name for name in header if not wanted or name in wanted or name == label]
+    features = tuple("label" if name == label else name for name in kept)
+    if len(set(features)) < len(features):
+        raise usage(
+            f"--label {label} would make two features named label",
+            where=where,
+            remedy="Leave the column label out with --columns.",
+        )
+    return Chosen(
+        tuple(header.index(name) for name in kept),
+        features,
+        kept.index(label) if label else None,
+    )
+
+
+def number_classes(names: Iterable[str]) -> dict[str, int]:
+    """Numbers from 0 for names of classes, in alphabetical order."""
+    return {name: number for number, name in enumerate(sorted(set(names)))}

@@ -1,0 +1,43 @@
+"""Words for formats of data, as options take them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class SourceFormat(StrEnum):
+    """What can be converted."""
+
+    CSV = "csv"
+    PARQUET = "parquet"
+    TFRECORD = "tfrecord"
+    RECORDIO = "recordio"
+    IMAGES = "images"
+    IDX = "idx"
+
+
+class RecordFormat(StrEnum):
+    """What jobs can read."""
+
+    RECORDIO = "recordio"
+    TFRECORD = "tfrecord"
+    CSV = "csv"
+
+
+class Compression(StrEnum):
+    """Of the chunks of a RecordIO file."""
+
+    NONE = "none"
+    SNAPPY = "snappy"
+    GZIP = "gzip"
+
+
+class ImageForm(StrEnum):
+    """What becomes of an image's pixels in the feature ``image``."""
+
+    FLOATS = "floats"
+    """float32 of 0 to 255, row by row, channels last."""
+    BYTES = "bytes"
+    """The same as one byte for each value."""
+    FILE = "file"
+    """The file as it is, PNG or JPEG."""

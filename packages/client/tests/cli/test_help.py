@@ -1,0 +1,100 @@
+"""Help: examples first, every option, and nothing heavy imported for it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from edl.cli.root import COMMANDS, EXIT_CODES
+from edl.core.options import Verb, options_of
+from edl_proto.errors import CATALOG
+
+HEAVY = (
+    "grpc", "google.protobuf", "rich", "numpy", "yaml", "recordio", "edl_proto", "pyarrow",
+    "tensorflow", "keras", "asyncio", "concurrent.futures", "subprocess.run",
+)  # fmt: skip
+
+
+def output(*args: str) -> str:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("EDL_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "edl", *args], capture_output=True, text=True, env=env, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def leaves() -> list[tuple[str, ...]]:
+    groups = {"zoo": ("init", "check"), "data": ("convert", "inspect")}
+    return [
+        path
+        for name, entry in COMMANDS.items()
+        for path in (
+            [(name,), *((name, sub) for sub in groups[name])] if entry.is_group else [(name,)]
+        )
+    ]
+
+
+@pytest.mark.parametrize("path", [(), *leaves()], ids=" ".join)
+def test_help_begins_with_examples_of_this_very_command(path: tuple[str, ...]) -> None:
+    lines = output(*path, "--help").splitlines()
+    assert lines[0] == "Examples:"
+    assert lines[1].startswith("  " + " ".join(("edl", *path)))
+    assert any(line.startswith("Usage: edl") for line in lines)
+
+
+@pytest.mark.parametrize("verb", list(Verb))
+def test_help_has_every_option(verb: Verb) -> None:
+    text = output(verb, "--help")
+    for option in options_of(verb):
+        assert f"{option.flag} " in text, option
+
+
+@pytest.mark.parametrize("args", [("--help",), ("train", "--help"), ("--version",)])
+def test_help_imports_nothing_heavy(args: tuple[str, ...]) -> None:
+    program = (
+        "import sys\n"
+        "from edl.__main__ import run\n"
+        "code = run(sys.argv[1:])\n"
+        "print(code, *sorted(sys.modules), file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *args], capture_output=True, text=True, check=True
+    )
+    code, *modules = done.stderr.split()
+    assert code == "0"
+    loaded = {name for name in modules for heavy in HEAVY if f"{name}.".startswith(f"{heavy}.")}
+    assert not loaded
+
+
+def test_the_exit_codes_in_the_help_are_those_of_the_errors() -> None:
+    text = output("--help")
+    for code, meaning in EXIT_CODES.items():
+        assert f"{code:>5}  {meaning}" in text
+    known = {entry.exit_code for entry in CATALOG.values()}
+    assert known | {0, 130} == set(EXIT_CODES)
+
+
+def test_the_documentation_has_every_command_option_and_exit_code() -> None:
+    docs = Path(__file__).resolve().parents[4] / "docs" / "command-line.md"
+    if not docs.exists():
+        pytest.skip("the package is tested outside of its repository")
+    text = docs.read_text()
+    for name in COMMANDS:
+        assert f"edl {name}" in text, name
+    for verb in Verb:
+        for option in options_of(verb):
+            assert f"`{option.flag}" in text, option.flag
+    for code in EXIT_CODES:
+        assert f"| {code} |" in text, code
+
+
+def test_no_command_at_all_shows_the_help() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "edl"], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.startswith("Examples:")

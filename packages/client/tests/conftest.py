@@ -1,0 +1,167 @@
+"""The command run for real: a process for each command, with a home of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import recordio
+
+HERE = Path(__file__).parent
+STAND_IN = f"{shlex.quote(sys.executable)} {shlex.quote(str(HERE / 'stand_in_master.py'))}"
+
+MODEL = """
+model = object()
+
+def dataset_fn(dataset, mode): pass
+def loss(labels, predictions): pass
+def optimizer(): pass
+"""
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    args: tuple[str, ...]
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    def __str__(self) -> str:
+        return f"edl {' '.join(self.args)} -> {self.code}\n--- out\n{self.out}\n--- err\n{self.err}"
+
+
+@dataclass
+class Edl:
+    """Runs ``python -m edl``; the master is the stand-in."""
+
+    place: Path
+    part: str = "quick"
+    extra: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def home(self) -> Path:
+        return self.place / "edl-home"
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {
+            **{name: value for name, value in os.environ.items() if not name.startswith("EDL_")},
+            "EDL_HOME": str(self.home),
+            "HOME": str(self.place),
+            "XDG_CONFIG_HOME": str(self.place / "config"),
+            "EDL_MASTER_COMMAND": STAND_IN,
+            "STAND_IN": self.part,
+            **self.extra,
+        }
+
+    def start(self, *args: str, **options: Any) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "edl", *args],
+            **{
+                "stdin": subprocess.DEVNULL,
+                "stdout": subprocess.PIPE,
+                "stderr": subprocess.PIPE,
+                "text": True,
+                "env": self.env,
+                "cwd": self.place,
+                **options,
+            },
+        )
+
+    def run(self, *args: str, timeout: float = 90, **options: Any) -> Done:
+        child = self.start(*args, **options)
+        try:
+            out, err = child.communicate(timeout=timeout)
+        except BaseException:
+            child.kill()
+            raise
+        return Done(args, child.returncode, out, err)
+
+    def __call__(self, *args: str, **options: Any) -> Done:
+        """Run, and it must succeed."""
+        done = self.run(*args, **options)
+        assert done.code == 0, str(done)
+        return done
+
+    def job(self, *more: str) -> tuple[str, ...]:
+        """A training job that nothing is wrong with."""
+        return (
+            *("train", "--model-zoo", str(self.place / "zoo"), "--model-def", "mine"),
+            *("--data", str(self.place / "data" / "*.recordio")),
+            *("--output", str(self.place / "out"), *more),
+        )
+
+    def job_dir(self, name: str) -> Path:
+        return self.home / "jobs" / name
+
+    def begin(self, name: str, *more: str) -> None:
+        """Start a job that goes on until it is stopped."""
+        self.part = "endless"
+        self(*self.job("--name", name, "--detach", *more))
+
+    def processes(self) -> list[int]:
+        """Living processes that belong to this home, but the test itself."""
+        found = []
+        mark = f"EDL_HOME={self.home}\0".encode()
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit() or int(entry.name) == os.getpid():
+                continue
+            try:
+                state = (entry / "stat").read_bytes().rpartition(b")")[2].split()[0]
+                if state != b"Z" and mark in (entry / "environ").read_bytes():
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+        return found
+
+
+def eventually(condition: Callable[[], Any], what: str, timeout: float = 60) -> Any:
+    """Wait until ``condition()`` is true, and give its value; fail after ``timeout`` seconds."""
+    deadline = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout:.0f} s: {what}")
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def edl(tmp_path: Path) -> Iterator[Edl]:
+    """The command, with a zoo, some data and an empty home; it must leave no process."""
+    command = Edl(tmp_path)
+    (tmp_path / "zoo").mkdir()
+    (tmp_path / "zoo" / "mine.py").write_text(MODEL)
+    (tmp_path / "data").mkdir()
+    with recordio.Writer(str(tmp_path / "data" / "a.recordio")) as writer:
+        for number in range(10):
+            writer.write(str(number).encode())
+    yield command
+    left = command.processes()
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def tidy(edl: Edl) -> Iterator[Edl]:
+    """As ``edl``; when the test is over, no process of its jobs may be left by itself."""
+    yield edl
+    eventually(lambda: not edl.processes(), "all processes of the jobs have ended")

@@ -1,0 +1,73 @@
+"""Parameters: literals, and nothing that runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edl.core.literals import format_params, parse_params
+
+
+def test_the_documents_example() -> None:
+    assert parse_params("hidden_units=[10, 100, 20, 5], learning_rate=0.01") == {
+        "hidden_units": [10, 100, 20, 5],
+        "learning_rate": 0.01,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("", {}),
+        ("  ", {}),
+        ("a=1,", {"a": 1}),
+        ("a='x, y=2'", {"a": "x, y=2"}),
+        ("a=-1, b=None, c={'k': (1, 2)}", {"a": -1, "b": None, "c": {"k": (1, 2)}}),
+        ("a=1, # note", {"a": 1}),
+    ],
+)
+def test_literals_are_read(text: str, values: dict[str, object]) -> None:
+    assert parse_params(text) == values
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("1", "has no name"),
+        ("a", "has no name"),
+        ("a=", "name=value"),
+        ("a=1 b=2", "name=value"),
+        ("a=1, a=2", "given twice"),
+        ("**{'a': 1}", "no name=value"),
+        ("lr=__import__('os').getpid()", "lr"),
+        ("a=b", "no literal"),
+        ("a=[x for x in range(3)]", "no literal"),
+        ("a=1)+f(b=2", "name=value"),
+        ("a=1)(b=2", "name=value"),
+        ("a=1); import os; f(b=2", "name=value"),
+        ("a=" + "(" * 500, "name=value"),
+    ],
+)
+def test_what_is_no_literal_is_refused(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words.replace("(", r"\(")):
+        parse_params(text)
+
+
+def test_nothing_is_ever_run(tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    with pytest.raises(ValueError, match="no literal"):
+        parse_params(f"a=open({str(trace)!r}, 'w')")
+    assert not trace.exists()
+
+
+_plain = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+_names = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True).map(lambda name: f"p_{name}")
+
+
+@given(st.dictionaries(_names, _plain | st.lists(_plain, max_size=3), max_size=4))
+def test_what_is_written_reads_back(values: dict[str, object]) -> None:
+    finite = {k: v for k, v in values.items() if "inf" not in repr(v)}
+    assert parse_params(format_params(finite)) == finite

@@ -1,0 +1,40 @@
+"""Paths, globs and URIs as people write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from edl.core.locations import absolute, scheme, split
+
+ENVIRON = {"HOME": "/home/ada", "DATA": "/mnt/data"}
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("train/*.recordio", "/work/train/*.recordio"),
+        ("./a/../b/", "/work/b"),
+        ("/x//y", "/x/y"),
+        ("~/zoo", "/home/ada/zoo"),
+        ("~", "/home/ada"),
+        ("$HOME/work", "/home/ada/work"),
+        ("${DATA}/a", "/mnt/data/a"),
+        ("$NOPE/a", "/work/$NOPE/a"),
+        ("file:///x/a%20b", "/x/a b"),
+        ("file://localhost/x", "/x"),
+        ("gs://bucket/a//b/../*.recordio", "gs://bucket/a//b/../*.recordio"),
+        ("a~/b", "/work/a~/b"),
+    ],
+)
+def test_places_become_absolute(written: str, meant: str) -> None:
+    assert absolute(written, "/work", ENVIRON) == meant
+
+
+def test_schemes() -> None:
+    assert scheme("S3://b/k") == "s3"
+    assert scheme("/a/b") == scheme("C:/x") == scheme("a://b"[:1] + "://b") == ""
+
+
+def test_several_patterns_are_split_at_commas() -> None:
+    assert split(["a, b", "c"]) == ("a", "b", "c")
+    assert split([" , "]) == ()

@@ -1,0 +1,182 @@
+"""From options to a whole job; one test for each thing that can be wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from edl.core.kinds import WorkerRange
+from edl.core.options import BY_NAME, OPTIONS, Given, Verb, options_of
+from edl.core.problem import Problem
+from edl.core.submission import Submission, build
+
+ENVIRON = {"HOME": "/home/ada"}
+TRAIN: dict[str, Any] = {
+    "model_zoo": "zoo",
+    "model_def": "regressor.DNN",
+    "data": "train/*.recordio",
+    "output": "out",
+}
+USE: dict[str, Any] = {"trained_model": "model", "data": "gs://b/*.recordio", "output": "out"}
+
+
+def made(verb: Verb, values: dict[str, Any]) -> Submission:
+    given = {name: Given(value, f"--{name}") for name, value in values.items()}
+    return build(verb, given, cwd="/work", environ=ENVIRON)
+
+
+def refused(verb: Verb, values: dict[str, Any]) -> Problem:
+    with pytest.raises(Problem) as caught:
+        made(verb, values)
+    assert caught.value.code == "USAGE"
+    return caught.value
+
+
+def test_four_options_make_a_training_job() -> None:
+    job = made(Verb.TRAIN, TRAIN)
+    assert (job.model_zoo, job.output) == ("/work/zoo", "/work/out")
+    assert job.data == ("/work/train/*.recordio",)
+    assert job.num_workers == WorkerRange(1, 1)
+    assert (job.minibatch_size, job.num_epochs, job.update) == (32, 1, "async")
+    assert job.shuffle
+    assert not job.allow_dead_letters
+
+
+def test_every_option_has_a_place_in_the_submission() -> None:
+    slots = set(Submission.__dataclass_fields__)
+    assert {option.name for option in OPTIONS} <= slots
+    assert slots - {"verb"} == {option.name for option in OPTIONS}
+
+
+def test_defaults_of_the_table_and_of_the_submission_are_the_same() -> None:
+    job = made(Verb.TRAIN, TRAIN)
+    bare = Submission(verb=Verb.TRAIN)
+    for option in options_of(Verb.TRAIN):
+        if option.name not in TRAIN:
+            assert getattr(job, option.name) == getattr(bare, option.name), option.name
+
+
+def test_a_synchronous_step_waits_for_all_workers_unless_told_otherwise() -> None:
+    sync = {**TRAIN, "update": "sync", "num_workers": "2:4"}
+    assert made(Verb.TRAIN, sync).grads_to_wait == 4
+    assert made(Verb.TRAIN, {**sync, "grads_to_wait": "2"}).grads_to_wait == 2
+    bounded = {**TRAIN, "update": "bounded", "num_workers": 3}
+    assert made(Verb.TRAIN, bounded).max_staleness == 3
+    assert made(Verb.TRAIN, {**bounded, "max_staleness": 0}).max_staleness == 0
+
+
+def test_python_values_are_read_as_well_as_texts() -> None:
+    job = made(
+        Verb.TRAIN,
+        {
+            **TRAIN,
+            "data": ["a", "b,c"],
+            "num_workers": WorkerRange(1, 2),
+            "params": {"lr": 0.1, "units": [1, 2]},
+            "shuffle": False,
+            "keep_page": 1.5,
+        },
+    )
+    assert job.data == ("/work/a", "/work/b", "/work/c")
+    assert job.num_workers == WorkerRange(1, 2)
+    assert job.params == "lr=0.1, units=[1, 2]"
+    assert not job.shuffle
+    assert job.keep_page == 1.5
+
+
+@pytest.mark.parametrize("verb", list(Verb))
+def test_missing_options_are_all_named_with_an_example(verb: Verb) -> None:
+    problem = refused(verb, {})
+    for option in options_of(verb):
+        assert (option.flag in problem.what) == (verb in option.required)
+    assert f"edl {verb}" in problem.remedy
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("num_workers", "3:1", ["3:1", "above"]),
+        ("num_workers", "0", ["0 is too small"]),
+        ("num_workers", "many", ["'many'"]),
+        ("num_workers", True, ["True"]),
+        ("update", "later", ["later", "sync, async, bounded"]),
+        ("minibatch_size", "-4", ["-4", "1 is the least"]),
+        ("minibatch_size", "10000000", ["too large"]),
+        ("minibatch_size", 2.5, ["2.5"]),
+        ("num_epochs", "many", ["many"]),
+        ("num_epochs", True, ["True"]),
+        ("seed", "-1", ["too small"]),
+        ("task_attempts", "0", ["too small"]),
+        ("dashboard_port", "70000", ["too large"]),
+        ("keep_page", "soon", ["soon", "90s"]),
+        ("timeout", "-1", ["-1"]),
+        ("shuffle", "perhaps", ["perhaps"]),
+        ("data_format", "parquet", ["parquet", "tfrecord"]),
+        ("gradient_reduction", "max", ["max", "mean, sum"]),
+        ("params", "a=open('x')", ["a"]),
+        ("data", "", ["empty"]),
+        ("data", " , ", ["empty"]),
+        ("data", 5, ["int"]),
+        ("data", [], ["empty"]),
+        ("model_def", " ", ["empty"]),
+        ("name", "No Good", ["No Good", "capital"]),
+        ("name", "x" * 60, ["60 characters"]),
+        ("output", "gs://bucket/x", ["gs://"]),
+        ("output", "a\0b", ["NUL"]),
+        ("model_zoo", "https://git.company.com/models", ["local folder"]),
+    ],
+)
+def test_a_value_that_cannot_be(option: str, value: object, words: list[str]) -> None:
+    problem = refused(Verb.TRAIN, {**TRAIN, option: value})
+    for word in words:
+        assert word in problem.what
+    assert problem.where == f"--{option}" or option == "params"
+
+
+@pytest.mark.parametrize(
+    ("values", "needs"),
+    [
+        ({"grads_to_wait": 2}, "--update sync"),
+        ({"max_staleness": 2}, "--update bounded"),
+        ({"evaluation_steps": 5}, "--validation-data"),
+        ({"checkpoint_steps": 5}, "--checkpoint-dir"),
+        ({"keep_checkpoints": 5}, "--checkpoint-dir"),
+    ],
+)
+def test_an_option_without_effect_is_refused(values: dict[str, Any], needs: str) -> None:
+    assert needs in refused(Verb.TRAIN, {**TRAIN, **values}).what
+
+
+def test_in_a_settings_file_such_an_option_waits_for_its_jobs() -> None:
+    given = {name: Given(value, name) for name, value in TRAIN.items()}
+    given["grads_to_wait"] = Given(2, "edl.toml", explicit=False)
+    assert build(Verb.TRAIN, given, cwd="/work", environ=ENVIRON).grads_to_wait == 0
+
+
+def test_a_timeout_needs_somebody_who_watches() -> None:
+    assert "--detach" in refused(Verb.TRAIN, {**TRAIN, "detach": True, "timeout": "5m"}).what
+
+
+def test_an_option_of_another_verb_says_whose_it_is() -> None:
+    problem = refused(Verb.PREDICT, {**USE, "num_epochs": 3})
+    assert "--num-epochs is no option of edl predict" in problem.what
+    assert "edl train" in problem.remedy
+
+
+def test_an_unknown_option_has_a_suggestion() -> None:
+    problem = refused(Verb.TRAIN, {**TRAIN, "num_worker": 3})
+    assert "--num-worker" in problem.what
+    assert problem.remedy == "Did you mean --num-workers?"
+
+
+def test_a_made_name_is_used_only_when_none_was_given() -> None:
+    assert made(Verb.TRAIN, TRAIN).named("3f2a").name == "regressor-dnn-3f2a"
+    assert made(Verb.TRAIN, {**TRAIN, "name": "mine"}).named("3f2a").name == "mine"
+    assert made(Verb.PREDICT, USE).named("3f2a").name == "predict-model-3f2a"
+
+
+def test_flags_and_variables_of_the_table_are_unique() -> None:
+    assert len(BY_NAME) == len(OPTIONS)
+    assert BY_NAME["model_def"].flag == "--model-def"
+    assert BY_NAME["model_def"].variable == "EDL_MODEL_DEF"

@@ -1,0 +1,267 @@
+"""A master for tests: speaks the Job service over real gRPC and keeps a job's directory.
+
+It trains nothing; it plays the part that $STAND_IN names:
+
+    quick       works through its records and succeeds
+    endless     works until it is stopped
+    fail        finds, after a while, that the model file breaks the contract
+    early       says in status.json what is wrong, and ends before it listens
+    crash       ends with a traceback before it listens
+    mute        never listens
+    deaf        listens and lives, but answers no call
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent import futures
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import grpc
+from google.protobuf import json_format
+
+from edl_proto import channels, jobdir
+from edl_proto.errors import ErrorInterceptor
+from edl_proto.v1 import error_pb2, job_pb2, job_pb2_grpc
+
+RECORDS = 1000
+STEP = 250
+TICK_S = 0.05
+FINAL = (job_pb2.SUCCEEDED, job_pb2.FAILED, job_pb2.CANCELLED)
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def replace_file(path: Path, text: str) -> None:
+    draft = path.with_name(f".{path.name}.new")
+    draft.write_text(text)
+    draft.rename(path)
+
+
+def start_time(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
+
+
+class StandIn(job_pb2_grpc.JobServicer):
+    def __init__(self, directory: Path, part: str) -> None:
+        self.directory = directory
+        self.part = part
+        self.spec = json_format.Parse((directory / jobdir.SPEC).read_text(), job_pb2.JobSpec())
+        self.lock = threading.RLock()
+        self.events: list[job_pb2.Event] = []
+        self.read = threading.Event()  # somebody has read the final status
+        self.began = time.monotonic()
+        self.workers: list[subprocess.Popen[bytes]] = []
+        train = self.spec.type == job_pb2.TRAIN
+        epochs = self.spec.training.num_epochs if train else 0
+        self.status = job_pb2.JobStatus(
+            name=self.spec.name,
+            type=self.spec.type,
+            state=job_pb2.STARTING,
+            output=self.spec.output,
+            started_at=now(),
+            workers_wanted=self.spec.workers,
+        )
+        progress = self.status.progress
+        progress.records_total = RECORDS * max(1, epochs)
+        progress.num_epochs, progress.epoch = epochs, min(1, epochs)
+        progress.loss, progress.eta_s = math.nan, -1.0
+
+    # --- the Job service ---------------------------------------------------------------
+
+    def GetStatus(self, request: Any, context: Any) -> job_pb2.JobStatus:
+        if self.part == "deaf":
+            time.sleep(3600)
+        with self.lock:
+            copy = job_pb2.JobStatus()
+            copy.CopyFrom(self.status)
+            return copy
+
+    def WatchEvents(self, request: job_pb2.WatchEventsRequest, context: Any) -> Any:
+        seen = request.after
+        while True:
+            with self.lock:
+                fresh = self.events[seen:]
+                over = self.status.state in FINAL
+            yield from fresh
+            seen += len(fresh)
+            if not request.follow or over:
+                return
+            time.sleep(TICK_S)
+
+    def Scale(self, request: job_pb2.ScaleRequest, context: Any) -> job_pb2.ScaleReply:
+        with self.lock:
+            self.status.workers_wanted.CopyFrom(request.workers)
+            self.tell("JobScaled", f"{request.workers.min} to {request.workers.max} workers")
+        return job_pb2.ScaleReply(workers=request.workers)
+
+    def Stop(self, request: job_pb2.StopRequest, context: Any) -> job_pb2.StopReply:
+        with self.lock:
+            if self.status.state not in FINAL:
+                self.status.error.code = error_pb2.STOPPED
+                self.status.error.what = f"the job was stopped: {request.reason}"
+                self.status.state = job_pb2.STOPPING
+        return job_pb2.StopReply()
+
+    def Acknowledge(self, request: Any, context: Any) -> job_pb2.AcknowledgeReply:
+        (self.directory / "acknowledged").touch()
+        self.read.set()
+        return job_pb2.AcknowledgeReply()
+
+    # --- the job -----------------------------------------------------------------------
+
+    def tell(self, kind: str, message: str, severity: str = "info") -> None:
+        event = job_pb2.Event(
+            number=len(self.events) + 1,
+            at=now(),
+            at_s=time.monotonic() - self.began,
+            kind=kind,
+            severity=severity,
+            message=message,
+        )
+        self.events.append(event)
+        line = json_format.MessageToJson(event, indent=None, preserving_proto_field_name=True)
+        with (self.directory / jobdir.EVENTS).open("a") as file:
+            file.write(line + "\n")
+
+    def start_workers(self) -> None:
+        (self.directory / jobdir.PODS).mkdir(exist_ok=True)
+        for number in range(self.spec.workers.max):
+            log = (self.directory / jobdir.LOGS / f"worker-{number}.log").open("wb")
+            script = (
+                f"print('hello from worker {number}', flush=True); import time; time.sleep(900)"
+            )
+            child = subprocess.Popen(
+                [sys.executable, "-c", script], stdout=log, start_new_session=True
+            )
+            self.workers.append(child)
+            facts = {"worker": number, "pid": child.pid, "start_time": start_time(child.pid)}
+            record = self.directory / jobdir.PODS / f"worker-{number}-0.json"
+            replace_file(record, json.dumps(facts))
+            self.status.workers.add(id=number, state="ready", pid=child.pid, host="here")
+
+    def write_status(self) -> None:
+        with self.lock:
+            self.status.seconds = time.monotonic() - self.began
+            text = json_format.MessageToJson(self.status, preserving_proto_field_name=True)
+        replace_file(self.directory / jobdir.STATUS, text)
+
+    def fail(self, code: error_pb2.ErrorCode.ValueType, what: str, **more: str) -> None:
+        with self.lock:
+            self.status.state = job_pb2.FAILED
+            self.status.error.CopyFrom(error_pb2.Error(code=code, what=what, **more))
+
+    def step(self) -> None:
+        with self.lock:
+            progress = self.status.progress
+            match self.status.state:
+                case job_pb2.STARTING:
+                    self.status.state = job_pb2.RUNNING
+                    self.tell("JobRunning", "the first worker is ready")
+                case job_pb2.STOPPING:
+                    self.status.state = job_pb2.CANCELLED
+                    self.tell("JobStopped", "stopped", "warning")
+                case job_pb2.RUNNING if self.part == "fail" and progress.records_done:
+                    self.tell("WorkerFailed", "worker 0 cannot work", "error")
+                    self.fail(
+                        error_pb2.MODEL_CONTRACT,
+                        "the model file has no loss",
+                        where="zoo/mine.py",
+                        remedy="Write def loss(labels, predictions).",
+                        detail="\n".join(f"line {n}" for n in range(100)),
+                    )
+                case job_pb2.RUNNING if self.part == "endless":
+                    progress.records_done = min(progress.records_done + 1, RECORDS - 1)
+                    progress.loss, progress.records_per_s = 0.5, 20.0
+                    progress.eta_s = 3600.0
+                case job_pb2.RUNNING:
+                    progress.records_done += STEP
+                    progress.steps += STEP // 10
+                    progress.loss, progress.records_per_s = 0.25, 5000.0
+                    if progress.records_done >= progress.records_total:
+                        self.status.state = job_pb2.FINISHING
+                        self.tell("EpochEnded", "epoch 1 ended")
+                case job_pb2.FINISHING:
+                    self.succeed()
+
+    def succeed(self) -> None:
+        if self.spec.output:
+            Path(self.spec.output).mkdir()
+        self.status.metrics["accuracy"] = 0.9712
+        if self.spec.type == job_pb2.TRAIN:
+            self.status.records_trained = self.status.progress.records_done
+        if self.spec.type == job_pb2.PREDICT:
+            self.status.predictions = self.status.progress.records_done
+        self.status.state = job_pb2.SUCCEEDED
+
+    def run(self) -> None:
+        server = grpc.server(
+            futures.ThreadPoolExecutor(8),
+            options=channels.SERVER_OPTIONS,
+            interceptors=[ErrorInterceptor()],
+        )
+        job_pb2_grpc.add_JobServicer_to_server(self, server)
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        url = f"http://127.0.0.1:{self.spec.serving.dashboard_port or port + 1}/"
+        self.status.dashboard_url = url
+        self.start_workers()
+        self.tell("JobStarted", "the master listens")
+        facts = {
+            "address": f"127.0.0.1:{port}",
+            "pid": os.getpid(),
+            "start_time": start_time(os.getpid()),
+            "dashboard_url": url,
+            "incarnation": "1",
+        }
+        replace_file(self.directory / jobdir.MASTER, json.dumps(facts))
+        print("stand-in listens", flush=True)
+        while self.status.state not in FINAL:
+            self.write_status()
+            time.sleep(TICK_S)
+            self.step()
+        for child in self.workers:
+            child.kill()
+            child.wait()
+        del self.status.workers[:]
+        self.status.finished_at = now()
+        self.write_status()
+        self.read.wait(5)
+        time.sleep(self.spec.serving.keep_page_s)
+        server.stop(0.2).wait()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--job-dir", type=Path, required=True)
+    directory = parser.parse_args().job_dir
+    part = os.environ["STAND_IN"]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    match part:
+        case "crash":
+            raise RuntimeError("the stand-in crashes as it was asked to")
+        case "mute":
+            time.sleep(3600)
+        case "early":
+            job = StandIn(directory, part)
+            job.fail(error_pb2.DATA_DAMAGED, "chunk 3 is damaged", where="a.recordio, offset 40")
+            job.write_status()
+            sys.exit(3)
+        case _:
+            StandIn(directory, part).run()
+
+
+if __name__ == "__main__":
+    main()
