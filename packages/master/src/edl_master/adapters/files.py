@@ -20,6 +20,10 @@ from edl_proto.v1 import error_pb2, job_pb2
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
+_RESERVE = ".reserve"
+_RESERVED_BYTES = 512 << 10
+"""A status with full curves and a hundred workers is about a tenth of that."""
+
 
 def storage_error(error: OSError, path: Path | str) -> EdlError:
     """What a failed write means for a person."""
@@ -154,8 +158,15 @@ class JobDirectory:
         with self._writing(jobdir.MASTER):
             replace_file(self.path / jobdir.MASTER, json.dumps(dict(facts), indent=2).encode())
 
+    def reserve(self) -> None:
+        """Keep some space, so that a job whose disk is full can still say so."""
+        with self._writing(_RESERVE):
+            replace_file(self.path / _RESERVE, bytes(_RESERVED_BYTES))
+
     def write_status(self, status: job_pb2.JobStatus, *, final: bool = False) -> None:
         """The present state of the job; the final one is safe on the disk when this returns."""
+        if final:
+            (self.path / _RESERVE).unlink(missing_ok=True)
         with self._writing(jobdir.STATUS):
             replace_file(self.path / jobdir.STATUS, to_json(status).encode(), durable=final)
 

@@ -1,0 +1,125 @@
+"""The data of a job: which files, how many records, and where a worker finds a range of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import recordio
+from edl_master.core.effects import Range
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2, task_pb2
+
+_THREADS = 16
+"""Reading headers is waiting for a disk or a store, more than work."""
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One file of records, indexed."""
+
+    uri: str
+    format: str
+    columns: tuple[str, ...]
+    index: recordio.Index
+
+
+class DataSet:
+    """Files of records in the order in which they were named.
+
+    Attributes:
+        uris: of the files.
+        counts: records of each.
+        records: of all.
+    """
+
+    def __init__(self, files: Sequence[DataFile]) -> None:
+        self._files = tuple(files)
+        self.uris = tuple(file.uri for file in files)
+        self.counts = tuple(file.index.records for file in files)
+        self.records = sum(self.counts)
+
+    def locate(self, records: Range) -> task_pb2.RecordRange:
+        """A range of records as a worker needs it: with the block to begin at."""
+        file = self._files[records.file]
+        first_record, offset = file.index.block(records.start)
+        return task_pb2.RecordRange(
+            uri=file.uri,
+            format=file.format,
+            start=records.start,
+            stop=records.stop,
+            block_first_record=first_record,
+            block_offset=offset,
+            columns=file.columns,
+        )
+
+
+def open_data(patterns: str, format: str, option: str) -> DataSet:
+    """Find the files that patterns name, and count their records by their headers alone.
+
+    Args:
+        patterns: as ``recordio.expand`` takes them.
+        format: of the files; empty: by name and content.
+        option: of the command line, for messages.
+
+    Raises:
+        EdlError: DATA_NOT_FOUND, DATA_EMPTY, DATA_UNREADABLE or DATA_DAMAGED.
+    """
+    try:
+        uris = [_absolute(uri) for uri in recordio.expand(patterns)]
+    except recordio.NoSuchData as error:
+        raise EdlError(
+            error_pb2.DATA_NOT_FOUND,
+            f"no data file matches {patterns}",
+            where=f"{option} {patterns}",
+            remedy=f"{error}. Name a file, a directory or a pattern; quote patterns.",
+        ) from error
+    except Exception as error:
+        raise _unreadable(patterns, option, error) from error
+    with ThreadPoolExecutor(min(_THREADS, len(uris)), thread_name_prefix="index") as threads:
+        files = list(threads.map(lambda uri: _open(uri, format, option), uris))
+    data = DataSet(files)
+    if not data.records:
+        named = ", ".join(data.uris[:_SHOWN]) + (", ..." if len(uris) > _SHOWN else "")
+        raise EdlError(
+            error_pb2.DATA_EMPTY,
+            f"{len(uris)} file(s) match {patterns}, but hold no record",
+            where=named,
+            remedy="edl data inspect FILE shows what is in a file.",
+        )
+    return data
+
+
+def _open(uri: str, format: str, option: str) -> DataFile:
+    try:
+        source = recordio.open_source(uri, format=format or None)
+        return DataFile(uri, source.format, tuple(source.columns or ()), source.index())
+    except recordio.DamagedFile as error:
+        raise EdlError(
+            error_pb2.DATA_DAMAGED,
+            str(error),
+            where=error.uri,
+            remedy="Make the file again, or leave it out of the pattern. "
+            "edl data inspect FILE shows what can still be read.",
+        ) from error
+    # Stores raise errors of many libraries; whichever it is, the file cannot be read.
+    except Exception as error:
+        raise _unreadable(uri, option, error) from error
+
+
+def _unreadable(what: str, option: str, error: Exception) -> EdlError:
+    return EdlError(
+        error_pb2.DATA_UNREADABLE,
+        f"the data cannot be read: {error}",
+        where=f"{option} {what}",
+        remedy="Check that it exists, that you may read it, and what format it has.",
+    )
+
+
+def _absolute(uri: str) -> str:
+    """Workers may have another current directory."""
+    return uri if "://" in uri else os.path.abspath(uri)

@@ -1,0 +1,189 @@
+"""The status page, the same figures as JSON, and metrics, over plain HTTP. Read only."""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+import logging
+import mimetypes
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources.abc import Traversable
+from typing import Any, ClassVar, Protocol
+from urllib.parse import parse_qs, urlsplit
+
+from edl_master.adapters.files import to_json
+from edl_master.adapters.ports import address_in_use
+from edl_proto.v1 import job_pb2
+
+log = logging.getLogger(__name__)
+
+PAGE = "page"
+"""Folder of the package with the page's files."""
+
+_EVENTS_AT_ONCE = 1000
+_REQUEST_TIMEOUT_S = 20
+_JSON = "application/json; charset=utf-8"
+_METRICS = "text/plain; version=0.0.4; charset=utf-8"
+
+# The page brings everything along; nothing that it shows may load or send anything elsewhere.
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' data:; font-src 'self'; connect-src 'self'; manifest-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+class Source(Protocol):
+    """Where the answers come from."""
+
+    def status(self) -> job_pb2.JobStatus:
+        """The job as it is now."""
+
+    def events(self, after: int, limit: int) -> Sequence[job_pb2.Event]:
+        """Events with numbers above ``after``, oldest first."""
+
+    def metrics(self) -> bytes:
+        """Prometheus's text format."""
+
+
+class StatusServer:
+    """Serves one job's page until it is closed.
+
+    Args:
+        host: address to listen on.
+        port: 0 for any.
+        source: where the answers come from.
+        page: the page's files; those of the package by default.
+
+    Raises:
+        EdlError: PORT_IN_USE, or USAGE for an address that this machine does not have.
+    """
+
+    def __init__(
+        self, host: str, port: int, source: Source, page: Traversable | None = None
+    ) -> None:
+        files = page or importlib.resources.files("edl_master") / PAGE
+
+        class Handler(_Handler):
+            answers: ClassVar[_Answers] = _Answers(source, files)
+
+        class Server(ThreadingHTTPServer):
+            address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            daemon_threads = True
+            # Sharing a port with another job's page would show either at random.
+            allow_reuse_port = False
+
+            def handle_error(self, request: Any, client_address: Any) -> None:
+                log.debug("a reader of the status page left", exc_info=True)
+
+        try:
+            self._server = Server((host, port), Handler)
+        except OSError as error:
+            raise address_in_use(error, host, port, "--dashboard-port") from error
+        self.port: int = self._server.server_address[1]
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.1,), name="http", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Answers:
+    """What there is to get: path and query to type and content."""
+
+    def __init__(self, source: Source, page: Traversable) -> None:
+        self._source = source
+        self._page = page
+        self._fixed: dict[str, Callable[[dict[str, list[str]]], tuple[str, bytes]]] = {
+            "/api/status": self._status,
+            "/api/events": self._events,
+            "/metrics": lambda _: (_METRICS, self._source.metrics()),
+            "/healthz": lambda _: ("text/plain; charset=utf-8", b"ok\n"),
+        }
+
+    def get(self, target: str) -> tuple[HTTPStatus, str, bytes]:
+        url = urlsplit(target)
+        try:
+            if answer := self._fixed.get(url.path):
+                return HTTPStatus.OK, *answer(parse_qs(url.query))
+        except ValueError as error:
+            return HTTPStatus.BAD_REQUEST, _JSON, json.dumps({"error": str(error)}).encode()
+        return self._file(url.path)
+
+    def _status(self, _: dict[str, list[str]]) -> tuple[str, bytes]:
+        return _JSON, to_json(self._source.status()).encode()
+
+    def _events(self, query: dict[str, list[str]]) -> tuple[str, bytes]:
+        text = query.get("after", ["0"])[-1]
+        if not text.isascii() or not text.isdigit():
+            raise ValueError(f"after must be the number of an event, not {text[:40]!r}")
+        events = self._source.events(int(text[:18]), _EVENTS_AT_ONCE)
+        return _JSON, f"[{','.join(to_json(e, one_line=True) for e in events)}]".encode()
+
+    def _file(self, path: str) -> tuple[HTTPStatus, str, bytes]:
+        # Only names that are really there, one level at a time: nothing leads out of the folder.
+        found = self._page
+        parts = [part for part in path.split("/") if part] or ["index.html"]
+        for part in parts:
+            inside = found.iterdir() if found.is_dir() else ()
+            match = next((each for each in inside if each.name == part), None)
+            if match is None or part.startswith((".", "__")):
+                return HTTPStatus.NOT_FOUND, "text/plain; charset=utf-8", b"not here\n"
+            found = match
+        if not found.is_file():
+            return HTTPStatus.NOT_FOUND, "text/plain; charset=utf-8", b"not here\n"
+        kind = mimetypes.guess_type(found.name)[0] or "application/octet-stream"
+        if kind.startswith("text/") or kind in ("application/javascript", "image/svg+xml"):
+            kind += "; charset=utf-8"
+        return HTTPStatus.OK, kind, found.read_bytes()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    answers: ClassVar[_Answers]
+    protocol_version = "HTTP/1.1"
+    server_version = "edl"
+    sys_version = ""
+    timeout = _REQUEST_TIMEOUT_S
+
+    def do_GET(self) -> None:
+        self._answer(with_content=True)
+
+    def do_HEAD(self) -> None:
+        self._answer(with_content=False)
+
+    def _answer(self, *, with_content: bool) -> None:
+        try:
+            status, kind, content = self.answers.get(self.path)
+        except Exception:
+            log.exception("GET %s", self.path)
+            status, kind = HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain; charset=utf-8"
+            content = b"This is a defect of edl; the master's log has the traceback.\n"
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        if with_content:
+            self.wfile.write(content)
+
+    def end_headers(self) -> None:
+        for name, value in _HEADERS.items():
+            self.send_header(name, value)
+        super().end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        log.debug(format, *args)

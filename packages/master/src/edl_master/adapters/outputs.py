@@ -1,0 +1,197 @@
+"""Where the result of a job goes, and the joining of predictions."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import recordio
+from edl_master.adapters.files import flush_directory, storage_error
+from edl_master.core.effects import Range
+from edl_master.core.events import HeldLease
+from edl_master.core.tasks import Cut
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+
+RECORDIO = ".recordio"
+
+
+def check_output(output: str) -> None:
+    """Make sure that a result can be put in its place later; makes the directory above it.
+
+    Raises:
+        EdlError: OUTPUT_EXISTS or OUTPUT_UNWRITABLE.
+    """
+    path = Path(output)
+    if os.path.lexists(path):
+        raise EdlError(
+            error_pb2.OUTPUT_EXISTS,
+            f"the output {output} exists",
+            where=str(path.absolute()),
+            remedy="Choose another --output, or remove what is there.",
+        )
+    probe = path.parent / f".{path.name}.{os.getpid()}.probe"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        probe.mkdir()
+        probe.rmdir()
+    except OSError as error:
+        raise storage_error(error, path) from error
+
+
+class Predictions:
+    """Parts that workers write, one per task, and the output that is made of them.
+
+    Args:
+        parts: directory of the parts.
+        output: a directory to make, with one file per data file; or, if it ends in
+            ``.recordio``, one file of all.
+        uris: of the data files.
+        cut: how the data is cut into tasks.
+    """
+
+    def __init__(self, parts: Path, output: str, uris: Sequence[str], cut: Cut) -> None:
+        self._parts = parts
+        self._output = Path(output)
+        self._uris = uris
+        self._cut = cut
+        self._completing = threading.Lock()
+
+    def prepare(self) -> None:
+        """Make the directory of the parts, without those of an earlier master.
+
+        Raises:
+            EdlError: OUTPUT_UNWRITABLE or DISK_FULL.
+        """
+        try:
+            shutil.rmtree(self._parts, ignore_errors=True)
+            self._parts.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise storage_error(error, self._parts) from error
+
+    def part_of(self, lease: HeldLease) -> str:
+        """Where the holder of a lease writes its part. No other holder ever writes there."""
+        return str(self._parts / f"{lease.task.number:010d}-{lease.token}{RECORDIO}")
+
+    @contextmanager
+    def completing(self, lease: HeldLease, records: int) -> Iterator[None]:
+        """The holder of a lease says that its part is complete, and the job is asked within.
+
+        Unless that raises, the part is the task's when the context ends; joining waits for it.
+
+        Args:
+            lease: under which the part was written.
+            records: predictions in it; a part of another length is not taken.
+
+        Raises:
+            EdlError: OUTPUT_UNWRITABLE.
+        """
+        number = lease.task.number
+        with self._completing:
+            yield
+            if records == _length(self._cut.range(number)):
+                try:
+                    os.replace(self.part_of(lease), self._accepted(number))
+                except FileNotFoundError:
+                    # Said before, and the answer was lost; otherwise it is missed at the end.
+                    return
+                except OSError as error:
+                    raise storage_error(error, self._parts) from error
+
+    def join(self, dead: int = 0) -> int:
+        """Join the parts in the order of the data; return the number of predictions.
+
+        The output appears at once and whole.
+
+        Args:
+            dead: how many tasks the job went on without; exactly so many parts are missing.
+
+        Raises:
+            EdlError: OUTPUT_UNWRITABLE, DISK_FULL, or INTERNAL when a part is missing or does
+                not hold one prediction for each of its records.
+        """
+        temporary = self._output.with_name(f".{self._output.name}.{os.getpid()}.tmp")
+        with self._completing:
+            tasks = list(self._tasks(dead))
+        try:
+            if self._output.suffix == RECORDIO:
+                total = self._concatenate(tasks, temporary)
+            else:
+                total = self._join_by_file(tasks, temporary)
+            if os.path.lexists(self._output):
+                check_output(str(self._output))
+            temporary.rename(self._output)
+            flush_directory(self._output.parent)
+        except OSError as error:
+            raise storage_error(error, self._output) from error
+        finally:
+            if temporary.is_dir():
+                shutil.rmtree(temporary, ignore_errors=True)
+            else:
+                temporary.unlink(missing_ok=True)
+        shutil.rmtree(self._parts, ignore_errors=True)
+        return total
+
+    def _tasks(self, dead: int) -> Iterator[tuple[int, Range]]:
+        """The tasks that have a part, in the order of the data."""
+        missing = 0
+        for number in range(self._cut.count):
+            if self._accepted(number).exists():
+                yield number, self._cut.range(number)
+            else:
+                missing += 1
+        if missing != dead:
+            raise _incomplete(f"{missing} are missing, {dead} should be", self._parts)
+
+    def _join_by_file(self, tasks: list[tuple[int, Range]], directory: Path) -> int:
+        by_file: dict[int, list[tuple[int, Range]]] = {}
+        for task in tasks:
+            by_file.setdefault(task[1].file, []).append(task)
+        directory.mkdir(parents=True)
+        names = output_names(self._uris)
+        return sum(
+            self._concatenate(by_file.get(file, []), directory / name)
+            for file, name in enumerate(names)
+        )
+
+    def _concatenate(self, tasks: list[tuple[int, Range]], path: Path) -> int:
+        wanted = sum(_length(records) for _, records in tasks)
+        places = [str(self._accepted(number)) for number, _ in tasks]
+        try:
+            found = recordio.concatenate(places, str(path))
+        except recordio.RecordError as error:
+            raise _incomplete(str(error), self._parts) from error
+        if found != wanted:
+            raise _incomplete(f"{found} predictions for {wanted} records", self._parts)
+        return found
+
+    def _accepted(self, number: int) -> Path:
+        return self._parts / f"{number:010d}{RECORDIO}"
+
+
+def _length(records: Range) -> int:
+    return records.stop - records.start
+
+
+def output_names(uris: Sequence[str]) -> list[str]:
+    """One name in the output for each data file: its own, with more of its path where needed."""
+    depth = 1
+    while True:
+        names = ["_".join(uri.rstrip("/").split("/")[-depth:]) for uri in uris]
+        if len(set(names)) == len(names) or depth > max(uri.count("/") for uri in uris):
+            break
+        depth += 1
+    return [name if name.endswith(RECORDIO) else name + RECORDIO for name in names]
+
+
+def _incomplete(what: str, parts: Path) -> EdlError:
+    return EdlError(
+        error_pb2.INTERNAL,
+        f"the parts of the predictions are not what the tasks made: {what}",
+        where=str(parts),
+        remedy="Something else has changed these files, or this is a defect of edl.",
+    )

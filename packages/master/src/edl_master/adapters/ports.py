@@ -1,0 +1,41 @@
+"""What a port that cannot be had means for a person."""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+
+
+def address_in_use(error: OSError, host: str, port: int, option: str) -> EdlError:
+    """The error of a listener that could not be opened."""
+    if error.errno == errno.EADDRINUSE:
+        return EdlError(
+            error_pb2.PORT_IN_USE,
+            f"port {port} on {host} is in use",
+            where=f"{host}:{port}",
+            remedy=f"Choose another port with {option}, or leave the option out for a free one.",
+        )
+    return EdlError(
+        error_pb2.USAGE,
+        f"the master cannot listen on {host}:{port}: {error.strerror or error}",
+        where=f"{host}:{port}",
+        remedy="Choose an address of this machine, and a port that you may use.",
+    )
+
+
+def check_port(host: str, port: int, option: str) -> None:
+    """Find out why a listener cannot have a port, or return if it can.
+
+    Raises:
+        EdlError: PORT_IN_USE, or USAGE for an address that this machine does not have.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+    except OSError as error:
+        raise address_in_use(error, host, port, option) from error

@@ -1,0 +1,419 @@
+"""The composition root: the only place where a master's concrete parts meet.
+
+Owns the threads and the clock. A master is made, which opens everything; runs until its job has
+ended; and is closed. Whatever happens in between, no body outlives it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import secrets
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from types import FrameType, TracebackType
+from typing import Self
+
+from edl_master import codec, resuming
+from edl_master.adapters import pids
+from edl_master.adapters.buffers import Buffers
+from edl_master.adapters.checkpoints import Checkpoints
+from edl_master.adapters.data import open_data
+from edl_master.adapters.files import JobDirectory, rfc3339
+from edl_master.adapters.http import StatusServer
+from edl_master.adapters.journal import Journal
+from edl_master.adapters.outputs import Predictions, check_output
+from edl_master.adapters.processes import LocalProcesses, limit_threads
+from edl_master.conductor import Conductor, End
+from edl_master.config import Config
+from edl_master.core.effects import LeaseGranted
+from edl_master.core.events import BodyExited, Event, MasterFailed, StopRequested, Tick
+from edl_master.core.names import TaskType, WorkerId
+from edl_master.core.platform import BodyStarted, Platform
+from edl_master.core.settings import JobType
+from edl_master.core.tasks import Cut
+from edl_master.curves import Curves
+from edl_master.guarded_plane import GuardedPlane
+from edl_master.metrics import CarriedCounters, JobCollector, Metrics
+from edl_master.outside import Works, failure_from_exception
+from edl_master.reporter import Reporter
+from edl_master.server import Server, Services
+from edl_master.servicers.job import JobServicer
+from edl_master.servicers.parameters import ParametersServicer
+from edl_master.servicers.tasks import JobFiles, TasksServicer
+from edl_proto import jobdir
+from edl_proto.v1 import job_pb2, task_pb2
+
+log = logging.getLogger(__name__)
+
+MakePlatform = Callable[[Config, Callable[[], str]], Platform]
+"""Makes the platform of a job; the master's address is known when the first body starts."""
+
+_LONGEST_S = 600.0
+"""How long the last checkpoint may take to be written."""
+
+
+def local_processes(config: Config, address: Callable[[], str]) -> Platform:
+    """Workers as processes of this machine."""
+
+    def command(worker: WorkerId, attempt: int) -> Sequence[str]:
+        # -P: a file in the user's directory must not stand in for a module of the same name.
+        python = [config.python, "-P", "-m", "edl_worker"]
+        return [*python, "--master", address(), "--worker-id", str(worker)]
+
+    environment = {"PYTHONUNBUFFERED": "1", **config.environ}
+    return LocalProcesses(
+        command,
+        limit_threads(environment, config.workers_max),
+        config.job_dir / jobdir.LOGS,
+        config.job_dir / jobdir.PODS,
+    )
+
+
+class App:
+    """One master at work on one job.
+
+    Args:
+        config: what to do.
+        directory: of the job, held by this process.
+        make_platform: where bodies come from.
+
+    Raises:
+        EdlError: the job cannot be started; everything that was opened is closed again.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        directory: JobDirectory,
+        make_platform: MakePlatform = local_processes,
+    ) -> None:
+        self._config = config
+        self._directory = directory
+        self._incarnation = secrets.token_hex(4)
+        self._started_at = rfc3339(time.time())
+        self._final: job_pb2.JobStatus | None = None
+        self._acknowledged = threading.Event()
+        self._leave = threading.Event()
+        self._over = threading.Event()
+        self._requests: queue.SimpleQueue[signal.Signals | None] = queue.SimpleQueue()
+        with ExitStack() as opened:
+            self._open(opened, make_platform)
+            self._opened = opened.pop_all()
+
+    def _open(self, opened: ExitStack, make_platform: MakePlatform) -> None:
+        config, spec, rhythm = self._config, self._config.spec, self._config.rhythm
+        training = config.type is JobType.TRAIN
+        self._directory.reserve()
+        self._journal = Journal(config.job_dir / jobdir.EVENTS)
+
+        self._data = open_data(spec.data, spec.data_format, "--data")
+        self._validation = (
+            open_data(spec.validation_data, spec.data_format, "--validation-data")
+            if training and spec.validation_data
+            else None
+        )
+        settings = config.job_settings(self._data.records)
+        if spec.output and config.type is not JobType.EVALUATE:
+            check_output(spec.output)
+        checkpoints = None
+        if training and config.checkpoint_dir is not None:
+            checkpoints = Checkpoints(config.checkpoint_dir, spec.name, config.keep_checkpoints)
+            checkpoints.prepare()
+        beginning = resuming.begin(
+            settings,
+            self._data,
+            self._validation,
+            checkpoints,
+            chosen_length=not spec.records_per_task,
+        )
+        self._resumed = beginning.is_resumed
+        predictions = None
+        if config.type is JobType.PREDICT:
+            cut = Cut(self._data.counts, settings.records_per_task)
+            parts = config.job_dir / jobdir.PARTS
+            predictions = Predictions(parts, spec.output, self._data.uris, cut)
+            predictions.prepare()
+
+        self._metrics = Metrics()
+        self._counters = CarriedCounters()
+        self._curves = Curves()
+        self._reporter = Reporter(
+            self._directory,
+            self._journal,
+            config.tensorboard_dir,
+            self.status,
+            rhythm.status_every_s,
+            rhythm.flush_every_s,
+            self._fail,
+        )
+        self._platform = make_platform(config, lambda: self.address)
+        opened.callback(self._platform.close, 0)
+        self._works = Works(
+            platform=self._platform,
+            journal=self._journal,
+            curves=self._curves,
+            reporter=self._reporter,
+            checkpoints=checkpoints,
+            join_output=lambda: self._join(predictions),
+            metrics=self._metrics,
+            tell=self._tell,
+            grace_s=config.worker_grace_s,
+        )
+        buffers = Buffers()
+        threads = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="plane")
+        opened.callback(threads.shutdown, wait=False, cancel_futures=True)
+        self._plane = GuardedPlane(
+            config.update_mode,
+            config.reduction,
+            buffers,
+            threads,
+            beginning.snapshot,
+            # Compiled beside, while the worker sends its initial values and the others load.
+            on_made=lambda plane: threading.Thread(target=plane.warm_up, daemon=True).start(),
+        )
+        self._conductor = Conductor(beginning.job, self._plane, self._works)
+        for note in beginning.notes:
+            self._works.record(note, self._conductor.seconds)
+        self._metrics.add(JobCollector(spec.name, self._incarnation, self._conductor.view))
+        self._metrics.add(self._counters)
+
+        services = Services(
+            tasks=TasksServicer(
+                self._conductor,
+                self._plane if training else None,
+                JobFiles(self._locate, predictions, spec.output),
+                self._counters,
+                spec,
+                self._incarnation,
+                settings.timings.heartbeat_every_s,
+            ),
+            job=JobServicer(self._conductor, self._journal, self.status, self._acknowledged.set),
+            parameters=ParametersServicer(
+                self._conductor, self._plane, buffers, self._metrics, self._incarnation
+            )
+            if training
+            else None,
+        )
+        serving = spec.serving
+        self._server = Server(
+            services, config.host, serving.port, config.workers_max, self._metrics.defects.inc
+        )
+        opened.callback(self._server.close, 0)
+        self._page = StatusServer(config.host, serving.dashboard_port, self)
+        opened.callback(self._page.close)
+
+    # --- where it is, and what it looks like -----------------------------------------------
+
+    @property
+    def address(self) -> str:
+        """Where workers and clients of this machine reach this master."""
+        return f"{_reachable(self._config.host)}:{self._server.port}"
+
+    @property
+    def dashboard_url(self) -> str:
+        """The status page."""
+        return f"http://{_reachable(self._config.host)}:{self._page.port}/"
+
+    def status(self) -> job_pb2.JobStatus:
+        """The job as it is now."""
+        if self._final is not None:
+            return self._final
+        status = self._status()
+        # Over is a job only when everything of it is on the disk.
+        if status.state == job_pb2.SUCCEEDED:
+            status.state = job_pb2.FINISHING
+        elif status.state in (job_pb2.FAILED, job_pb2.CANCELLED):
+            status.state = job_pb2.STOPPING
+        return status
+
+    def events(self, after: int, limit: int) -> Sequence[job_pb2.Event]:
+        """Events with numbers above ``after``, oldest first."""
+        return self._journal.after(after, limit)
+
+    def metrics(self) -> bytes:
+        """Prometheus's text format."""
+        return self._metrics.text()
+
+    def _status(self, finished_at: str = "") -> job_pb2.JobStatus:
+        facts = codec.JobFacts(
+            name=self._config.spec.name,
+            started_at=self._started_at,
+            finished_at=finished_at,
+            dashboard_url=self.dashboard_url,
+            output=self._config.spec.output,
+            incarnation=self._incarnation,
+            curves=self._curves.all(),
+            data_uris=self._data.uris,
+        )
+        return codec.status_to(self._conductor.view(), facts)
+
+    # --- a master's life -------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def take_signals(self) -> None:
+        """Stop the job on SIGTERM and SIGINT; for the main thread of a process."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def run(self) -> int:
+        """Work on the job until it has ended; return the exit code."""
+        rhythm = self._config.rhythm
+        self._directory.write_master(
+            {
+                "address": self.address,
+                "pid": os.getpid(),
+                "start_time": pids.start_time(os.getpid()) or 0,
+                "dashboard_url": self.dashboard_url,
+                "incarnation": self._incarnation,
+                "started_at": self._started_at,
+            }
+        )
+        self._take_over()
+        for name, target in (
+            ("observer", self._observe),
+            ("ticker", self._tick),
+            ("requests", self._heed_requests),
+        ):
+            threading.Thread(target=target, name=name, daemon=True).start()
+        self._reporter.start()
+        while (end := self._conductor.wait_for_end(1.0)) is None:
+            pass
+        status = self._finish(end)
+        # The client has seen the end, or will look at status.json.
+        self._acknowledged.wait(rhythm.acknowledge_s)
+        self._leave.wait(self._config.spec.serving.keep_page_s)
+        return 0 if status.state == job_pb2.SUCCEEDED else 1
+
+    def close(self) -> None:
+        """Close everything; no body is left after this."""
+        self._over.set()
+        self._requests.put(None)
+        self._plane.let_go()
+        self._opened.close()
+
+    def _take_over(self) -> None:
+        """Bodies of an earlier incarnation: wait for them to register, or end them."""
+        found = self._platform.adopt()
+        if not found:
+            return
+        if self._resumed:
+            deadline = time.monotonic() + self._config.rhythm.register_wait_s
+            while time.monotonic() < deadline:
+                registered = {worker.id for worker in self._conductor.view().workers if worker.pid}
+                if {body.worker for body in found} <= registered:
+                    return
+                time.sleep(0.05)
+            found = tuple(body for body in found if body.worker not in registered)
+        for body in found:
+            log.info("ending %s of worker %d, left by an earlier master", body.body, body.worker)
+            self._platform.kill(body.worker)
+        ended = 0
+        while ended < len(found) and (seen := self._platform.observe(_LONGEST_S)):
+            ended += sum(isinstance(each, BodyExited) for each in seen)
+
+    def _finish(self, end: End) -> job_pb2.JobStatus:
+        """Bring everything to disk, and say how the job ended."""
+        self._works.close(_LONGEST_S)
+        self._platform.close(self._config.rhythm.workers_leave_s)
+        self._over.set()
+        failure = self._works.failure
+        try:
+            self._reporter.stop()
+        except Exception as error:
+            failure = failure or failure_from_exception(error)
+        status = self._status(rfc3339(time.time()))
+        status.state = codec.phase_to(end.phase)
+        if failure is not None and status.state != job_pb2.FAILED:
+            # Found out when the job had its result already; it is not whole.
+            status.state = job_pb2.FAILED
+            status.error.CopyFrom(codec.error_to(failure))
+        self._final = status
+        try:
+            self._directory.write_status(status, final=True)
+        except Exception:
+            log.exception("the final status cannot be written")
+        log.info("the job ended: %s", job_pb2.JobState.Name(status.state))
+        return status
+
+    # --- threads ---------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        while not self._over.wait(self._config.rhythm.tick_s):
+            self._tell(Tick())
+
+    def _observe(self) -> None:
+        while not self._over.is_set():
+            for seen in self._platform.observe(1.0):
+                match seen:
+                    case BodyStarted(worker, _, body):
+                        log.info("worker %d is %s", worker, body)
+                    case BodyExited():
+                        self._counters.forget(seen.body or "")
+                        self._metrics.exits.labels(_exit_reason(seen)).inc()
+                        self._tell(seen)
+                    case _:
+                        self._tell(seen)
+
+    def _heed_requests(self) -> None:
+        asked = False
+        while (number := self._requests.get()) is not None:
+            self._leave.set()
+            if asked:
+                self._works.hasten()
+            asked = True
+            self._tell(StopRequested(f"the master received {number.name}"))
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        # A handler runs between any two steps of the main thread, which may hold a lock.
+        self._requests.put(signal.Signals(number))
+
+    # --- wires -----------------------------------------------------------------------------
+
+    def _tell(self, event: Event) -> None:
+        self._conductor.tell(event)
+
+    def _fail(self, error: Exception) -> None:
+        self._tell(MasterFailed(failure_from_exception(error)))
+
+    def _locate(self, lease: LeaseGranted) -> task_pb2.RecordRange | None:
+        if lease.records is None:
+            return None
+        evaluates = lease.task.type is TaskType.EVALUATION and self._validation is not None
+        data = self._validation if evaluates else self._data
+        assert data is not None
+        return data.locate(lease.records)
+
+    def _join(self, predictions: Predictions | None) -> None:
+        assert predictions is not None, "only prediction jobs have parts to join"
+        counts = self._conductor.view().tasks.get(TaskType.PREDICTION)
+        predictions.join(counts.dead if counts else 0)
+
+
+def _exit_reason(exited: BodyExited) -> str:
+    if exited.preempted:
+        return "preempted"
+    if exited.signal is not None:
+        return "signal"
+    return "left" if exited.exit_code == 0 else "failed"
+
+
+def _reachable(host: str) -> str:
+    """The address that a listener on ``host`` has for programs of the same machine."""
+    local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"[{local}]" if ":" in local else local

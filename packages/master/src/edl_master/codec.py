@@ -1,0 +1,384 @@
+"""Between protobuf and the core's types; the only module that knows both."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from google.protobuf.internal.containers import RepeatedCompositeFieldContainer as Repeated
+
+from edl_master.core import events
+from edl_master.core.effects import JobPhase, LeaseGranted
+from edl_master.core.events import Addable, HeldLease, MetricState
+from edl_master.core.failure import Failure
+from edl_master.core.names import Body, TaskKey, TaskType, Token, Version, WorkerId
+from edl_master.core.parameters.exchange import GradientPush, PushKind, PushOutcome
+from edl_master.core.parameters.layout import Variable
+from edl_master.core.settings import JobType
+from edl_master.core.view import DeadLetter, JobView, TaskCounts, WorkerView
+from edl_master.curves import Point
+from edl_proto import tensor
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
+
+_TASK_TYPES = {
+    task_pb2.TRAINING: TaskType.TRAINING,
+    task_pb2.EVALUATION: TaskType.EVALUATION,
+    task_pb2.EVALUATION_SUMMARY: TaskType.EVALUATION_SUMMARY,
+    task_pb2.PREDICTION: TaskType.PREDICTION,
+    task_pb2.EXPORT: TaskType.EXPORT,
+}
+_TASK_TYPES_OUT = {core: wire for wire, core in _TASK_TYPES.items()}
+
+_MODES = {
+    TaskType.TRAINING: job_pb2.MODE_TRAINING,
+    TaskType.EVALUATION: job_pb2.MODE_EVALUATION,
+    TaskType.EVALUATION_SUMMARY: job_pb2.MODE_EVALUATION,
+    TaskType.PREDICTION: job_pb2.MODE_PREDICTION,
+    TaskType.EXPORT: job_pb2.MODE_TRAINING,
+}
+
+JOB_TYPES = {
+    job_pb2.TRAIN: JobType.TRAIN,
+    job_pb2.EVALUATE: JobType.EVALUATE,
+    job_pb2.PREDICT: JobType.PREDICT,
+}
+_JOB_TYPES_OUT = {core: wire for wire, core in JOB_TYPES.items()}
+
+_OUTCOMES = {
+    PushKind.APPLIED: parameters_pb2.APPLIED,
+    PushKind.ALREADY_APPLIED: parameters_pb2.ALREADY_APPLIED,
+    PushKind.STALE: parameters_pb2.STALE,
+    PushKind.REFUSED: parameters_pb2.REFUSED,
+    PushKind.OUT_OF_ORDER: parameters_pb2.OUT_OF_ORDER,
+    PushKind.INVALID: parameters_pb2.INVALID,
+}
+
+_MOST_STATE_NUMBERS = 1 << 20
+"""Numbers in one variable of a metric's state; an AUC has some hundreds."""
+
+
+def malformed(what: str) -> EdlError:
+    """A message that no worker of this version sends."""
+    return EdlError(
+        error_pb2.USAGE,
+        what,
+        remedy="Client, master and worker must be of one version of edl.",
+    )
+
+
+# --- errors --------------------------------------------------------------------------------
+
+
+def failure_of(error: EdlError) -> Failure:
+    """An error as the core keeps it."""
+    return failure_from(error.to_proto())
+
+
+def failure_from(message: error_pb2.Error) -> Failure:
+    """An error as the core keeps it; a code that this version lacks becomes INTERNAL."""
+    names = {code: name for name, code in error_pb2.ErrorCode.items() if code}
+    return Failure(
+        names.get(message.code, "INTERNAL"),
+        message.what,
+        message.where,
+        message.remedy,
+        message.detail,
+    )
+
+
+def error_to(failure: Failure) -> error_pb2.Error:
+    return error_pb2.Error(
+        code=dict(error_pb2.ErrorCode.items()).get(failure.code, error_pb2.INTERNAL),
+        what=failure.what,
+        where=failure.where,
+        remedy=failure.remedy,
+        detail=failure.detail,
+    )
+
+
+# --- tasks ---------------------------------------------------------------------------------
+
+
+def task_from(message: task_pb2.TaskKey) -> TaskKey:
+    if message.type not in _TASK_TYPES:
+        raise malformed(f"there is no task type {message.type}")
+    return TaskKey(_TASK_TYPES[message.type], message.round, message.number)
+
+
+def task_to(task: TaskKey) -> task_pb2.TaskKey:
+    return task_pb2.TaskKey(type=_TASK_TYPES_OUT[task.type], round=task.round, number=task.number)
+
+
+def lease_from(message: task_pb2.LeaseRef) -> HeldLease:
+    return HeldLease(task_from(message.task), Token(message.token))
+
+
+def leases_from(messages: Iterable[task_pb2.LeaseRef]) -> tuple[HeldLease, ...]:
+    return tuple(map(lease_from, messages))
+
+
+def lease_ref_to(lease: HeldLease) -> task_pb2.LeaseRef:
+    return task_pb2.LeaseRef(task=task_to(lease.task), token=lease.token)
+
+
+def lease_to(
+    lease: LeaseGranted,
+    skip_minibatches: int,
+    records: task_pb2.RecordRange | None,
+    part_path: str,
+    export: task_pb2.ExportInfo | None,
+) -> task_pb2.Lease:
+    """A lease as its holder gets it; the parts that the core does not know are given."""
+    return task_pb2.Lease(
+        task=task_to(lease.task),
+        token=lease.token,
+        ttl_s=lease.ttl_s,
+        records=records,
+        skip_minibatches=skip_minibatches,
+        seed=lease.seed,
+        mode=_MODES[lease.task.type],
+        frozen=lease.frozen,
+        parameter_version=lease.version or 0,
+        metric_states=map(metric_state_to, lease.metric_states),
+        part_path=part_path,
+        export=export,
+    )
+
+
+def export_to(lease: LeaseGranted, view: JobView, output: str) -> task_pb2.ExportInfo:
+    return task_pb2.ExportInfo(
+        output=output,
+        parameter_version=lease.version or 0,
+        records_trained=view.records_trained,
+        epochs=view.progress.num_epochs,
+        metrics=view.metrics,
+    )
+
+
+def completion_from(message: task_pb2.CompleteRequest, applied: int) -> events.TaskCompleted:
+    return events.TaskCompleted(
+        worker=WorkerId(message.worker_id),
+        lease=lease_from(message.lease),
+        minibatches=message.minibatches,
+        applied=applied,
+        records=message.records,
+        examples=message.examples,
+        seconds=message.seconds,
+        metric_states=tuple(map(metric_state_from, message.metric_states)),
+        metrics=dict(message.metrics),
+    )
+
+
+def failed_from(message: task_pb2.FailRequest) -> events.TaskFailed | events.WorkerFailed:
+    worker, failure = WorkerId(message.worker_id), failure_from(message.error)
+    if message.HasField("lease"):
+        return events.TaskFailed(worker, lease_from(message.lease), failure, message.permanent)
+    return events.WorkerFailed(worker, Body(message.body), failure)
+
+
+def metric_state_from(message: task_pb2.MetricState) -> MetricState:
+    return MetricState(message.name, tuple(_addable_from(v) for v in message.variables))
+
+
+def _addable_from(message: task_pb2.Tensor) -> Addable:
+    try:
+        array = tensor.decode(message)
+    except ValueError as error:
+        raise malformed(str(error)) from error
+    if array.size > _MOST_STATE_NUMBERS:
+        raise malformed(f"a metric's state of {array.size} numbers is too large")
+    return Addable(array.dtype.name, array.shape, tuple(array.ravel().tolist()))
+
+
+def metric_state_to(state: MetricState) -> task_pb2.MetricState:
+    arrays = (
+        np.array(variable.values, variable.dtype).reshape(variable.shape)
+        for variable in state.variables
+    )
+    return task_pb2.MetricState(name=state.name, variables=map(tensor.encode, arrays))
+
+
+# --- workers and parameters ----------------------------------------------------------------
+
+
+def variables_from(messages: Repeated[task_pb2.Variable]) -> tuple[Variable, ...]:
+    return tuple(
+        Variable(message.name, tuple(message.shape), message.dtype, message.trainable)
+        for message in messages
+    )
+
+
+def heartbeat_from(message: task_pb2.HeartbeatRequest) -> events.HeartbeatReceived:
+    phases = {phase: name.lower() for name, phase in task_pb2.WorkerPhase.items()}
+    return events.HeartbeatReceived(
+        WorkerId(message.worker_id),
+        Body(message.body),
+        leases_from(message.leases),
+        phases.get(message.phase, ""),
+    )
+
+
+def push_from(
+    header: parameters_pb2.PushHeader, gradient: memoryview, state: memoryview
+) -> GradientPush:
+    if header.records < 1:
+        raise malformed("a gradient must be of at least one record")
+    lease = lease_from(header.lease)
+    return GradientPush(
+        task=lease.task,
+        token=lease.token,
+        minibatch=header.minibatch,
+        records=header.records,
+        base_version=Version(header.base_version),
+        gradient=gradient,
+        state_delta=state if header.state_nbytes else None,
+    )
+
+
+def pushed_from(
+    header: parameters_pb2.PushHeader, outcome: PushOutcome
+) -> events.MinibatchApplied | events.GradientRejected | None:
+    """What the job has to know of a push; nothing if it had been told before."""
+    worker = WorkerId(header.worker_id)
+    match outcome.kind:
+        case PushKind.APPLIED:
+            return events.MinibatchApplied(
+                worker=worker,
+                lease=lease_from(header.lease),
+                minibatch=header.minibatch,
+                records=header.records,
+                version=outcome.version,
+                loss=header.loss,
+                compute_s=header.compute_s,
+                staleness=outcome.staleness,
+            )
+        case PushKind.ALREADY_APPLIED:
+            return None
+        case _:
+            return events.GradientRejected(worker, str(outcome.kind))
+
+
+def outcome_to(kind: PushKind) -> parameters_pb2.PushOutcome.ValueType:
+    return _OUTCOMES[kind]
+
+
+# --- the job -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """What a status shows and the core does not know.
+
+    Attributes:
+        name: of the job.
+        started_at, finished_at: RFC 3339; empty while it goes on.
+        dashboard_url: of the status page; empty if there is none.
+        output: where the result is, or will be.
+        incarnation: of the master.
+        curves: by name.
+        data_uris: of the main data's files, for dead letters.
+    """
+
+    name: str
+    started_at: str
+    finished_at: str
+    dashboard_url: str
+    output: str
+    incarnation: str
+    curves: Mapping[str, list[Point]]
+    data_uris: tuple[str, ...]
+
+
+def status_to(view: JobView, facts: JobFacts) -> job_pb2.JobStatus:
+    progress = view.progress
+    return job_pb2.JobStatus(
+        name=facts.name,
+        type=_JOB_TYPES_OUT[view.type],
+        state=phase_to(view.phase),
+        progress=job_pb2.Progress(
+            records_done=progress.records_done,
+            records_total=progress.records_total,
+            epoch=progress.epoch,
+            num_epochs=progress.num_epochs,
+            steps=progress.steps,
+            parameter_version=progress.parameter_version,
+            records_per_s=progress.records_per_s,
+            eta_s=progress.eta_s,
+            loss=progress.loss,
+            goodput=progress.goodput,
+        ),
+        metrics=view.metrics,
+        workers=map(_worker_to, view.workers),
+        tasks={str(type_): _counts_to(counts) for type_, counts in view.tasks.items()},
+        curves=[_curve_to(name, points) for name, points in facts.curves.items()],
+        error=error_to(view.failure) if view.failure else None,
+        seconds=view.seconds,
+        started_at=facts.started_at,
+        finished_at=facts.finished_at,
+        dashboard_url=facts.dashboard_url,
+        output=facts.output,
+        incarnation=facts.incarnation,
+        workers_wanted=job_pb2.WorkersSpec(min=view.min_workers, max=view.max_workers),
+        dead_letters=[_dead_letter_to(letter, facts.data_uris) for letter in view.dead_letters],
+        records_trained=view.records_trained,
+        records_replayed=view.records_replayed,
+        preemptions=view.preemptions,
+        worker_failures=view.worker_failures,
+        predictions=view.predictions,
+        gradients_rejected=view.gradients_rejected,
+        staleness_mean=view.staleness_mean,
+    )
+
+
+def phase_to(phase: JobPhase) -> job_pb2.JobState.ValueType:
+    return job_pb2.JobState.Value(phase.name)
+
+
+def _worker_to(worker: WorkerView) -> job_pb2.WorkerStatus:
+    return job_pb2.WorkerStatus(
+        id=worker.id,
+        state=str(worker.state),
+        host=worker.host,
+        pid=worker.pid,
+        task=str(worker.task) if worker.task else "",
+        records=worker.records,
+        steps=worker.steps,
+        records_per_s=worker.records_per_s,
+        restarts=worker.restarts,
+        last_exit=worker.last_exit,
+        heartbeat_age_s=worker.heartbeat_age_s,
+    )
+
+
+def _counts_to(counts: TaskCounts) -> job_pb2.TaskCounts:
+    return job_pb2.TaskCounts(
+        pending=counts.pending,
+        leased=counts.leased,
+        done=counts.done,
+        retried=counts.retried,
+        dead=counts.dead,
+    )
+
+
+def _curve_to(name: str, points: list[Point]) -> job_pb2.Curve:
+    return job_pb2.Curve(
+        name=name,
+        points=[
+            job_pb2.CurvePoint(step=point.step, at_s=point.at_s, value=point.value)
+            for point in points
+            if math.isfinite(point.value)
+        ],
+    )
+
+
+def _dead_letter_to(letter: DeadLetter, uris: tuple[str, ...]) -> job_pb2.DeadLetter:
+    records = ""
+    if letter.records is not None:
+        uri = uris[letter.records.file]
+        records = f"{uri} [{letter.records.start}, {letter.records.stop})"
+    return job_pb2.DeadLetter(
+        task=str(letter.task), records=records, error=error_to(letter.failure)
+    )

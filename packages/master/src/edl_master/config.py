@@ -1,0 +1,208 @@
+"""A job as submitted, read into settings; every default has its unit and its reason here.
+
+What the core needs becomes ``JobSettings``; the rest is ``Config``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from edl_master.codec import JOB_TYPES
+from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, UpdateMode
+from edl_master.core.settings import JobSettings, JobType, Timings, choose_records_per_task
+from edl_proto import jobdir
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2, job_pb2
+
+MINIBATCH_SIZE = 32
+"""Records. Keras's own default."""
+
+NUM_EPOCHS = 1
+
+WORKERS = 1
+"""More than one is a decision about the machine, which is the user's."""
+
+TASK_ATTEMPTS = 3
+"""Twice is bad luck."""
+
+WORKER_CRASHES = 3
+"""In a row and without progress: the fourth would not be different."""
+
+WORKER_GRACE_S = 10.0
+"""Seconds from SIGTERM to SIGKILL: one minibatch and a call to return the rest."""
+
+KEEP_CHECKPOINTS = 3
+"""One to use, one if that is damaged, one to look back at."""
+
+HOST = "127.0.0.1"
+"""Whoever can reach a master can stop its job: the outside has to be asked for."""
+
+STALENESS_PER_WORKER = 2
+"""Bounded mode, updates: each worker may be overtaken by each other one and once more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """How often the master looks at what nobody tells it. All in seconds."""
+
+    tick_s: float = 0.25
+    """Deadlines are in seconds; a quarter more is not noticed."""
+
+    status_every_s: float = 1.0
+    """A person reads status.json or the page; a terminal shows one line per second."""
+
+    flush_every_s: float = 0.25
+    """How old an event may be before it is in events.jsonl."""
+
+    register_wait_s: float = 5.0
+    """How long a master that was started again waits for the workers that it finds alive."""
+
+    acknowledge_s: float = 2.0
+    """How long a finished job waits for its client to read the result: two of its looks."""
+
+    workers_leave_s: float = 3.0
+    """How long workers that were told to leave may take after the end, before they are killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Settings of everything around the core.
+
+    Attributes:
+        spec: what the user submitted; workers get it whole.
+        job_dir: state, logs and events of this job.
+        type: of the job.
+        update: async, sync or bounded.
+        workers_max: the most workers that may run at a time.
+        checkpoint_dir: None: no checkpoints.
+        tensorboard_dir: where event files go.
+        python: interpreter of the workers.
+        environ: their environment.
+        rhythm: how often things are looked at.
+    """
+
+    spec: job_pb2.JobSpec
+    job_dir: Path
+    type: JobType
+    update: job_pb2.UpdateMode.ValueType
+    workers_min: int
+    workers_max: int
+    host: str
+    checkpoint_dir: Path | None
+    keep_checkpoints: int
+    tensorboard_dir: Path
+    worker_grace_s: float
+    python: str
+    environ: Mapping[str, str]
+    rhythm: Rhythm
+
+    @property
+    def reduction(self) -> Reduction | None:
+        """How the loss reduces a minibatch, if the user has said so."""
+        word = self.spec.training.gradient_reduction
+        return Reduction(word) if word else None
+
+    def update_mode(self, reduction: Reduction) -> UpdateMode:
+        """How gradients become updates."""
+        training = self.spec.training
+        match self.update:
+            case job_pb2.SYNC:
+                return Sync(training.grads_to_wait or self.workers_max, reduction)
+            case job_pb2.BOUNDED:
+                return Bounded(training.max_staleness or STALENESS_PER_WORKER * self.workers_max)
+            case _:
+                return Async()
+
+    def job_settings(self, records: int) -> JobSettings:
+        """What the core needs, for data of so many records.
+
+        Raises:
+            EdlError: USAGE; a number makes no sense.
+        """
+        spec = self.spec
+        minibatch_size = spec.minibatch_size or MINIBATCH_SIZE
+        length = spec.records_per_task or choose_records_per_task(
+            records, minibatch_size, self.workers_max
+        )
+        try:
+            return JobSettings(
+                type=self.type,
+                records_per_task=length,
+                minibatch_size=minibatch_size,
+                num_epochs=spec.training.num_epochs or NUM_EPOCHS,
+                epoch_barrier=self.update == job_pb2.SYNC,
+                evaluation_steps=spec.training.evaluation_steps,
+                checkpoint_steps=spec.training.checkpoint_steps if self.checkpoint_dir else 0,
+                export=bool(spec.output),
+                seed=spec.training.seed,
+                shuffle=spec.training.shuffle,
+                min_workers=self.workers_min,
+                max_workers=self.workers_max,
+                task_attempts=spec.failures.task_attempts or TASK_ATTEMPTS,
+                allow_dead_letters=spec.failures.allow_dead_letters,
+                worker_crashes=spec.failures.worker_crashes or WORKER_CRASHES,
+                timings=Timings(worker_grace_s=self.worker_grace_s),
+            )
+        except ValueError as error:
+            raise _usage(str(error)) from error
+
+
+def read(
+    spec: job_pb2.JobSpec,
+    job_dir: Path,
+    environ: Mapping[str, str] = os.environ,
+    rhythm: Rhythm = Rhythm(),
+) -> Config:
+    """Settings of a job.
+
+    Args:
+        spec: what the user submitted.
+        job_dir: where the master was told to work.
+        environ: ``EDL_PYTHON`` names the workers' interpreter.
+        rhythm: for tests.
+
+    Raises:
+        EdlError: USAGE; something is missing or makes no sense.
+    """
+    if spec.type not in JOB_TYPES:
+        raise _usage("the job has no type: TRAIN, EVALUATE or PREDICT")
+    for name, value in (("name", spec.name), ("data", spec.data)):
+        if not value:
+            raise _usage(f"the job has no {name}")
+    workers_max = spec.workers.max or max(spec.workers.min, WORKERS)
+    workers_min = spec.workers.min if spec.workers.max else workers_max
+    if workers_min > workers_max:
+        raise _usage(f"at least {workers_min} and at most {workers_max} workers cannot be")
+    reduction = spec.training.gradient_reduction
+    if reduction and reduction not in tuple(Reduction):
+        raise _usage(f"the gradient reduction is mean or sum, not {reduction!r}")
+    checkpoints, tensorboard = spec.training.checkpoint_dir, spec.tensorboard_dir
+    return Config(
+        spec=spec,
+        job_dir=job_dir,
+        type=JOB_TYPES[spec.type],
+        update=spec.training.update or job_pb2.ASYNC,
+        workers_min=workers_min,
+        workers_max=workers_max,
+        host=spec.serving.host or HOST,
+        checkpoint_dir=Path(checkpoints).absolute() if checkpoints else None,
+        keep_checkpoints=spec.training.keep_checkpoints or KEEP_CHECKPOINTS,
+        tensorboard_dir=Path(tensorboard) if tensorboard else job_dir / jobdir.TENSORBOARD,
+        worker_grace_s=spec.worker_grace_s or WORKER_GRACE_S,
+        python=environ.get("EDL_PYTHON") or sys.executable,
+        environ=environ,
+        rhythm=rhythm,
+    )
+
+
+def _usage(what: str) -> EdlError:
+    return EdlError(
+        error_pb2.USAGE,
+        what,
+        where=jobdir.SPEC,
+        remedy="Submit the job again with other options.",
+    )

@@ -1,0 +1,330 @@
+"""The parameter plane behind its lock, and the waiting that the plane itself does not do.
+
+Whoever holds the job's lock may take this one, never the other way round.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from edl_master.adapters.buffers import Buffers
+from edl_master.core.events import HeldLease
+from edl_master.core.names import TaskKey, Token, Version
+from edl_master.core.parameters.arithmetic import Executor
+from edl_master.core.parameters.exchange import (
+    GradientPush,
+    PlaneStatus,
+    PushOutcome,
+    SlotGranted,
+    SlotRefused,
+)
+from edl_master.core.parameters.keras_config import OptimizerUnsupported
+from edl_master.core.parameters.layout import Layout, LayoutError, Variable
+from edl_master.core.parameters.modes import Reduction, UpdateMode
+from edl_master.core.parameters.optimizers import parse_optimizer
+from edl_master.core.parameters.plane import ParameterPlane
+from edl_master.core.parameters.snapshot import Snapshot, SnapshotError
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+
+MakeMode = Callable[[Reduction], UpdateMode]
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """Parameters as they were at one moment.
+
+    Attributes:
+        version: of the parameters.
+        values: all of them in wire order, or empty if the caller has this version already.
+        initialized: False if there are no parameters yet.
+        slot: what became of the request for a step slot; None if there was none.
+    """
+
+    version: Version
+    values: memoryview
+    initialized: bool = True
+    slot: SlotGranted | SlotRefused | None = None
+
+
+class GuardedPlane:
+    """The parameters of one job, for many threads.
+
+    There is no plane until the first worker has described its model; every method that needs
+    one raises ``EdlError`` NOT_READY before.
+
+    Args:
+        make_mode: how gradients become updates, given how the loss reduces a minibatch.
+        reduction: of the loss, if the user has said so.
+        buffers: where values are copied to.
+        executor: as in ``ParameterPlane``.
+        snapshot: what to go on from, if this is not the beginning.
+        on_made: told once there is a plane; for what may be prepared in the background.
+    """
+
+    def __init__(
+        self,
+        make_mode: MakeMode,
+        reduction: Reduction | None,
+        buffers: Buffers,
+        executor: Executor | None = None,
+        snapshot: Snapshot | None = None,
+        on_made: Callable[[ParameterPlane], None] = lambda _: None,
+    ) -> None:
+        self._make_mode = make_mode
+        self._reduction = reduction
+        self._buffers = buffers
+        self._executor = executor
+        self._snapshot = snapshot
+        self._on_made = on_made
+        self._changed = threading.Condition()
+        self._plane: ParameterPlane | None = None
+        self._layout: Layout | None = None
+        self._over = False
+
+    # --- the model -------------------------------------------------------------------------
+
+    def describe(
+        self, variables: tuple[Variable, ...], optimizer_json: str, reduction: str
+    ) -> tuple[str, bool]:
+        """Take a worker's description of its model; the first one makes the plane.
+
+        Returns:
+            The layout's fingerprint, and whether initial values are still missing.
+
+        Raises:
+            EdlError: MODEL_CONTRACT, OPTIMIZER_UNSUPPORTED or SHAPE_MISMATCH.
+        """
+        try:
+            layout = Layout(variables)
+        except LayoutError as error:
+            raise EdlError(error_pb2.MODEL_CONTRACT, str(error), where="the model") from error
+        with self._changed:
+            if self._plane is None:
+                self._plane = self._make(layout, optimizer_json, reduction)
+                self._layout = layout
+                self._on_made(self._plane)
+            elif difference := self._plane.layout.mismatch(layout):
+                raise EdlError(
+                    error_pb2.SHAPE_MISMATCH,
+                    f"this worker's model is not the job's: {difference}",
+                    where="the model",
+                    remedy="All workers must load the same model file and build it the same way.",
+                )
+            return self._plane.layout.fingerprint, not self._plane.initialized
+
+    def _make(self, layout: Layout, optimizer_json: str, reduction: str) -> ParameterPlane:
+        try:
+            optimizer = parse_optimizer(json.loads(optimizer_json))
+            mode = self._make_mode(self._reduction or Reduction(reduction or Reduction.MEAN))
+            if self._snapshot is None:
+                return ParameterPlane(layout, optimizer, mode, executor=self._executor)
+            plane = ParameterPlane.restore(
+                self._snapshot, optimizer, mode, layout=layout, executor=self._executor
+            )
+        except OptimizerUnsupported as error:
+            raise EdlError(
+                error_pb2.OPTIMIZER_UNSUPPORTED,
+                str(error),
+                where="the optimizer of the model file",
+                remedy=f"Instead: {error.remedy}.",
+            ) from error
+        except SnapshotError as error:
+            raise EdlError(
+                error_pb2.SHAPE_MISMATCH,
+                f"the checkpoint does not fit: {error}",
+                where="--checkpoint-dir",
+                remedy="Use the model file that it was made with, or another directory.",
+            ) from error
+        except ValueError as error:
+            raise EdlError(
+                error_pb2.MODEL_CONTRACT, str(error), where="the optimizer or loss of the model"
+            ) from error
+        self._snapshot = None  # its memory is the plane's now
+        return plane
+
+    @property
+    def layout(self) -> Layout:
+        """The job's layout. Takes no lock: payloads are received while others are applied."""
+        if self._layout is None:
+            raise _not_ready()
+        return self._layout
+
+    @property
+    def _made(self) -> ParameterPlane:
+        if self._plane is None:
+            raise _not_ready()
+        return self._plane
+
+    # --- values ----------------------------------------------------------------------------
+
+    def initialize(self, values: memoryview) -> tuple[bool, Version]:
+        """Set the initial values unless another worker was first; say so, and the version."""
+        with self._changing() as plane:
+            return plane.initialize(values), plane.version
+
+    def push(self, push: GradientPush) -> PushOutcome:
+        """Apply a gradient and count its minibatch, in one step."""
+        with self._changing() as plane:
+            return plane.push(push)
+
+    @contextmanager
+    def pulled(
+        self,
+        *,
+        have: Version | None,
+        frozen: str = "",
+        slot_for: HeldLease | None = None,
+        wait_s: float = 0.0,
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> Iterator[Pulled]:
+        """Values for a worker, in memory that is its own as long as the context lasts.
+
+        Args:
+            have: the version that the caller holds; it gets no values if there is none newer.
+            frozen: name of a frozen version to read instead.
+            slot_for: wait for a step slot for this lease, and read what is there then.
+            wait_s: how long to wait at most: for the slot, or without one for initial values.
+            is_wanted: False when nobody waits for the answer any more.
+
+        Raises:
+            EdlError: NOT_READY if nothing is frozen under that name.
+        """
+        with self._buffers.lent(self.layout.parameter_nbytes) as out:
+            deadline = time.monotonic() + wait_s
+            with self._changed:
+                slot = self._wait(slot_for, deadline, is_wanted)
+                pulled = self._read(out, have, frozen, slot)
+            yield pulled
+
+    def _wait(
+        self, slot_for: HeldLease | None, deadline: float, is_wanted: Callable[[], bool]
+    ) -> SlotGranted | SlotRefused | None:
+        plane = self._made
+        while True:
+            if slot_for is None:
+                if plane.initialized:
+                    return None
+            else:
+                answer = plane.request_slot(slot_for.task, slot_for.token)
+                if isinstance(answer, SlotGranted | SlotRefused):
+                    return answer
+            left_s = deadline - time.monotonic()
+            if left_s <= 0 or self._over or not is_wanted():
+                return None
+            self._changed.wait(left_s)
+
+    def _read(
+        self,
+        out: memoryview,
+        have: Version | None,
+        frozen: str,
+        slot: SlotGranted | SlotRefused | None,
+    ) -> Pulled:
+        plane = self._made
+        nothing = memoryview(b"")
+        if frozen:
+            try:
+                return Pulled(plane.read_frozen(frozen, out), out)
+            except KeyError as error:
+                raise EdlError(
+                    error_pb2.NOT_READY, str(error.args[0]), where="parameters"
+                ) from error
+        if not plane.initialized or have == plane.version:
+            return Pulled(plane.version, nothing, plane.initialized, slot)
+        return Pulled(plane.read_parameters(out), out, slot=slot)
+
+    # --- what the job decides --------------------------------------------------------------
+
+    def grant(self, task: TaskKey, token: Token) -> int:
+        """From now on only this token may push for the task; returns the minibatches to skip."""
+        with self._changing() as plane:
+            return plane.grant(task, token)
+
+    def revoke(self, task: TaskKey, token: Token) -> None:
+        """This token may push no more."""
+        with self._changing_if_made() as plane:
+            if plane and not plane.revoke(task, token):
+                self._changed.notify_all()  # no slot became free, but its holder may wait for one
+
+    def close(self, task: TaskKey) -> None:
+        """Forget the count of a task that is complete or given up."""
+        with self._changing_if_made() as plane:
+            if plane:
+                plane.close(task)
+
+    def applied(self, task: TaskKey) -> int:
+        """Minibatches of an open task that have been applied; 0 for any other task."""
+        with self._changed:
+            return self._plane.applied_counts().get(task, 0) if self._plane else 0
+
+    def flush(self) -> None:
+        """Make an update of what has been gathered (sync mode)."""
+        with self._changing_if_made() as plane:
+            if plane:
+                plane.flush()
+
+    def finish(self) -> None:
+        """Training is over: put the optimizer's average of the values in place, if it has one."""
+        with self._changing_if_made() as plane:
+            if plane:
+                plane.finish()
+
+    def freeze(self, name: str) -> Version:
+        """Keep the present values under a name."""
+        with self._changed:
+            return self._made.freeze(name)
+
+    def release(self, name: str) -> None:
+        """Forget frozen values."""
+        with self._changed:
+            if self._plane:
+                self._plane.release(name)
+
+    def snapshot(self) -> Snapshot | None:
+        """A copy of everything; None while there is nothing to keep."""
+        with self._changed:
+            if self._plane is None or not self._plane.initialized:
+                return None
+            return self._plane.snapshot()
+
+    def status(self) -> PlaneStatus | None:
+        """Figures; None while there is no plane."""
+        with self._changed:
+            return self._plane.status() if self._plane else None
+
+    def let_go(self) -> None:
+        """The job is over: nobody waits here any more."""
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
+
+    @contextmanager
+    def _changing(self) -> Iterator[ParameterPlane]:
+        with self._changed:
+            plane = self._made
+            before = plane.openings
+            try:
+                yield plane
+            finally:
+                if plane.openings != before:
+                    self._changed.notify_all()
+
+    @contextmanager
+    def _changing_if_made(self) -> Iterator[ParameterPlane | None]:
+        if self._plane is None:
+            yield None
+        else:
+            with self._changing() as plane:
+                yield plane
+
+
+def _not_ready() -> EdlError:
+    return EdlError(
+        error_pb2.NOT_READY, "no worker has described its model yet", where="parameters"
+    )

@@ -1,0 +1,151 @@
+"""Carries out what reaches beyond the master's memory: processes, files, curves.
+
+Everything here returns at once; what may take a while is done on a lane of its own, and
+what comes of it is told to the job as a fact.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from edl_master.adapters.checkpoints import Checkpoint, Checkpoints
+from edl_master.adapters.journal import Journal, event
+from edl_master.codec import failure_of
+from edl_master.core.effects import LogScalar, Record
+from edl_master.core.events import CheckpointTaken, Event, MasterFailed, OutputFinished
+from edl_master.core.failure import Failure
+from edl_master.core.names import Version, WorkerId
+from edl_master.core.parameters.snapshot import Snapshot
+from edl_master.core.platform import Platform
+from edl_master.curves import Curves, Point
+from edl_master.lanes import Lane, Latest
+from edl_master.metrics import Metrics
+from edl_master.reporter import Reporter
+from edl_proto.errors import EdlError
+
+log = logging.getLogger(__name__)
+
+LEDGER, PLANE = "ledger", "plane"
+"""Names of a checkpoint's documents."""
+
+
+class Works:
+    """What the job's decisions reach; implements ``conductor.Outside``.
+
+    Args:
+        platform: where bodies are.
+        journal: where events go.
+        curves: where points go.
+        reporter: also gets points, for TensorBoard.
+        checkpoints: None: none are kept.
+        join_output: joins the predictions; raises ``EdlError``.
+        metrics: durations of checkpoints.
+        tell: takes facts.
+        grace_s: from asking a body to leave to killing it.
+    """
+
+    def __init__(
+        self,
+        platform: Platform,
+        journal: Journal,
+        curves: Curves,
+        reporter: Reporter,
+        checkpoints: Checkpoints | None,
+        join_output: Callable[[], None],
+        metrics: Metrics,
+        tell: Callable[[Event], object],
+        grace_s: float,
+    ) -> None:
+        self._platform = platform
+        self._journal = journal
+        self._curves = curves
+        self._reporter = reporter
+        self._checkpoints = checkpoints
+        self._join_output = join_output
+        self._metrics = metrics
+        self._tell = tell
+        self._grace_s = grace_s
+        self._processes = Lane("platform", self._failed)
+        self._slow = Lane("slow", self._failed)
+        self._latest_checkpoint = Latest(self._slow)
+        self.failure: Failure | None = None
+        """The first thing that failed here; also told to the job, which may be over by then."""
+
+    def start_worker(self, worker: WorkerId, attempt: int) -> None:
+        self._processes.do(lambda: self._platform.start(worker, attempt))
+
+    def stop_worker(self, worker: WorkerId, *, kill: bool) -> None:
+        if kill:
+            self._processes.do(lambda: self._platform.kill(worker))
+        else:
+            self._processes.do(lambda: self._platform.stop(worker, self._grace_s))
+
+    def record(self, record: Record, at_s: float) -> None:
+        log.log(_LEVELS[record.severity], "%s: %s", record.kind, record.message)
+        self._journal.add(
+            event(record.kind, str(record.severity), record.message, record.facts, at_s)
+        )
+
+    def log_scalar(self, point: LogScalar, at_s: float) -> None:
+        self._curves.add(point.name, Point(point.version, at_s, point.value))
+        self._reporter.add(point)
+
+    def write_checkpoint(self, ledger: dict[str, Any], plane: Snapshot) -> None:
+        checkpoints = self._checkpoints
+        if checkpoints is None:
+            return
+
+        def write() -> None:
+            started = time.monotonic()
+            checkpoints.write(Checkpoint({LEDGER: ledger, PLANE: plane.meta}, plane.arrays))
+            seconds = time.monotonic() - started
+            self._metrics.checkpoint_duration.labels("write").observe(seconds)
+            self._metrics.checkpoint_last_success.set_to_current_time()
+            self._tell(CheckpointTaken(Version(plane.meta["version"]), seconds))
+
+        self._latest_checkpoint.do(write)
+
+    def finish_output(self) -> None:
+        def finish() -> None:
+            try:
+                self._join_output()
+            except EdlError as error:
+                self._tell(OutputFinished(failure_of(error)))
+            else:
+                self._tell(OutputFinished())
+
+        self._slow.do(finish)
+
+    def hasten(self) -> None:
+        """End all bodies now; somebody has asked twice."""
+        self._processes.do(lambda: self._platform.close(0))
+
+    def close(self, timeout_s: float) -> None:
+        """Finish what was begun."""
+        for lane in (self._processes, self._slow):
+            if not lane.close(timeout_s):
+                log.error("the master ends before it could finish its work on files")
+
+    def _failed(self, error: Exception) -> None:
+        failure = failure_from_exception(error)
+        self.failure = self.failure or failure
+        self._tell(MasterFailed(failure))
+
+
+def failure_from_exception(error: Exception) -> Failure:
+    """What a failure in the master itself is for a person."""
+    if isinstance(error, EdlError):
+        return failure_of(error)
+    log.error("a defect of edl", exc_info=error)
+    return Failure(
+        "INTERNAL",
+        f"{type(error).__name__}: {error}",
+        where="the master",
+        remedy="This is a defect of edl; the master's log has the traceback.",
+    )
+
+
+_LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}

@@ -1,0 +1,89 @@
+"""Going on where an earlier master of the same job was, if it kept checkpoints."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+
+from edl_master.adapters.checkpoints import Checkpoints
+from edl_master.adapters.data import DataSet
+from edl_master.core.effects import Record, Severity
+from edl_master.core.job import JobState
+from edl_master.core.parameters.snapshot import Snapshot
+from edl_master.core.settings import JobSettings
+from edl_master.outside import LEDGER, PLANE
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """A job to work on.
+
+    Attributes:
+        job: new, or as it was.
+        snapshot: the parameters as they were; None for a new job.
+        notes: what a person should know of it.
+    """
+
+    job: JobState
+    snapshot: Snapshot | None
+    notes: tuple[Record, ...]
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether there was a checkpoint."""
+        return self.snapshot is not None
+
+
+def begin(
+    settings: JobSettings,
+    data: DataSet,
+    validation: DataSet | None,
+    checkpoints: Checkpoints | None,
+    *,
+    chosen_length: bool,
+) -> Beginning:
+    """Make the job anew, or take it up from its newest whole checkpoint.
+
+    Args:
+        settings: of the job.
+        data: to train, evaluate or predict on.
+        validation: to evaluate on; None: no evaluation.
+        checkpoints: None: none are kept.
+        chosen_length: the length of tasks was chosen here, and yields to that of the checkpoint.
+
+    Raises:
+        EdlError: CHECKPOINT_DAMAGED; USAGE when the checkpoint is of other data or settings.
+    """
+    counts = validation.counts if validation else ()
+    names = {
+        "data_names": data.uris,
+        "validation_names": validation.uris if validation else (),
+    }
+    notes: list[Record] = []
+
+    def damaged(name: str, problem: str) -> None:
+        message = f"Checkpoint {name} is damaged and passed over: {problem}."
+        notes.append(Record("CheckpointDamaged", message, Severity.WARNING))
+
+    found = checkpoints.newest(damaged) if checkpoints else None
+    if found is None:
+        return Beginning(JobState(settings, data.counts, counts, **names), None, tuple(notes))
+    ledger, plane = found.documents[LEDGER], found.documents[PLANE]
+    try:
+        if chosen_length:
+            settings = replace(settings, records_per_task=ledger["job"]["records_per_task"])
+        job = JobState.restore(settings, data.counts, counts, ledger, **names)
+    except (ValueError, KeyError, TypeError) as error:
+        raise EdlError(
+            error_pb2.USAGE,
+            f"the job cannot go on from its checkpoint: {error}",
+            where=f"--checkpoint-dir, checkpoint {found.name}",
+            remedy="Use the data and options that it was made with, or another directory or name.",
+        ) from error
+    message = f"Goes on from checkpoint {found.name}, parameter version {plane['version']}."
+    notes.append(Record("JobResumed", message, facts={"checkpoint": found.name}))
+    return Beginning(job, Snapshot(plane, dict(found.arrays)), tuple(notes))

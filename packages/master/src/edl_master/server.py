@@ -1,0 +1,129 @@
+"""The gRPC server: what it serves, on which port, and what becomes of errors."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable
+from concurrent import futures
+from dataclasses import dataclass
+
+import grpc
+from google.protobuf.message import DecodeError
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from edl_master.adapters.ports import check_port
+from edl_master.codec import malformed
+from edl_master.core.parameters.exchange import NotInitialized
+from edl_master.core.parameters.wire import PayloadError
+from edl_master.servicers.job import JobServicer
+from edl_master.servicers.parameters import ParametersServicer
+from edl_master.servicers.tasks import TasksServicer
+from edl_proto import parameters
+from edl_proto.channels import SERVER_OPTIONS
+from edl_proto.errors import EdlError, ErrorInterceptor
+from edl_proto.v1 import error_pb2, job_pb2, job_pb2_grpc, task_pb2, task_pb2_grpc
+
+log = logging.getLogger(__name__)
+
+_CALLS_PER_WORKER = 4
+"""At a time: a waiting lease, a waiting push, a heartbeat, one to spare."""
+
+_OTHER_CALLS = 32
+"""Clients that watch, probes, scrapes."""
+
+_PORT_OPTION = "--port"
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What is served; ``parameters`` is None for jobs on a trained model."""
+
+    tasks: TasksServicer
+    job: JobServicer
+    parameters: ParametersServicer | None
+
+
+class Server:
+    """Listens until it is closed.
+
+    Args:
+        services: what is served.
+        host: address to listen on.
+        port: 0 for any.
+        workers: the most workers that will call.
+        on_defect: told of every call that failed for a reason that edl does not know.
+
+    Raises:
+        EdlError: PORT_IN_USE, or USAGE for an address that this machine does not have.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        host: str,
+        port: int,
+        workers: int,
+        on_defect: Callable[[], None] = lambda: None,
+    ) -> None:
+        def note(method: str, error: Exception) -> None:
+            log.error("%s\n%s", method, "".join(traceback.format_exception(error)))
+            on_defect()
+
+        # Waiting calls occupy a thread each; threads are made when they are needed.
+        threads = _OTHER_CALLS + _CALLS_PER_WORKER * max(workers, 64)
+        self._server = grpc.server(
+            futures.ThreadPoolExecutor(threads, thread_name_prefix="grpc"),
+            interceptors=[ErrorInterceptor(_translate, note)],
+            options=SERVER_OPTIONS,
+        )
+        task_pb2_grpc.add_TasksServicer_to_server(services.tasks, self._server)
+        job_pb2_grpc.add_JobServicer_to_server(services.job, self._server)
+        names = [
+            task_pb2.DESCRIPTOR.services_by_name["Tasks"].full_name,
+            job_pb2.DESCRIPTOR.services_by_name["Job"].full_name,
+        ]
+        if services.parameters is not None:
+            parameters.add_to_server(services.parameters, self._server)
+            names.append(parameters.SERVICE)
+        self._health = health.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        for name in ("", *names):
+            self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        reflection.enable_server_reflection(
+            (*names, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server
+        )
+        self.port = self._listen(host, port)
+        self._server.start()
+
+    def _listen(self, host: str, port: int) -> int:
+        # Found out first: gRPC would only say that it failed.
+        check_port(host, port, _PORT_OPTION)
+        shown = f"[{host}]" if ":" in host else host
+        try:
+            return self._server.add_insecure_port(f"{shown}:{port}")
+        except RuntimeError as error:
+            check_port(host, port, _PORT_OPTION)
+            raise EdlError(
+                error_pb2.PORT_IN_USE,
+                f"the master cannot listen on {shown}:{port}: {error}",
+                where=f"{shown}:{port}",
+                remedy=f"Choose another port with {_PORT_OPTION}.",
+            ) from error
+
+    def close(self, grace_s: float) -> None:
+        """Take no more calls, and give those that run ``grace_s`` to end."""
+        self._health.enter_graceful_shutdown()
+        self._server.stop(grace_s).wait(grace_s + 1)
+
+
+def _translate(error: Exception) -> EdlError | None:
+    """What a failed call was, if it is no defect of the master."""
+    match error:
+        case parameters.FrameError() | PayloadError() | DecodeError():
+            return malformed(f"a message cannot be read: {error}")
+        case NotInitialized():
+            return EdlError(error_pb2.NOT_READY, str(error), where="parameters")
+        case _:
+            return None

@@ -1,0 +1,91 @@
+"""The job as a whole, as called by clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import grpc
+
+from edl_master.adapters.journal import Journal
+from edl_master.conductor import Conductor
+from edl_master.core import events
+from edl_master.core.effects import Refused
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2, job_pb2, job_pb2_grpc
+
+_LOOK_S = 1.0
+"""How long a watcher that has left may go unnoticed."""
+
+
+class JobServicer(job_pb2_grpc.JobServicer):
+    """Decodes, asks the job, encodes.
+
+    Args:
+        conductor: the job.
+        journal: its events.
+        status: the job as it is now.
+        acknowledge: told when a client has read the final status.
+    """
+
+    def __init__(
+        self,
+        conductor: Conductor,
+        journal: Journal,
+        status: Callable[[], job_pb2.JobStatus],
+        acknowledge: Callable[[], None],
+    ) -> None:
+        self._conductor = conductor
+        self._journal = journal
+        self._status = status
+        self._acknowledge = acknowledge
+
+    def GetStatus(
+        self, request: job_pb2.GetStatusRequest, context: grpc.ServicerContext
+    ) -> job_pb2.JobStatus:
+        return self._status()
+
+    def WatchEvents(
+        self, request: job_pb2.WatchEventsRequest, context: grpc.ServicerContext
+    ) -> Iterator[job_pb2.Event]:
+        seen = request.after
+        while context.is_active():
+            # Asked first: what is added between the two questions is not missed.
+            over = self._journal.closed
+            found = self._journal.after(seen)
+            for event in found:
+                yield event
+                seen = event.number
+            if not found:
+                if over or not request.follow:
+                    return
+                self._journal.wait(seen, _LOOK_S)
+
+    def Scale(
+        self, request: job_pb2.ScaleRequest, context: grpc.ServicerContext
+    ) -> job_pb2.ScaleReply:
+        wanted = request.workers
+        answer = self._conductor.tell(events.ScaleRequested(wanted.min, wanted.max or wanted.min))
+        if isinstance(answer, Refused):
+            raise EdlError(
+                error_pb2.USAGE,
+                f"the job cannot have {wanted.min} to {wanted.max} workers: {answer.reason}",
+                where="edl scale",
+                remedy="Ask for at least one worker, and for a minimum that is no more than "
+                "the maximum.",
+            )
+        view = self._conductor.view()
+        return job_pb2.ScaleReply(
+            workers=job_pb2.WorkersSpec(min=view.min_workers, max=view.max_workers)
+        )
+
+    def Stop(
+        self, request: job_pb2.StopRequest, context: grpc.ServicerContext
+    ) -> job_pb2.StopReply:
+        self._conductor.tell(events.StopRequested(request.reason or "somebody stopped it"))
+        return job_pb2.StopReply()
+
+    def Acknowledge(
+        self, request: job_pb2.AcknowledgeRequest, context: grpc.ServicerContext
+    ) -> job_pb2.AcknowledgeReply:
+        self._acknowledge()
+        return job_pb2.AcknowledgeReply()

@@ -1,0 +1,192 @@
+"""Tasks, as called by workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import grpc
+
+from edl_master import codec
+from edl_master.adapters.outputs import Predictions
+from edl_master.conductor import Answer, Conductor, Leased
+from edl_master.core import events
+from edl_master.core.effects import (
+    HeartbeatAnswer,
+    LeaseGranted,
+    LeaveJob,
+    Refused,
+    WaitForWork,
+)
+from edl_master.core.names import Body, TaskType, WorkerId
+from edl_master.guarded_plane import GuardedPlane
+from edl_master.metrics import CarriedCounters
+from edl_master.servicers.checks import bounded_wait, check_incarnation
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2, job_pb2, task_pb2, task_pb2_grpc
+
+
+@dataclass(frozen=True, slots=True)
+class JobFiles:
+    """Where the records of tasks are, and where their results go.
+
+    Attributes:
+        records: what a lease names of its task's records.
+        predictions: parts of predictions; None for other jobs.
+        output: where a trained model goes.
+    """
+
+    records: Callable[[LeaseGranted], task_pb2.RecordRange | None]
+    predictions: Predictions | None
+    output: str
+
+    def completing(self, lease: events.HeldLease, records: int) -> AbstractContextManager[None]:
+        """The context in which the job is asked whether a task is complete."""
+        if lease.task.type is TaskType.PREDICTION and self.predictions is not None:
+            return self.predictions.completing(lease, records)
+        return nullcontext()
+
+
+class TasksServicer(task_pb2_grpc.TasksServicer):
+    """Decodes, asks the job, encodes.
+
+    Args:
+        conductor: the job.
+        plane: the parameters; None for jobs on a trained model.
+        files: where records and results are.
+        counters: what workers have counted.
+        spec: what the user submitted.
+        incarnation: of this master.
+        heartbeat_every_s: how often workers are to speak.
+    """
+
+    def __init__(
+        self,
+        conductor: Conductor,
+        plane: GuardedPlane | None,
+        files: JobFiles,
+        counters: CarriedCounters,
+        spec: job_pb2.JobSpec,
+        incarnation: str,
+        heartbeat_every_s: float,
+    ) -> None:
+        self._conductor = conductor
+        self._plane = plane
+        self._files = files
+        self._counters = counters
+        self._spec = spec
+        self._incarnation = incarnation
+        self._heartbeat_every_s = heartbeat_every_s
+
+    def Register(
+        self, request: task_pb2.RegisterRequest, context: grpc.ServicerContext
+    ) -> task_pb2.RegisterReply:
+        self._conductor.tell(
+            events.WorkerRegistered(
+                WorkerId(request.worker_id), Body(request.body), request.host, request.pid
+            )
+        )
+        return task_pb2.RegisterReply(
+            job=self._spec,
+            incarnation=self._incarnation,
+            heartbeat_every_s=self._heartbeat_every_s,
+        )
+
+    def Ready(
+        self, request: task_pb2.ReadyRequest, context: grpc.ServicerContext
+    ) -> task_pb2.ReadyReply:
+        check_incarnation(self._incarnation, request.incarnation)
+        reply = task_pb2.ReadyReply()
+        if self._plane is not None:
+            model = request.model
+            fingerprint, values_missing = self._plane.describe(
+                codec.variables_from(model.variables), model.optimizer_json, model.reduction
+            )
+            reply.layout_fingerprint = fingerprint
+            reply.send_initial_values = values_missing
+        self._conductor.tell(events.WorkerReady(WorkerId(request.worker_id), Body(request.body)))
+        return reply
+
+    def Lease(
+        self, request: task_pb2.LeaseRequest, context: grpc.ServicerContext
+    ) -> task_pb2.LeaseReply:
+        check_incarnation(self._incarnation, request.incarnation)
+        asked = events.LeaseRequested(WorkerId(request.worker_id), Body(request.body))
+        wait_s = bounded_wait(request.wait_s)
+        match self._conductor.ask_for_work(asked, wait_s, context.is_active):
+            case Leased(lease, skip_minibatches):
+                return task_pb2.LeaseReply(lease=self._lease(lease, skip_minibatches))
+            case WaitForWork(retry_in_s, reason):
+                return task_pb2.LeaseReply(wait=task_pb2.Wait(retry_in_s=retry_in_s, reason=reason))
+            case LeaveJob(reason):
+                return task_pb2.LeaseReply(leave=task_pb2.Leave(reason=reason))
+            case answer:
+                raise AssertionError(f"a request for a task was answered by {answer}")
+
+    def Complete(
+        self, request: task_pb2.CompleteRequest, context: grpc.ServicerContext
+    ) -> task_pb2.CompleteReply:
+        check_incarnation(self._incarnation, request.incarnation)
+        held = codec.lease_from(request.lease)
+        applied = 0
+        if held.task.type is TaskType.TRAINING and self._plane is not None:
+            applied = self._plane.applied(held.task)
+        with self._files.completing(held, request.records):
+            _check(self._conductor.tell(codec.completion_from(request, applied)))
+        return task_pb2.CompleteReply()
+
+    def Fail(
+        self, request: task_pb2.FailRequest, context: grpc.ServicerContext
+    ) -> task_pb2.FailReply:
+        check_incarnation(self._incarnation, request.incarnation)
+        _check(self._conductor.tell(codec.failed_from(request)))
+        return task_pb2.FailReply()
+
+    def Return(
+        self, request: task_pb2.ReturnRequest, context: grpc.ServicerContext
+    ) -> task_pb2.ReturnReply:
+        check_incarnation(self._incarnation, request.incarnation)
+        self._conductor.tell(
+            events.LeasesReturned(
+                WorkerId(request.worker_id),
+                codec.leases_from(request.leases),
+                request.reason,
+                request.leaving,
+            )
+        )
+        return task_pb2.ReturnReply()
+
+    def Heartbeat(
+        self, request: task_pb2.HeartbeatRequest, context: grpc.ServicerContext
+    ) -> task_pb2.HeartbeatReply:
+        check_incarnation(self._incarnation, request.incarnation)
+        self._counters.tell(request.body, request.counters)
+        answer = self._conductor.tell(codec.heartbeat_from(request))
+        if not isinstance(answer, HeartbeatAnswer):
+            raise AssertionError(f"a heartbeat was answered by {answer}")
+        return task_pb2.HeartbeatReply(
+            lost=map(codec.lease_ref_to, answer.lost),
+            leave=bool(answer.leave),
+            leave_reason=answer.leave,
+        )
+
+    def _lease(self, lease: LeaseGranted, skip_minibatches: int) -> task_pb2.Lease:
+        part, export = "", None
+        match lease.task.type:
+            case TaskType.PREDICTION if self._files.predictions is not None:
+                held = events.HeldLease(lease.task, lease.token)
+                part = self._files.predictions.part_of(held)
+            case TaskType.EXPORT:
+                export = codec.export_to(lease, self._conductor.view(), self._files.output)
+        return codec.lease_to(lease, skip_minibatches, self._files.records(lease), part, export)
+
+
+def _check(answer: Answer | None) -> None:
+    if isinstance(answer, Refused):
+        raise EdlError(
+            error_pb2.STALE_LEASE,
+            answer.reason,
+            where="the job's master",
+            remedy="Drop the task and ask for another one.",
+        )

@@ -1,0 +1,120 @@
+"""Whole jobs in one process: a real master, its platform of threads, and clients over gRPC."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import recordio
+from acting.threads import Machine, ThreadPlatform
+from acting.worker import Acting, Weights
+
+from edl_master import config
+from edl_master.adapters.files import JobDirectory
+from edl_master.app import App
+from edl_master.config import Config, Rhythm
+from edl_master.core.platform import Platform
+from edl_proto import channels
+from edl_proto.v1 import job_pb2, job_pb2_grpc
+
+DEADLINE_S = 120.0
+
+FAST = Rhythm(
+    tick_s=0.02, status_every_s=0.1, flush_every_s=0.02, acknowledge_s=0.0, workers_leave_s=10.0
+)
+"""Tests do not wait for people."""
+
+
+def write_numbers(directory: Path, sizes: Iterable[int], first: int = 0) -> str:
+    """Files whose records are consecutive numbers as text; returns a pattern for all of them."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for file, size in enumerate(sizes):
+        with recordio.Writer(str(directory / f"part-{file}.recordio"), chunk_records=7) as writer:
+            for number in range(first, first + size):
+                writer.write(str(number).encode())
+        first += size
+    return str(directory / "*.recordio")
+
+
+def training_spec(tmp_path: Path, sizes: tuple[int, ...] = (37, 64, 5)) -> job_pb2.JobSpec:
+    """A small training job of the counting model."""
+    return job_pb2.JobSpec(
+        name="counting",
+        type=job_pb2.TRAIN,
+        data=write_numbers(tmp_path / "data", sizes),
+        output=str(tmp_path / "model"),
+        minibatch_size=4,
+        records_per_task=10,
+        training=job_pb2.TrainingSpec(num_epochs=2, update=job_pb2.ASYNC, shuffle=True, seed=7),
+        workers=job_pb2.WorkersSpec(min=1, max=2),
+        worker_grace_s=20,
+    )
+
+
+class RunningJob:
+    """A master at work in a thread; a context manager that leaves nothing behind."""
+
+    def __init__(
+        self,
+        spec: job_pb2.JobSpec,
+        job_dir: Path,
+        acting: Acting,
+        rhythm: Rhythm = FAST,
+        machine: Machine | None = None,
+    ) -> None:
+        job_dir.mkdir(parents=True, exist_ok=True)
+        self.acting = acting
+        self.directory = JobDirectory(job_dir)
+        self.directory.hold()
+        self.platforms: list[ThreadPlatform] = []
+
+        def make_platform(_: Config, address: Callable[[], str]) -> Platform:
+            self.platforms.append(ThreadPlatform(acting.life(address), machine))
+            return self.platforms[-1]
+
+        try:
+            self.app = App(config.read(spec, job_dir, {}, rhythm), self.directory, make_platform)
+        except BaseException:
+            self.directory.let_go()
+            raise
+        self.exit_code: int | None = None
+        self._thread = threading.Thread(target=self._run, name="master", daemon=True)
+        self._thread.start()
+        self.channel = channels.connect(self.app.address)
+        self.job = job_pb2_grpc.JobStub(self.channel)
+
+    def _run(self) -> None:
+        self.exit_code = self.app.run()
+
+    @property
+    def platform(self) -> ThreadPlatform:
+        return self.platforms[-1]
+
+    def wait(self) -> int:
+        """The exit code, when the job is over."""
+        self._thread.join(DEADLINE_S)
+        assert self.exit_code is not None, f"the job does not end: {self.app.status()}"
+        return self.exit_code
+
+    def status(self) -> job_pb2.JobStatus:
+        return self.job.GetStatus(job_pb2.GetStatusRequest(), timeout=30)
+
+    def __enter__(self) -> RunningJob:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.channel.close()
+        self.app.close()
+        self.directory.let_go()
+
+
+def trained_weights(spec: job_pb2.JobSpec) -> Weights:
+    weights: Weights = np.load(Path(spec.output) / "weights.npy")
+    return weights
+
+
+def rhythm(**changes: float) -> Rhythm:
+    return replace(FAST, **changes)

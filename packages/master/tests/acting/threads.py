@@ -1,0 +1,192 @@
+"""A platform whose bodies are threads of the test's own process.
+
+It passes the suite of all platforms. What a process cannot do to itself, dying in the middle
+of anything, a thread does where it looks at ``Body.check``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from edl_master.core.events import BodyExited, BodyNotStarted
+from edl_master.core.names import Body, WorkerId
+from edl_master.core.platform import BodyStarted, LiveBody, Observation
+
+TAIL_LINES = 40
+
+
+class Died(Exception):
+    """The body was killed."""
+
+
+@dataclass(eq=False)
+class ThreadBody:
+    """One body: a thread, how it may be ended, and what it has printed."""
+
+    worker: WorkerId
+    attempt: int
+    name: Body
+    asked: threading.Event = field(default_factory=threading.Event)
+    killed: threading.Event = field(default_factory=threading.Event)
+    asked_by_platform: bool = False
+    printed: list[str] = field(default_factory=list)
+    thread: threading.Thread | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+
+    def check(self) -> None:
+        """Die here if the body was killed."""
+        if self.killed.is_set():
+            raise Died
+
+    @property
+    def alive(self) -> bool:
+        return self.thread is not None and self.thread.is_alive()
+
+
+Life = Callable[[ThreadBody], int | signal.Signals]
+"""What a body does; returns its exit code, or the signal that ended it."""
+
+
+class Machine:
+    """Where bodies live, whoever started them; outlives a platform."""
+
+    def __init__(self) -> None:
+        self.bodies: list[ThreadBody] = []
+        self.numbers = itertools.count(1)
+
+
+class ThreadPlatform:
+    """See ``core.platform.Platform`` for the promises.
+
+    Args:
+        life: what a body does; None: bodies cannot be started.
+        machine: shared with the platforms before and after.
+    """
+
+    def __init__(self, life: Life | None, machine: Machine | None = None) -> None:
+        self._life = life
+        self.machine = machine or Machine()
+        self._seen: queue.SimpleQueue[Observation | None] = queue.SimpleQueue()
+        self._lock = threading.RLock()
+        self._mine: list[ThreadBody] = []
+        self._timers: list[threading.Timer] = []
+        self._over = threading.Event()
+        self.abandoned = False
+
+    def start(self, worker: WorkerId, attempt: int) -> None:
+        with self._lock:
+            if self._life is None or self._over.is_set():
+                self._seen.put(BodyNotStarted(worker, "there is nothing to start"))
+                return
+            name = Body(f"threads:{next(self.machine.numbers)}:0")
+            body = ThreadBody(worker, attempt, name)
+            body.thread = threading.Thread(target=self._run, args=(body,), name=name, daemon=True)
+            self.machine.bodies.append(body)
+            self._mine.append(body)
+            self._seen.put(BodyStarted(worker, attempt, name))
+            body.thread.start()
+
+    def _run(self, body: ThreadBody) -> None:
+        assert self._life is not None
+        try:
+            ended = self._life(body)
+        except Died:
+            ended = signal.SIGKILL
+        if isinstance(ended, signal.Signals):
+            body.signal = ended
+        else:
+            body.exit_code = ended
+        if not self.abandoned:
+            self._tell(body)
+
+    def _tell(self, body: ThreadBody) -> None:
+        unknown = body not in self._mine
+        with self._lock:
+            if body in self._mine:
+                self._mine.remove(body)
+        self._seen.put(
+            BodyExited(
+                worker=body.worker,
+                body=body.name,
+                exit_code=None if unknown else body.exit_code,
+                signal=None if unknown else body.signal,
+                preempted=not body.asked_by_platform
+                and (unknown or body.signal in (signal.SIGTERM, signal.SIGKILL)),
+                log_tail="\n".join(body.printed[-TAIL_LINES:]),
+                attempt=body.attempt,
+            )
+        )
+
+    def stop(self, worker: WorkerId, grace_s: float) -> None:
+        with self._lock:
+            for body in self._of(worker):
+                self._ask(body, grace_s)
+
+    def kill(self, worker: WorkerId) -> None:
+        self.stop(worker, 0)
+
+    def observe(self, timeout_s: float) -> tuple[Observation, ...]:
+        seen: list[Observation | None] = []
+        try:
+            wait_s = 0 if self._over.is_set() else timeout_s
+            seen.append(self._seen.get(wait_s > 0, wait_s))
+            while True:
+                seen.append(self._seen.get_nowait())
+        except queue.Empty:
+            pass
+        return tuple(each for each in seen if each is not None)
+
+    def adopt(self) -> tuple[LiveBody, ...]:
+        with self._lock:
+            found = [b for b in self.machine.bodies if b.alive and b not in self._mine]
+            self._mine += found
+            for body in found:
+                threading.Thread(target=self._watch, args=(body,), daemon=True).start()
+        return tuple(LiveBody(body.worker, body.attempt, body.name) for body in found)
+
+    def _watch(self, body: ThreadBody) -> None:
+        assert body.thread is not None
+        body.thread.join()
+        self._tell(body)
+
+    def close(self, grace_s: float) -> None:
+        with self._lock:
+            mine = list(self._mine)
+            for body in mine:
+                self._ask(body, grace_s)
+            self._over.set()
+        deadline = time.monotonic() + grace_s + 60
+        while self._mine:
+            assert time.monotonic() < deadline, f"these do not end: {self._mine}"
+            time.sleep(0.005)
+        for timer in self._timers:
+            timer.cancel()
+        self._seen.put(None)
+
+    def abandon(self) -> None:
+        """Be gone without a word, as a master that was killed."""
+        with self._lock:
+            self.abandoned = True
+            self._mine.clear()
+            self._over.set()
+
+    def _of(self, worker: WorkerId) -> list[ThreadBody]:
+        return [body for body in self._mine if body.worker == worker]
+
+    def _ask(self, body: ThreadBody, grace_s: float) -> None:
+        body.asked_by_platform = True
+        if grace_s > 0:
+            body.asked.set()
+            timer = threading.Timer(grace_s, body.killed.set)
+            timer.daemon = True
+            timer.start()
+            self._timers.append(timer)
+        else:
+            body.killed.set()
