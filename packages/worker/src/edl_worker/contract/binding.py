@@ -29,7 +29,16 @@ ROLES: dict[str, frozenset[str]] = {
     "metadata": frozenset(("metadata", "_metadata", "_")),
     "context": frozenset(("context",)),
 }
-_ALL_ROLE_NAMES = frozenset().union(*ROLES.values())
+
+# What is given to a part without being asked by --params.
+_GIVEN: dict[str, tuple[str, ...]] = {
+    "input": ("dataset", "records", "mode", "metadata"),
+    "loss": ("labels", "outputs"),
+    "eval_metrics_fn": ("labels", "outputs", "mode"),
+    "metric": ("labels", "outputs"),
+    "model": ("context",),
+    "spec": ("context",),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +46,7 @@ class Part:
     """One part of the contract as it was found.
 
     Attributes:
-        role: ``loss``, ``optimizer``, ``dataset_fn``, ...; what it serves as.
+        role: ``input``, ``loss``, ``optimizer``, ...; what it serves as.
         name: what a person calls it: ``loss`` or ``DNN.default_loss``.
         value: a function, a class, or the thing itself.
         drops_self: ``value`` is a plain method whose first parameter is the model.
@@ -71,10 +80,11 @@ class Part:
 
     def takes(self) -> list[str]:
         """Names that ``--params`` may give."""
+        given = {name for role in _GIVEN.get(self.role, ()) for name in ROLES[role]}
         return [
             name
             for name, parameter in self.parameters().items()
-            if name not in _ALL_ROLE_NAMES
+            if name not in given
             and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
         ]
 

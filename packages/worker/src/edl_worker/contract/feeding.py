@@ -191,7 +191,11 @@ def _use_of_first_parameter(model: keras.Model) -> str:
     function = tree.body[0]
     if not isinstance(function, ast.FunctionDef) or len(function.args.args) < 2:
         return "whole"
-    name = function.args.args[1].arg
+    first = function.args.args[1]
+    name = first.arg
+    annotation = ast.unparse(first.annotation) if first.annotation else ""
+    if annotation.partition("[")[0].rpartition(".")[2] in ("dict", "Dict", "Mapping"):
+        return "keys"
     uses = set()
     for node in ast.walk(function):
         match node:

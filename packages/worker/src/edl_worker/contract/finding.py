@@ -49,6 +49,7 @@ _SPEC_NAMES: dict[str, str] = {
     "optimizer": "create_optimizer",
     "eval_metrics_fn": "create_metrics",
 }
+_SERVES_AS = {"dataset_fn": "input", "input_fn": "input"}
 _INSTALLED_ROOTS = {"keras": "keras", "tf": "tensorflow", "tensorflow": "tensorflow"}
 
 
@@ -246,12 +247,14 @@ def _not_found(zoo: Zoo, model_def: str, what: str) -> EdlError:
 # Parts.
 
 
-def override(zoo: Zoo, found: Found, role: str, option: str, dotted: str) -> Part:
+def override(zoo: Zoo, found: Found, option: str, dotted: str) -> Part:
     """The part that ``--loss fintech.focal`` or the like names.
 
     Raises:
         EdlError: MODEL_NOT_FOUND or MODEL_IMPORT.
     """
+    name = option.removeprefix("--").replace("-", "_")
+    role = _SERVES_AS.get(name, name)
     if "." not in dotted:
         for owner in _owners(found):
             if hasattr(owner, dotted):
@@ -263,16 +266,16 @@ def override(zoo: Zoo, found: Found, role: str, option: str, dotted: str) -> Par
         if place is None or not place.is_file():
             continue
         value: Any = import_module(zoo, module_name)
-        for name in names:
-            if not hasattr(value, name):
-                near = difflib.get_close_matches(name, dir(value), n=3, cutoff=0.4)
+        for inner in names:
+            if not hasattr(value, inner):
+                near = difflib.get_close_matches(inner, dir(value), n=3, cutoff=0.4)
                 raise EdlError(
                     error_pb2.MODEL_NOT_FOUND,
                     f"{option} {dotted}: {module_name} has no {'.'.join(names)}",
                     where=str(place),
-                    remedy=f"Did you mean {' or '.join(near)}?" if near else f"Define {name}.",
+                    remedy=f"Did you mean {' or '.join(near)}?" if near else f"Define {inner}.",
                 )
-            value = getattr(value, name)
+            value = getattr(value, inner)
         return Part(role, dotted, value)
     installed = _installed(dotted)
     if installed is not None:
@@ -312,7 +315,7 @@ def default_parts(found: Found) -> dict[str, Part]:
         for role, names in _MODULE_NAMES.items():
             for name in names:
                 if name in vars(owner) and role not in parts:
-                    parts[role] = Part(role, name, vars(owner)[name])
+                    parts[role] = Part(_SERVES_AS.get(role, role), name, vars(owner)[name])
     # One input: the class's own before the module's, a dataset function before records.
     inputs = [parts.pop(role) for role in ("input", "dataset_fn", "input_fn") if role in parts]
     if inputs:
@@ -368,7 +371,9 @@ def input_kind(part: Part) -> Literal["dataset", "records"]:
         return "dataset"
     if any(name in ROLES["records"] for name in names):
         return "records"
-    # Names that say nothing: the function's role does, and then a second parameter, the mode.
-    if part.role == "dataset_fn" or part.name.endswith(("dataset_fn", "dataset", "feed")):
+    # Names that say nothing: the function's own name does, and then a second one, the mode.
+    if part.name.endswith(("dataset_fn", "create_dataset", "feed")):
         return "dataset"
-    return "dataset" if part.role == "input" and len(part.required()) > 1 else "records"
+    if part.name.endswith("input_fn"):
+        return "records"
+    return "dataset" if len(part.required()) > 1 else "records"

@@ -169,7 +169,7 @@ def _parts(bench: Workbench, choice: ModelChoice) -> dict[str, Part]:
         if dotted:
             option = f"--{name.replace('_', '-')}"
             try:
-                parts[role] = override(bench.zoo, bench.found, name, option, dotted)
+                parts[role] = override(bench.zoo, bench.found, option, dotted)
             except EdlError as error:
                 bench.findings.add(error)
     return parts

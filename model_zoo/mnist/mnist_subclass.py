@@ -1,0 +1,32 @@
+"""Handwritten digits with a subclassed model; data and loss are those of its neighbour.
+
+Records: tf.Example with ``image`` (28×28 floats from 0 to 255) and ``label`` (int64).
+"""
+
+import tensorflow as tf
+
+# The parts of the contract may come from anywhere; what counts are their names here.
+from .mnist_functional_api import dataset_fn, eval_metrics_fn, loss, optimizer  # noqa: F401
+
+
+class MnistModel(tf.keras.Model):
+    def __init__(self, filters=32, dropout=0.25):
+        super().__init__(name="mnist_model")
+        self._reshape = tf.keras.layers.Reshape((28, 28, 1))
+        self._conv1 = tf.keras.layers.Conv2D(filters, kernel_size=(3, 3), activation="relu")
+        self._conv2 = tf.keras.layers.Conv2D(2 * filters, kernel_size=(3, 3), activation="relu")
+        self._batch_norm = tf.keras.layers.BatchNormalization()
+        self._maxpooling = tf.keras.layers.MaxPooling2D(pool_size=(2, 2))
+        self._dropout = tf.keras.layers.Dropout(dropout)
+        self._flatten = tf.keras.layers.Flatten()
+        self._dense = tf.keras.layers.Dense(10)
+
+    def call(self, inputs, training=False):
+        x = self._reshape(inputs)
+        x = self._conv1(x)
+        x = self._conv2(x)
+        x = self._batch_norm(x, training=training)
+        x = self._maxpooling(x)
+        x = self._dropout(x, training=training)
+        x = self._flatten(x)
+        return self._dense(x)

@@ -1,0 +1,55 @@
+"""Regression on rows of a table: numbers and words in, a number out.
+
+    edl train --model-zoo model_zoo --model-def regressor.DNN \\
+        --input-fn sqlflow.elasticdl_input_function \\
+        --params "hidden_units=[10, 100, 20, 5], learning_rate=0.01" ...
+
+Records: tf.Example with one feature per column; see ``sqlflow``.
+"""
+
+import tensorflow as tf
+from sqlflow import elasticdl_input_function
+
+from .columns import Columns
+
+
+class DNN(tf.keras.Model):
+    """Fully connected layers over all columns.
+
+    Args:
+        hidden_units: width of each hidden layer.
+        word_buckets: a word becomes one of so many kinds, by its hash.
+    """
+
+    def __init__(self, hidden_units=(64, 32), word_buckets=64):
+        super().__init__(name="dnn_regressor")
+        self._columns = Columns(word_buckets)
+        self._hidden = [tf.keras.layers.Dense(units, activation="relu") for units in hidden_units]
+        self._output = tf.keras.layers.Dense(1)
+
+    def call(self, inputs: dict, training=False):
+        x = self._columns(inputs)
+        for layer in self._hidden:
+            x = layer(x)
+        return self._output(x)
+
+    # What --input-fn, --loss, --optimizer and --eval-metrics-fn override.
+
+    @staticmethod
+    def default_input(records, mode, label=None):
+        return elasticdl_input_function(records, mode, label)
+
+    @staticmethod
+    def default_loss(labels, predictions):
+        return tf.square(tf.cast(labels, tf.float32) - predictions)
+
+    @staticmethod
+    def default_optimizer(learning_rate=0.01):
+        return tf.keras.optimizers.Adam(learning_rate)
+
+    @staticmethod
+    def default_metrics():
+        return {
+            "mean_absolute_error": tf.keras.metrics.MeanAbsoluteError(),
+            "root_mean_squared_error": tf.keras.metrics.RootMeanSquaredError(),
+        }

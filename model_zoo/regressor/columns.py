@@ -1,0 +1,24 @@
+"""Columns of a table as one tensor of numbers."""
+
+import tensorflow as tf
+
+
+class Columns(tf.keras.layers.Layer):
+    """Numbers as they are and words by hash, side by side in the order of their names.
+
+    Each column has shape (batch, n).
+    """
+
+    def __init__(self, word_buckets=64, **kwargs):
+        super().__init__(**kwargs)
+        self.word_buckets = word_buckets
+
+    def call(self, columns):
+        parts = []
+        for name in sorted(columns):
+            column = columns[name]
+            if column.dtype == tf.string:
+                bucket = tf.strings.to_hash_bucket_fast(column, self.word_buckets)
+                column = tf.reduce_max(tf.one_hot(bucket, self.word_buckets), axis=1)
+            parts.append(tf.cast(column, tf.float32))
+        return tf.concat(parts, axis=1)

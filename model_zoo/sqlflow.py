@@ -1,0 +1,44 @@
+"""The standard input function for tables: tf.Example records with one feature per column.
+
+Named by ``--input-fn sqlflow.elasticdl_input_function``. Which column is the label, a
+parameter says: ``--params "label='price'"``.
+"""
+
+import numpy as np
+
+from elasticdl.python.common.constants import Mode
+
+# Columns that are taken for the label when no parameter says which; ``salary`` is the one of
+# the example in the documents.
+LABELS = ("label", "target", "salary")
+
+
+def elasticdl_input_function(records, mode=Mode.TRAINING, label=None):
+    """All columns but the label as features, numbers as float32 and words as bytes.
+
+    Args:
+        records: dictionaries of column name to value.
+        label: name of the label's column; by default the first of ``LABELS`` that is there.
+
+    Returns:
+        ({name: values of shape (batch, 1) or (batch, n)}, labels of shape (batch, 1)); labels
+        are None for a prediction.
+    """
+    label = label or next((name for name in LABELS if name in records[0]), None)
+    if mode != Mode.PREDICTION and (label is None or label not in records[0]):
+        raise ValueError(
+            f"which column is the label? {', '.join(sorted(records[0]))}; "
+            "say so with --params \"label='...'\""
+        )
+    features = {
+        name: _column([record[name] for record in records]) for name in records[0] if name != label
+    }
+    if mode == Mode.PREDICTION:
+        return features, None
+    return features, _column([record[label] for record in records])
+
+
+def _column(values):
+    if isinstance(values[0], bytes):
+        return np.array(values, dtype=object).reshape(-1, 1)
+    return np.asarray(values, np.float32).reshape(len(values), -1)
