@@ -130,7 +130,7 @@ class Dispatch:
         lease = self._ledger.leases.current(event.worker, event.lease)
         if lease is not None:
             self._ledger.leases.renew(lease, now)
-            self._credit(event.worker, event.records, 1, now)
+            self._members.work_done(event.worker, event.records, 1, now)
         if (point := self._progress.loss_point(now)) is not None:
             self._emit(point)
         if not self._outcome.decided:
@@ -170,10 +170,10 @@ class Dispatch:
         self._last_completed[event.worker] = event.lease
         self._streak.progress()
         if task.key.type is TaskType.TRAINING:
-            self._credit(event.worker, 0, 0, now)
+            self._members.work_done(event.worker, 0, 0, now)
         else:
             self._progress.worked(event.seconds)
-            self._credit(event.worker, task.length, 0, now)
+            self._members.work_done(event.worker, task.length, 0, now)
             if task.key.type is self._course.main:
                 self._progress.records(task.length, now)
 
@@ -184,11 +184,6 @@ class Dispatch:
         self._take_back(lease, redo=True)
         self._judge(lease.task, lease.worker, failure, permanent=True, now=now)
 
-    def _credit(self, worker: WorkerId, records: int, steps: int, now: float) -> None:
-        member = self._members.hear(worker, None, now)
-        if isinstance(member, Member):
-            self._members.work_done(member, records, steps, now)
-
     # --- what goes wrong -------------------------------------------------------------------
 
     def task_failed(self, event: TaskFailed, now: float) -> None:
@@ -197,13 +192,12 @@ class Dispatch:
         if lease is None:
             self._emit(Refused(f"the lease on {event.lease.task} is not current"))
             return
-        self._members.hear(event.worker, None, now)
         self._take_back(lease, redo=True)
         self._judge(lease.task, event.worker, event.failure, event.permanent, now)
 
     def leases_returned(self, event: LeasesReturned, now: float) -> None:
         """Take leases back that the worker has not used up, and perhaps see it leave."""
-        member = self._members.hear(event.worker, None, now)
+        member = self._members.hear(event.worker, event.body, now)
         for held in event.leases:
             lease = self._ledger.leases.current(event.worker, held)
             if lease is not None:

@@ -169,12 +169,16 @@ class TaskFailed:
 
 @dataclass(frozen=True, slots=True)
 class LeasesReturned:
-    """The holder hands leases back undone; ``leaving`` when its process ends after this."""
+    """The holder hands leases back undone; ``leaving`` when its process ends after this.
+
+    ``body`` says which body of the worker it is, where that is known.
+    """
 
     worker: WorkerId
     leases: tuple[HeldLease, ...]
     reason: str
     leaving: bool
+    body: Body | None = None
 
 
 # --- the job -------------------------------------------------------------------------------

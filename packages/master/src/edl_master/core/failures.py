@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from math import ldexp
 
 from edl_master.core.failure import Failure
 from edl_master.core.names import TaskType
@@ -57,7 +58,8 @@ def after_task_failure(
     """
     if not permanent and failures < settings.task_attempts:
         return RetryTask(f"attempt {failures} of {settings.task_attempts} failed")
-    reason = "trying again cannot help" if permanent else f"failed {failures} times"
+    times = "once" if failures == 1 else f"{failures} times"
+    reason = "trying again cannot help" if permanent else f"failed {times}"
     if settings.allow_dead_letters and type_ not in _FOR_THE_WHOLE_JOB:
         return SetTaskAside(f"{reason}, and dead letters are allowed")
     where = f"{failure.where}; {place}" if failure.where else place
@@ -165,8 +167,7 @@ class CrashStreak:
             times, remedy = self.kills, "Something kills the workers; often it is lack of memory."
         else:
             return None
-        last = f"the last was {who}: {how}"
-        what = f"Workers ended {times} times in a row before any work was done; {last}."
+        what = f"Workers ended {times} times in a row before any work was done; the last: {how}."
         failure = Failure("WORKER_CRASH_LOOP", what, where=who, remedy=remedy, detail=log_tail)
         return FailJob(failure, f"{times} ends in a row without progress")
 
@@ -180,6 +181,5 @@ def restart_delay_s(failures_in_row: int, timings: Timings) -> float:
     """
     if failures_in_row == 0:
         return 0.0
-    return min(
-        timings.restart_backoff_max_s, timings.restart_backoff_s * 2 ** (failures_in_row - 1)
-    )
+    doubled_s = ldexp(timings.restart_backoff_s, min(failures_in_row - 1, 32))
+    return min(timings.restart_backoff_max_s, doubled_s)

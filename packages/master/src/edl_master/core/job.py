@@ -153,7 +153,7 @@ class JobState:
                 member = self._members.register(event, now)
                 if isinstance(member, Member):
                     self._dispatch.body_replaced(member)
-                else:
+                elif member is not None:
                     self._emit(LeaveJob(member))
             case WorkerReady():
                 self._ready(event, now)
@@ -201,7 +201,9 @@ class JobState:
             self._begun = True
             what = "goes on from a checkpoint" if self._restored else "starts"
             records = self._course.records_total
-            line = f"The job {what}: {records} records, {self._members.maximum} workers."
+            workers = self._members.maximum
+            crew = "1 worker" if workers == 1 else f"{workers} workers"
+            line = f"The job {what}: {records} records, {crew}."
             self._emit(Record("JobStarted", line, facts={"records": str(records)}))
             self._members.begin(now)
         self._dispatch.leases_expired(now)
@@ -246,7 +248,8 @@ class JobState:
             why = f"{minimum} to {maximum} workers make no sense: 0 <= min <= max, and max >= 1"
             self._emit(Refused(why))
         else:
-            line = f"From {self._members.maximum} to {maximum} workers (at least {minimum})."
+            before = f"{self._members.minimum}:{self._members.maximum}"
+            line = f"From {before} to {minimum}:{maximum} workers."
             self._emit(Record("Scaled", line, facts={"workers": f"{minimum}:{maximum}"}))
             self._members.scale(minimum, maximum, now)
 

@@ -1,7 +1,7 @@
 """Leases: who holds which task until when. The only place that knows.
 
-Tokens grow and are never used twice, over all incarnations of a master: a holder that has
-lost its lease can be told from the present one for ever.
+Tokens grow and are never used twice: a holder that has lost its lease can be told from the
+present one for ever.
 """
 
 from __future__ import annotations

@@ -109,11 +109,11 @@ class Member:
 
     def is_it(self, event: BodyExited) -> bool:
         """Whether the body that ended is the present one, by whatever name it has."""
-        if event.body is None and event.attempt is None:
+        if event.attempt is not None and event.attempt == self.attempt:
             return True
-        if event.body is not None and event.body == self.body:
-            return True
-        return event.attempt is not None and event.attempt == self.attempt
+        if event.body is not None and self.body is not None:
+            return event.body == self.body
+        return event.attempt is None and event.body not in self.former
 
     def knows_dead(self, body: Body) -> bool:
         """Whether a body was this worker's, and is gone or replaced."""

@@ -109,10 +109,11 @@ class Members:
         member.attempt += 1
         self._emit(StartWorker(member.id, member.attempt))
 
-    def register(self, event: WorkerRegistered, now: float) -> Member | str:
-        """Take a body as the worker's present one, or say why it has to leave.
+    def register(self, event: WorkerRegistered, now: float) -> Member | str | None:
+        """Take a body as its worker's present one; return the worker, or why to leave.
 
         A newcomer replaces the present body: nobody starts a second one without reason.
+        None when the body is the present one already, whatever it has become since.
         """
         if event.worker >= self.maximum and event.worker not in self._members:
             return "unknown-worker"
@@ -121,16 +122,17 @@ class Members:
             return self._why_leave(member)
         if member.knows_dead(event.body):
             return "replaced"
-        if event.body != member.body:
-            if member.body is not None or member.state is WorkerState.GONE:
-                member.new_body()
-            member.attempt = max(member.attempt, 0)
-            member.body, member.host, member.pid = event.body, event.host, event.pid
-            line = f"{member.name} runs and loads the model file."
-            self._note("WorkerStarted", line, member, attempt=str(member.attempt))
+        if event.body == member.body:
+            self.hear(member.id, event.body, now)
+            return None
+        if member.body is not None or member.state is WorkerState.GONE:
+            member.new_body()
         member.move(WorkerState.LOADING, now)
+        member.attempt = max(member.attempt, 0)
+        member.body, member.host, member.pid = event.body, event.host, event.pid
         member.heard_at = now
-        member.was_ready = False
+        line = f"{member.name} runs and loads the model file."
+        self._note("WorkerStarted", line, member, attempt=str(member.attempt))
         return member
 
     def ready(self, member: Member, now: float) -> bool:
@@ -177,8 +179,10 @@ class Members:
             kind = ExitKind.PREEMPTED if reason == "preempted" else ExitKind.LEFT
             self._leave(member, reason, kind, now)
 
-    def work_done(self, member: Member, records: int, steps: int, now: float) -> None:
-        """The worker got something done that counts."""
+    def work_done(self, worker: WorkerId, records: int, steps: int, now: float) -> None:
+        """A worker that holds a lease got something done that counts."""
+        member = self._members[worker]
+        member.heard_at = now
         member.productive = True
         member.failures_in_row = 0
         member.records += records
@@ -211,7 +215,9 @@ class Members:
         member = self._members.get(worker)
         if member is None or member.body is not None or member.state is WorkerState.GONE:
             return None
-        return member, self._gone(member, ExitKind.CRASHED, f"not started: {reason}", "", now)
+        return member, self._gone(
+            member, ExitKind.CRASHED, f"could not be started: {reason}", "", now
+        )
 
     def _gone(self, member: Member, kind: ExitKind, how: str, log_tail: str, now: float) -> Ended:
         member.move(WorkerState.GONE, now)

@@ -13,7 +13,11 @@ Body = NewType("Body", str)
 """Identity of the process or pod that is a worker right now: host:pid:start time."""
 
 Token = NewType("Token", int)
-"""Fencing token of a lease; grows with every lease granted by a job, over all incarnations."""
+"""Fencing token of a lease; grows with every lease that a job grants.
+
+A restored job goes on counting from its snapshot. What was said to the incarnation that was
+lost is told from it by the incarnation, before it comes here.
+"""
 
 Version = NewType("Version", int)
 """Parameter version: how many updates have been applied since the initial values."""

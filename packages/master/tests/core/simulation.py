@@ -1,0 +1,407 @@
+"""A small world around the heart: a plane, a platform, workers and a network that misbehaves.
+
+The world is played by one seeded random generator. First come storms: bodies die, are taken
+away or fall silent, messages are lost, repeated or come late, the job is scaled, the master
+is restored from a snapshot. Then all is calm, and the job has to end.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from random import Random
+
+from edl_master.core import effects as fx
+from edl_master.core import events as ev
+from edl_master.core.failure import Failure
+from edl_master.core.job import JobState
+from edl_master.core.names import Body, TaskKey, TaskType, Token, Version, WorkerId
+from edl_master.core.settings import JobSettings
+
+
+@dataclass
+class Plane:
+    """The rules of applying minibatches, and which records are in the model."""
+
+    minibatch_size: int
+    counts: dict[TaskKey, int] = field(default_factory=dict)
+    fences: dict[TaskKey, Token] = field(default_factory=dict)
+    closed: set[TaskKey] = field(default_factory=set)
+    trained: Counter[tuple[int, int, int]] = field(default_factory=Counter)
+    """(epoch, file, record) to how often it is in the model."""
+    version: int = 0
+    frozen: dict[str, int] = field(default_factory=dict)
+
+    def push(self, lease: fx.LeaseGranted, index: int) -> int | None:
+        """Apply a minibatch; return its records, or None when nothing changed."""
+        if self.fences.get(lease.task) != lease.token:
+            return None
+        if index != self.counts.get(lease.task, 0):
+            return None
+        assert lease.records is not None
+        start = lease.records.start + index * self.minibatch_size
+        stop = min(start + self.minibatch_size, lease.records.stop)
+        for record in range(start, stop):
+            self.trained[(lease.task.round, lease.records.file, record)] += 1
+        self.counts[lease.task] = index + 1
+        self.version += 1
+        return stop - start
+
+    def close(self, task: TaskKey) -> None:
+        assert task not in self.closed, f"{task} closed twice"
+        self.closed.add(task)
+        self.counts.pop(task, None)
+        self.fences.pop(task, None)
+
+
+@dataclass
+class Process:
+    """A body: what a worker process knows."""
+
+    worker: WorkerId
+    attempt: int
+    body: Body
+    registered: bool = False
+    ready: bool = False
+    leases: list[fx.LeaseGranted] = field(default_factory=list)
+    index: int = 0
+    silent: int = 0
+    """Turns for which it is frozen."""
+    told_to_leave: bool = False
+
+
+KILLS_IN_A_ROW = 8
+"""Kills in a row that the world allows itself: more would rightly count as a crash loop."""
+
+
+class World:
+    """Plays one job to its end."""
+
+    def __init__(
+        self,
+        settings: JobSettings,
+        data: tuple[int, ...],
+        validation: tuple[int, ...],
+        seed: int,
+        *,
+        storm: int,
+        restarts: bool,
+    ) -> None:
+        self.settings = settings
+        self.data = data
+        self.validation = validation
+        self.random = Random(seed)
+        self.storm = storm
+        self.restarts = restarts
+        self.now = 0.0
+        self.job = JobState(settings, data, validation)
+        self.plane = Plane(settings.minibatch_size)
+        self.parts: set[TaskKey] = set()
+        self.processes: list[Process] = []
+        self.exits: list[ev.BodyExited] = []
+        self.starts: list[tuple[WorkerId, int]] = []
+        self.late: list[ev.Event] = []
+        self.tokens: set[Token] = set()
+        self.bodies = 0
+        self.kills = 0
+        self.most_open = 0
+        self.scored: list[float] = []
+        self.end: fx.EndJob | None = None
+        self.happened: Counter[str] = Counter()
+        self.saved = self._save()
+
+    # --- the owner of the heart ------------------------------------------------------------
+
+    def tell(self, event: ev.Event) -> list[fx.Effect]:
+        """Hand a fact to the heart and carry out what it decides; return the effects."""
+        effects = self.job.handle(event, self.now)
+        self.happened[type(event).__name__] += 1
+        self.happened.update(type(effect).__name__ for effect in effects)
+        self.happened.update(e.kind for e in effects if isinstance(e, fx.Record))
+        self.job.check_invariants()
+        follow: list[ev.Event] = []
+        for effect in effects:
+            match effect:
+                case fx.LeaseGranted(task=task, token=token):
+                    assert token not in self.tokens, f"token {token} used twice"
+                    assert task not in self.plane.closed, f"{task} leased after its end"
+                    self.tokens.add(token)
+                    if task.type is TaskType.TRAINING:
+                        self.plane.fences[task] = token
+                    if effect.frozen:
+                        assert self.plane.frozen[effect.frozen] == effect.version
+                case fx.RevokeLease(task, token):
+                    if self.plane.fences.get(task) == token:
+                        del self.plane.fences[task]
+                case fx.CloseTask(task):
+                    self.plane.close(task)
+                case fx.FreezeParameters(name):
+                    assert name not in self.plane.frozen
+                    self.plane.frozen[name] = self.plane.version
+                    follow.append(ev.ParametersFrozen(name, Version(self.plane.version)))
+                case fx.ReleaseFrozen(name):
+                    del self.plane.frozen[name]
+                case fx.StartWorker(worker, attempt):
+                    self.starts.append((worker, attempt))
+                case fx.StopWorker(worker, _, kill):
+                    self._stop(worker, kill)
+                case fx.TakeCheckpoint():
+                    self.saved = self._save()
+                case fx.FinishOutput():
+                    tasks = sum(-(-n // self.settings.records_per_task) for n in self.data)
+                    assert len(self.parts) == tasks, "parts are missing"
+                    follow.append(ev.OutputFinished())
+                case fx.EndJob():
+                    assert self.end is None, "the job ended twice"
+                    self.end = effect
+                case _:
+                    pass
+        for event_ in follow:
+            effects += self.tell(event_)
+        return effects
+
+    def _save(self) -> str:
+        """Ledger first, then the plane, which may be ahead by minibatches, but not by tasks."""
+        ledger = json.dumps(self.job.snapshot())
+        if self.random.random() < 0.5:
+            for process in self.processes:
+                self._push(process, quietly=True)
+        self.saved_plane = copy.deepcopy(self.plane)
+        return ledger
+
+    def restart_master(self) -> None:
+        """The master is killed; another one goes on from the last snapshot."""
+        ledger = json.loads(self.saved)
+        self.job = JobState.restore(self.settings, self.data, self.validation, ledger)
+        self.plane = copy.deepcopy(self.saved_plane)
+        self.plane.fences.clear()
+        self.plane.frozen.clear()
+        self.tokens = {t for t in self.tokens if t <= ledger["ledger"]["last_token"]}
+        self.late.clear()  # said to the incarnation before: refused by its number
+        self.starts.clear()
+        self.exits.clear()
+        for process in self.processes:
+            process.registered = process.ready = False
+            process.leases.clear()
+        self.processes = [p for p in self.processes if self.random.random() < 0.7]
+        for process in self.processes:
+            if self.random.random() < 0.7:
+                self._register(process)
+
+    # --- the platform ----------------------------------------------------------------------
+
+    def _stop(self, worker: WorkerId, kill: bool) -> None:
+        self.starts = [start for start in self.starts if start[0] != worker or not kill]
+        for process in [p for p in self.processes if p.worker == worker]:
+            process.told_to_leave = True
+            if kill:
+                self._die(process, 9, preempted=False)
+
+    def _die(self, process: Process, signal: int | None, *, preempted: bool) -> None:
+        self.processes.remove(process)
+        code = 0 if signal is None else None
+        body = process.body if self.random.random() < 0.5 else None
+        self.exits.append(
+            ev.BodyExited(process.worker, body, code, signal, preempted, attempt=process.attempt)
+        )
+
+    # --- the network -----------------------------------------------------------------------
+
+    def _send(self, event: ev.Event) -> list[fx.Effect] | None:
+        """Say something to the master; None when the message or its answer was lost."""
+        fate = self.random.random() if self.storm > 0 else 1.0
+        if fate < 0.04:
+            return None
+        if fate < 0.10:
+            self.late.append(event)
+            return None
+        if fate < 0.16:
+            self.late.append(event)
+        effects = self.tell(event)
+        return None if 0.16 <= fate < 0.20 else effects
+
+    # --- workers ---------------------------------------------------------------------------
+
+    def _register(self, process: Process) -> None:
+        effects = self._send(ev.WorkerRegistered(process.worker, process.body, "host", 1))
+        if effects is None:
+            return
+        if any(isinstance(effect, fx.LeaveJob) for effect in effects):
+            process.told_to_leave = True
+        process.registered = True
+
+    def _act(self, process: Process) -> None:
+        """One turn of a worker process."""
+        if process.silent > 0:
+            process.silent -= 1
+        elif process.told_to_leave:
+            held = tuple(ev.HeldLease(lease.task, lease.token) for lease in process.leases)
+            if self.random.random() < 0.8:
+                self._send(
+                    ev.LeasesReturned(process.worker, held, "asked", True, body=process.body)
+                )
+            self._die(process, None, preempted=False)
+        elif not process.registered:
+            self._register(process)
+        elif not process.ready:
+            effects = self._send(ev.WorkerReady(process.worker, process.body))
+            process.ready = effects is not None
+            self._mind(process, effects)
+        elif self.random.random() < 0.3:
+            held = tuple(ev.HeldLease(lease.task, lease.token) for lease in process.leases)
+            self._mind(
+                process, self._send(ev.HeartbeatReceived(process.worker, process.body, held, ""))
+            )
+        elif not process.leases or (len(process.leases) < 2 and self.random.random() < 0.3):
+            self._mind(process, self._send(ev.LeaseRequested(process.worker, process.body)))
+        else:
+            self._work(process)
+
+    def _mind(self, process: Process, effects: list[fx.Effect] | None) -> None:
+        """Take the master's answer in."""
+        for effect in effects or ():
+            match effect:
+                case fx.LeaseGranted(worker=worker) if worker == process.worker:
+                    process.leases.append(effect)
+                    if len(process.leases) == 1:
+                        process.index = self._skip(effect)
+                case fx.LeaveJob():
+                    process.told_to_leave = True
+                case fx.HeartbeatAnswer(lost, leave):
+                    self._drop(process, {held.token for held in lost})
+                    process.told_to_leave = process.told_to_leave or bool(leave)
+                case _:
+                    pass
+
+    def _skip(self, lease: fx.LeaseGranted) -> int:
+        return self.plane.counts.get(lease.task, 0)
+
+    def _drop(self, process: Process, tokens: set[Token]) -> None:
+        before = process.leases[:1]
+        process.leases = [lease for lease in process.leases if lease.token not in tokens]
+        if process.leases and process.leases[:1] != before:
+            process.index = self._skip(process.leases[0])
+
+    def _work(self, process: Process) -> None:
+        lease = process.leases[0]
+        held = ev.HeldLease(lease.task, lease.token)
+        if self.storm > 0 and self.random.random() < 0.03:
+            failure = Failure("USER_CODE", "boom")
+            self._send(ev.TaskFailed(process.worker, held, failure, permanent=False))
+            self._drop(process, {lease.token})
+        elif lease.task.type is TaskType.TRAINING and process.index < self._minibatches(lease):
+            self._push(process)
+        else:
+            if lease.task.type is TaskType.PREDICTION:
+                self.parts.add(lease.task)
+            if self._send(self._completion(process, lease)) is not None:
+                self._drop(process, {lease.token})  # otherwise it will say so again
+
+    def _minibatches(self, lease: fx.LeaseGranted) -> int:
+        assert lease.records is not None
+        length = lease.records.stop - lease.records.start
+        return -(-length // self.settings.minibatch_size)
+
+    def _push(self, process: Process, *, quietly: bool = False) -> None:
+        """Push the next minibatch; a lost answer makes the worker push it again."""
+        if not process.leases or not process.ready:
+            return
+        lease = process.leases[0]
+        if lease.task.type is not TaskType.TRAINING or process.index >= self._minibatches(lease):
+            return
+        records = self.plane.push(lease, process.index)
+        if records is not None:
+            self.kills = 0
+            held = ev.HeldLease(lease.task, lease.token)
+            version = Version(self.plane.version)
+            applied = ev.MinibatchApplied(
+                process.worker, held, process.index, records, version, 1.0, 0.01, 0
+            )
+            if quietly:
+                self.late.append(applied)
+            else:
+                self.tell(applied)
+        elif self.plane.fences.get(lease.task) != lease.token:
+            self._drop(process, {lease.token})
+            return
+        if quietly or self.random.random() < 0.95:
+            process.index += 1
+
+    def _completion(self, process: Process, lease: fx.LeaseGranted) -> ev.TaskCompleted:
+        held = ev.HeldLease(lease.task, lease.token)
+        length = lease.records.stop - lease.records.start if lease.records else 0
+        minibatches = applied = 0
+        states: tuple[ev.MetricState, ...] = ()
+        metrics: dict[str, float] = {}
+        match lease.task.type:
+            case TaskType.TRAINING:
+                minibatches = self._minibatches(lease)
+                applied = self.plane.counts.get(lease.task, 0)
+            case TaskType.EVALUATION:
+                states = (ev.MetricState("seen", (ev.Addable("int64", (), (float(length),)),)),)
+            case TaskType.EVALUATION_SUMMARY:
+                (seen,) = lease.metric_states
+                self.scored.append(seen.variables[0].values[0])
+                metrics = {"seen": seen.variables[0].values[0]}
+            case _:
+                pass
+        return ev.TaskCompleted(
+            process.worker, held, minibatches, applied, length, length, 0.1, states, metrics
+        )
+
+    # --- time ------------------------------------------------------------------------------
+
+    def run(self, most_turns: int = 60_000) -> None:
+        """Play until the job has ended.
+
+        Raises:
+            AssertionError: it does not end although all is calm.
+        """
+        for _ in range(most_turns):
+            self.turn()
+            if self.end is not None:
+                return
+        raise AssertionError(f"the job does not end: {self.job.view(self.now)}")
+
+    def turn(self) -> None:
+        """Let a little time pass, and something happen."""
+        self.storm -= 1
+        self.now += self.random.random() * 0.2
+        chance = self.random.random
+        if chance() < 0.2:
+            self.tell(ev.Tick())
+        if self.starts and chance() < 0.3:
+            worker, attempt = self.starts.pop(0)
+            self.bodies += 1
+            self.processes.append(Process(worker, attempt, Body(f"body-{self.bodies}")))
+        if self.exits and chance() < 0.5:
+            self.tell(self.exits.pop(0))
+        if self.late and (self.storm <= 0 or chance() < 0.3):
+            index = self.random.randrange(len(self.late))
+            self.tell(self.late.pop(index))  # nobody waits for the answer any more
+        for process in list(self.processes):
+            if process in self.processes and chance() < 0.8:
+                self._act(process)
+        if self.storm > 0:
+            self._misbehave()
+        saved = self.job.snapshot()["ledger"]["rounds"]
+        self.most_open = max(self.most_open, sum(len(round_["open"]) for round_ in saved))
+
+    def _misbehave(self) -> None:
+        chance = self.random.random
+        if self.processes and chance() < 0.03:
+            process = self.random.choice(self.processes)
+            preempted = self.kills >= KILLS_IN_A_ROW or chance() < 0.5
+            self.kills += not preempted
+            self._die(process, 9, preempted=preempted)
+        if self.processes and chance() < 0.02:
+            self.random.choice(self.processes).silent = self.random.choice((20, 120, 600))
+        if chance() < 0.01:
+            low = self.random.randrange(0, 3)
+            self.tell(ev.ScaleRequested(low, low + self.random.randrange(1, 3)))
+        if self.restarts and chance() < 0.01:
+            self.saved = self._save()
+        if self.restarts and chance() < 0.005:
+            self.restart_master()

@@ -1,0 +1,425 @@
+"""Reads a transcript of a job, plays its facts to the heart, and tells what came of them.
+
+A transcript is plain text. Lines at the margin are facts, one each, in the grammar below;
+the lines under a fact that begin with ``->`` are all the effects that it must have, in order.
+Lines that begin with ``#`` are for the reader.
+
+    job: train, data 10 6, ...        how the job is made, first of all (see ``make_job``)
+    at 12.5                           the clock; every other fact leaves it alone
+    tick                              the clock is looked at
+    worker 0 joins                    it registers (as body 0a, 0b, ...) and is ready
+    worker 0 registers [as 0a] | is ready | asks | beats [holding T#3 T#4] [as 0a]
+    worker 0 trains T#3 [to 2]        applies minibatches up to (but not with) 2, or all
+    worker 0 completes T#3[: ...]     it is done; evaluation: "accuracy 3 4", prediction: "4 predictions"
+    worker 0 fails T#3 [for good]: CODE what went wrong
+    worker 0 returns T#3 ... [and leaves]: reason
+    worker 0 is unfit: CODE what      it cannot work at all
+    worker 0 exits 1 | exits by signal 9 | is taken away | cannot start: reason
+    frozen NAME | output finished | checkpoint written
+    scale 1:3 | stop: reason | master fails: CODE what
+    restart the master                snapshot, through JSON, and restore; workers are gone
+    look: phase running, done 4/16    what the view must show (see ``LOOKS``)
+
+``T#3`` is the task ``T`` (``training/0/1``) under token 3.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from edl_master.core import effects as fx
+from edl_master.core import events as ev
+from edl_master.core.failure import Failure
+from edl_master.core.job import JobState
+from edl_master.core.names import Body, TaskKey, TaskType, Token, Version, WorkerId
+from edl_master.core.settings import JobSettings, JobType
+from edl_master.core.view import JobView
+
+# --- the job -------------------------------------------------------------------------------
+
+
+def make_job(line: str) -> tuple[JobSettings, tuple[int, ...], tuple[int, ...]]:
+    """``train, data 10 6, validation 4, tasks of 4, minibatches of 2, epochs 2, workers 1:2, ...``"""
+    parts = [part.strip() for part in line.split(",")]
+    options: dict[str, object] = {
+        "type": JobType(parts[0]),
+        "records_per_task": 4,
+        "minibatch_size": 2,
+        "shuffle": False,
+        "export": False,
+    }
+    data: tuple[int, ...] = ()
+    validation: tuple[int, ...] = ()
+    for part in parts[1:]:
+        match part.split():
+            case ["data", *sizes]:
+                data = tuple(map(int, sizes))
+            case ["validation", *sizes]:
+                validation = tuple(map(int, sizes))
+            case ["tasks", "of", size]:
+                options["records_per_task"] = int(size)
+            case ["minibatches", "of", size]:
+                options["minibatch_size"] = int(size)
+            case ["workers", numbers]:
+                low, _, high = numbers.partition(":")
+                options["min_workers"], options["max_workers"] = int(low), int(high or low)
+            case ["epochs", number]:
+                options["num_epochs"] = int(number)
+            case ["evaluation", "every", steps]:
+                options["evaluation_steps"] = int(steps)
+            case ["checkpoint", "every", steps]:
+                options["checkpoint_steps"] = int(steps)
+            case ["attempts", number]:
+                options["task_attempts"] = int(number)
+            case ["crashes", number]:
+                options["worker_crashes"] = int(number)
+            case ["synchronous"]:
+                options["epoch_barrier"] = True
+            case ["export"]:
+                options["export"] = True
+            case ["dead", "letters", "allowed"]:
+                options["allow_dead_letters"] = True
+            case ["shuffled"]:
+                options["shuffle"] = True
+            case _:
+                raise ValueError(f"job: {part!r}")
+    return JobSettings(**options), data, validation  # type: ignore[arg-type]
+
+
+# --- effects in words ----------------------------------------------------------------------
+
+_MARKS = {fx.Severity.INFO: "", fx.Severity.WARNING: " (warning)", fx.Severity.ERROR: " (error)"}
+
+
+def _held(task: TaskKey, token: Token) -> str:
+    return f"{task}#{token}"
+
+
+def _failure(failure: Failure | None) -> str:
+    if failure is None:
+        return ""
+    where = f" | where: {failure.where}" if failure.where else ""
+    detail = f" | detail: {failure.detail}" if failure.detail else ""
+    return f": {failure.code} {failure.what}{where}{detail}"
+
+
+def tell(effect: fx.Effect) -> str:
+    """Say an effect in one line."""
+    match effect:
+        case fx.LeaseGranted(worker, task, token, _, records, _, frozen, version, states):
+            line = f"worker {worker} gets {_held(task, token)}"
+            if records:
+                line += f": file {records.file} [{records.start}, {records.stop})"
+            if frozen:
+                line += f", frozen {frozen} at version {version}"
+            for state in states:
+                line += f", {state.name} {' '.join(_numbers(state))}"
+            return line
+        case fx.WaitForWork(_, reason):
+            return f"wait: {reason}"
+        case fx.LeaveJob(reason):
+            return f"leave: {reason}"
+        case fx.HeartbeatAnswer(lost, leave):
+            line = "heard"
+            if lost:
+                line += ", lost " + " ".join(_held(held.task, held.token) for held in lost)
+            return line + (f", leave: {leave}" if leave else "")
+        case fx.Refused(reason):
+            return f"refused: {reason}"
+        case fx.RevokeLease(task, token):
+            return f"revoke {_held(task, token)}"
+        case fx.CloseTask(task):
+            return f"close {task}"
+        case fx.FlushGradients():
+            return "flush gradients"
+        case fx.FreezeParameters(name):
+            return f"freeze {name}"
+        case fx.ReleaseFrozen(name):
+            return f"release {name}"
+        case fx.StartWorker(worker, attempt):
+            return f"start worker {worker} (body {attempt})"
+        case fx.StopWorker(worker, reason, kill):
+            return f"{'kill' if kill else 'stop'} worker {worker}: {reason}"
+        case fx.Record(kind, message, severity, _):
+            return f"event {kind}{_MARKS[severity]}: {message}"
+        case fx.LogScalar(name, version, value):
+            return f"curve {name} at version {version}: {value:g}"
+        case fx.TakeCheckpoint(reason):
+            return f"take a checkpoint: {reason}"
+        case fx.FinishOutput():
+            return "finish the output"
+        case fx.EndJob(phase, failure):
+            return f"end {phase}{_failure(failure)}"
+
+
+def _numbers(state: ev.MetricState) -> Iterator[str]:
+    for variable in state.variables:
+        for value in variable.values:
+            yield f"{value:g}"
+
+
+# --- what the view shows -------------------------------------------------------------------
+
+
+def _worker(view: JobView, number: str, what: str) -> str:
+    return str(getattr(view.workers[int(number)], what))
+
+
+def _tasks(view: JobView, type_: str) -> str:
+    counts = view.tasks[TaskType(type_)]
+    words = ("pending", "leased", "done", "retried", "dead")
+    return " ".join(f"{getattr(counts, w)} {w}" for w in words if getattr(counts, w))
+
+
+LOOKS: dict[str, Callable[[JobView, list[str]], str]] = {
+    "phase": lambda view, _: view.phase.value,
+    "done": lambda view, _: f"{view.progress.records_done}/{view.progress.records_total}",
+    "epoch": lambda view, _: f"{view.progress.epoch}/{view.progress.num_epochs}",
+    "version": lambda view, _: str(view.progress.parameter_version),
+    "steps": lambda view, _: str(view.progress.steps),
+    "trained": lambda view, _: str(view.records_trained),
+    "replayed": lambda view, _: str(view.records_replayed),
+    "preemptions": lambda view, _: str(view.preemptions),
+    "failures": lambda view, _: str(view.worker_failures),
+    "predictions": lambda view, _: str(view.predictions),
+    "rejected": lambda view, _: str(view.gradients_rejected),
+    "workers": lambda view, _: f"{view.min_workers}:{view.max_workers}",
+    "seconds": lambda view, _: f"{view.seconds:g}",
+    "worker": lambda view, args: f"{args[0]} " + _worker(view, args[0], "state"),
+    "restarts": lambda view, args: f"{args[0]} " + _worker(view, args[0], "restarts"),
+    "holds": lambda view, args: f"{args[0]} " + _worker(view, args[0], "task"),
+    "tasks": lambda view, args: f"{args[0]} {_tasks(view, args[0])}",
+    "metric": lambda view, args: f"{args[0]} {view.metrics.get(args[0])}",
+    "dead": lambda view, _: " ".join(str(letter.task) for letter in view.dead_letters),
+}
+
+
+def _look(view: JobView, what: str) -> str:
+    shown = []
+    for part in what.split(","):
+        name, *args = part.split()
+        shown.append(f"{name} {LOOKS[name](view, args)}")
+    return ", ".join(shown)
+
+
+# --- facts ---------------------------------------------------------------------------------
+
+_TASK = re.compile(r"(\w+)/(\d+)/(\d+)#(\d+)")
+
+
+def _parse_held(text: str) -> ev.HeldLease:
+    found = _TASK.fullmatch(text)
+    if not found:
+        raise ValueError(f"not a task under a token: {text!r}")
+    type_, round_, number, token = found.groups()
+    return ev.HeldLease(TaskKey(TaskType(type_), int(round_), int(number)), Token(int(token)))
+
+
+def _parse_failure(text: str) -> Failure:
+    code, what = text.split(" ", 1)
+    return Failure(code, what, detail="Traceback ...")
+
+
+@dataclass
+class Player:
+    """Plays facts, with the little memory that a plane and workers have of their own."""
+
+    job: JobState | None = None
+    made: tuple[JobSettings, tuple[int, ...], tuple[int, ...]] | None = None
+    now: float = 0.0
+    version: int = 0
+    applied: dict[TaskKey, int] = field(default_factory=dict)
+    bodies: dict[int, str] = field(default_factory=dict)
+    letters: dict[int, int] = field(default_factory=dict)
+    ranges: dict[TaskKey, int] = field(default_factory=dict)
+
+    def play(self, line: str) -> list[str]:
+        """Play one fact; return its effects in words, or what a look showed."""
+        match line.split():
+            case ["job:", *_]:
+                self.made = make_job(line.removeprefix("job:").strip())
+                self.job = JobState(*self.made)
+                return []
+            case ["at", time]:
+                self.now = float(time)
+                return []
+            case ["look:", *_]:
+                assert self.job is not None
+                seen = _look(self.job.view(self.now), line.removeprefix("look:"))
+                return [f"look: {seen}"]
+            case ["restart", "the", "master"]:
+                assert self.job is not None
+                assert self.made is not None
+                saved = json.loads(json.dumps(self.job.snapshot()))
+                self.job = JobState.restore(*self.made, saved)
+                return []
+            case _:
+                return [tell(e) for event in self._facts(line) for e in self._handle(event)]
+
+    def _handle(self, event: ev.Event) -> list[fx.Effect]:
+        assert self.job is not None
+        out = self.job.handle(event, self.now)
+        self.job.check_invariants()
+        for effect in out:
+            if isinstance(effect, fx.LeaseGranted) and effect.records:
+                self.ranges[effect.task] = effect.records.stop - effect.records.start
+        return [effect for effect in out if not _is_noise(effect)]
+
+    def _facts(self, line: str) -> Iterator[ev.Event]:
+        head, _, tail = line.partition(": ")
+        match head.split():
+            case ["tick"]:
+                yield ev.Tick()
+            case ["worker", number, *words]:
+                yield from self._worker_facts(int(number), words, tail)
+            case ["frozen", name]:
+                yield ev.ParametersFrozen(name, Version(self.version))
+            case ["output", "finished"]:
+                yield ev.OutputFinished()
+            case ["output", "fails"]:
+                yield ev.OutputFinished(_parse_failure(tail))
+            case ["checkpoint", "written"]:
+                yield ev.CheckpointTaken(Version(self.version), 0.5)
+            case ["scale", numbers]:
+                low, _, high = numbers.partition(":")
+                yield ev.ScaleRequested(int(low), int(high))
+            case ["stop"]:
+                yield ev.StopRequested(tail)
+            case ["master", "fails"]:
+                yield ev.MasterFailed(_parse_failure(tail))
+            case _:
+                raise ValueError(f"not a fact: {line!r}")
+
+    def _worker_facts(self, number: int, words: list[str], tail: str) -> Iterator[ev.Event]:
+        worker = WorkerId(number)
+        body = Body(self.bodies.get(number, f"{number}?"))
+        if len(words) > 2 and words[-2] == "as":
+            body = Body(words[-1])
+            words = words[:-2]
+            if words[0] == "registers":
+                self.bodies[number] = body
+        elif words[0] in ("joins", "registers"):
+            letter = self.letters.get(number, 0)
+            self.letters[number] = letter + 1
+            body = Body(f"{number}{'abcdefghijklmnopqrstuvwxyz'[letter]}")
+            self.bodies[number] = body
+        match words:
+            case ["joins"]:
+                yield ev.WorkerRegistered(worker, body, f"host-{number}", 100 + number)
+                yield ev.WorkerReady(worker, body)
+            case ["registers"]:
+                yield ev.WorkerRegistered(worker, body, f"host-{number}", 100 + number)
+            case ["is", "ready"]:
+                yield ev.WorkerReady(worker, body)
+            case ["is", "unfit"]:
+                yield ev.WorkerFailed(worker, body, _parse_failure(tail))
+            case ["asks"]:
+                yield ev.LeaseRequested(worker, body)
+            case ["beats"]:
+                yield ev.HeartbeatReceived(worker, body, (), "IDLE")
+            case ["beats", "holding", *held]:
+                leases = tuple(map(_parse_held, held))
+                yield ev.HeartbeatReceived(worker, body, leases, "COMPUTING")
+            case ["trains", held]:
+                yield from self._train(worker, _parse_held(held), None)
+            case ["trains", held, "to", stop]:
+                yield from self._train(worker, _parse_held(held), int(stop))
+            case ["completes", held]:
+                yield self._complete(worker, _parse_held(held), tail)
+            case ["fails", held]:
+                yield ev.TaskFailed(worker, _parse_held(held), _parse_failure(tail), False)
+            case ["fails", held, "for", "good"]:
+                yield ev.TaskFailed(worker, _parse_held(held), _parse_failure(tail), True)
+            case ["returns", *held]:
+                leaving = held[-2:] == ["and", "leaves"]
+                leases = tuple(map(_parse_held, held[:-2] if leaving else held))
+                yield ev.LeasesReturned(worker, leases, tail, leaving)
+            case ["leaves"]:
+                yield ev.LeasesReturned(worker, (), tail, True)
+            case ["exits", *how]:
+                code = int(how[0]) if how[0] != "by" else None
+                signal = int(how[2]) if how[0] == "by" else None
+                yield ev.BodyExited(worker, self._dead(number, body), code, signal, False, tail)
+            case ["is", "taken", "away"]:
+                yield ev.BodyExited(worker, self._dead(number, body), None, 9, True)
+            case ["cannot", "start"]:
+                yield ev.BodyNotStarted(worker, tail)
+            case ["is", "rejected"]:
+                yield ev.GradientRejected(worker, tail)
+            case _:
+                raise ValueError(f"not a fact about a worker: {' '.join(words)!r}")
+
+    def _dead(self, number: int, body: Body) -> Body | None:
+        """The body that ended, by its name if it ever registered."""
+        if self.bodies.get(number) == body:
+            del self.bodies[number]
+        return None if body.endswith("?") else body
+
+    def _minibatches(self, task: TaskKey) -> int:
+        assert self.made is not None
+        return -(-self.ranges[task] // self.made[0].minibatch_size)
+
+    def _train(
+        self, worker: WorkerId, held: ev.HeldLease, stop: int | None
+    ) -> Iterator[ev.MinibatchApplied]:
+        assert self.made is not None
+        size = self.made[0].minibatch_size
+        for index in range(self.applied.get(held.task, 0), stop or self._minibatches(held.task)):
+            self.version += 1
+            self.applied[held.task] = index + 1
+            records = min(size, self.ranges[held.task] - index * size)
+            version = Version(self.version)
+            yield ev.MinibatchApplied(worker, held, index, records, version, 0.5, 0.1, 0)
+
+    def _complete(self, worker: WorkerId, held: ev.HeldLease, tail: str) -> ev.TaskCompleted:
+        """``tail``: ``accuracy 3 4`` are metric states or values, ``N predictions`` their number."""
+        training = held.task.type is TaskType.TRAINING
+        states: tuple[ev.MetricState, ...] = ()
+        metrics: dict[str, float] = {}
+        records = self.ranges.get(held.task, 0)
+        match tail.split():
+            case [number, "predictions"]:
+                records = int(number)
+            case [name, *numbers]:
+                values = tuple(map(float, numbers))
+                if held.task.type is TaskType.EVALUATION_SUMMARY:
+                    metrics = {name: values[0]}
+                else:
+                    addable = ev.Addable("float32", (len(values),), values)
+                    states = (ev.MetricState(name, (addable,)),)
+        minibatches = self._minibatches(held.task) if training else 0
+        applied = self.applied.get(held.task, 0)
+        return ev.TaskCompleted(
+            worker, held, minibatches, applied, records, records, 1.0, states, metrics
+        )
+
+
+def _is_noise(effect: fx.Effect) -> bool:
+    """The curve of the loss has tests of its own."""
+    return isinstance(effect, fx.LogScalar) and effect.name == "loss"
+
+
+def rewrite(path: Path) -> str:
+    """Play a whole transcript; return it with what really followed under each fact."""
+    player = Player()
+    lines: list[str] = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if line.strip().startswith("->"):
+            continue
+        if not line.strip() or line.startswith("#"):
+            lines.append(line)
+            continue
+        try:
+            effects = player.play(line.strip())
+        except Exception as error:
+            raise AssertionError(f"{path.name}:{number}: {line}") from error
+        if line.startswith("look:"):
+            lines.extend(effects)
+        else:
+            lines.append(line)
+            lines.extend(f"    -> {effect}" for effect in effects)
+    return "\n".join(lines) + "\n"
