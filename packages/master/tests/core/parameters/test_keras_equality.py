@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from edl_master.core.parameters.layout import Layout, Variable
 from edl_master.core.parameters.optimizers import EXCLUDED_FROM_DECAY, parse_optimizer
 from edl_master.core.parameters.updater import Updater
@@ -33,7 +34,7 @@ OPTIMIZERS: dict[str, Callable[[], Any]] = {
     "adam": lambda: opt.Adam(0.01),
     "adam amsgrad": lambda: opt.Adam(0.01, amsgrad=True, beta_1=0.8, beta_2=0.95, epsilon=1e-4),
     "adamw": lambda: opt.AdamW(0.01, weight_decay=0.1),
-    "adamw default": lambda: opt.AdamW(),
+    "adamw default": opt.AdamW,
     "adagrad": lambda: opt.Adagrad(0.05, initial_accumulator_value=0.3, epsilon=1e-5),
     "adadelta": lambda: opt.Adadelta(1.0, rho=0.9, epsilon=1e-6),
     "rmsprop": lambda: opt.RMSprop(0.01),
@@ -64,7 +65,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "clipnorm and weight_decay": {"clipnorm": 0.7, "weight_decay": 0.05},
     "ema": {"use_ema": True, "ema_momentum": 0.9},
     "ema overwrites": {"use_ema": True, "ema_momentum": 0.95, "ema_overwrite_frequency": 7},
-    "loss_scale_factor": {"loss_scale_factor": 8.0},
     "schedule": {"learning_rate": sched.ExponentialDecay(0.02, 40, 0.8)},
 }
 

@@ -61,6 +61,17 @@ def slices(start: int, stop: int, step: int = SLICE) -> Iterable[slice]:
     return (slice(at, min(at + step, stop)) for at in range(start, stop, step))
 
 
+def read_only(array: Array) -> Array:
+    """A view that loops only read from.
+
+    Every array that is only read goes to the loops as such a view: to the compiler it is a type
+    of its own, and a second type would be compiled in the middle of a push.
+    """
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
 def accumulate(
     totals: Arenas, addends: Arenas, weight: float, *, first: bool, executor: Executor | None
 ) -> None:
@@ -68,7 +79,7 @@ def accumulate(
     add = kernel("accumulate")
     run_all(
         [
-            partial(add, total[cut], addends[key][cut], total.dtype.type(weight), first)
+            partial(add, total[cut], read_only(addends[key])[cut], total.dtype.type(weight), first)
             for key, total in totals.items()
             for cut in slices(0, total.size)
         ],
@@ -78,6 +89,7 @@ def accumulate(
 
 def sum_of_squares(array: Array, executor: Executor | None) -> float:
     """Sum of the squared elements, in double precision."""
+    array = read_only(array)
     square: Callable[[Array], float] = kernel("sum_of_squares")
     return sum(run_all([partial(square, array[c]) for c in slices(0, array.size)], executor))
 
@@ -87,8 +99,7 @@ def all_finite(arrays: Iterable[Array], executor: Executor | None) -> bool:
     largest = kernel("largest_magnitude")
     jobs: list[Job[bool]] = []
     for array in arrays:
-        bits = array.view(np.dtype(f"u{array.itemsize}"))
-        bits.flags.writeable = False
+        bits = read_only(array.view(np.dtype(f"u{array.itemsize}")))
         mask = bits.dtype.type(np.iinfo(bits.dtype).max >> 1)
         infinity = np.array(np.inf, array.dtype).view(bits.dtype).item()
         jobs += [

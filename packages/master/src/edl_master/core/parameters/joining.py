@@ -14,41 +14,45 @@ class StepSlots:
     """The rights to compute the gradients of one update.
 
     An update joins ``capacity`` gradients. Each is computed under a step slot, and there are only
-    as many as gradients are still missing: so no gradient is ever computed in vain.
+    as many as gradients are still missing: so no gradient is ever computed in vain. Without a
+    capacity, each gradient is an update of its own, and whoever asks may compute.
+
+    Attributes:
+        capacity: gradients of an update; None if they are not joined.
+        filled: how many of them are there; always less than ``capacity``.
+        holders: tasks for which one is being computed.
     """
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int | None) -> None:
         self.capacity = capacity
         self.filled = 0
-        self._holders: set[TaskKey] = set()
-
-    @property
-    def holders(self) -> frozenset[TaskKey]:
-        return frozenset(self._holders)
-
-    @property
-    def held(self) -> int:
-        return len(self._holders)
+        self.holders: set[TaskKey] = set()
 
     def take(self, task: TaskKey) -> bool:
-        """Give a step slot to a task unless it has one; say whether it has one now."""
-        if task not in self._holders and self.held + self.filled < self.capacity:
-            self._holders.add(task)
-        return task in self._holders
+        """Give a step slot to a task unless it has one; say whether it may compute."""
+        if self.capacity is None or task in self.holders:
+            return True
+        if len(self.holders) + self.filled == self.capacity:
+            return False
+        self.holders.add(task)
+        return True
 
     def give_back(self, task: TaskKey) -> bool:
         """Take a task's step slot away; say whether it had one."""
-        had = task in self._holders
-        self._holders.discard(task)
+        had = task in self.holders
+        self.holders.discard(task)
         return had
 
     def fill(self, task: TaskKey) -> bool:
         """A task's gradient is there; say whether none is missing any more."""
-        self._holders.discard(task)
+        if self.capacity is None:
+            return True
+        self.holders.discard(task)
         self.filled += 1
         return self.filled == self.capacity
 
     def next_version(self) -> None:
+        """The update has been made."""
         self.filled = 0
 
 

@@ -4,7 +4,7 @@ Importing this module loads numba (some 0.3 s); ``arithmetic`` does so when it i
 All loops release the GIL, so that slices of an arena run on several threads.
 
 Every update kernel begins alike: ``w`` the values, ``g`` the gradient as it arrived, ``scale``
-what it is multiplied with (averaging, unscaling and clipping by norm at once), ``limit`` what
+what it is multiplied with (averaging and clipping by norm at once), ``limit`` what
 each element is clipped to (infinity: not at all) and ``decay`` the part of ``w`` that is taken
 away first. Then come the slots and then the numbers of the rule, all of the arena's dtype. A slot
 that the rule does not use is an empty array. The rules themselves are written out in ``rules``.

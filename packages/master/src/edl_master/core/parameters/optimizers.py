@@ -21,6 +21,7 @@ EXCLUDED_FROM_DECAY = "excluded_from_weight_decay"
 
 _INSTEAD = {
     "LossScaleOptimizer": "give its inner optimizer; for mixed precision use mixed_bfloat16",
+    "loss_scale_factor": "leave it out; for mixed precision use mixed_bfloat16, which needs none",
     "gradient_accumulation_steps": "use --update sync with --grads-to-wait, which does the same",
 }
 
@@ -57,14 +58,13 @@ class _SharedOptions:
 class Optimizer:
     """How a gradient changes values; immutable, its state is in an ``Updater``.
 
-    One update does, in this order: divide the gradient by ``loss_scale``, clip it, take
-    ``weight_decay lr w`` away from each value ``w``, apply the rule, move the average.
+    One update does, in this order: clip the gradient, take ``weight_decay lr w`` away from each
+    value ``w``, apply the rule, move the average.
 
     Attributes:
         name: the Keras class.
         config: the configuration as it was given.
         undecayed: names of the variables that ``weight_decay`` leaves alone.
-        loss_scale: what the worker has multiplied the loss with.
     """
 
     name: str
@@ -75,7 +75,6 @@ class Optimizer:
     weight_decay: float
     undecayed: frozenset[str]
     ema: Ema | None
-    loss_scale: float
 
 
 def parse_optimizer(serialized: Mapping[str, Any]) -> Optimizer:
@@ -102,12 +101,9 @@ def parse_optimizer(serialized: Mapping[str, Any]) -> Optimizer:
     own = {k: v for k, v in config.items() if k not in shared_names}
     kind: Any = RULES[name]
     rule: Rule = kind(**read_fields(name, kind, own))
-    if shared.gradient_accumulation_steps:
-        raise OptimizerUnsupported(
-            f"{name}.gradient_accumulation_steps",
-            str(shared.gradient_accumulation_steps),
-            _INSTEAD["gradient_accumulation_steps"],
-        )
+    for option in ("loss_scale_factor", "gradient_accumulation_steps"):
+        if value := getattr(shared, option):
+            raise OptimizerUnsupported(f"{name}.{option}", str(value), _INSTEAD[option])
     rate = shared.learning_rate
     decay = shared.weight_decay
     if name == "AdamW" and "weight_decay" not in config:
@@ -121,7 +117,6 @@ def parse_optimizer(serialized: Mapping[str, Any]) -> Optimizer:
         weight_decay=float(decay or 0.0),
         undecayed=frozenset(serialized.get(EXCLUDED_FROM_DECAY) or ()),
         ema=_ema(shared),
-        loss_scale=float(shared.loss_scale_factor or 1.0),
     )
 
 

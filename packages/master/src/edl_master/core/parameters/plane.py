@@ -81,17 +81,18 @@ class ParameterPlane:
         self._records_applied = 0
         self._staleness_total = 0
         self._outcomes: Counter[PushKind] = Counter()
-        self._steps: StepSlots | None = None
+        self._steps = StepSlots(mode.grads_to_wait if isinstance(mode, Sync) else None)
         self._gathered: Gathered | None = None
-        if isinstance(mode, Sync):
-            self._steps = StepSlots(mode.grads_to_wait)
-            if mode.grads_to_wait > 1:
-                self._gathered = Gathered(layout, mode.reduction, executor)
+        if isinstance(mode, Sync) and mode.grads_to_wait > 1:
+            self._gathered = Gathered(layout, mode.reduction, executor)
 
     # --- values ----------------------------------------------------------------------------
 
     def warm_up(self) -> None:
-        """Compile the loops that updates will need, so that the first push need not wait."""
+        """Compile the loops that updates will need, so that the first push need not wait.
+
+        This may run beside other calls: it looks at dtypes alone.
+        """
         self._updater.warm_up()
         self._values.warm_up()
 
@@ -167,11 +168,9 @@ class ParameterPlane:
         Raises:
             ValueError: the token is older than one that the task had before.
         """
-        was_live = self._applied.is_live(task, token)
-        applied = self._applied.grant(task, token)
-        if not was_live:
-            self._free_slot(task)
-        return applied
+        if not self._applied.is_live(task, token):
+            self._end_lease(task)
+        return self._applied.grant(task, token)
 
     def revoke(self, task: TaskKey, token: Token) -> bool:
         """A lease was lost: its token may push no more, the count stays for the next holder.
@@ -179,7 +178,7 @@ class ParameterPlane:
         Returns:
             Whether a step slot became free. Nothing happens if the lease was not current.
         """
-        return self._applied.revoke(task, token) and self._free_slot(task)
+        return self._applied.revoke(task, token) and self._end_lease(task)
 
     def close(self, task: TaskKey) -> int:
         """A task is complete or given up: forget its count, and return it.
@@ -187,7 +186,7 @@ class ParameterPlane:
         A closed task must not be granted again: it would start at 0. The ledger of tasks is
         therefore saved in the same step as a snapshot of the plane, or before it.
         """
-        self._free_slot(task)
+        self._end_lease(task)
         return self._applied.close(task)
 
     # --- step slots ------------------------------------------------------------------------
@@ -206,13 +205,17 @@ class ParameterPlane:
         """
         if not self._applied.is_live(task, token):
             return SlotRefused()
-        if not self._initialized or not (self._steps is None or self._steps.take(task)):
-            return SlotWait(self._openings)
-        return SlotGranted(self._version)
+        if self._initialized and self._steps.take(task):
+            return SlotGranted(self._version)
+        return SlotWait(self._openings)
 
     def release_slot(self, task: TaskKey, token: Token) -> bool:
         """Give back a step slot unused; say whether one became free."""
-        return self._applied.is_live(task, token) and self._free_slot(task)
+        if not self._applied.is_live(task, token):
+            return False
+        freed = self._steps.give_back(task)
+        self._openings += freed
+        return freed
 
     # --- updates ---------------------------------------------------------------------------
 
@@ -243,7 +246,7 @@ class ParameterPlane:
             return self._outcome(PushKind.STALE, staleness)
         if self._check_finite and (broken := self._values.not_finite(gradient, state)):
             return self._outcome(PushKind.INVALID, staleness, detail=broken)
-        if self._steps is not None and not self._steps.take(push.task):
+        if not self._steps.take(push.task):
             # All gradients that this version lacks are being computed under step slots.
             return self._outcome(PushKind.STALE, staleness)
 
@@ -262,7 +265,7 @@ class ParameterPlane:
         Returns:
             Whether there is a new version.
         """
-        if self._steps is None or self._steps.held or not self._steps.filled:
+        if self._steps.holders or not self._steps.filled:
             return False
         self._join()
         return True
@@ -295,8 +298,8 @@ class ParameterPlane:
             gradients_applied=self._outcomes[PushKind.APPLIED],
             gradients_rejected=rejected,
             staleness_total=self._staleness_total,
-            gathered=self._steps.filled if self._steps else 0,
-            step_slots_held=self._steps.held if self._steps else 0,
+            gathered=self._steps.filled,
+            step_slots_held=len(self._steps.holders),
             open_tasks=len(self._applied.counts()),
         )
 
@@ -312,7 +315,7 @@ class ParameterPlane:
             "iterations": self._updater.iterations,
             "memory": dict(self._updater.memory),
             "applied": self._applied.describe(),
-            "gathered": self._steps.filled if self._steps else 0,
+            "gathered": self._steps.filled,
             "gathered_records": self._gathered.records if self._gathered else 0,
             "records_applied": self._records_applied,
             "staleness_total": self._staleness_total,
@@ -356,8 +359,7 @@ class ParameterPlane:
         plane._updater.iterations = meta["iterations"]
         plane._updater.memory = dict(meta["memory"])
         plane._applied.restore(meta["applied"])
-        if plane._steps:
-            plane._steps.filled = meta["gathered"]
+        plane._steps.filled = meta["gathered"] if isinstance(mode, Sync) else 0
         if plane._gathered:
             plane._gathered.records = meta["gathered_records"]
         plane._records_applied = meta["records_applied"]
@@ -369,11 +371,13 @@ class ParameterPlane:
     def check_invariants(self) -> None:
         """Raise ``AssertionError`` if what must always hold does not."""
         assert self._version >= self._updater.iterations, "an update without a version"
-        if self._steps is None:
-            return
         steps, gathered = self._steps, self._gathered
-        assert 0 <= steps.filled < steps.capacity, "a complete update was not made"
-        assert steps.held + steps.filled <= steps.capacity, "more step slots than gradients to come"
+        if steps.capacity is None:
+            assert not steps.holders, "a step slot in a mode without"
+            assert not steps.filled, "a gradient that is not applied in a mode without"
+            return
+        assert steps.filled < steps.capacity, "a complete update was not made"
+        assert len(steps.holders) + steps.filled <= steps.capacity, "too many step slots"
         stray = [task for task in steps.holders if not self._applied.has_lease(task)]
         assert not stray, f"a step slot without a lease: {stray}"
         if gathered is not None:
@@ -394,7 +398,7 @@ class ParameterPlane:
 
     def _put(self, push: GradientPush, gradient: Arenas, state: Arenas | None) -> bool:
         """Apply or gather one gradient; say whether a new version came of it."""
-        complete = self._steps is None or self._steps.fill(push.task)
+        complete = self._steps.fill(push.task)
         if self._gathered is None:
             self._update(gradient, state)
         else:
@@ -424,8 +428,7 @@ class ParameterPlane:
     def _next_version(self) -> None:
         self._version = Version(self._version + 1)
         self._openings += 1
-        if self._steps is not None:
-            self._steps.next_version()
+        self._steps.next_version()
 
     def _is_stale(self, staleness: int) -> bool:
         if staleness < 0:  # computed from a version that a restart has undone
@@ -438,10 +441,10 @@ class ParameterPlane:
             case Sync():
                 return staleness > 0
 
-    def _free_slot(self, task: TaskKey) -> bool:
-        freed = self._steps is not None and self._steps.give_back(task)
-        self._openings += freed
-        return freed
+    def _end_lease(self, task: TaskKey) -> bool:
+        """Whoever waits for this lease's step slot is refused now; say whether it had one."""
+        self._openings += 1
+        return self._steps.give_back(task)
 
     def _outcome(
         self, kind: PushKind, staleness: int, *, new_version: bool = False, detail: str = ""

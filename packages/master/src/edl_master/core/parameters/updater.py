@@ -9,7 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from edl_master.core.parameters.arithmetic import Executor, kernel, run_all, slices, sum_of_squares
+from edl_master.core.parameters.arithmetic import (
+    Executor,
+    kernel,
+    read_only,
+    run_all,
+    slices,
+    sum_of_squares,
+)
 from edl_master.core.parameters.clipping import ClipGlobalNorm, ClipNorm, ClipValue, shrink
 from edl_master.core.parameters.layout import ArenaKey, Arenas, Array, Layout, Variable
 from edl_master.core.parameters.optimizers import Ema, Optimizer
@@ -79,11 +86,10 @@ class Updater:
         rate = optimizer.learning_rate(self.iterations)
         limit = optimizer.clipping.limit if isinstance(optimizer.clipping, ClipValue) else np.inf
         self.memory = optimizer.rule.advance(step, self.memory)
-        # One type of array for the compiler, wherever a gradient comes from.
-        gradient = {key: _read_only(gradient[key]) for key in self._arenas}
+        gradient = {key: read_only(gradient[key]) for key in self._arenas}
         loop = kernel(optimizer.rule.kernel)
         jobs = []
-        scales = self._scales(gradient, scale / optimizer.loss_scale)
+        scales = self._scales(gradient, scale)
         for stretch, stretch_scale in zip(self._stretches, scales, strict=True):
             key = stretch.arena
             real: Any = np.dtype(key.dtype).type
@@ -155,12 +161,6 @@ class Updater:
                 for cut in slices(0, average.size)
             ]
         run_all(jobs, self._executor)
-
-
-def _read_only(array: Array) -> Array:
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 def _stretches(optimizer: Optimizer, layout: Layout) -> Iterator[_Stretch]:

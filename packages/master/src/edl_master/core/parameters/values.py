@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from edl_master.core.parameters import arithmetic
 from edl_master.core.parameters.arithmetic import Executor
 from edl_master.core.parameters.layout import ArenaKey, Arenas, Array, Layout
@@ -81,6 +83,6 @@ class Values:
 
     def warm_up(self) -> None:
         """Compile the loops that are used here, for the dtypes in use."""
-        tiny = {key: array[:1].copy() for key, array in self.arenas.items()}
+        tiny = {key: np.zeros(1, key.dtype) for key in self.arenas}
         arithmetic.accumulate(tiny, tiny, 1.0, first=True, executor=None)
         arithmetic.all_finite(tiny.values(), None)

@@ -47,7 +47,7 @@ class Wire:
         in_payload = slice(self.nbytes, self.nbytes + place.variable.nbytes)
         self.nbytes = in_payload.stop
         last = self._runs[-1] if self._runs else None
-        if last and last.arena == place.arena and last.in_arena.stop == begin:
+        if last and last.arena == place.arena:  # then it ends in the arena where this begins
             in_arena = slice(last.in_arena.start, in_arena.stop)
             in_payload = slice(last.in_payload.start, in_payload.stop)
             self._runs.pop()

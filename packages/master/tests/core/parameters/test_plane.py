@@ -1,0 +1,527 @@
+"""What the parameter plane promises, one sentence a test."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from edl_master.core.names import Token
+from edl_master.core.parameters.exchange import (
+    NotInitialized,
+    PushKind,
+    SlotGranted,
+    SlotRefused,
+    SlotWait,
+)
+from edl_master.core.parameters.layout import Layout, Variable
+from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, UpdateMode
+from edl_master.core.parameters.optimizers import parse_optimizer
+from edl_master.core.parameters.plane import ParameterPlane
+from edl_master.core.parameters.snapshot import Snapshot, SnapshotError
+from edl_master.core.parameters.wire import PayloadError
+
+from .planes import A, B, C, push, sgd, small_plane, values_of
+
+ONE, TWO, THREE, FOUR = (Token(n) for n in range(1, 5))
+MODES: list[UpdateMode] = [Async(), Bounded(2), Sync(1), Sync(3)]
+every_mode = pytest.mark.parametrize("mode", MODES, ids=str)
+
+
+class TestValues:
+    def test_the_first_initial_values_count(self) -> None:
+        plane = ParameterPlane(Layout([Variable("w", (2,), "float32", True)]), sgd(), Async())
+        assert not plane.initialized
+        assert plane.initialize(np.array([1, 2], np.float32))
+        assert not plane.initialize(np.array([3, 4], np.float32))
+        assert plane.initialized
+        assert values_of(plane).tolist() == [1, 2]
+
+    def test_nothing_is_served_before_there_are_values(self) -> None:
+        plane = ParameterPlane(Layout([Variable("w", (2,), "float32", True)]), sgd(), Async())
+        plane.grant(A, ONE)
+        for use in (
+            lambda: plane.read_parameters(bytearray(8)),
+            lambda: plane.freeze("evaluation"),
+            lambda: push(plane, A, 1, 0, [0, 0]),
+        ):
+            with pytest.raises(NotInitialized):
+                use()
+        waiting = plane.request_slot(A, ONE)
+        assert waiting == SlotWait(plane.openings)
+        plane.initialize(bytes(8))
+        assert plane.openings != waiting.openings
+        assert plane.request_slot(A, ONE) == SlotGranted(plane.version)
+
+    def test_frozen_values_stay_while_training_goes_on(self) -> None:
+        plane = small_plane(Async())
+        plane.grant(A, ONE)
+        assert plane.freeze("evaluation 0") == 0
+        push(plane, A, 1, 0, [-1, -2], state=[3])
+        out = np.empty(3, np.float32)
+        assert plane.read_frozen("evaluation 0", out) == 0
+        assert out.tolist() == [0, 0, 0]
+        assert plane.freeze("evaluation 0") == 0, "a name keeps what it was given first"
+        assert plane.freeze("evaluation 1") == 1
+        assert plane.read_frozen("evaluation 1", out) == 1
+        assert out.tolist() == [1, 2, 3]
+        assert plane.release("evaluation 0")
+        assert not plane.release("evaluation 0")
+        with pytest.raises(KeyError, match="evaluation 0"):
+            plane.read_frozen("evaluation 0", out)
+
+
+class TestExactlyOnce:
+    @every_mode
+    def test_a_push_counts_its_minibatch(self, mode: UpdateMode) -> None:
+        plane = small_plane(mode)
+        assert plane.grant(A, ONE) == 0
+        assert push(plane, A, 1, 0, [-1, 0]).kind is PushKind.APPLIED
+        assert push(plane, A, 1, 1, [-1, 0]).kind is PushKind.APPLIED
+        assert plane.applied_counts() == {A: 2}
+
+    @every_mode
+    def test_a_repeated_push_changes_nothing(self, mode: UpdateMode) -> None:
+        plane = small_plane(mode)
+        plane.grant(A, ONE)
+        push(plane, A, 1, 0, [-1, 0], base=0)
+        before = plane.snapshot()
+        assert push(plane, A, 1, 0, [-1, 0], base=0).kind is PushKind.ALREADY_APPLIED
+        assert_same_state(plane.snapshot(), before)
+
+    @every_mode
+    def test_a_gap_is_out_of_order(self, mode: UpdateMode) -> None:
+        plane = small_plane(mode)
+        plane.grant(A, ONE)
+        before = plane.snapshot()
+        assert push(plane, A, 1, 1, [-1, 0]).kind is PushKind.OUT_OF_ORDER
+        assert_same_state(plane.snapshot(), before)
+
+    @every_mode
+    def test_the_next_holder_of_a_task_skips_what_was_applied(self, mode: UpdateMode) -> None:
+        plane = small_plane(mode)
+        plane.grant(A, ONE)
+        push(plane, A, 1, 0, [-1, 0])
+        plane.revoke(A, ONE)
+        assert plane.grant(A, TWO) == 1
+        assert push(plane, A, 2, 1, [-1, 0]).kind is PushKind.APPLIED
+
+    @every_mode
+    def test_a_former_holder_can_push_no_more(self, mode: UpdateMode) -> None:
+        plane = small_plane(mode)
+        plane.grant(A, ONE)
+        plane.grant(A, TWO)
+        before = plane.snapshot()
+        assert push(plane, A, 1, 0, [-1, 0]).kind is PushKind.REFUSED
+        plane.revoke(A, TWO)
+        assert push(plane, A, 2, 0, [-1, 0]).kind is PushKind.REFUSED
+        plane.close(A)
+        assert push(plane, A, 2, 0, [-1, 0]).kind is PushKind.REFUSED
+        assert push(plane, B, 9, 0, [-1, 0]).kind is PushKind.REFUSED
+        assert_same_arrays(plane.snapshot(), before)
+
+    def test_a_lease_that_is_granted_again_with_the_same_token_stays_as_it_is(self) -> None:
+        plane = small_plane(Sync(1))
+        plane.grant(A, ONE)
+        plane.request_slot(A, ONE)
+        assert plane.grant(A, ONE) == 0
+        assert plane.status().step_slots_held == 1
+
+    def test_an_older_token_is_never_granted(self) -> None:
+        plane = small_plane(Async())
+        plane.grant(A, TWO)
+        with pytest.raises(ValueError, match="token 1 is not newer than 2"):
+            plane.grant(A, ONE)
+        plane.revoke(A, TWO)
+        with pytest.raises(ValueError, match="token 2 is not newer than 2"):
+            plane.grant(A, TWO)
+        assert not plane.revoke(A, TWO)
+
+    def test_closing_a_task_returns_its_count_and_forgets_it(self) -> None:
+        plane = small_plane(Async())
+        plane.grant(A, ONE)
+        push(plane, A, 1, 0, [-1, 0])
+        assert plane.close(A) == 1
+        assert plane.applied_counts() == {}
+        assert plane.close(A) == 0
+
+
+class TestBadPushes:
+    @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+    @every_mode
+    def test_a_gradient_that_is_not_finite_is_invalid_and_names_its_variable(
+        self, mode: UpdateMode, bad: float
+    ) -> None:
+        plane = small_plane(mode)
+        plane.grant(A, ONE)
+        before = plane.snapshot()
+        outcome = push(plane, A, 1, 0, [0, bad], state=[0])
+        assert (outcome.kind, outcome.detail) == (PushKind.INVALID, "w")
+        outcome = push(plane, A, 1, 0, [0, 0], state=[bad])
+        assert (outcome.kind, outcome.detail) == (PushKind.INVALID, "moving_mean")
+        assert_same_arrays(plane.snapshot(), before)
+        assert plane.applied_counts() == {A: 0}
+        assert push(plane, A, 1, 0, [0, 0], state=[0]).kind is PushKind.APPLIED
+
+    def test_the_check_can_be_left_out(self) -> None:
+        layout = Layout([Variable("w", (1,), "float32", True)])
+        plane = ParameterPlane(layout, sgd(), Async(), check_finite=False)
+        plane.initialize(bytes(4))
+        plane.grant(A, ONE)
+        assert push(plane, A, 1, 0, [np.inf]).kind is PushKind.APPLIED
+
+    def test_wrong_sizes_and_no_records_are_errors_that_change_nothing(self) -> None:
+        plane = small_plane(Sync(2))
+        plane.grant(A, ONE)
+        before = plane.snapshot()
+        with pytest.raises(PayloadError, match="the gradient must have 8 bytes, not 12"):
+            push(plane, A, 1, 0, [0, 0, 0])
+        with pytest.raises(PayloadError, match="the state delta must have 4 bytes, not 8"):
+            push(plane, A, 1, 0, [0, 0], state=[0, 0])
+        with pytest.raises(ValueError, match="0 records"):
+            push(plane, A, 1, 0, [0, 0], records=0)
+        assert_same_state(plane.snapshot(), before)
+
+
+class TestAsyncAndBounded:
+    def test_each_gradient_is_an_update_and_state_deltas_add_up(self) -> None:
+        plane = small_plane(Async())
+        plane.grant(A, ONE)
+        plane.grant(B, TWO)
+        assert push(plane, A, 1, 0, [-1, 0], base=0, state=[0.5], records=3).new_version
+        outcome = push(plane, B, 2, 0, [0, -1], base=0, state=[0.25], records=1)
+        assert (outcome.version, outcome.staleness, outcome.new_version) == (2, 1, True)
+        assert values_of(plane).tolist() == [1, 1, 0.75]
+
+    def test_a_gradient_of_a_version_that_a_restart_has_undone_is_stale(self) -> None:
+        plane = small_plane(Async())
+        plane.grant(A, ONE)
+        outcome = push(plane, A, 1, 0, [-1, 0], base=7)
+        assert (outcome.kind, outcome.staleness) == (PushKind.STALE, 0)
+
+    def test_bounded_takes_gradients_up_to_the_bound_and_none_older(self) -> None:
+        plane = small_plane(Bounded(1))
+        plane.grant(A, ONE)
+        for minibatch in range(2):
+            push(plane, A, 1, minibatch, [0, 0])
+        outcome = push(plane, A, 1, 2, [-1, 0], base=0)
+        assert (outcome.kind, outcome.staleness) == (PushKind.STALE, 2)
+        assert plane.applied_counts() == {A: 2}
+        outcome = push(plane, A, 1, 2, [-1, 0], base=1)
+        assert (outcome.kind, outcome.staleness) == (PushKind.APPLIED, 1)
+
+    @pytest.mark.parametrize("mode", [Async(), Bounded(0)], ids=str)
+    def test_there_is_always_a_step_slot(self, mode: UpdateMode) -> None:
+        plane = small_plane(mode)
+        for number, task in enumerate((A, B, C), start=1):
+            plane.grant(task, Token(number))
+            assert plane.request_slot(task, Token(number)) == SlotGranted(plane.version)
+        assert plane.request_slot(A, TWO) == SlotRefused()
+
+    def test_flush_does_nothing(self) -> None:
+        plane = small_plane(Async())
+        assert not plane.flush()
+
+
+class TestSync:
+    def test_a_version_needs_all_of_its_gradients(self) -> None:
+        plane = small_plane(Sync(2))
+        plane.grant(A, ONE)
+        plane.grant(B, TWO)
+        outcome = push(plane, A, 1, 0, [-1, 0])
+        assert (outcome.kind, outcome.new_version, outcome.version) == (PushKind.APPLIED, False, 0)
+        assert values_of(plane).tolist() == [0, 0, 0]
+        outcome = push(plane, B, 2, 0, [0, -1])
+        assert (outcome.new_version, outcome.version) == (True, 1)
+        assert values_of(plane).tolist() == [0.5, 0.5, 0]
+
+    def test_gradients_and_state_deltas_weigh_as_many_records_as_they_come_from(self) -> None:
+        plane = small_plane(Sync(2))
+        plane.grant(A, ONE)
+        push(plane, A, 1, 0, [-1, -1], records=3, state=[4])
+        push(plane, A, 1, 1, [-5, 0], records=1, state=[8])
+        assert values_of(plane).tolist() == [(3 + 5) / 4, 3 / 4, (3 * 4 + 8) / 4]
+
+    def test_with_a_summed_loss_gradients_add_up_and_state_deltas_are_still_averaged(self) -> None:
+        plane = small_plane(Sync(2, Reduction.SUM))
+        plane.grant(A, ONE)
+        push(plane, A, 1, 0, [-1, -1], records=3, state=[4])
+        push(plane, A, 1, 1, [-5, 0], records=1, state=[8])
+        assert values_of(plane).tolist() == [6, 1, 5]
+
+    @pytest.mark.parametrize("first", [None, [4]])
+    def test_no_state_delta_is_no_change_of_state(self, first: list[float] | None) -> None:
+        """Also in a version that follows another, whose sums must not come back."""
+        plane = small_plane(Sync(2))
+        plane.grant(A, ONE)
+        for minibatch in range(2):
+            push(plane, A, 1, minibatch, [0, 0], state=[100])
+        before = values_of(plane)[2]
+        second = [4] if first is None else None
+        push(plane, A, 1, 2, [0, 0], state=first, records=2)
+        push(plane, A, 1, 3, [0, 0], state=second, records=2)
+        assert values_of(plane)[2] == before + 2
+
+    def test_a_gradient_of_another_version_is_stale_and_may_be_computed_again(self) -> None:
+        plane = small_plane(Sync(1))
+        plane.grant(A, ONE)
+        push(plane, A, 1, 0, [0, 0])
+        outcome = push(plane, A, 1, 1, [-1, 0], base=0)
+        assert (outcome.kind, outcome.staleness) == (PushKind.STALE, 1)
+        assert push(plane, A, 1, 1, [-1, 0], base=1).kind is PushKind.APPLIED
+
+    def test_flush_makes_a_version_of_what_is_there(self) -> None:
+        plane = small_plane(Sync(3))
+        plane.grant(A, ONE)
+        assert not plane.flush(), "there is nothing to apply"
+        push(plane, A, 1, 0, [-1, 0], records=4)
+        push(plane, A, 1, 1, [-4, 0], records=2)
+        openings = plane.openings
+        assert plane.flush()
+        assert plane.openings != openings
+        assert (plane.version, values_of(plane)[0]) == (1, 2)
+        assert not plane.flush()
+        push(plane, A, 1, 2, [-3, 0])
+        assert plane.flush()
+        assert values_of(plane)[0] == 5, "nothing of the last version is left"
+
+    def test_flush_waits_for_gradients_that_are_being_computed(self) -> None:
+        plane = small_plane(Sync(3))
+        plane.grant(A, ONE)
+        plane.grant(B, TWO)
+        push(plane, A, 1, 0, [-1, 0])
+        plane.request_slot(B, TWO)
+        assert not plane.flush()
+        assert push(plane, B, 2, 0, [-1, 0]).kind is PushKind.APPLIED
+        assert plane.flush()
+
+
+class TestStepSlots:
+    def test_there_are_as_many_as_gradients_are_missing(self) -> None:
+        plane = small_plane(Sync(2))
+        for number, task in enumerate((A, B, C), start=1):
+            plane.grant(task, Token(number))
+        assert plane.request_slot(A, ONE) == SlotGranted(plane.version)
+        assert plane.request_slot(B, TWO) == SlotGranted(plane.version)
+        assert plane.request_slot(C, THREE) == SlotWait(plane.openings)
+        assert plane.request_slot(A, ONE) == SlotGranted(plane.version), "it has one already"
+
+    def test_one_worker_fills_several_of_a_version_one_after_the_other(self) -> None:
+        plane = small_plane(Sync(3))
+        plane.grant(A, ONE)
+        for minibatch in range(3):
+            assert plane.request_slot(A, ONE) == SlotGranted(0)  # type: ignore[arg-type]
+            push(plane, A, 1, minibatch, [-1, 0])
+        assert plane.version == 1
+
+    def test_a_new_version_ends_the_waiting(self) -> None:
+        plane = small_plane(Sync(1))
+        plane.grant(A, ONE)
+        plane.grant(B, TWO)
+        plane.request_slot(A, ONE)
+        waiting = plane.request_slot(B, TWO)
+        assert waiting == SlotWait(plane.openings)
+        push(plane, A, 1, 0, [0, 0])
+        assert plane.openings != waiting.openings
+        assert plane.request_slot(B, TWO) == SlotGranted(plane.version)
+
+    @pytest.mark.parametrize("how", ["revoke", "close", "release", "grant to another"])
+    def test_a_slot_that_is_given_back_goes_to_the_next(self, how: str) -> None:
+        plane = small_plane(Sync(1))
+        plane.grant(A, ONE)
+        plane.grant(B, TWO)
+        plane.request_slot(A, ONE)
+        waiting = plane.request_slot(B, TWO)
+        match how:
+            case "revoke":
+                assert plane.revoke(A, ONE)
+            case "close":
+                plane.close(A)
+            case "release":
+                assert plane.release_slot(A, ONE)
+                assert not plane.release_slot(A, ONE)
+            case _:
+                plane.grant(A, THREE)
+        assert isinstance(waiting, SlotWait)
+        assert plane.openings != waiting.openings
+        assert plane.request_slot(B, TWO) == SlotGranted(plane.version)
+
+    @pytest.mark.parametrize("how", ["revoke", "close", "grant to another"])
+    def test_who_waits_for_a_lease_that_ends_is_told(self, how: str) -> None:
+        """Though no step slot became free, for it held none."""
+        plane = small_plane(Sync(1))
+        plane.grant(A, ONE)
+        plane.grant(B, TWO)
+        plane.request_slot(A, ONE)
+        waiting = plane.request_slot(B, TWO)
+        assert isinstance(waiting, SlotWait)
+        match how:
+            case "revoke":
+                assert not plane.revoke(B, TWO)
+            case "close":
+                plane.close(B)
+            case _:
+                plane.grant(B, THREE)
+        assert plane.openings != waiting.openings
+        assert plane.request_slot(B, TWO) == SlotRefused()
+
+    def test_only_the_holder_of_the_lease_can_ask_and_give_back(self) -> None:
+        plane = small_plane(Sync(1))
+        plane.grant(A, ONE)
+        plane.grant(A, TWO)
+        assert plane.request_slot(A, ONE) == SlotRefused()
+        plane.request_slot(A, TWO)
+        assert not plane.release_slot(A, ONE)
+        assert not plane.revoke(A, ONE)
+        assert plane.status().step_slots_held == 1
+
+    def test_a_push_without_a_slot_takes_a_free_one(self) -> None:
+        plane = small_plane(Sync(2))
+        plane.grant(A, ONE)
+        assert push(plane, A, 1, 0, [-1, 0]).kind is PushKind.APPLIED
+
+    def test_a_push_without_a_slot_never_makes_another_gradient_useless(self) -> None:
+        plane = small_plane(Sync(1))
+        plane.grant(A, ONE)
+        plane.grant(B, TWO)
+        plane.request_slot(A, ONE)
+        assert push(plane, B, 2, 0, [-1, 0]).kind is PushKind.STALE
+        assert push(plane, A, 1, 0, [-1, 0]).kind is PushKind.APPLIED
+
+    def test_a_late_repeat_of_a_push_does_not_cost_the_lease_its_next_slot(self) -> None:
+        plane = small_plane(Sync(2))
+        plane.grant(A, ONE)
+        plane.grant(B, TWO)
+        push(plane, A, 1, 0, [0, 0])
+        plane.request_slot(A, ONE)
+        assert push(plane, A, 1, 0, [0, 0]).kind is PushKind.ALREADY_APPLIED
+        assert plane.request_slot(B, TWO) == SlotWait(plane.openings)
+
+
+class TestEndOfTraining:
+    def test_an_average_takes_the_place_of_the_values(self) -> None:
+        plane = small_plane(Async(), sgd(use_ema=True, ema_momentum=0.5))
+        plane.grant(A, ONE)
+        assert not plane.finish(), "there is no average before the first update"
+        push(plane, A, 1, 0, [-1, 0])
+        push(plane, A, 1, 1, [-1, 0])
+        assert values_of(plane)[0] == 2
+        assert plane.finish()
+        assert (values_of(plane)[0], plane.version) == (1.5, 3)
+
+    def test_without_an_average_nothing_changes(self) -> None:
+        plane = small_plane(Async())
+        assert not plane.finish()
+        assert plane.version == 0
+
+
+class TestSnapshots:
+    def test_meta_is_json_and_arrays_are_copies(self) -> None:
+        plane = small_plane(Sync(2), parse_optimizer({"class_name": "Nadam", "config": {}}))
+        plane.grant(A, ONE)
+        for minibatch in range(3):
+            push(plane, A, 1, minibatch, [-1, 1], state=[1])
+        snapshot = plane.snapshot()
+        meta = json.loads(json.dumps(snapshot.meta))
+        again = {name: array.copy() for name, array in snapshot.arrays.items()}
+        assert set(again) == {
+            "values/trainable/float32",
+            "values/state/float32",
+            "slots/momentum/trainable/float32",
+            "slots/velocity/trainable/float32",
+            "gathered/gradient/trainable/float32",
+            "gathered/state/state/float32",
+        }
+        push(plane, A, 1, 3, [-1, 1])
+        assert_same_arrays(snapshot, Snapshot(meta, again))
+
+    def test_leases_and_counts_survive_and_step_slots_do_not(self) -> None:
+        plane = small_plane(Sync(2))
+        plane.grant(A, TWO)
+        plane.grant(B, THREE)
+        plane.revoke(B, THREE)
+        push(plane, A, 2, 0, [-1, 0])
+        plane.request_slot(A, TWO)
+        restored = ParameterPlane.restore(plane.snapshot(), sgd(), plane.mode)
+        restored.check_invariants()
+        assert restored.status().step_slots_held == 0
+        assert restored.status().gathered == 1
+        assert push(restored, A, 2, 0, [-1, 0]).kind is PushKind.ALREADY_APPLIED
+        assert push(restored, B, 3, 0, [-1, 0]).kind is PushKind.REFUSED
+        assert restored.grant(A, FOUR) == 1
+
+    def test_another_model_is_refused_by_the_name_of_the_variable(self) -> None:
+        snapshot = small_plane(Async()).snapshot()
+        layout = Layout([Variable("w", (3,), "float32", True)])
+        with pytest.raises(SnapshotError, match=r"another model: variable 'w' is float32\[2\]"):
+            ParameterPlane.restore(snapshot, sgd(), Async(), layout=layout)
+
+    def test_another_optimizer_is_refused_and_another_rate_is_not(self) -> None:
+        snapshot = small_plane(Async(), sgd(1.0)).snapshot()
+        adam = parse_optimizer({"class_name": "Adam", "config": {}})
+        with pytest.raises(SnapshotError, match=r"trained with SGD.*Adam cannot use"):
+            ParameterPlane.restore(snapshot, adam, Async())
+        assert ParameterPlane.restore(snapshot, sgd(0.5), Async()).status().learning_rate == 0.5
+
+    def test_momentum_that_was_not_saved_is_missed(self) -> None:
+        snapshot = small_plane(Async(), sgd(1.0)).snapshot()
+        with pytest.raises(SnapshotError, match="lacks the array 'slots/momentum"):
+            ParameterPlane.restore(snapshot, sgd(1.0, momentum=0.9), Async())
+
+    def test_the_mode_may_change_only_between_versions(self) -> None:
+        plane = small_plane(Sync(2))
+        plane.grant(A, ONE)
+        ParameterPlane.restore(plane.snapshot(), sgd(), Async())
+        push(plane, A, 1, 0, [0, 0])
+        with pytest.raises(SnapshotError, match="1 gradients gathered under"):
+            ParameterPlane.restore(plane.snapshot(), sgd(), Sync(1))
+
+    def test_a_damaged_or_foreign_snapshot_is_refused(self) -> None:
+        good = small_plane(Async()).snapshot()
+        short = {**good.arrays, "values/state/float32": np.zeros(7, np.float32)}
+        with pytest.raises(SnapshotError, match=r"float32\[7\] in the snapshot, not float32\[1\]"):
+            ParameterPlane.restore(Snapshot(good.meta, short), sgd(), Async())
+        with pytest.raises(SnapshotError, match="format 99"):
+            ParameterPlane.restore(
+                Snapshot({**good.meta, "format": 99}, good.arrays), sgd(), Async()
+            )
+
+
+def test_status_counts_what_was_applied_and_what_was_not() -> None:
+    plane = small_plane(Bounded(0))
+    plane.grant(A, ONE)
+    push(plane, A, 1, 0, [0, 0], records=5)
+    push(plane, A, 1, 0, [0, 0], records=5)
+    push(plane, A, 1, 1, [0, 0], base=0)
+    status = plane.status()
+    assert (status.version, status.records_applied, status.gradients_applied) == (1, 5, 1)
+    assert status.gradients_rejected == {PushKind.ALREADY_APPLIED: 1, PushKind.STALE: 1}
+    assert (status.open_tasks, status.learning_rate) == (1, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: Bounded(-1), "max-staleness must be at least 0, not -1"),
+        (lambda: Sync(0), "grads-to-wait must be at least 1, not 0"),
+        (lambda: Sync(1, Reduction("median")), "median"),
+    ],
+)
+def test_modes_that_make_no_sense_are_refused(make: Callable[[], UpdateMode], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        make()
+
+
+def assert_same_arrays(one: Snapshot, other: Snapshot) -> None:
+    assert set(one.arrays) == set(other.arrays)
+    for name, array in one.arrays.items():
+        np.testing.assert_array_equal(array, other.arrays[name], err_msg=name)
+
+
+def assert_same_state(one: Snapshot, other: Snapshot) -> None:
+    """Equal in all but the tally of outcomes."""
+    assert_same_arrays(one, other)
+    for key in set(one.meta) - {"outcomes"}:
+        assert one.meta[key] == other.meta[key], key
