@@ -140,9 +140,7 @@ class StandIn(job_pb2_grpc.JobServicer):
         (self.directory / jobdir.PODS).mkdir(exist_ok=True)
         for number in range(self.spec.workers.max):
             log = (self.directory / jobdir.LOGS / f"worker-{number}.log").open("wb")
-            script = (
-                f"print('hello from worker {number}', flush=True); import time; time.sleep(900)"
-            )
+            script = f"import time; print('worker {number} here', flush=True); time.sleep(900)"
             child = subprocess.Popen(
                 [sys.executable, "-c", script], stdout=log, start_new_session=True
             )

@@ -24,6 +24,10 @@ def run(args: Sequence[str], prog: str = "edl") -> int:
     # Here and not above: completion and errors aside, nothing else is needed to parse.
     from edl.cli.root import command
 
+    if f"_{prog.upper()}_COMPLETE" in os.environ:
+        from typer.completion import completion_init  # type: ignore[attr-defined]
+
+        completion_init()
     try:
         answer = command().main(args=list(args), prog_name=prog, standalone_mode=False)
     except Exception as error:

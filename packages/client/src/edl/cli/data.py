@@ -93,7 +93,11 @@ def convert(
         from edl.core.quantities import count
 
         if split is not None and not 0 < split < 1:
-            raise usage(f"--split {split:g}: it must be between 0 and 1", where="--split")
+            raise usage(
+                f"--split {split:g}: it must be between 0 and 1",
+                where="--split",
+                remedy="For nine records of ten to train on: --split 0.9",
+            )
         if to.suffix == ".recordio" and (split is not None or records_per_file):
             raise usage(
                 f"--to {to} is one file; --split and --records-per-file make several",
@@ -101,7 +105,11 @@ def convert(
                 remedy="Name a folder.",
             )
         if len(delimiter) > 1 and delimiter != "\\t":
-            raise usage(f"--delimiter {delimiter!r}: it must be one character")
+            raise usage(
+                f"--delimiter {delimiter!r}: it must be one character",
+                where="--delimiter",
+                remedy="For semicolons: --delimiter ';'",
+            )
         check_output(to.absolute(), "--to")
         options = Options(
             columns=tuple(name.strip() for name in columns.split(",") if name.strip()),

@@ -84,16 +84,22 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def root(
-    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
-) -> None:
-    """Elastic deep learning: one model file trains, evaluates and predicts with many workers."""
-    if version:
+def _show_version(wanted: bool) -> None:
+    if wanted:
         from edl import __version__
 
         typer.echo(f"edl {__version__}")
         raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", is_eager=True, callback=_show_version),
+    ] = False,
+) -> None:
+    """Elastic deep learning: one model file trains, evaluates and predicts with many workers."""
 
 
 def command() -> Any:

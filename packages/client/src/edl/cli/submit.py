@@ -148,16 +148,16 @@ def follow(client: Client, job: Submission, display: Display) -> Status:
     try:
         return follower.run()
     except KeyboardInterrupt:
-        display.close()
-        terminal.message("\n" + goes_on(job.name))
-        if sys.stderr.isatty():
-            terminal.message(f"Press Ctrl-C again within {AGAIN_S:.0f} s to stop the job.")
-            try:
+        try:
+            display.close()
+            terminal.message("\n" + goes_on(job.name))
+            if sys.stderr.isatty():
+                terminal.message(f"Press Ctrl-C again within {AGAIN_S:.0f} s to stop the job.")
                 time.sleep(AGAIN_S)
-            except KeyboardInterrupt:
-                terminal.message(f"\nstopping {job.name}")
-                follower.stop("stopped by Ctrl-C")
-                return follower.run()
+        except KeyboardInterrupt:
+            terminal.message(f"\nstopping {job.name}")
+            follower.stop("stopped by Ctrl-C")
+            return follower.run()
         raise typer.Exit(_INTERRUPTED) from None
     finally:
         display.close()

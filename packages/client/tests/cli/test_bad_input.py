@@ -1,0 +1,255 @@
+"""What is wrong is told on one screen, before anything is started; a test for each."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Done, Edl
+
+import recordio
+from edl.__main__ import run
+from edl_proto.v1 import model_pb2
+
+Attempt = Callable[..., Done]
+
+
+@pytest.fixture
+def attempt(
+    edl: Edl, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Attempt:
+    """Runs edl in this process, with options changed (or left out, by None) from a good job."""
+    for name in [name for name in os.environ if name.startswith("EDL_")]:
+        monkeypatch.delenv(name)
+    for name, value in edl.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(edl.place)
+
+    def call(*args: str, **changed: str | None) -> Done:
+        if not args:
+            options = dict(zip(edl.job()[1::2], edl.job()[2::2], strict=True))
+            for name, value in changed.items():
+                flag = "--" + name.replace("_", "-")
+                options.pop(flag, None)
+                if value is not None:
+                    options[flag] = value
+            args = ("train", *(part for pair in options.items() for part in pair))
+        capsys.readouterr()
+        code = run(args)
+        out, err = capsys.readouterr()
+        return Done(args, code, out, err)
+
+    return call
+
+
+def told(done: Done, code: int, *words: str) -> None:
+    """The failure has its code, says these words and what to do, and nothing was started."""
+    assert done.code == code, str(done)
+    for word in words:
+        assert word in done.err, f"{word!r} is not said\n{done}"
+    assert "what to do: " in done.err, str(done)
+    assert "Traceback" not in done.err
+    assert len(done.err.splitlines()) <= 10, str(done)
+    assert not Path(os.environ["EDL_HOME"]).exists(), "something was written"
+
+
+# --- the command line ----------------------------------------------------------------------
+
+
+def test_an_unknown_option(attempt: Attempt) -> None:
+    told(attempt(num_worker="2"), 2, "--num-worker", "Did you mean --num-workers?")
+    told(attempt("train", "--zzz"), 2, "--zzz", "edl train --help")
+    told(attempt("train", "--model_deff", "x"), 2, "--model_deff", "Did you mean --model-def?")
+    told(attempt("list", "--runing"), 2, "Did you mean --running?")
+
+
+def test_an_unknown_command(attempt: Attempt) -> None:
+    told(attempt("trian"), 2, "there is no command trian", "Did you mean train?")
+    told(attempt("data", "covnert"), 2, "Did you mean convert?")
+
+
+def test_an_option_without_its_value(attempt: Attempt) -> None:
+    told(attempt("train", "--model-zoo"), 2, "--model-zoo")
+
+
+def test_a_pattern_that_the_shell_has_expanded(attempt: Attempt) -> None:
+    told(attempt("train", "--data", "a.recordio", "b.recordio"), 2, "b.recordio", "Quote patterns")
+
+
+def test_missing_options_with_an_example(attempt: Attempt) -> None:
+    done = attempt(model_def=None, output=None)
+    told(done, 2, "--model-def, --output", "For example: edl train")
+    told(attempt("predict"), 2, "--trained-model, --data, --output", "edl predict --trained-model")
+
+
+def test_a_missing_name(attempt: Attempt) -> None:
+    told(attempt("status"), 2, "edl status needs NAME", "For example: edl status")
+
+
+def test_an_output_form_that_is_none(attempt: Attempt) -> None:
+    told(attempt("list", "-o", "xml"), 2, "xml", "json")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("num_workers", "3:1"), ("num_workers", "0"), ("update", "later"),
+        ("minibatch_size", "-4"), ("num_epochs", "many"), ("name", "No Good"),
+        ("dashboard_port", "99999"), ("timeout", "later"), ("params", "a=b"),
+        ("grads_to_wait", "2"), ("data", " "), ("output", "s3://bucket/model"),
+        ("model_zoo", "https://git.company.com/models"),
+    ],
+)  # fmt: skip
+def test_a_value_that_cannot_be(attempt: Attempt, option: str, value: str) -> None:
+    told(attempt(**{option: value}), 2, "--" + option.replace("_", "-"))
+
+
+# --- the model -----------------------------------------------------------------------------
+
+
+def test_a_zoo_that_is_not_there(attempt: Attempt, tmp_path: Path) -> None:
+    told(attempt(model_zoo=str(tmp_path / "none")), 4, "is not there", str(tmp_path / "none"))
+    told(attempt(model_zoo=str(tmp_path / "zoo" / "mine.py")), 4, "is a file")
+
+
+def test_a_model_file_that_is_not_there(attempt: Attempt, tmp_path: Path) -> None:
+    (tmp_path / "zoo" / "mnist").mkdir()
+    (tmp_path / "zoo" / "mnist" / "mnist_functional_api.py").write_text("model = 1")
+    done = attempt(model_def="mnist.mnist_functional")
+    told(done, 4, "mnist.mnist_functional", "Did you mean mnist.mnist_functional_api?")
+    told(attempt(model_def="zoo/mine.py"), 4, "no dotted name")
+
+
+def test_a_name_that_the_model_file_lacks(attempt: Attempt) -> None:
+    told(attempt(model_def="mine.modle"), 4, "mine.py has no modle", "Did you mean model?")
+
+
+def test_a_function_that_the_model_file_lacks(attempt: Attempt, tmp_path: Path) -> None:
+    told(attempt(loss="lost"), 4, "mine.py has no lost", "--loss", "Did you mean loss?")
+    (tmp_path / "zoo" / "other.py").write_text("def input_fn(records): pass")
+    told(attempt(input_fn="other.inputfn"), 4, "other.py has no inputfn", "other.py")
+    told(attempt(input_fn="other/x"), 4, "no dotted name")
+
+
+def test_a_model_file_that_is_no_python(attempt: Attempt, tmp_path: Path) -> None:
+    (tmp_path / "zoo" / "mine.py").write_text("model = 1\ndef (:\n")
+    told(attempt(), 4, "mine.py:2", "model file cannot be imported", "def (:")
+
+
+def test_a_model_file_that_is_no_text(attempt: Attempt, tmp_path: Path) -> None:
+    (tmp_path / "zoo" / "mine.py").write_bytes(b"\xff\xfe\x00")
+    told(attempt(), 4, "mine.py", "UTF-8")
+
+
+def test_a_trained_model_that_is_none(attempt: Attempt, tmp_path: Path) -> None:
+    data = ("--data", str(tmp_path / "data"))
+
+    def with_model(place: Path) -> Done:
+        return attempt("evaluate", "--trained-model", str(place), *data)
+
+    told(with_model(tmp_path / "none"), 4, "is not there", str(tmp_path / "none"))
+    told(with_model(tmp_path / "data"), 4, "has no trained_model.pb")
+    (tmp_path / "cut").mkdir()
+    content = model_pb2.TrainedModel(model_def="mine", loss="x" * 50).SerializeToString()
+    (tmp_path / "cut" / "trained_model.pb").write_bytes(content[:-20])
+    told(with_model(tmp_path / "cut"), 4, "cannot be read")
+    (tmp_path / "cut" / "trained_model.pb").write_bytes(b"")
+    told(with_model(tmp_path / "cut"), 4, "cannot be read")
+    told(attempt(init_from=str(tmp_path / "none")), 4, "trained model is not there")
+
+
+# --- the data ------------------------------------------------------------------------------
+
+
+def test_a_pattern_that_matches_nothing(attempt: Attempt, tmp_path: Path) -> None:
+    told(attempt(data=str(tmp_path / "data" / "*.rio")), 3, "--data", "*.rio", "a.recordio")
+    told(attempt(validation_data="nothing-*"), 3, "--validation-data", "nothing-*")
+    told(attempt(data=f"{tmp_path}/data,gone"), 3, "gone", "no such data")
+
+
+def test_files_without_a_record(attempt: Attempt, tmp_path: Path) -> None:
+    with recordio.Writer(str(tmp_path / "empty.recordio")):
+        pass
+    told(attempt(data=str(tmp_path / "empty.recordio")), 3, "empty.recordio", "record")
+
+
+def test_a_file_that_cannot_be_read(attempt: Attempt, tmp_path: Path) -> None:
+    (tmp_path / "dangling.recordio").symlink_to(tmp_path / "gone")
+    told(attempt(data=str(tmp_path / "dangling.recordio")), 3, "dangling.recordio", "unreadable")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
+def test_a_file_that_may_not_be_read(attempt: Attempt, tmp_path: Path) -> None:
+    (tmp_path / "data" / "a.recordio").chmod(0)
+    told(attempt(), 3, "a.recordio", "ermission")
+
+
+def test_a_file_of_no_known_format(attempt: Attempt, tmp_path: Path) -> None:
+    (tmp_path / "what.bin").write_bytes(b"\0\1\2\3" * 100)
+    told(attempt(data=str(tmp_path / "what.bin")), 3, "what.bin", "--data-format")
+
+
+# --- the place -----------------------------------------------------------------------------
+
+
+def test_an_output_that_exists(attempt: Attempt, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "precious").write_text("mine")
+    told(attempt(), 5, str(tmp_path / "out"), "exists")
+    assert (tmp_path / "out" / "precious").read_text() == "mine"
+
+
+def test_an_output_below_a_file(attempt: Attempt, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    told(attempt(output=str(tmp_path / "file" / "out")), 7, "a part of its path is a file")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
+def test_an_output_that_may_not_be_written(attempt: Attempt, tmp_path: Path) -> None:
+    (tmp_path / "locked").mkdir(mode=0o500)
+    told(attempt(output=str(tmp_path / "locked" / "out")), 7, "permission denied")
+
+
+def test_a_port_in_use(attempt: Attempt) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        told(attempt(dashboard_port=port), 5, port, "--dashboard-port")
+
+
+def test_a_home_that_cannot_be_made(
+    attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("EDL_HOME", str(tmp_path / "file" / "home"))
+    told(attempt(), 7, "EDL_HOME")
+
+
+# --- for programs --------------------------------------------------------------------------
+
+
+def test_a_refused_job_is_an_object_too(attempt: Attempt) -> None:
+    done = attempt(data="nothing-*", name="refused", output_format="json")
+    told(done, 3)
+    assert done.json["job"] == "refused"
+    assert done.json["state"] == "NOT_STARTED"
+    assert done.json["error"]["code"] == "DATA_NOT_FOUND"
+    assert done.json["records_trained"] == 0
+
+
+def test_a_defect_of_our_own_is_told_as_one(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import edl.app
+
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("on purpose")
+
+    monkeypatch.setattr(edl.app.Client, "prepare", broken)
+    done = attempt()
+    assert done.code == 70
+    assert "ZeroDivisionError: on purpose" in done.err
+    assert "where: " in done.err
+    assert "broken" in done.err

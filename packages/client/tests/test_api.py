@@ -1,0 +1,127 @@
+"""The Python API, in this process, with the stand-in as master."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+from conftest import Edl, eventually
+
+import elasticdl
+from edl import api
+from edl.core.options import Verb, options_of
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+
+
+@pytest.fixture
+def job(tidy: Edl, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    for name, value in tidy.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tidy.place)
+    return {"model_zoo": "zoo", "model_def": "mine", "data": "data/*.recordio", "output": "out"}
+
+
+def test_training_returns_what_json_would_say(
+    job: dict[str, Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    result = elasticdl.train(**job, num_epochs=2, num_workers="1:2", params={"lr": 0.1})
+    assert result.state == result["state"] == "SUCCEEDED"
+    assert result.records_trained == 2000
+    assert result["metrics"] == result.metrics == {"accuracy": 0.9712}
+    assert result.output == str(tmp_path / "out")
+    assert dict(result) == result.to_dict()
+    assert "error" not in result
+    assert capfd.readouterr() == ("", "")
+    with pytest.raises(AttributeError):
+        result.state = "x"
+
+
+def test_progress_is_shown_when_asked(
+    job: dict[str, Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    elasticdl.train(**job, progress=True)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "page: http://" in err
+    assert "of 1,000 records" in err
+
+
+def test_a_failed_job_raises(job: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAND_IN", "fail")
+    with pytest.raises(EdlError) as caught:
+        elasticdl.train(**job)
+    assert caught.value.code == error_pb2.MODEL_CONTRACT
+    assert caught.value.exit_code == 4
+    assert "line 99" in caught.value.detail
+
+
+def test_what_is_wrong_raises_before_anything_starts(job: dict[str, Any], tidy: Edl) -> None:
+    for changed, code in (
+        ({"num_worker": 2}, error_pb2.USAGE),
+        ({"num_workers": 0}, error_pb2.USAGE),
+        ({"data": "nothing-*"}, error_pb2.DATA_NOT_FOUND),
+        ({"data": []}, error_pb2.USAGE),
+        ({"model_def": "his"}, error_pb2.MODEL_NOT_FOUND),
+        ({"params": {"a": object()}}, error_pb2.USAGE),
+    ):
+        with pytest.raises(EdlError) as caught:
+            elasticdl.train(**{**job, **changed})
+        assert caught.value.code == code, changed
+        assert caught.value.remedy
+    assert not tidy.home.exists()
+
+
+def test_a_detached_job_is_found_again(
+    job: dict[str, Any], tidy: Edl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STAND_IN", "endless")
+    result = elasticdl.train(**job, name="away", detach=True)
+    assert result.state in ("STARTING", "RUNNING")
+    assert result.dashboard_url
+    tidy("stop", "away")
+    with pytest.raises(EdlError) as caught:
+        elasticdl.train(**job, name="away")
+    assert caught.value.code == error_pb2.JOB_EXISTS
+
+
+def test_a_timeout_stops_the_job(job: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAND_IN", "endless")
+    with pytest.raises(EdlError) as caught:
+        elasticdl.train(**job, timeout=0.5)
+    assert caught.value.code == error_pb2.TIMED_OUT
+
+
+def test_no_zombie_is_left_in_a_program_that_goes_on(job: dict[str, Any]) -> None:
+    elasticdl.train(**job)
+
+    def zombies() -> list[str]:
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                except OSError:
+                    continue
+                if fields[0] == "Z" and int(fields[1]) == os.getpid():
+                    found.append(entry.name)
+        return found
+
+    eventually(lambda: not zombies(), "the master has been waited for")
+
+
+@pytest.mark.parametrize(
+    ("verb", "function", "hints"),
+    [
+        (Verb.TRAIN, api.train, api.TrainOptions),
+        (Verb.EVALUATE, api.evaluate, api.EvaluateOptions),
+        (Verb.PREDICT, api.predict, api.PredictOptions),
+    ],
+)
+def test_signatures_and_types_are_those_of_the_table(verb: Verb, function: Any, hints: Any) -> None:
+    names = {option.name for option in options_of(verb)}
+    assert set(get_type_hints(hints)) == names
+    assert set(inspect.signature(function).parameters) == names | {"progress"}

@@ -1,0 +1,104 @@
+"""Flag > variable > project file > user file > default."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edl.core.options import Given, Verb, options_of
+from edl.core.problem import Problem
+from edl.settings import gather
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "config" / "edl").mkdir(parents=True)
+    (tmp_path / "project" / "deep").mkdir(parents=True)
+    return tmp_path / "project"
+
+
+def values(project: Path, verb: Verb = Verb.TRAIN, **given: str) -> dict[str, object]:
+    environ = {"HOME": str(project.parent), "XDG_CONFIG_HOME": str(project.parent / "config")}
+    flags = {name: Given(v, "--flag") for name, v in given.items() if not name.isupper()}
+    environ |= {name: value for name, value in given.items() if name.isupper()}
+    found = gather(verb, flags, environ=environ, cwd=project / "deep")
+    return {name: entry.value for name, entry in found.items()}
+
+
+def user_file(project: Path, text: str) -> None:
+    (project.parent / "config" / "edl" / "config.toml").write_text(text)
+
+
+def test_nothing_is_set_where_nothing_is_said(project: Path) -> None:
+    assert values(project) == {}
+
+
+def test_the_nearest_source_wins(project: Path) -> None:
+    user_file(project, "num-workers = 1\nseed = 1\nupdate = 'sync'\n")
+    (project / "edl.toml").write_text("num_workers = '2:3'\nseed = 2\n")
+    assert values(project) == {"num_workers": "2:3", "seed": 2, "update": "sync"}
+    assert values(project, EDL_SEED="3")["seed"] == "3"
+    assert values(project, EDL_SEED="3", seed="4")["seed"] == "4"
+
+
+def test_a_section_of_a_verb_goes_before_what_all_share(project: Path) -> None:
+    (project / "edl.toml").write_text("minibatch-size = 1\n[predict]\nminibatch-size = 256\n")
+    assert values(project)["minibatch_size"] == 1
+    assert values(project, Verb.PREDICT)["minibatch_size"] == 256
+
+
+def test_what_a_verb_does_not_take_is_not_given_to_it(project: Path) -> None:
+    (project / "edl.toml").write_text("num-epochs = 3\n")
+    assert values(project, Verb.PREDICT, EDL_NUM_EPOCHS="4") == {}
+
+
+def test_pyproject_has_a_table(project: Path) -> None:
+    (project / "pyproject.toml").write_text("[tool.edl]\nseed = 7\n[tool.edl.train]\nloss = 'l'\n")
+    assert values(project) == {"seed": 7, "loss": "l"}
+    (project / "deep" / "pyproject.toml").write_text("[tool.other]\n")
+    assert values(project)["seed"] == 7
+
+
+def test_places_in_a_file_start_from_its_folder(project: Path) -> None:
+    (project / "edl.toml").write_text("model-zoo = 'zoo'\ndata = ['a/*.csv', '/b', 'gs://c/d']\n")
+    found = values(project)
+    assert found["model_zoo"] == str(project / "zoo")
+    assert found["data"] == [str(project / "a/*.csv"), "/b", "gs://c/d"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("num-worker = 2", ["--num-worker", "Did you mean --num-workers?"]),
+        ("[predict]\nnum-epochs = 2", ["--num-epochs", "edl predict"]),
+        ("[other]\nseed = 1", ["--other"]),
+        ("name = 'x'", ["cannot be set in a file"]),
+        ("seed = ", ["settings file cannot be read"]),
+    ],
+)
+def test_a_file_that_is_wrong_says_where(project: Path, text: str, words: list[str]) -> None:
+    (project / "edl.toml").write_text(text)
+    with pytest.raises(Problem) as caught:
+        values(project)
+    assert str(project / "edl.toml") in caught.value.where
+    for word in words:
+        assert word in f"{caught.value.what} {caught.value.remedy}"
+
+
+def test_every_option_but_those_of_one_run_has_a_variable(project: Path) -> None:
+    for verb in Verb:
+        variables = {option.variable: "x" for option in options_of(verb)}
+        missing = {option.name for option in options_of(verb)} - values(
+            project, verb, **variables
+        ).keys()
+        assert missing == {"name", "detach", "dry_run"}
+
+
+def test_a_value_says_where_it_was_set(project: Path) -> None:
+    (project / "edl.toml").write_text("[train]\nseed = 'x'\n")
+    environ = {"HOME": str(project), "EDL_LOSS": "l"}
+    found = gather(Verb.TRAIN, {}, environ=environ, cwd=project)
+    assert found["seed"].where == f"{project / 'edl.toml'}: [train] seed"
+    assert found["loss"].where == "$EDL_LOSS"
+    assert not found["seed"].explicit
