@@ -2,114 +2,183 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
-import gzip
-import zlib
 from collections.abc import Iterator
-from typing import IO
 
 from recordio.errors import DamagedFile
+from recordio.ranges import RangeReader
 from recordio.source import Hint, Index
-from recordio.storage import reading
+from recordio.stream import WINDOW, Stream, streaming
 
 _EVERY = 1024
 """Records of a block."""
 
+_MAX_LINE = 64 << 20
+_BOM = b"\xef\xbb\xbf"
 
-class CsvSource:
+
+class CsvSource(RangeReader):
     """A CSV file; a quoted field may hold line ends. Empty lines are no records."""
 
     format = "csv"
 
     def __init__(self, uri: str, *, header: bool = True) -> None:
-        self.uri = uri
+        super().__init__(uri)
         self._header = header
-        self._index: Index | None = None
         self._columns: tuple[str, ...] | None = None
 
     @property
     def columns(self) -> tuple[str, ...] | None:
-        """Names of the columns, from the header line."""
+        """Names of the columns, from the header line; None without one.
+
+        Raises:
+            DamagedFile: the first line names no columns: it is not text, a name is missing or
+                comes twice, or all are numbers.
+        """
         if self._header and self._columns is None:
-            with self._open() as file:
-                _, line = next(self._lines(file, 0), (0, b""))
-            text = line.decode("utf-8-sig", errors="replace")
-            self._columns = tuple(name.strip() for name in next(csv.reader([text]), []))
+            with streaming(self.uri) as stream:
+                _, line = next(self._lines(stream, 0), (0, b""))
+            self._columns = self._names(line)
         return self._columns
 
-    def count(self) -> int:
-        return self.index().records
+    def _names(self, line: bytes) -> tuple[str, ...]:
+        def damaged(reason: str) -> DamagedFile:
+            return DamagedFile(self.uri, None, 0, f"the first line {reason}")
 
-    def index(self) -> Index:
-        if self._index is None:
-            first, offsets, records, size = [], [], 0, 0
-            with self._open() as file:
-                lines = self._lines(file, 0)
-                if self._header:
-                    next(lines, None)
-                for offset, line in lines:
-                    if records % _EVERY == 0:
-                        first.append(records)
-                        offsets.append(offset)
-                    records += 1
-                    size = offset + len(line)
-            self._index = Index(records, size, tuple(first), tuple(offsets))
-        return self._index
+        try:
+            text = line.decode()
+        except UnicodeDecodeError:
+            raise damaged("is no UTF-8 text") from None
+        try:
+            names = tuple(name.strip() for name in next(csv.reader([text]), []))
+        except csv.Error as error:
+            raise damaged(f"cannot be read: {error}") from error
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if "" in names or twice:
+            raise damaged(
+                "has to name the columns, each once: "
+                + (f"{', '.join(map(repr, twice))} twice" if twice else "a name is missing")
+            )
+        if names and all(map(_is_number, names)):
+            raise damaged("has to name the columns, but holds numbers alone")
+        return names
 
-    def read(self, start: int, stop: int, *, hint: Hint | None = None) -> Iterator[bytes]:
-        for block in self.read_blocks(start, stop, hint=hint):
-            yield from block
+    def _scan(self) -> Index:
+        _ = self.columns
+        first, offsets, records = [], [], 0
+        with streaming(self.uri) as stream:
+            for offset, _ in self._records(stream, 0, 0):
+                if records % _EVERY == 0:
+                    first.append(records)
+                    offsets.append(offset)
+                records += 1
+            return Index(records, stream.offset, tuple(first), tuple(offsets))
 
-    def read_blocks(
-        self, start: int, stop: int, *, hint: Hint | None = None
-    ) -> Iterator[list[bytes]]:
-        at, offset = hint if hint is not None else self.index().block(start)
+    def _blocks(self, start: int, stop: int, hint: Hint) -> Iterator[list[bytes]]:
+        at, offset = hint
+        if offset == 0:
+            _ = self.columns
         block: list[bytes] = []
-        with self._open() as file:
-            lines = self._lines(file, offset)
-            if self._header and offset == 0:
-                next(lines, None)
-            for _, line in lines:
-                if at >= stop:
-                    break
-                if at >= start:
-                    block.append(line)
-                    if len(block) == _EVERY:
-                        yield block
-                        block = []
-                at += 1
+        with streaming(self.uri) as stream:
+            try:
+                for _, line in self._records(stream, at, offset):
+                    if at >= start:
+                        block.append(line)
+                        if len(block) == _EVERY:
+                            yield block
+                            block = []
+                    at += 1
+                    if at >= stop:
+                        break
+            except DamagedFile:
+                if block:
+                    yield block
+                raise
         if block:
             yield block
 
-    @contextlib.contextmanager
-    def _open(self) -> Iterator[IO[bytes]]:
-        with reading(self.uri) as (file, _):
-            if not self.uri.lower().endswith(".gz"):
-                yield file
-                return
-            try:
-                with gzip.GzipFile(fileobj=file) as plain:
-                    yield plain  # type: ignore[misc]
-            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-                raise DamagedFile(
-                    self.uri, None, 0, f"it cannot be decompressed: {error}"
-                ) from error
+    def _records(self, stream: Stream, number: int, offset: int) -> Iterator[tuple[int, bytes]]:
+        stream.skip_to(offset)
+        lines = self._lines(stream, number)
+        if self._header and offset == 0:
+            next(lines, None)
+        return lines
 
-    def _lines(self, file: IO[bytes], offset: int) -> Iterator[tuple[int, bytes]]:
-        """Offset and content of each line that is not empty, from an offset on."""
-        file.seek(offset)
-        number = 0
-        while line := file.readline():
-            begun = offset
-            # An odd number of quotes: a quoted field goes on in the next line.
-            while line.count(b'"') % 2:
-                more = file.readline()
-                if not more:
-                    raise DamagedFile(self.uri, number, begun, "a quoted field does not end")
-                line += more
-            offset += len(line)
-            content = line.rstrip(b"\r\n")
-            if content:
-                yield begun, content
-                number += 1
+    def _lines(self, stream: Stream, number: int) -> Iterator[tuple[int, bytes]]:
+        """Offset and content of each line that is not empty."""
+        offset = begun = stream.offset
+        rest = b""
+        parts: list[bytes] = []  # of a line whose quoted field goes on
+        length = 0  # of these
+        last = False
+        while not last:
+            window = stream.read(WINDOW)
+            last = not window
+            lines = (rest + window).split(b"\n")
+            # What is after the last line end is whole only at the end of the file.
+            rest = lines.pop() if not last else b""
+            if length + len(rest) > _MAX_LINE:
+                raise self._endless(number, begun)
+            for line in lines:
+                if offset == 0 and line.startswith(_BOM):
+                    line = line[len(_BOM) :]
+                    offset = begun = len(_BOM)
+                offset += len(line) + 1
+                if (parts or b'"' in line) and ends_quoted(line, bool(parts)):
+                    parts.append(line)
+                    length += len(line) + 1
+                    if length > _MAX_LINE:
+                        raise self._endless(number, begun)
+                    continue
+                if parts:
+                    line = b"\n".join((*parts, line))
+                    parts, length = [], 0
+                line = line.removesuffix(b"\r")
+                if line:
+                    yield begun, line
+                    number += 1
+                begun = offset
+        if parts:
+            raise self._endless(number, begun)
+
+    def _endless(self, number: int, offset: int) -> DamagedFile:
+        return DamagedFile(
+            self.uri, number, offset, "a line or quoted field does not end", "record"
+        )
+
+
+def ends_quoted(line: bytes, within: bool) -> bool:
+    """Whether a line ends within a quoted field.
+
+    Args:
+        within: whether it begins in one.
+    """
+    at = 0
+    while True:
+        if not within:
+            # Quotes count only where a field begins.
+            if line[at : at + 1] != b'"':
+                at = line.find(b",", at) + 1
+                if at == 0:
+                    return False
+                continue
+            at += 1
+            within = True
+        at = line.find(b'"', at) + 1
+        if at == 0:
+            return True
+        if line[at : at + 1] == b'"':
+            at += 1
+            continue
+        within = False
+        at = line.find(b",", at) + 1
+        if at == 0:
+            return False
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -21,18 +21,22 @@ class DamagedFile(RecordError):
     Attributes:
         uri: the file.
         chunk: number of the chunk (RecordIO) or record (TFRecord, CSV), from 0; None if the
-            damage is in none.
-        offset: where that chunk or record begins, in bytes.
+            damage is in none, or the number is unknown.
+        offset: where that chunk or record begins, in bytes of the plain content.
         reason: what was found.
+        unit: ``chunk`` or ``record``: what ``chunk`` counts.
     """
 
-    def __init__(self, uri: str, chunk: int | None, offset: int, reason: str) -> None:
-        at = "" if chunk is None else f"chunk {chunk}, "
+    def __init__(
+        self, uri: str, chunk: int | None, offset: int, reason: str, unit: str = "chunk"
+    ) -> None:
+        at = "" if chunk is None else f"{unit} {chunk}, "
         super().__init__(f"{uri}: {at}offset {offset}: {reason}")
         self.uri = uri
         self.chunk = chunk
         self.offset = offset
         self.reason = reason
+        self.unit = unit
 
-    def __reduce__(self) -> tuple[type[DamagedFile], tuple[str, int | None, int, str]]:
-        return type(self), (self.uri, self.chunk, self.offset, self.reason)
+    def __reduce__(self) -> tuple[type[DamagedFile], tuple[str, int | None, int, str, str]]:
+        return type(self), (self.uri, self.chunk, self.offset, self.reason, self.unit)

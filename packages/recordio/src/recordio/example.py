@@ -2,13 +2,13 @@
 
 The wire format is protobuf's: Example{1: Features}, Features{1: map entries}, an entry
 {1: name, 2: Feature}, Feature{1: BytesList | 2: FloatList | 3: Int64List}, and in each list
-field 1, repeated (numbers packed or not).
+field 1, repeated (numbers packed or not). As protobuf has it, the last of several entries of a
+name counts, the last kind of list in a feature counts, and lists of one kind are joined.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,15 @@ from recordio.errors import RecordError
 Value = np.ndarray[Any, Any] | list[bytes]
 
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
+_BYTES, _FLOATS, _INTEGERS = 1, 2, 3
+_WIDEST = 10
+"""Bytes of the longest varint."""
+_FEW = 16
+"""Up to so many numbers, a loop is quicker than numpy."""
+
+
+class _Malformed(Exception):
+    """The bytes are no message of the wire format."""
 
 
 def decode(record: bytes) -> dict[str, Value]:
@@ -30,35 +39,28 @@ def decode(record: bytes) -> dict[str, Value]:
     Raises:
         RecordError: the bytes are no tf.Example.
     """
+    features: dict[str, Value] = {}
     try:
-        features: dict[str, Value] = {}
-        for number, kind, part in _fields(record):
-            if number != 1 or kind != _LENGTH:
-                continue
-            for inner, inner_kind, entry in _fields(part):
-                if inner != 1 or inner_kind != _LENGTH:
-                    continue
-                name, feature = b"", b""
-                for field, field_kind, content in _fields(entry):
-                    if field == 1 and field_kind == _LENGTH:
-                        name = content
-                    elif field == 2 and field_kind == _LENGTH:
-                        feature += content
-                features[name.decode()] = _feature(feature)
-        return features
-    except (struct.error, UnicodeDecodeError, IndexError, OverflowError) as error:
+        record = bytes(record)
+        for example in _messages(record, 1):
+            for entry in _messages(example, 1):
+                # Parts of one message that come apart are merged by joining their bytes.
+                name = b"".join(list(_messages(entry, 1))[-1:])
+                features[name.decode()] = _feature(b"".join(_messages(entry, 2)))
+    except (_Malformed, UnicodeDecodeError) as error:
         raise RecordError(f"the record is no tf.Example: {error}") from error
+    return features
 
 
 def encode(features: Mapping[str, Any]) -> bytes:
-    """A serialized tf.Example of values by name.
+    """A serialized tf.Example of values by name; the same values always give the same bytes.
 
     Args:
         features: bytes, str, numbers, or sequences or arrays of these (flattened); bool and
-            integers become int64 lists, floats float lists.
+            integers become int64 lists, floats float lists. An empty list has no kind.
 
     Raises:
-        RecordError: a value is none of these.
+        RecordError: a value is none of these, or an integer does not fit 64 bits.
     """
     entries = bytearray()
     for name, value in sorted(features.items()):
@@ -67,83 +69,111 @@ def encode(features: Mapping[str, Any]) -> bytes:
     return _delimited(1, bytes(entries))
 
 
-def _fields(content: bytes) -> list[tuple[int, int, Any]]:
-    """Number, wire type and content of each field of a message."""
-    found: list[tuple[int, int, Any]] = []
+def _fields(content: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Number, wire type and content of each field of a message; a varint as its own bytes."""
     at, end = 0, len(content)
     while at < end:
         tag, at = _varint(content, at)
-        kind = tag & 7
+        begin, kind = at, tag & 7
+        if not 0 < tag >> 3 < 1 << 29:
+            raise _Malformed(f"there is no field {tag >> 3}")
         if kind == _LENGTH:
-            size, at = _varint(content, at)
-            if at + size > end:
-                raise IndexError("a field is longer than its message")
-            found.append((tag >> 3, kind, content[at : at + size]))
-            at += size
+            size, begin = _varint(content, at)
+            at = begin + size
         elif kind == _VARINT:
-            value, at = _varint(content, at)
-            found.append((tag >> 3, kind, value))
+            _, at = _varint(content, at)
         elif kind in (_FIXED32, _FIXED64):
-            size = 4 if kind == _FIXED32 else 8
-            if at + size > end:
-                raise IndexError("a field is longer than its message")
-            found.append((tag >> 3, kind, content[at : at + size]))
-            at += size
+            at += 4 if kind == _FIXED32 else 8
         else:
-            raise IndexError(f"wire type {kind}")
-    return found
+            raise _Malformed(f"wire type {kind}")
+        if at > end:
+            raise _Malformed("a field is longer than its message")
+        yield tag >> 3, kind, content[begin:at]
+
+
+def _messages(content: bytes, wanted: int) -> Iterator[bytes]:
+    """The fields of one number that have a length."""
+    for number, kind, part in _fields(content):
+        if number == wanted and kind == _LENGTH:
+            yield part
 
 
 def _varint(content: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
+    value = 0
+    for shift in range(0, 7 * _WIDEST, 7):
+        if at >= len(content):
+            raise _Malformed("a number is cut short")
         byte = content[at]
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value & 0xFFFFFFFFFFFFFFFF, at
-        shift += 7
-        if shift > 63:
-            raise IndexError("a number of more than ten bytes")
+    raise _Malformed(f"a number of more than {_WIDEST} bytes")
 
 
 def _feature(content: bytes) -> Value:
-    value: Value = []
-    for number, kind, inner in _fields(content):
-        if kind != _LENGTH:
+    kind = 0
+    parts: list[bytes] = []
+    for number, wire, part in _fields(content):
+        if wire != _LENGTH or number not in (_BYTES, _FLOATS, _INTEGERS):
             continue
-        if number == 1:
-            value = [part for field, k, part in _fields(inner) if field == 1 and k == _LENGTH]
-        elif number == 2:
-            # Packed floats are a run of 4-byte values, single ones are 4 bytes each.
-            parts = [part for field, _, part in _fields(inner) if field == 1]
-            value = np.frombuffer(b"".join(parts), dtype="<f4").astype(np.float32)
-        elif number == 3:
-            value = np.array(_integers(inner), dtype=np.int64)
-    return value
+        if number != kind:
+            kind, parts = number, []
+        parts.append(part)
+    merged = b"".join(parts)
+    match kind:
+        case 1:  # _BYTES
+            return list(_messages(merged, 1))
+        case 2:  # _FLOATS
+            return _floats(merged)
+        case 3:  # _INTEGERS
+            return _integers(merged)
+    return []
 
 
-def _integers(content: bytes) -> list[int]:
-    numbers: list[int] = []
-    for field, kind, part in _fields(content):
-        if field != 1:
-            continue
-        if kind == _VARINT:
-            numbers.append(_signed(part))
-        elif kind == _LENGTH:
-            at = 0
-            while at < len(part):
-                value, at = _varint(part, at)
-                numbers.append(_signed(value))
-    return numbers
+def _floats(content: bytes) -> np.ndarray[Any, Any]:
+    """Packed floats are a run of 4-byte values, single ones are 4 bytes each."""
+    parts = []
+    for number, kind, part in _fields(content):
+        if number == 1 and kind in (_LENGTH, _FIXED32):
+            if len(part) % 4:
+                raise _Malformed("a list of floats is cut short")
+            parts.append(part)
+    return np.frombuffer(b"".join(parts), dtype="<f4").astype(np.float32)
 
 
-def _signed(value: int) -> int:
-    return value - (1 << 64) if value >= 1 << 63 else value
+def _integers(content: bytes) -> np.ndarray[Any, Any]:
+    """Varints, packed or single: either way one after another."""
+    wanted = (_LENGTH, _VARINT)
+    parts = []
+    for number, kind, part in _fields(content):
+        if number == 1 and kind in wanted:
+            if part and part[-1] >= 0x80:
+                raise _Malformed("a number is cut short")
+            parts.append(part)
+    packed = b"".join(parts)
+    if len(packed) <= _FEW:
+        at, found = 0, []
+        while at < len(packed):
+            value, at = _varint(packed, at)
+            found.append(value)
+        return np.array(found, dtype=np.uint64).astype(np.int64)
+    octets = np.frombuffer(packed, dtype=np.uint8)
+    ends = np.flatnonzero(octets < 0x80)
+    begins = np.concatenate(([0], ends[:-1] + 1))
+    widths = ends - begins + 1
+    widest = int(widths.max())
+    if widest > _WIDEST:
+        raise _Malformed(f"a number of more than {_WIDEST} bytes")
+    values = np.zeros(len(ends), dtype=np.uint64)
+    for place in range(widest):
+        longer = widths > place
+        bits = (octets[begins[longer] + place] & 0x7F).astype(np.uint64)
+        values[longer] |= bits << np.uint64(7 * place)
+    return values.astype(np.int64)
 
 
 def _encode_varint(value: int) -> bytes:
-    value &= 0xFFFFFFFFFFFFFFFF
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -152,25 +182,47 @@ def _encode_varint(value: int) -> bytes:
     return bytes(out)
 
 
+def _encode_varints(values: np.ndarray[Any, Any]) -> bytes:
+    """Varints of many 64-bit numbers, one after another."""
+    bits = values.astype(np.int64).view(np.uint64)
+    if len(bits) <= _FEW:
+        return b"".join(map(_encode_varint, bits.tolist()))
+    octets = np.empty((len(bits), _WIDEST), dtype=np.uint8)
+    widths = np.ones(len(bits), dtype=np.int64)
+    for place in range(_WIDEST):
+        octets[:, place] = (bits & np.uint64(0x7F)).astype(np.uint8) | 0x80
+        bits = bits >> np.uint64(7)
+        widths += bits > 0
+    places = np.arange(_WIDEST)
+    octets[np.arange(len(octets)), widths - 1] &= 0x7F
+    return octets[places < widths[:, None]].tobytes()
+
+
 def _delimited(number: int, content: bytes) -> bytes:
     return _encode_varint(number << 3 | _LENGTH) + _encode_varint(len(content)) + content
 
 
 def _list(name: str, value: Any) -> bytes:
-    if isinstance(value, bytes | bytearray | str):
+    texts = bytes | bytearray | memoryview | str
+    if isinstance(value, texts):
         value = [value]
-    if isinstance(value, Sequence) and any(isinstance(v, bytes | bytearray | str) for v in value):
-        if not all(isinstance(v, bytes | bytearray | str) for v in value):
+    elif isinstance(value, np.ndarray) and value.dtype.kind in "OSU":
+        value = value.reshape(-1).tolist()
+    if isinstance(value, Sequence) and any(isinstance(v, texts) for v in value):
+        if not all(isinstance(v, texts) for v in value):
             raise RecordError(f"feature {name!r} mixes bytes and numbers")
         parts = (v.encode() if isinstance(v, str) else bytes(v) for v in value)
-        return _delimited(1, b"".join(_delimited(1, part) for part in parts))
-    array = np.asarray(value).reshape(-1)
+        return _delimited(_BYTES, b"".join(_delimited(1, part) for part in parts))
+    try:
+        array = np.asarray(value).reshape(-1)
+    except ValueError as error:
+        raise RecordError(f"feature {name!r} is no list of numbers: {error}") from error
+    if isinstance(value, Sequence) and not len(array):
+        return b""
     if array.dtype.kind == "f":
-        return _delimited(2, _delimited(1, array.astype("<f4").tobytes()))
+        return _delimited(_FLOATS, _delimited(1, array.astype("<f4").tobytes()))
     if array.dtype.kind in "iub":
-        packed = b"".join(_encode_varint(int(v)) for v in array)
-        return _delimited(3, _delimited(1, packed))
-    if array.dtype.kind in "SU":
-        parts = (str(v).encode() if array.dtype.kind == "U" else bytes(v) for v in array)
-        return _delimited(1, b"".join(_delimited(1, part) for part in parts))
+        if array.dtype.kind == "u" and len(array) and int(array.max()) >= 1 << 63:
+            raise RecordError(f"feature {name!r} has an integer that does not fit int64")
+        return _delimited(_INTEGERS, _delimited(1, _encode_varints(array)))
     raise RecordError(f"feature {name!r} of dtype {array.dtype} cannot be stored in a tf.Example")

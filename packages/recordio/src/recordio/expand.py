@@ -4,76 +4,114 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from recordio.errors import NoSuchData
+from recordio.source import named_format
 from recordio.storage import filesystem, is_uri, local_path
+
+_LISTED = 6
 
 
 def expand(patterns: str | Sequence[str]) -> list[str]:
-    """The data files that patterns name, sorted within each pattern.
+    """The data files that patterns name, sorted within each pattern, each once.
 
-    A pattern is a path, a glob, a directory (every file in it) or a URI of these; several are
-    separated by commas. Hidden files and those that begin with an underscore are passed over,
-    unless a pattern names them in full.
+    A pattern is a path, a glob, a directory or a URI of these; several are separated by commas.
+    Of a directory, the files with a known ending count, or all if none has one. Files whose
+    names begin with a dot or an underscore (hidden, temporary, markers) are passed over, unless a
+    pattern names them in full.
 
     Raises:
-        NoSuchData: a pattern matches nothing.
+        NoSuchData: a pattern matches nothing; the message says what is there instead.
+        UnreadableFile: a URI whose scheme is unknown or not installed.
     """
-    parts = patterns.split(",") if isinstance(patterns, str) else list(patterns)
-    found: list[str] = []
-    for pattern in (part.strip() for part in parts):
-        if not pattern:
-            continue
+    found: dict[str, None] = {}
+    for pattern in _split(patterns):
         matches = _remote(pattern) if is_uri(pattern) else _local(local_path(pattern))
-        found += [match for match in matches if match not in found]
+        found.update(dict.fromkeys(matches))
     if not found:
         raise NoSuchData("no data file is named")
-    return found
+    return list(found)
 
 
-def _shown(name: str) -> bool:
-    return not os.path.basename(name.rstrip("/")).startswith((".", "_"))
+def _split(patterns: str | Sequence[str]) -> list[str]:
+    if isinstance(patterns, str):
+        # A comma may also be a part of a name.
+        whole = not is_uri(patterns) and os.path.lexists(local_path(patterns))
+        patterns = [patterns] if whole else patterns.split(",")
+    return [pattern for pattern in (str(part).strip() for part in patterns) if pattern]
+
+
+def _data_files(paths: Iterable[str]) -> list[str]:
+    """Those of a directory's files that hold data."""
+    shown = sorted(path for path in paths if _shown(path))
+    return [path for path in shown if named_format(path)] or shown
+
+
+def _shown(path: str) -> bool:
+    return not os.path.basename(path.rstrip("/")).startswith((".", "_"))
 
 
 def _local(pattern: str) -> list[str]:
+    pattern = os.path.expanduser(pattern)
     if os.path.isdir(pattern):
-        inside = (os.path.join(pattern, name) for name in sorted(os.listdir(pattern)))
-        files = [path for path in inside if _shown(path) and not os.path.isdir(path)]
+        try:
+            inside = [os.path.join(pattern, name) for name in os.listdir(pattern)]
+        except OSError as error:
+            raise NoSuchData(f"{pattern}: {error.strerror}") from error
+        files = _data_files(path for path in inside if not os.path.isdir(path))
         if not files:
-            raise NoSuchData(f"{pattern}: the directory holds no data file")
+            raise NoSuchData(f"{pattern}: the directory holds no data file; {_nearest(pattern)}")
         return files
     if os.path.lexists(pattern):
         return [pattern]
-    files = [
-        path
-        for path in sorted(glob.glob(pattern, recursive=True))
-        if _shown(path) and not os.path.isdir(path)
-    ]
+    matches = sorted(glob.glob(pattern, recursive=True))
+    files = [path for path in matches if _shown(path) and not os.path.isdir(path)]
     if not files:
-        raise NoSuchData(f"{pattern}: nothing matches; {_nearest(pattern)}")
+        raise NoSuchData(f"{pattern}: nothing matches; {_nearest(os.path.dirname(pattern))}")
     return files
 
 
-def _nearest(pattern: str) -> str:
-    """The nearest directory that exists above a pattern, and what is in it."""
-    directory = os.path.dirname(os.path.abspath(pattern))
+def _nearest(directory: str) -> str:
+    """The nearest directory that exists at or above a place, and what is in it."""
+    directory = os.path.abspath(directory)
     while not os.path.isdir(directory):
         directory = os.path.dirname(directory)
-    names = sorted(os.listdir(directory))
-    listed = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
+    try:
+        return _contents(directory, os.listdir(directory))
+    except OSError as error:
+        return f"{directory}: {error.strerror}"
+
+
+def _contents(directory: str, names: Iterable[str]) -> str:
+    names = sorted(names)
+    listed = ", ".join(names[:_LISTED])
+    if len(names) > _LISTED:
+        listed += f" and {len(names) - _LISTED} more"
     return f"{directory} holds {listed}" if names else f"{directory} is empty"
 
 
 def _remote(pattern: str) -> list[str]:
     system, path = filesystem(pattern)
-    if system.isdir(path):
-        paths = [entry for entry in system.ls(path, detail=False) if not system.isdir(entry)]
-    elif any(sign in path for sign in "*?["):
-        paths = [entry for entry in system.glob(path) if not system.isdir(entry)]
+    if any(sign in path for sign in "*?["):
+        found = system.glob(path, detail=True).items()
+        files = sorted(name for name, info in found if info["type"] != "directory" and _shown(name))
+    elif system.isdir(path):
+        entries = system.ls(path, detail=True)
+        files = _data_files(entry["name"] for entry in entries if entry["type"] != "directory")
     else:
-        paths = [path] if system.exists(path) else []
-    files = sorted(system.unstrip_protocol(entry) for entry in paths if _shown(entry))
+        files = [path] if system.exists(path) else []
     if not files:
-        raise NoSuchData(f"{pattern}: nothing matches")
-    return files
+        raise NoSuchData(f"{pattern}: nothing matches; {_nearest_remote(system, path)}")
+    return [str(system.unstrip_protocol(file)) for file in files]
+
+
+def _nearest_remote(system: Any, path: str) -> str:
+    while path and not system.isdir(path):
+        parent = str(system._parent(path))
+        if parent == path:
+            break
+        path = parent
+    names = (str(name).rstrip("/").rsplit("/", 1)[-1] for name in system.ls(path, detail=False))
+    return _contents(str(system.unstrip_protocol(path)), names)

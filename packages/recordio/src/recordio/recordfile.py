@@ -3,68 +3,82 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import IO
 
-from recordio.chunks import HEADER, Header, decode, parse_header
+from recordio.chunks import HEADER, Header, parse_header
+from recordio.errors import DamagedFile
+from recordio.payload import PayloadReader
+from recordio.ranges import RangeReader
 from recordio.source import Hint, Index
-from recordio.storage import reading
+from recordio.storage import AHEAD, reading
+
+_HEADERS_AHEAD = 256 << 10
 
 
-class RecordIOSource:
+class RecordIOSource(RangeReader):
     """A RecordIO file; its blocks are its chunks, indexed by their headers alone."""
 
     format = "recordio"
     columns = None
 
     def __init__(self, uri: str) -> None:
-        self.uri = uri
-        self._headers: list[Header] | None = None
+        super().__init__(uri)
+        self._headers: tuple[Header, ...] | None = None
 
-    def headers(self) -> list[Header]:
+    def headers(self) -> tuple[Header, ...]:
         """The header of every chunk; no payload is read."""
         if self._headers is None:
-            found: list[Header] = []
-            with reading(self.uri) as (file, size):
-                offset = 0
-                while offset < size:
-                    file.seek(offset)
-                    content = file.read(HEADER.size)
-                    found.append(parse_header(content, self.uri, len(found), offset, size))
-                    offset = found[-1].stop
-            self._headers = found
+            with reading(self.uri, ahead=_HEADERS_AHEAD) as (file, size):
+                self._headers = tuple(_headers(self.uri, file, size, 0, 0))
         return self._headers
 
-    def count(self) -> int:
-        return sum(header.records for header in self.headers())
-
-    def index(self) -> Index:
-        first, at = [], 0
+    def _scan(self) -> Index:
+        first, records = [], 0
         headers = self.headers()
         for header in headers:
-            first.append(at)
-            at += header.records
-        size = headers[-1].stop if headers else 0
-        return Index(at, size, tuple(first), tuple(header.offset for header in headers))
+            first.append(records)
+            records += header.records
+        nbytes = headers[-1].stop if headers else 0
+        return Index(records, nbytes, tuple(first), tuple(header.offset for header in headers))
 
-    def read(self, start: int, stop: int, *, hint: Hint | None = None) -> Iterator[bytes]:
-        for block in self.read_blocks(start, stop, hint=hint):
-            yield from block
+    def _blocks(self, start: int, stop: int, hint: Hint) -> Iterator[list[bytes]]:
+        first, offset = hint
+        number = 0 if offset == 0 else None
+        with reading(self.uri, ahead=AHEAD) as (file, size):
+            payloads = PayloadReader(self.uri, file)
+            try:
+                for header in _headers(self.uri, file, size, offset, number):
+                    if first + header.records > start:
+                        records = payloads.records(header, max(0, start - first), stop - first)
+                        if records:
+                            yield records
+                    first += header.records
+                    if first >= stop:
+                        return
+            except DamagedFile as error:
+                if error.chunk is None:
+                    raise self._numbered(error) from None
+                raise
 
-    def read_blocks(
-        self, start: int, stop: int, *, hint: Hint | None = None
-    ) -> Iterator[list[bytes]]:
-        first, offset = hint if hint is not None else self.index().block(start)
-        number = 0
-        if self._headers is not None:
-            number = next((h.number for h in self._headers if h.offset == offset), 0)
-        with reading(self.uri) as (file, size):
-            while offset < size and first < stop:
-                file.seek(offset)
-                content = file.read(HEADER.size)
-                header = parse_header(content, self.uri, number, offset, size)
-                if first + header.records > start:
-                    records = decode(header, file.read(header.size), self.uri)
-                    wanted = records[max(0, start - first) : stop - first]
-                    if wanted:
-                        yield wanted
-                first += header.records
-                offset, number = header.stop, number + 1
+    def _numbered(self, error: DamagedFile) -> DamagedFile:
+        """The error with the number of its chunk, which is not known after a hint."""
+        try:
+            with reading(self.uri, ahead=_HEADERS_AHEAD) as (file, size):
+                for header in _headers(self.uri, file, size, 0, 0):
+                    if header.stop == error.offset and header.number is not None:
+                        return DamagedFile(self.uri, header.number + 1, error.offset, error.reason)
+        except DamagedFile:
+            pass  # an earlier chunk is damaged too, or the hint was of another file
+        return error
+
+
+def _headers(
+    uri: str, file: IO[bytes], size: int, offset: int, number: int | None
+) -> Iterator[Header]:
+    """The headers from an offset on; after each, the file stands at its payload."""
+    while offset < size:
+        file.seek(offset)
+        header = parse_header(file.read(HEADER.size), uri, number, offset, size)
+        yield header
+        offset = header.stop
+        number = None if number is None else number + 1

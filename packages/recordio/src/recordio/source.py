@@ -19,9 +19,9 @@ class Index:
 
     Attributes:
         records: in the whole file.
-        nbytes: size of the file.
+        nbytes: size of the file; of its plain content if it is gzip as a whole.
         first_records: number of each block's first record, ascending.
-        offsets: where each block begins, in bytes.
+        offsets: where each block begins, in bytes of the same.
     """
 
     records: int
@@ -59,13 +59,24 @@ class Source(Protocol):
     def index(self) -> Index:
         """Where the blocks are; made once, as cheaply as the format allows."""
 
-    def read(self, start: int, stop: int, *, hint: Hint | None = None) -> Iterator[bytes]:
+    def read(
+        self, start: int, stop: int, *, hint: Hint | None = None, exact: bool = False
+    ) -> Iterator[bytes]:
         """Records ``start`` to ``stop`` (exclusive, and at most to the end)."""
 
     def read_blocks(
-        self, start: int, stop: int, *, hint: Hint | None = None
+        self, start: int, stop: int, *, hint: Hint | None = None, exact: bool = False
     ) -> Iterator[list[bytes]]:
-        """The same, some at a time. With a ``hint`` the file need not be indexed first."""
+        """The same, some at a time: the quick way.
+
+        Args:
+            hint: from ``index().block(start)``, also of another process; then the file need not
+                be indexed here.
+            exact: whether it is an error that the file ends before ``stop``.
+
+        Raises:
+            RecordError: the range begins before record 0 or before the hint, or ends too early.
+        """
 
 
 def open_source(uri: str, *, format: str | None = None, csv_header: bool = True) -> Source:
@@ -104,29 +115,52 @@ _BY_NAME = {
 }
 
 
+def named_format(uri: str) -> str | None:
+    """The format that a file's name tells, if it does."""
+    name = uri.lower().removesuffix(".gz")
+    return next((format for end, format in _BY_NAME.items() if name.endswith(end)), None)
+
+
 def sniff(uri: str) -> str:
-    """The format of a file, by its name or its first bytes.
+    """The format of a file: by its name, else by its first bytes.
 
     Raises:
-        RecordError: it is none of the known ones.
+        UnreadableFile: it cannot be opened.
+        RecordError: it is none of the known formats, or a RecordIO file that is packed again.
     """
     from recordio.chunks import MAGIC
-    from recordio.storage import reading
+    from recordio.stream import is_gzip, streaming
     from recordio.tfrecord import looks_like_tfrecord
 
-    name = uri.lower().removesuffix(".gz")
-    for ending, format in _BY_NAME.items():
-        if name.endswith(ending):
-            return format
-    with reading(uri) as (file, _):
-        start = file.read(4096)
-    if not start or start[:4] == MAGIC.to_bytes(4, "little"):
+    magic = MAGIC.to_bytes(4, "little")
+    named = named_format(uri)
+    if named is not None and not (named == "recordio" and uri.lower().endswith(".gz")):
+        return named
+    with streaming(uri, lambda _, start: is_gzip("", start)) as stream:
+        packed = stream.left is None
+        start = stream.read(4096)
+    if start[:4] == magic and packed:
+        raise RecordError(
+            f"{uri}: a RecordIO file within gzip; unpack it (its chunks can be gzip themselves)"
+        )
+    if not start or start[:4] == magic:
         return "recordio"
     if looks_like_tfrecord(start):
         return "tfrecord"
-    if b"\0" not in start and b"," in start.split(b"\n", 1)[0]:
+    if _is_text(start) and b"," in start.split(b"\n", 1)[0]:
         return "csv"
     raise RecordError(
         f"{uri}: neither its name nor its first bytes tell a format; name one of "
         "recordio, tfrecord, csv"
     )
+
+
+def _is_text(start: bytes) -> bool:
+    """Whether bytes are the beginning of a UTF-8 text."""
+    control = set(start) & (set(range(32)) - set(b"\t\n\r\f"))
+    try:
+        # A character may be cut at the end of what was read.
+        start[: max(len(start) - 3, 1)].decode()
+    except UnicodeDecodeError as error:
+        return not control and error.end >= len(start) - 3
+    return not control

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import uuid
+import warnings
 from collections.abc import Iterator
 from typing import IO, Any
 
 from recordio.errors import UnreadableFile
+
+AHEAD = 1 << 20
+"""Bytes that are fetched at once from a store: a request costs as much as about this many."""
 
 
 def is_uri(place: str) -> bool:
@@ -22,27 +27,41 @@ def local_path(place: str) -> str:
 
 
 def filesystem(uri: str) -> tuple[Any, str]:
-    """The fsspec file system of a URI, and the path within it."""
+    """The fsspec file system of a URI, and the path within it.
+
+    Raises:
+        UnreadableFile: the scheme is unknown, or its package is not installed.
+    """
     import fsspec
 
-    system, path = fsspec.core.url_to_fs(uri)
+    try:
+        system, path = fsspec.core.url_to_fs(uri)
+    except (ImportError, ValueError) as error:
+        raise UnreadableFile(f"{uri}: {error}") from error
     return system, path
 
 
 @contextlib.contextmanager
-def reading(uri: str) -> Iterator[tuple[IO[bytes], int]]:
+def reading(uri: str, *, ahead: int = AHEAD) -> Iterator[tuple[IO[bytes], int]]:
     """Open a file for reading at offsets: ``(file, size in bytes)``.
 
+    Args:
+        ahead: bytes that are fetched at once, if the file is in a store.
+
     Raises:
-        UnreadableFile: it cannot be opened.
+        UnreadableFile: it cannot be opened, or is a directory, a pipe or a device.
     """
     try:
         if is_uri(uri):
             system, path = filesystem(uri)
-            size = int(system.size(path))
-            file: IO[bytes] = system.open(path, "rb")
+            file: IO[bytes] = system.open(path, "rb", block_size=ahead)
+            size = int(getattr(file, "size", None) or system.size(path))
         else:
-            file = open(local_path(uri), "rb")  # noqa: SIM115 (closed below, with the generator)
+            # Not to wait for ever where a pipe has no writer.
+            path = local_path(uri)
+            if not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):
+                raise UnreadableFile(f"{uri}: it is no regular file")
+            file = open(path, "rb")  # noqa: SIM115 (closed below, with the generator)
             size = os.fstat(file.fileno()).st_size
     except OSError as error:
         reason = error.strerror or str(error)
@@ -54,13 +73,14 @@ def reading(uri: str) -> Iterator[tuple[IO[bytes], int]]:
 class AtomicFile:
     """A file that appears under its name when it is complete, and not before.
 
-    It is written under a hidden temporary name in the same directory; ``commit`` flushes it to
-    the disk and renames it, ``discard`` removes it.
+    It is written under a hidden temporary name in the same directory, unique to this writer;
+    ``commit`` flushes it to the disk and renames it, ``discard`` removes it.
     """
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
         self._system: Any = None
+        self._open = True
         path = local_path(uri)
         if is_uri(uri):
             self._system, path = filesystem(uri)
@@ -73,6 +93,7 @@ class AtomicFile:
             self.file = self._system.open(self._temporary, "wb")
 
     def commit(self) -> None:
+        """Let the file appear; if that fails, nothing is left of it."""
         try:
             self.file.flush()
             if self._system is None:
@@ -80,13 +101,17 @@ class AtomicFile:
             self.file.close()
             if self._system is None:
                 os.replace(self._temporary, self._path)
+                _sync_directory(os.path.dirname(self._path) or ".")
             else:
                 self._system.mv(self._temporary, self._path)
         except BaseException:
             self.discard()
             raise
+        self._open = False
 
     def discard(self) -> None:
+        """Remove what was written."""
+        self._open = False
         with contextlib.suppress(OSError):
             self.file.close()
         with contextlib.suppress(OSError):
@@ -94,3 +119,22 @@ class AtomicFile:
                 os.unlink(self._temporary)
             else:
                 self._system.rm(self._temporary)
+
+    def __del__(self) -> None:
+        if getattr(self, "_open", False) and hasattr(self, "file"):
+            warnings.warn(
+                f"{self._uri}: a writer was dropped without close(); its file does not appear",
+                ResourceWarning,
+                stacklevel=1,
+            )
+            self.discard()
+
+
+def _sync_directory(path: str) -> None:
+    """Let a rename survive a power cut, where the file system can promise that."""
+    with contextlib.suppress(OSError):
+        directory = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)

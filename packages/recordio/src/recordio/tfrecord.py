@@ -1,28 +1,30 @@
 """TFRecord files behind the reader port, and a writer of them.
 
 Each record is: uint64 length, masked CRC-32C of those 8 bytes, the bytes, masked CRC-32C of the
-bytes; all little-endian. A file whose name ends in .gz is gzip as a whole.
+bytes; all little-endian. A file may be gzip as a whole.
 """
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import struct
-import zlib
 from collections.abc import Iterator
 from types import TracebackType
 from typing import IO, Self
 
+from recordio.chunks import MAX_EXPANDED_BYTES
 from recordio.crc32c import masked_crc
 from recordio.errors import DamagedFile, RecordError
+from recordio.ranges import RangeReader
 from recordio.source import Hint, Index
-from recordio.storage import AtomicFile, reading
+from recordio.storage import AtomicFile
+from recordio.stream import WINDOW, Stream, is_gzip, streaming
 
 _LENGTH = struct.Struct("<QI")
 _CRC = struct.Struct("<I")
+_AROUND = _LENGTH.size + _CRC.size
 _EVERY = 1024
-"""Records of a block."""
+"""Records of a block of the index."""
 
 
 def looks_like_tfrecord(start: bytes) -> bool:
@@ -33,131 +35,194 @@ def looks_like_tfrecord(start: bytes) -> bool:
     return masked_crc(start[:8]) == int(crc)
 
 
-class TFRecordSource:
+def _is_gzip(uri: str, start: bytes) -> bool:
+    # A record of 35,615 bytes begins as gzip does.
+    return is_gzip(uri, start) and not looks_like_tfrecord(start)
+
+
+class TFRecordSource(RangeReader):
     """A TFRecord file; indexed by its lengths, every 1,024 records."""
 
     format = "tfrecord"
     columns = None
 
-    def __init__(self, uri: str) -> None:
-        self.uri = uri
-        self._index: Index | None = None
+    def _scan(self) -> Index:
+        first, offsets, records = [], [], 0
+        with streaming(self.uri, _is_gzip) as stream:
+            walk = _Walk(self.uri, stream, 0)
+            while walk.ready():
+                if records % _EVERY == 0:
+                    first.append(records)
+                    offsets.append(walk.offset)
+                walk.skip()
+                records += 1
+            return Index(records, walk.offset, tuple(first), tuple(offsets))
 
-    def count(self) -> int:
-        return self.index().records
-
-    def index(self) -> Index:
-        if self._index is None:
-            first, offsets, records, offset = [], [], 0, 0
-            with self._open() as (file, size):
-                while (length := self._length(file, records, offset)) is not None:
-                    if size is not None and offset + 16 + length > size:
-                        raise self._damaged(records, offset, "the file ends within a record")
-                    if records % _EVERY == 0:
-                        first.append(records)
-                        offsets.append(offset)
-                    self._skip(file, records, offset, length + 4)
-                    records += 1
-                    offset += 16 + length
-            self._index = Index(records, offset, tuple(first), tuple(offsets))
-        return self._index
-
-    def read(self, start: int, stop: int, *, hint: Hint | None = None) -> Iterator[bytes]:
-        for block in self.read_blocks(start, stop, hint=hint):
-            yield from block
-
-    def read_blocks(
-        self, start: int, stop: int, *, hint: Hint | None = None
-    ) -> Iterator[list[bytes]]:
-        at, offset = hint if hint is not None else self.index().block(start)
-        block: list[bytes] = []
-        with self._open() as (file, size):
-            file.seek(offset)
-            while at < stop and (length := self._length(file, at, offset)) is not None:
-                if size is not None and offset + 16 + length > size:
-                    raise self._damaged(at, offset, "the file ends within a record")
-                if at < start:
-                    self._skip(file, at, offset, length + 4)
-                else:
-                    block.append(self._record(file, at, offset, length))
-                    if len(block) == _EVERY:
+    def _blocks(self, start: int, stop: int, hint: Hint) -> Iterator[list[bytes]]:
+        first, offset = hint
+        with streaming(self.uri, _is_gzip) as stream:
+            stream.skip_to(offset)
+            walk = _Walk(self.uri, stream, first)
+            for _ in range(start - first):
+                if not walk.ready():
+                    return
+                walk.skip()
+            wanted = stop - start
+            while wanted > 0:
+                block: list[bytes] = []
+                try:
+                    walk.fill(block, wanted)
+                except DamagedFile:
+                    # What is before the damage is whole.
+                    if block:
                         yield block
-                        block = []
-                at += 1
-                offset += 16 + length
-        if block:
-            yield block
+                    raise
+                if not block:
+                    return
+                yield block
+                wanted -= len(block)
 
-    def _damaged(self, record: int, offset: int, reason: str) -> DamagedFile:
-        return DamagedFile(self.uri, record, offset, reason)
 
-    @contextlib.contextmanager
-    def _open(self) -> Iterator[tuple[IO[bytes], int | None]]:
-        """The plain content, and its size where that is known."""
-        with reading(self.uri) as (file, size):
-            if not self.uri.lower().endswith(".gz"):
-                yield file, size
-                return
-            try:
-                with gzip.GzipFile(fileobj=file) as plain:
-                    yield plain, None  # type: ignore[misc]
-            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-                raise self._damaged(0, 0, f"it cannot be decompressed: {error}") from error
+class _Walk:
+    """Goes from record to record through a window of the stream.
 
-    def _length(self, file: IO[bytes], record: int, offset: int) -> int | None:
-        """Length of the next record; None at the end of the file."""
-        content = file.read(_LENGTH.size)
-        if not content:
-            return None
-        if len(content) < _LENGTH.size:
-            raise self._damaged(record, offset, "the file ends within a record's length")
-        length, crc = _LENGTH.unpack(content)
-        if masked_crc(content[:8]) != crc:
-            raise self._damaged(record, offset, "the CRC of a record's length does not fit")
-        return int(length)
+    Attributes:
+        number, offset: of the next record.
+    """
 
-    def _record(self, file: IO[bytes], record: int, offset: int, length: int) -> bytes:
-        content = file.read(length)
-        crc = file.read(4)
-        if len(content) < length or len(crc) < 4:
-            raise self._damaged(record, offset, "the file ends within a record")
-        if masked_crc(content) != _CRC.unpack(crc)[0]:
-            raise self._damaged(record, offset, "the CRC of a record does not fit its bytes")
-        return content
+    def __init__(self, uri: str, stream: Stream, number: int) -> None:
+        self._uri = uri
+        self._stream = stream
+        self._window = b""
+        self._at = 0
+        self._known: dict[bytes, int] = {}
+        self.number = number
+        self.offset = stream.offset
+        self._length = 0
 
-    def _skip(self, file: IO[bytes], record: int, offset: int, nbytes: int) -> None:
-        file.seek(nbytes, 1)
+    def ready(self) -> bool:
+        """Whether there is another record; its length is read and checked."""
+        if len(self._window) - self._at < _LENGTH.size and not self._more(_LENGTH.size):
+            if len(self._window) == self._at:
+                return False
+            raise self._damaged("the file ends within a record's length")
+        head = self._window[self._at : self._at + _LENGTH.size]
+        # Lengths repeat; their checksums need not be made again.
+        length = self._known.get(head)
+        if length is None:
+            length, crc = _LENGTH.unpack(head)
+            if masked_crc(head[:8]) != crc:
+                raise self._damaged("the CRC of a record's length does not fit")
+            if len(self._known) < _EVERY:
+                self._known[head] = length
+        left = self._stream.left
+        room = MAX_EXPANDED_BYTES if left is None else left + len(self._window) - self._at
+        if length + _AROUND > room:
+            raise self._damaged(
+                f"the file ends within a record: it needs {length + _AROUND} bytes and has {room}"
+                if left is not None
+                else f"a compressed record of {length} bytes is over the limit of {room}"
+            )
+        self._length = length
+        return True
+
+    def fill(self, block: list[bytes], wanted: int) -> None:
+        """Append up to ``wanted`` records, as many as a window holds; none at the end."""
+        nbytes = 0
+        while len(block) < wanted and nbytes < WINDOW and self.ready():
+            need = self._length + _AROUND
+            if len(self._window) - self._at < need and not self._more(need):
+                raise self._damaged("the file ends within a record")
+            begin = self._at + _LENGTH.size
+            end = begin + self._length
+            record = self._window[begin:end]
+            if masked_crc(record) != _CRC.unpack_from(self._window, end)[0]:
+                raise self._damaged("the CRC of a record does not fit its bytes")
+            block.append(record)
+            nbytes += need
+            self._pass(need)
+
+    def skip(self) -> None:
+        """Go past the record that is ready, without reading it where that can be."""
+        need = self._length + _AROUND
+        if self._at + need > len(self._window):
+            end = self.offset + need
+            self._stream.skip_to(end - 1)
+            if not self._stream.read(1):
+                raise self._damaged("the file ends within a record")
+            self._window, self._at = b"", 0
+            self.number, self.offset = self.number + 1, end
+        else:
+            self._pass(need)
+
+    def _pass(self, nbytes: int) -> None:
+        self._at += nbytes
+        self.offset += nbytes
+        self.number += 1
+
+    def _more(self, need: int) -> bool:
+        """Whether the window could be filled up so that it holds so many bytes."""
+        rest = self._window[self._at :]
+        self._window = rest + self._stream.read(max(WINDOW, need - len(rest)))
+        self._at = 0
+        return len(self._window) >= need
+
+    def _damaged(self, reason: str) -> DamagedFile:
+        return DamagedFile(self._uri, self.number, self.offset, reason, "record")
 
 
 class TFRecordWriter:
-    """Writes a TFRecord file that appears, whole, when the writer is closed."""
+    """Writes a TFRecord file that appears, whole, when the writer is closed.
+
+    Args:
+        place: path or URI; gzip if it ends in .gz.
+    """
 
     def __init__(self, place: str) -> None:
-        self._place = place
-        self._atomic: AtomicFile | None = AtomicFile(place)
-        gz = place.lower().endswith(".gz")
+        self._place = str(place)
+        self._atomic: AtomicFile | None = AtomicFile(self._place)
+        gz = self._place.lower().endswith(".gz")
         self._file: IO[bytes] = (
             gzip.GzipFile(fileobj=self._atomic.file, mode="wb", mtime=0)  # type: ignore[assignment]
             if gz
             else self._atomic.file
         )
+        self.records = 0
 
     def write(self, record: bytes) -> None:
+        """Append a record. If that fails, the whole file is given up.
+
+        Raises:
+            RecordError: the writer is closed.
+        """
         if self._atomic is None:
             raise RecordError(f"{self._place}: the writer is closed")
+        record = bytes(record)
         length = struct.pack("<Q", len(record))
-        self._file.write(length + _CRC.pack(masked_crc(length)))
-        self._file.write(record)
-        self._file.write(_CRC.pack(masked_crc(record)))
+        try:
+            self._file.write(length + _CRC.pack(masked_crc(length)))
+            self._file.write(record)
+            self._file.write(_CRC.pack(masked_crc(record)))
+        except BaseException:
+            self.discard()
+            raise
+        self.records += 1
 
     def close(self) -> None:
-        if self._atomic is not None:
-            atomic, self._atomic = self._atomic, None
+        """Let the file appear. A second call does nothing."""
+        if self._atomic is None:
+            return
+        atomic, self._atomic = self._atomic, None
+        try:
             if self._file is not atomic.file:
                 self._file.close()
-            atomic.commit()
+        except BaseException:
+            atomic.discard()
+            raise
+        atomic.commit()
 
     def discard(self) -> None:
+        """Forget everything; no file appears."""
         if self._atomic is not None:
             atomic, self._atomic = self._atomic, None
             atomic.discard()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Literal, Self
 
-from recordio.chunks import HEADER, Compressor, decode, encode, parse_header
+from recordio.chunks import HEADER, Compressor, check_crc, check_length, encode, parse_header
 from recordio.errors import RecordError
 from recordio.storage import AtomicFile, reading
 
@@ -38,6 +38,8 @@ class Writer:
             raise RecordError(
                 f"unknown compressor {compressor!r}; there are none, snappy and gzip"
             ) from None
+        if chunk_bytes < 1 or (chunk_records is not None and chunk_records < 1):
+            raise RecordError("chunk_bytes and chunk_records have to be at least 1")
         self._chunk_bytes = chunk_bytes
         self._chunk_records = chunk_records
         self._place = str(place)
@@ -47,31 +49,28 @@ class Writer:
         self.records = 0
 
     def write(self, record: bytes) -> None:
-        """Append a record.
+        """Append a record. If the disk does not take it, the whole file is given up.
 
         Raises:
             RecordError: the writer is closed, or the record is over 4 GiB.
         """
         if self._file is None:
             raise RecordError(f"{self._place}: the writer is closed")
-        if self._pending and self._pending_bytes + len(record) > self._chunk_bytes:
-            self._flush(self._file)
+        check_length(record)
+        if self._pending and self._pending_bytes + len(record) + 4 > self._chunk_bytes:
+            self._flush()
         self._pending.append(bytes(record))
         self._pending_bytes += len(record) + 4
         self.records += 1
         if self._pending_bytes >= self._chunk_bytes or len(self._pending) == self._chunk_records:
-            self._flush(self._file)
+            self._flush()
 
     def close(self) -> None:
         """Write what is pending, and let the file appear. A second call does nothing."""
         if self._file is None:
             return
+        self._flush()
         file, self._file = self._file, None
-        try:
-            self._flush(file)
-        except BaseException:
-            file.discard()
-            raise
         file.commit()
 
     def discard(self) -> None:
@@ -80,10 +79,18 @@ class Writer:
             file, self._file = self._file, None
             file.discard()
 
-    def _flush(self, file: AtomicFile) -> None:
-        if self._pending:
-            file.file.write(encode(self._pending, self._compressor))
-            self._pending, self._pending_bytes = [], 0
+    def _flush(self) -> None:
+        assert self._file is not None
+        if not self._pending:
+            return
+        try:
+            # After a failure nobody knows how much of the chunk is on the disk.
+            for piece in encode(self._pending, self._compressor):
+                self._file.file.write(piece)
+        except BaseException:
+            self.discard()
+            raise
+        self._pending, self._pending_bytes = [], 0
 
     def __enter__(self) -> Self:
         return self
@@ -106,7 +113,7 @@ def concatenate(places: Sequence[str], output: str) -> int:
     The output appears when it is complete.
 
     Raises:
-        DamagedFile: an input is damaged.
+        DamagedFile: an input is damaged; the CRC of every chunk is checked.
     """
     joined = AtomicFile(output)
     records = 0
@@ -118,7 +125,7 @@ def concatenate(places: Sequence[str], output: str) -> int:
                     content = file.read(HEADER.size)
                     header = parse_header(content, place, number, offset, size)
                     payload = file.read(header.size)
-                    decode(header, payload, place)
+                    check_crc(header, payload, place)
                     joined.file.write(content)
                     joined.file.write(payload)
                     records += header.records

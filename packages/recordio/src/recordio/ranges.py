@@ -1,0 +1,67 @@
+"""What every reader of ranges does alike: the index kept, the arguments checked, the end minded."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from itertools import chain
+
+from recordio.errors import RecordError
+from recordio.source import Hint, Index
+
+
+class RangeReader(ABC):
+    """The part of ``Source`` that does not depend on the format."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        self._index: Index | None = None
+
+    @abstractmethod
+    def _scan(self) -> Index:
+        """Make the index."""
+
+    @abstractmethod
+    def _blocks(self, start: int, stop: int, hint: Hint) -> Iterator[list[bytes]]:
+        """The records of a range that is not empty, from a block at or before it."""
+
+    def count(self) -> int:
+        return self.index().records
+
+    def index(self) -> Index:
+        if self._index is None:
+            self._index = self._scan()
+        return self._index
+
+    def read(
+        self, start: int, stop: int, *, hint: Hint | None = None, exact: bool = False
+    ) -> Iterator[bytes]:
+        return chain.from_iterable(self.read_blocks(start, stop, hint=hint, exact=exact))
+
+    def read_blocks(
+        self, start: int, stop: int, *, hint: Hint | None = None, exact: bool = False
+    ) -> Iterator[list[bytes]]:
+        if start < 0:
+            raise RecordError(f"{self.uri}: a range cannot begin at record {start}")
+        if start >= stop:
+            return iter(())
+        if hint is None:
+            hint = self.index().block(start)
+        if not 0 <= hint[0] <= start or hint[1] < 0:
+            raise RecordError(
+                f"{self.uri}: the block of record {hint[0]} at byte {hint[1]} is not at or before "
+                f"record {start}"
+            )
+        blocks = self._blocks(start, stop, hint)
+        return self._whole(blocks, start, stop) if exact else blocks
+
+    def _whole(self, blocks: Iterator[list[bytes]], start: int, stop: int) -> Iterator[list[bytes]]:
+        found = start
+        for block in blocks:
+            found += len(block)
+            yield block
+        if found < stop:
+            raise RecordError(
+                f"{self.uri}: records {start} to {stop} are wanted, but the file ends after "
+                f"{found}; was it changed?"
+            )

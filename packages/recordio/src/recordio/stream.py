@@ -1,0 +1,115 @@
+"""A file read forwards, gzip or not: what line by line and record by record formats need."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import IO
+
+from zlib_ng import zlib_ng as zlib
+
+from recordio.errors import DamagedFile
+from recordio.storage import reading
+
+WINDOW = 1 << 20
+"""Bytes that are read at once."""
+
+_GZIP = b"\x1f\x8b\x08"
+
+
+def is_gzip(uri: str, start: bytes) -> bool:
+    """Whether a file is gzip as a whole, by its name or its first bytes."""
+    return uri.lower().endswith(".gz") or start.startswith(_GZIP)
+
+
+class Stream:
+    """The plain content of a file, forwards.
+
+    Attributes:
+        offset: of the next byte, in the plain content.
+    """
+
+    def __init__(self, uri: str, file: IO[bytes], size: int, gzip: bool) -> None:
+        self._uri = uri
+        self._file = file
+        self._size = size
+        self._gzip = gzip
+        self._inflate = zlib.decompressobj(wbits=31)
+        self._input = b""
+        self._begun = False
+        self.offset = 0
+
+    @property
+    def left(self) -> int | None:
+        """Bytes up to the end; None if only reading them would tell."""
+        return None if self._gzip else self._size - self.offset
+
+    def skip_to(self, offset: int) -> None:
+        """Go forwards to an offset, or to the end if that is before."""
+        if not self._gzip:
+            self._file.seek(offset)
+            self.offset = offset
+            return
+        while self.offset < offset and self.read(min(WINDOW, offset - self.offset)):
+            pass
+
+    def read(self, nbytes: int) -> bytes:
+        """The next bytes; fewer at the end alone.
+
+        Raises:
+            DamagedFile: the gzip stream is wrong.
+        """
+        if not self._gzip:
+            content = self._file.read(nbytes)
+            self.offset += len(content)
+            return content
+        parts: list[bytes] = []
+        while nbytes > 0 and (part := self._expand(nbytes)):
+            parts.append(part)
+            nbytes -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _expand(self, nbytes: int) -> bytes:
+        """Some of the next bytes of the plain content; none at its end."""
+        while True:
+            if self._inflate.eof:
+                # A gzip file may have several members, and zeros after the last.
+                self._input = self._inflate.unused_data.lstrip(b"\0")
+                self._begun = False
+                self._inflate = zlib.decompressobj(wbits=31)
+            if not self._input:
+                self._input = self._file.read(WINDOW >> 2)
+                if not self._begun:
+                    self._input = self._input.lstrip(b"\0") if self.offset else self._input
+                if not self._input:
+                    if self._begun:
+                        raise self._damaged("the gzip stream is cut short")
+                    return b""
+            self._begun = True
+            try:
+                plain = self._inflate.decompress(self._input, nbytes)
+            except zlib.error as error:  # type: ignore[misc]
+                raise self._damaged(f"it cannot be decompressed: {error}") from error
+            self._input = self._inflate.unconsumed_tail
+            if plain:
+                self.offset += len(plain)
+                return plain
+
+    def _damaged(self, reason: str) -> DamagedFile:
+        return DamagedFile(self._uri, None, self.offset, reason)
+
+
+@contextlib.contextmanager
+def streaming(uri: str, gzip: Callable[[str, bytes], bool] = is_gzip) -> Iterator[Stream]:
+    """Open the plain content of a file.
+
+    Args:
+        gzip: tells by name and first bytes whether it is compressed.
+
+    Raises:
+        UnreadableFile: it cannot be opened.
+    """
+    with reading(uri) as (file, size):
+        start = file.read(64)
+        file.seek(0)
+        yield Stream(uri, file, size, bool(start) and gzip(uri, start))
