@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import batches, evaluate, example, float_images, train
+from made_data import example, float_images
+from plain_loop import batches, evaluate, train
+
 from edl_worker.contract import ModelChoice, ModelFile, load
 from elasticdl.python.common.constants import Mode
 

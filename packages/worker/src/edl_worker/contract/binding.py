@@ -165,15 +165,18 @@ def bind(
     elif len(missing) == 1 and len(unknown) == 1:
         roles[unknown.pop()] = missing.pop()
     if missing:
-        raise _cannot_bind(part, needs, f"it takes no {' and no '.join(missing)}")
+        names = [_SHOWN.get(role, role) for role in missing]
+        raise _cannot_bind(part, needs, f"it takes no {' and no '.join(names)}")
     if unknown:
         raise _cannot_bind(part, needs, f"nothing is known to give for {', '.join(unknown)}")
     return Bound(part, function, roles, constants)
 
 
+_SHOWN = {"outputs": "predictions"}
+
+
 def _cannot_bind(part: Part, needs: tuple[str, ...], why: str) -> EdlError:
-    wanted = {"outputs": "predictions"}
-    names = ", ".join(wanted.get(role, role) for role in needs)
+    names = ", ".join(_SHOWN.get(role, role) for role in needs)
     return EdlError(
         error_pb2.MODEL_CONTRACT,
         f"{part.signature} cannot be called: {why}",

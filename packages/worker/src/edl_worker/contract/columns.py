@@ -105,7 +105,8 @@ def shape_labels(labels: Any, columns: Sequence[Column], where: str) -> Any:
 def _shape(value: Any, column: Column, where: str, *, scalar_stays: bool) -> tf.Tensor:
     found = tuple(np.shape(value))
     wanted = column.shape
-    if isinstance(value, np.ndarray) and column.dtype.is_numpy_compatible:
+    is_number = isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
+    if is_number and column.dtype.is_numpy_compatible:
         value = value.astype(column.dtype.as_numpy_dtype, copy=False)
     tensor = tf.convert_to_tensor(value)
     if tensor.dtype != column.dtype:

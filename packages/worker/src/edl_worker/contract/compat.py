@@ -17,6 +17,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from edl_worker.contract.zoo import ZooLoader
+
 
 class CompatibilityWarning(UserWarning):
     """A model file uses a name that TensorFlow or Keras no longer has."""
@@ -65,7 +67,8 @@ def warn(old: str, new: str, filename: str | None = None, line: int = 0) -> None
         return
     _warned.add((old, filename, line))
     warnings.warn_explicit(
-        f"{old} is no longer part of TensorFlow; it is served by edl. Write {new} instead.",
+        f"{old} is not part of TensorFlow {tf.__version__}; edl serves it here. "
+        f"Write {new} instead.",
         CompatibilityWarning,
         filename,
         line,
@@ -78,14 +81,13 @@ def forget_warnings() -> None:
 
 
 def _caller() -> tuple[str, int]:
-    """The nearest frame outside this module, Keras and TensorFlow."""
+    """The nearest place in a model file."""
     frame = sys._getframe(1)
-    while frame.f_back is not None:
-        name = frame.f_globals.get("__name__", "")
-        if name != __name__ and name.partition(".")[0] not in ("keras", "tensorflow"):
-            break
-        frame = frame.f_back
-    return frame.f_code.co_filename, frame.f_lineno
+    while frame is not None:
+        if isinstance(frame.f_globals.get("__loader__"), ZooLoader):
+            return frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back  # type: ignore[assignment]
+    return "the model file", 0
 
 
 def _install() -> None:
@@ -96,6 +98,11 @@ def _install() -> None:
         _provide(tf, name, _announced(f"tf.{name}", new, _resolve(new)))
     for name, (make, new) in _CASTS.items():
         _provide(tf, name, _announced(f"tf.{name}", new, make))
+    for module in ("losses", "metrics"):
+        for name in _LONG_NAMES:
+            new = f"keras.{module}.{name}"
+            function = getattr(getattr(keras, module), name)
+            _provide(getattr(tf.keras, module), name, _announced(f"tf.{new}", new, function))
     _provide(tf.Tensor, "flatten", _flatten)
     _accept_lr()
 
@@ -254,6 +261,16 @@ _MOVED: dict[str, str] = {
     "string_to_number": "tf.strings.to_number",
     "sparse_tensor_to_dense": "tf.sparse.to_dense",
 }
+
+# tf.keras has only their short names, keras only these.
+_LONG_NAMES = (
+    "kl_divergence",
+    "log_cosh",
+    "mean_absolute_error",
+    "mean_absolute_percentage_error",
+    "mean_squared_error",
+    "mean_squared_logarithmic_error",
+)
 
 _CASTS: dict[str, tuple[Callable[..., Any], str]] = {
     "to_float": (lambda x, name=None: tf.cast(x, tf.float32), "tf.cast(x, tf.float32)"),

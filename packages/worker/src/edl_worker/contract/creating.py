@@ -19,6 +19,13 @@ from edl_worker.contract.params import unknown_parameter
 from edl_worker.contract.zoo import Zoo
 
 
+class _Failed:
+    """What ``Workbench.call`` returns when a part could not be called."""
+
+
+FAILED = _Failed()
+
+
 @dataclass
 class Workbench:
     """What is at hand while a model file is put together.
@@ -26,6 +33,7 @@ class Workbench:
     Attributes:
         params: the values of ``--params``.
         owner: the model or the spec whose methods some parts are; None before it exists.
+        takers: who takes which parameters.
     """
 
     zoo: Zoo
@@ -34,6 +42,7 @@ class Workbench:
     context: Mapping[str, Any] | None
     findings: Findings = field(default_factory=Findings)
     owner: Any = None
+    takers: dict[str, list[str]] = field(default_factory=dict)
 
     def function(self, part: Part) -> Callable[..., Any]:
         """The part's function; a method is bound to its owner."""
@@ -45,14 +54,16 @@ class Workbench:
         value: Callable[..., Any] = part.value
         return value
 
-    def call(self, part: Part, rest: Mapping[str, Any] | None = None) -> Any | None:
-        """Calls a part with the parameters that it names; None when it could not be called.
+    def call(self, part: Part, rest: Mapping[str, Any] | None = None) -> Any:
+        """Calls a part with the parameters that it names.
+
+        Returns FAILED when it could not be called, which the findings tell.
 
         Args:
             rest: further parameters, for its ``**kwargs``.
         """
         if part.drops_self and self.owner is None:
-            return None  # its constructor has failed, and that is told
+            return FAILED  # its constructor has failed, and that is told
         arguments = {name: self.params[name] for name in part.takes() if name in self.params}
         if "context" in part.parameters():
             arguments["context"] = self.context
@@ -64,17 +75,17 @@ class Workbench:
                 f"needs {', '.join(lacking)}",
                 f'Give --params="{names}", or a default in the file.',
             )
-            return None
+            return FAILED
         try:
             with compat.served():
                 return self.function(part)(**arguments, **(rest or {}))
         except Exception as error:
             refused = [name for name in rest or () if name in str(error)]
             if refused:
-                self.findings.add(unknown_parameter(refused[0], {part.signature: part.takes()}))
+                self.findings.add(unknown_parameter(refused[0], self.takers))
             else:
                 self.findings.add_raised(self.raised(part, error))
-            return None
+            return FAILED
 
     def raised(self, part: Part, error: Exception) -> EdlError:
         return blame(
@@ -114,14 +125,13 @@ def constructors(found: Found) -> list[Part]:
 
 def check_params(bench: Workbench, makers: Sequence[Part], others: Sequence[Part]) -> None:
     """Adds an error for each parameter that nothing takes."""
+    bench.takers = {part.signature: part.takes() for part in (*makers, *others)}
     if any(part.takes_any() for part in makers):
         return  # a constructor's **kwargs get what nobody names; it may still refuse
-    takers = [*makers, *others]
-    named = {name for part in takers for name in part.takes()}
-    shown = {part.signature: part.takes() for part in takers}
+    named = {name for names in bench.takers.values() for name in names}
     for name in bench.params:
         if name not in named:
-            bench.findings.add(unknown_parameter(name, shown))
+            bench.findings.add(unknown_parameter(name, bench.takers))
 
 
 def create_model(
@@ -142,15 +152,14 @@ def create_model(
             return None
         rest = {n: v for n, v in bench.params.items() if n not in named}
         made = bench.call(part, rest if part.takes_any() else None)
-        if made is None:
-            break
+        if made is FAILED:
+            return None
         bench.owner = bench.owner if bench.owner is not None else made
     if isinstance(made, keras.Model):
         return made
-    if made is not None or not bench.findings.errors:
-        bench.refuse(
-            makers[-1],
-            f"returned a {type(made).__name__}, not a Keras model",
-            "Return a keras.Model; Keras 3 comes with TensorFlow as tf.keras.",
-        )
+    bench.refuse(
+        makers[-1],
+        f"returned a {type(made).__name__}, not a Keras model",
+        "Return a keras.Model; Keras 3 comes with TensorFlow as tf.keras.",
+    )
     return None

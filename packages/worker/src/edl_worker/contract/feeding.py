@@ -72,6 +72,8 @@ class Feeder:
         inputs = self.inputs
         if inputs:
             flat = self._by_input(features, inputs)
+            if isinstance(self._model, keras.Sequential):
+                return self._model(flat[0], training=training)
             packed = keras.tree.pack_sequence_as(self._model.input, flat)
             return self._model(packed, training=training)
         manner = self._manner or self.manners(features)[0]

@@ -231,7 +231,10 @@ class Metrics:
             for name, (total, weight) in self._means.items()
         }
         for name, metric in self._definition.keras_metrics.items():
-            values.update(_spread(name, metric.stateless_result(self._variables[name])))
+            mapping = list(zip(metric.variables, self._variables[name], strict=True))
+            # The values are taken within the scope: a result may be a variable itself.
+            with keras.StatelessScope(state_mapping=mapping):
+                values.update(_spread(name, metric.result()))
         order = {name: position for position, name in enumerate(self._definition.names)}
         return dict(sorted(values.items(), key=lambda item: order.get(item[0], len(order))))
 
@@ -283,7 +286,7 @@ def _spread(name: str, value: Any) -> dict[str, float]:
     if isinstance(value, Mapping):
         parts = [_spread(f"{name}/{key}", inner) for key, inner in value.items()]
         return {key: number for part in parts for key, number in part.items()}
-    array = np.asarray(value, np.float64)
+    array = np.asarray(keras.ops.convert_to_numpy(value), np.float64)
     if array.size == 1:
         return {name: float(array.reshape(()))}
     return {f"{name}/{index}": float(number) for index, number in enumerate(array.reshape(-1))}

@@ -41,6 +41,8 @@ def parse_params(text: str) -> dict[str, Any]:
         column = keyword.value.col_offset - len(head) + 1
         if keyword.arg is None:
             raise _wrong(text, "** is not known here", column)
+        if keyword.arg in values:
+            raise _wrong(text, f"{keyword.arg} is repeated", column)
         try:
             values[keyword.arg] = ast.literal_eval(keyword.value)
         except ValueError:

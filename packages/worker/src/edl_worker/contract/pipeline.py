@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,7 +145,7 @@ class DatasetPipeline:
             return reading_error(reading.error)
         part = self._function.part
         message = message_of(error)
-        if "Cannot batch" in message or "Shapes must be compatible" in message:
+        if re.search(r"Cannot (batch|add) tensor", message):
             return EdlError(
                 error_pb2.SHAPE_MISMATCH,
                 f"{part.signature} yields records of different shapes: {message}",

@@ -12,7 +12,7 @@ from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 from edl_worker.contract.binding import ROLES, Bound, Part, bind
 from edl_worker.contract.columns import Column, read_columns
-from edl_worker.contract.creating import Workbench
+from edl_worker.contract.creating import FAILED, Workbench
 from edl_worker.contract.finding import input_kind
 from edl_worker.contract.metrics import read_metrics
 from edl_worker.contract.model_file import Reduction
@@ -36,9 +36,8 @@ def read_optimizer(part: Part, bench: Workbench) -> keras.optimizers.Optimizer |
         if not callable(value) and not isinstance(value, property):
             bench.refuse(part, f"is a {type(value).__name__}", _OPTIMIZER_REMEDY)
             return None
-        before = len(bench.findings.errors)
         value = bench.call(part)
-        if len(bench.findings.errors) > before or (value is None and bench.owner is None):
+        if value is FAILED:
             return None
     if not isinstance(value, keras.optimizers.Optimizer):
         bench.refuse(
@@ -86,9 +85,8 @@ def read_loss(part: Part, bench: Workbench) -> tuple[Bound | None, Reduction | N
         names = part.parameters()
         makes_loss = not (known & set(names)) and not part.required()
     if makes_loss:
-        before = len(bench.findings.errors)
         value = bench.call(part)
-        if len(bench.findings.errors) > before:
+        if value is FAILED:
             return None, None
     if isinstance(value, keras.losses.Loss):
         return Bound(part, value, _LOSS_ROLES), "sum" if value.reduction == "sum" else "mean"
@@ -113,9 +111,8 @@ def read_eval_metrics(part: Part, bench: Workbench) -> tuple[dict[str, Any], Bou
         if part.name.endswith(".create_metrics") or names & (ROLES["labels"] | ROLES["outputs"]):
             offers = ("outputs", "labels", "mode")
             return {}, _bind(part, bench.function(part), bench, needs=(), offers=offers)
-        before = len(bench.findings.errors)
         returned = bench.call(part)
-        if len(bench.findings.errors) > before:
+        if returned is FAILED:
             return {}, None
 
     def bind_metric(metric: Part) -> Bound:
@@ -134,9 +131,8 @@ def read_column_list(part: Part | None, bench: Workbench) -> tuple[Column, ...] 
         return None
     value = part.value
     if callable(value):
-        before = len(bench.findings.errors)
         value = bench.call(part)
-        if len(bench.findings.errors) > before:
+        if value is FAILED:
             return None
     try:
         return read_columns(part, value)

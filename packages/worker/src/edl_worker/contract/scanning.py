@@ -101,6 +101,18 @@ def _loaded_globals(code: CodeType) -> set[str]:
     }
 
 
+def _stored_globals(module_globals: dict[str, Any]) -> set[str]:
+    """Names that functions of a module declare ``global`` and set."""
+    return {
+        instruction.argval
+        for value in module_globals.values()
+        if inspect.isfunction(value) and value.__globals__ is module_globals
+        for inner in _nested(value.__code__)
+        for instruction in dis.get_instructions(inner)
+        if instruction.opname == "STORE_GLOBAL"
+    }
+
+
 def _check(code: CodeType, function: FunctionType) -> Iterator[EdlError]:
     if "NameError" in code.co_names or "AttributeError" in code.co_names:
         return  # it expects the name to be missing
@@ -117,6 +129,8 @@ def _check(code: CodeType, function: FunctionType) -> Iterator[EdlError]:
                 owner, path = known.get(name), name
                 if name in known or hasattr(builtins, name) or name in reported:
                     continue
+                if name in _stored_globals(known):
+                    continue  # some function defines it when it runs
                 reported.add(name)
                 if name in compat.GLOBALS:
                     value, new = compat.GLOBALS[name]

@@ -54,7 +54,7 @@ class Zoo(MetaPathFinder):
         if self in sys.meta_path:
             sys.meta_path.remove(self)
         for name, module in list(sys.modules.items()):
-            if isinstance(getattr(module, "__loader__", None), _ZooLoader | _FolderLoader):
+            if isinstance(getattr(module, "__loader__", None), ZooLoader | _FolderLoader):
                 del sys.modules[name]
 
     def locate(self, dotted: str) -> Path | None:
@@ -86,7 +86,7 @@ class Zoo(MetaPathFinder):
         return difflib.get_close_matches(dotted, sorted(set(self.modules())), n=3, cutoff=0.5)
 
     def contains(self, module: ModuleType | None) -> bool:
-        return isinstance(getattr(module, "__loader__", None), _ZooLoader)
+        return isinstance(getattr(module, "__loader__", None), ZooLoader)
 
     # Finder: how importlib asks.
 
@@ -111,7 +111,7 @@ class Zoo(MetaPathFinder):
         return importlib.util.spec_from_file_location(
             fullname,
             place,
-            loader=_ZooLoader(fullname, str(place), self, dotted, is_package),
+            loader=ZooLoader(fullname, str(place), self, dotted, is_package),
             submodule_search_locations=[str(folder)] if is_package else None,
         )
 
@@ -154,10 +154,8 @@ class Zoo(MetaPathFinder):
             return builtins.__import__(name, globals, locals, fromlist or (), level)
         module = self.load(target) if target else _Root(self)
         if not fromlist:
-            top, _, rest = name.partition(".")
-            if rest and top == self.root.name and self.locate(top) is None:
-                return _Root(self)
-            return self.load(name.partition(".")[0])
+            top = name.partition(".")[0]
+            return self.load(top) if self.locate(top) else _Root(self)
         for item in fromlist:
             inner = f"{target}.{item}" if target else item
             if item != "*" and not hasattr(module, item) and self.locate(inner):
@@ -187,7 +185,7 @@ class Zoo(MetaPathFinder):
         return None
 
 
-class _ZooLoader(SourceFileLoader):
+class ZooLoader(SourceFileLoader):
     """Executes a file of the zoo with an ``import`` that knows the zoo."""
 
     def __init__(self, fullname: str, path: str, zoo: Zoo, dotted: str, is_package: bool) -> None:
@@ -241,7 +239,7 @@ def _known_elsewhere(top: str, root: Path) -> bool:
     """Whether something outside ``root`` goes by this top-level name."""
     module = sys.modules.get(top)
     if module is not None and not isinstance(
-        getattr(module, "__loader__", None), _ZooLoader | _FolderLoader
+        getattr(module, "__loader__", None), ZooLoader | _FolderLoader
     ):
         return True
     for finder in sys.meta_path:

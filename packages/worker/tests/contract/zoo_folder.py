@@ -1,0 +1,49 @@
+"""A model zoo that a test writes."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from edl_worker.contract import ModelChoice, ModelFile, load
+
+SEEDS = Path(__file__).parent / "seeds"
+IMPORTS = """\
+import tensorflow as tf
+import numpy as np
+from elasticdl import ElasticDLSpec
+from elasticdl.python.common.constants import Mode
+"""
+
+
+class ZooFolder:
+    """A model zoo that a test writes."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def write(self, path: str, source: str, *, imports: bool = True) -> Path:
+        target = self.root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text((IMPORTS if imports else "") + textwrap.dedent(source))
+        return target
+
+    def seed(self, path: str, document: str, *names: str) -> Path:
+        """A file made of a document's own blocks, with imports in front."""
+        blocks = [(SEEDS / document / f"{name}.txt").read_text() for name in names]
+        target = self.root / path
+        target.write_text(IMPORTS + "\n".join(blocks))
+        return target
+
+    def choice(self, model_def: str, **options: str) -> ModelChoice:
+        return ModelChoice(str(self.root), model_def, **options)
+
+    def load(self, model_def: str, **options: Any) -> ModelFile:
+        keep = {k: options.pop(k) for k in ("context", "purpose", "seed") if k in options}
+        return load(self.choice(model_def, **options), **keep)
+
+    def line(self, path: str, text: str) -> int:
+        """Number of the first line that contains ``text``."""
+        lines = (self.root / path).read_text().splitlines()
+        return next(number for number, line in enumerate(lines, 1) if text in line)
