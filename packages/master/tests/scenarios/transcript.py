@@ -10,7 +10,7 @@ Lines that begin with ``#`` are for the reader.
     worker 0 joins                    it registers (as body 0a, 0b, ...) and is ready
     worker 0 registers [as 0a] | is ready | asks | beats [holding T#3 T#4] [as 0a]
     worker 0 trains T#3 [to 2]        applies minibatches up to (but not with) 2, or all
-    worker 0 completes T#3[: ...]     it is done; evaluation: "accuracy 3 4", prediction: "4 predictions"
+    worker 0 completes T#3[: what]    evaluation: "accuracy 3 4", prediction: "4 predictions"
     worker 0 fails T#3 [for good]: CODE what went wrong
     worker 0 returns T#3 ... [and leaves]: reason
     worker 0 is unfit: CODE what      it cannot work at all
@@ -43,7 +43,7 @@ from edl_master.core.view import JobView
 
 
 def make_job(line: str) -> tuple[JobSettings, tuple[int, ...], tuple[int, ...]]:
-    """``train, data 10 6, validation 4, tasks of 4, minibatches of 2, epochs 2, workers 1:2, ...``"""
+    """``train, data 10 6, validation 4, tasks of 4, minibatches of 2, epochs 2, workers 1:2``"""
     parts = [part.strip() for part in line.split(",")]
     options: dict[str, object] = {
         "type": JobType(parts[0]),
@@ -376,7 +376,7 @@ class Player:
             yield ev.MinibatchApplied(worker, held, index, records, version, 0.5, 0.1, 0)
 
     def _complete(self, worker: WorkerId, held: ev.HeldLease, tail: str) -> ev.TaskCompleted:
-        """``tail``: ``accuracy 3 4`` are metric states or values, ``N predictions`` their number."""
+        """``accuracy 3 4`` are metric states or values, ``4 predictions`` is their number."""
         training = held.task.type is TaskType.TRAINING
         states: tuple[ev.MetricState, ...] = ()
         metrics: dict[str, float] = {}

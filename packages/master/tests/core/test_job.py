@@ -1,0 +1,258 @@
+"""What the transcripts do not say well: snapshots, defects, curves, rates, odd clocks."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from edl_master.core import effects as fx
+from edl_master.core import events as ev
+from edl_master.core.failure import Failure
+from edl_master.core.job import FACTS_REMEMBERED, InvalidTransition, JobState
+from edl_master.core.names import Body, Version, WorkerId
+from edl_master.core.settings import JobSettings, JobType
+
+SETTINGS = JobSettings(
+    JobType.TRAIN, records_per_task=4, minibatch_size=2, num_epochs=2, shuffle=False, export=False
+)
+DATA = (10, 6)
+WORKER, BODY = WorkerId(0), Body("0a")
+
+
+def joined(job: JobState, now: float = 0.0) -> JobState:
+    """The job, begun, with worker 0 ready."""
+    job.handle(ev.Tick(), now)
+    job.handle(ev.WorkerRegistered(WORKER, BODY, "host", 1), now)
+    job.handle(ev.WorkerReady(WORKER, BODY), now)
+    return job
+
+
+def lease(job: JobState, now: float = 0.0) -> fx.LeaseGranted:
+    (granted,) = job.handle(ev.LeaseRequested(WORKER, BODY), now)
+    assert isinstance(granted, fx.LeaseGranted)
+    return granted
+
+
+def applied(granted: fx.LeaseGranted, index: int, version: int, loss: float) -> ev.MinibatchApplied:
+    held = ev.HeldLease(granted.task, granted.token)
+    return ev.MinibatchApplied(WORKER, held, index, 2, Version(version), loss, 0.5, 3)
+
+
+# --- snapshots -----------------------------------------------------------------------------
+
+
+def a_snapshot() -> dict[str, Any]:
+    job = joined(JobState(SETTINGS, DATA))
+    job.handle(applied(lease(job), 0, 1, 0.5), 0.0)
+    saved: dict[str, Any] = json.loads(json.dumps(job.snapshot()))
+    return saved
+
+
+def test_a_restored_job_gives_the_same_snapshot() -> None:
+    saved = a_snapshot()
+    again = JobState.restore(SETTINGS, DATA, (), saved)
+    assert json.loads(json.dumps(again.snapshot())) == saved
+
+
+@pytest.mark.parametrize(
+    ("settings", "data", "what"),
+    [
+        (SETTINGS, (10, 7), "records"),
+        (SETTINGS, (6, 10), "files"),
+        (replace(SETTINGS, records_per_task=8), DATA, "records_per_task"),
+        (replace(SETTINGS, minibatch_size=4), DATA, "minibatch_size"),
+        (replace(SETTINGS, seed=1), DATA, "seed"),
+        (replace(SETTINGS, shuffle=True), DATA, "shuffle"),
+        (replace(SETTINGS, type=JobType.PREDICT), DATA, "type"),
+    ],
+)
+def test_a_snapshot_of_another_job_is_refused(
+    settings: JobSettings, data: tuple[int, ...], what: str
+) -> None:
+    with pytest.raises(ValueError, match=rf"another job: {what} was"):
+        JobState.restore(settings, data, (), a_snapshot())
+
+
+def test_fewer_epochs_than_had_begun_are_refused() -> None:
+    job = joined(JobState(replace(SETTINGS, num_epochs=3), (4,)))
+    for _ in range(2):
+        granted = lease(job)
+        held = ev.HeldLease(granted.task, granted.token)
+        job.handle(ev.TaskCompleted(WORKER, held, 2, 2, 4, 4, 1.0), 0.0)
+    with pytest.raises(ValueError, match="epoch 3 had begun"):
+        JobState.restore(replace(SETTINGS, num_epochs=2), (4,), (), job.snapshot())
+
+
+def test_a_snapshot_of_another_format_is_refused() -> None:
+    with pytest.raises(ValueError, match="format 99"):
+        JobState.restore(SETTINGS, DATA, (), a_snapshot() | {"format": 99})
+
+
+@pytest.mark.parametrize(("asked", "wanted"), [((1, 1), (1, 3)), ((1, 2), (1, 2))])
+def test_scaling_outlives_the_master_unless_other_numbers_are_asked(
+    asked: tuple[int, int], wanted: tuple[int, int]
+) -> None:
+    job = joined(JobState(SETTINGS, DATA))
+    job.handle(ev.ScaleRequested(1, 3), 0.0)
+    settings = replace(SETTINGS, min_workers=asked[0], max_workers=asked[1])
+    view = JobState.restore(settings, DATA, (), job.snapshot()).view(0.0)
+    assert (view.min_workers, view.max_workers) == wanted
+
+
+def test_dead_letters_and_attempts_outlive_the_master() -> None:
+    rules = replace(SETTINGS, allow_dead_letters=True, task_attempts=2)
+    job = joined(JobState(rules, DATA))
+    failure = Failure("DATA_DAMAGED", "bad CRC", detail="Traceback")
+    for permanent in (True, False):
+        granted = lease(job)
+        held = ev.HeldLease(granted.task, granted.token)
+        job.handle(ev.TaskFailed(WORKER, held, failure, permanent), 0.0)
+    saved = json.loads(json.dumps(job.snapshot()))
+    again = joined(JobState.restore(rules, DATA, (), saved))
+    assert again.view(0.0).dead_letters == job.view(0.0).dead_letters
+    granted = lease(again)  # failed once before the restart; once more is too often
+    held = ev.HeldLease(granted.task, granted.token)
+    effects = again.handle(ev.TaskFailed(WORKER, held, failure, permanent=False), 0.0)
+    assert "TaskDeadLettered" in [e.kind for e in effects if isinstance(e, fx.Record)]
+
+
+def test_dead_letters_in_detail_are_bounded_and_all_are_counted() -> None:
+    rules = replace(SETTINGS, allow_dead_letters=True, num_epochs=1)
+    job = joined(JobState(rules, (4 * 150,)))
+    for _ in range(150):
+        granted = lease(job)
+        held = ev.HeldLease(granted.task, granted.token)
+        job.handle(ev.TaskFailed(WORKER, held, Failure("USER_CODE", "boom"), True), 0.0)
+    view = job.view(0.0)
+    assert len(view.dead_letters) == 100
+    assert [counts.dead for counts in view.tasks.values()] == [150]
+
+
+# --- defects -------------------------------------------------------------------------------
+
+
+def test_a_contradiction_raises_with_the_story_attached() -> None:
+    job = joined(JobState(SETTINGS, DATA))
+    for second in range(100):
+        job.handle(ev.Tick(), float(second))
+    surprise = ev.ParametersFrozen("final", Version(7))
+    with pytest.raises(InvalidTransition, match="'final'") as caught:
+        job.handle(surprise, 100.0)
+    assert caught.value.story[-1] == (100.0, surprise)
+    assert len(caught.value.story) == FACTS_REMEMBERED
+    assert "ParametersFrozen" in str(caught.value)
+
+
+def test_an_output_that_nobody_asked_for_raises() -> None:
+    job = joined(JobState(SETTINGS, DATA))
+    with pytest.raises(InvalidTransition, match="output"):
+        job.handle(ev.OutputFinished(), 0.0)
+
+
+def test_a_frozen_version_that_comes_too_late_is_released() -> None:
+    job = joined(JobState(SETTINGS, DATA))
+    job.handle(ev.StopRequested("enough"), 0.0)
+    assert job.handle(ev.ParametersFrozen("evaluation-0", Version(1)), 0.0) == [
+        fx.ReleaseFrozen("evaluation-0")
+    ]
+
+
+def test_a_job_needs_data() -> None:
+    with pytest.raises(ValueError, match="at least one record"):
+        JobState(SETTINGS, (0, 0))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("records_per_task", 0), ("num_epochs", 0), ("max_workers", 0), ("min_workers", 2)],
+)
+def test_settings_that_make_no_sense_are_refused(name: str, value: int) -> None:
+    with pytest.raises(ValueError, match="workers" if "workers" in name else name):
+        replace(SETTINGS, **{name: value})  # type: ignore[arg-type]
+
+
+# --- curves and rates ----------------------------------------------------------------------
+
+
+def test_the_curve_of_the_loss_is_thinned_to_means_and_ends_with_the_last() -> None:
+    job = joined(JobState(replace(SETTINGS, records_per_task=20, num_epochs=1), (20,)))
+    granted = lease(job)
+    points = []
+    for index in range(10):
+        effects = job.handle(applied(granted, index, index + 1, float(index)), 0.1 * index)
+        points += [effect for effect in effects if isinstance(effect, fx.LogScalar)]
+    held = ev.HeldLease(granted.task, granted.token)
+    effects = job.handle(ev.TaskCompleted(WORKER, held, 10, 10, 20, 20, 1.0), 1.0)
+    points += [effect for effect in effects if isinstance(effect, fx.LogScalar)]
+    assert points == [
+        fx.LogScalar("loss", Version(1), 0.0),
+        fx.LogScalar("loss", Version(6), 3.0),  # of 1, 2, 3, 4, 5
+        fx.LogScalar("loss", Version(10), 7.5),  # of 6, 7, 8, 9
+    ]
+
+
+def test_the_shown_loss_is_smooth_and_starts_as_nan() -> None:
+    job = joined(JobState(SETTINGS, DATA))
+    assert math.isnan(job.view(0.0).progress.loss)
+    granted = lease(job)
+    job.handle(applied(granted, 0, 1, 1.0), 0.0)
+    assert job.view(0.0).progress.loss == 1.0
+    job.handle(applied(granted, 1, 2, 0.0), 0.0)
+    assert job.view(0.0).progress.loss == pytest.approx(0.95)
+
+
+def test_the_rate_is_of_the_last_seconds_and_gives_the_time_left() -> None:
+    job = joined(JobState(replace(SETTINGS, records_per_task=400, num_epochs=1), (400,)))
+    granted = lease(job)
+    assert job.view(0.0).progress.eta_s < 0
+    for second in range(1, 31):
+        job.handle(applied(granted, 2 * second, second, 1.0), float(second))
+        job.handle(applied(granted, 2 * second + 1, second, 1.0), float(second) + 0.5)
+    view = job.view(31.0)
+    assert view.progress.records_per_s == pytest.approx(4.0, rel=0.05)
+    assert view.workers[0].records_per_s == pytest.approx(4.0, rel=0.05)
+    assert view.progress.eta_s == pytest.approx((400 - 120) / 4, rel=0.05)
+    assert view.staleness_mean == 3.0
+    assert view.progress.goodput == pytest.approx(60 * 0.5 / 30.5)
+    assert job.view(60.0).progress.records_per_s == 0.0
+
+
+def test_a_clock_that_goes_back_does_not_undo_anything() -> None:
+    """Callers read the clock before they queue for the job; a later one may come first."""
+    job = joined(JobState(SETTINGS, DATA), now=10.0)
+    job.handle(ev.Tick(), 12.0)
+    job.handle(ev.HeartbeatReceived(WORKER, BODY, (), "IDLE"), 11.0)
+    view = job.view(12.0)
+    assert view.seconds == 2.0
+    assert view.workers[0].heartbeat_age_s == 0.0
+
+
+def test_time_stands_still_when_the_end_is_decided() -> None:
+    job = joined(JobState(SETTINGS, DATA))
+    job.handle(ev.StopRequested(""), 5.0)
+    job.handle(ev.BodyExited(WORKER, BODY, 0, None, False), 9.0)
+    assert job.view(20.0).seconds == 5.0
+
+
+@pytest.mark.parametrize(
+    ("event", "attempt_counts"),
+    [
+        (ev.BodyExited(WORKER, BODY, 1, None, False, attempt=0), True),
+        (ev.BodyExited(WORKER, None, 1, None, False, attempt=0), True),
+        (ev.BodyExited(WORKER, BODY, 1, None, False), True),
+        (ev.BodyExited(WORKER, None, 1, None, False), True),
+        (ev.BodyExited(WORKER, Body("0z"), 1, None, False), False),
+        (ev.BodyExited(WORKER, None, 1, None, False, attempt=3), False),
+        (ev.BodyExited(WorkerId(5), None, 1, None, False), False),
+    ],
+)
+def test_only_the_end_of_the_present_body_counts(
+    event: ev.BodyExited, attempt_counts: bool
+) -> None:
+    job = joined(JobState(SETTINGS, DATA))
+    job.handle(event, 1.0)
+    assert job.view(1.0).worker_failures == int(attempt_counts)
