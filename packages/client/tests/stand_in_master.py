@@ -104,7 +104,7 @@ class StandIn(job_pb2_grpc.JobServicer):
     def Scale(self, request: job_pb2.ScaleRequest, context: Any) -> job_pb2.ScaleReply:
         with self.lock:
             self.status.workers_wanted.CopyFrom(request.workers)
-            self.tell("JobScaled", f"{request.workers.min} to {request.workers.max} workers")
+            self.tell("Scaled", f"{request.workers.min} to {request.workers.max} workers")
         return job_pb2.ScaleReply(workers=request.workers)
 
     def Stop(self, request: job_pb2.StopRequest, context: Any) -> job_pb2.StopReply:
@@ -190,7 +190,7 @@ class StandIn(job_pb2_grpc.JobServicer):
                     progress.loss, progress.records_per_s = 0.25, 5000.0
                     if progress.records_done >= progress.records_total:
                         self.status.state = job_pb2.FINISHING
-                        self.tell("EpochEnded", "epoch 1 ended")
+                        self.tell("EvaluationEnded", "Evaluation 1 ended: accuracy 0.9")
                 case job_pb2.FINISHING:
                     self.succeed()
 

@@ -6,7 +6,7 @@ import os
 import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -152,4 +152,4 @@ def model_submission(
     except Problem as problem:
         raise codec.error_of(problem) from None
     zoo.check(job)
-    return job
+    return replace(job, output="", data=job.data if "data" in flags else ())

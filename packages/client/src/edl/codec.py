@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from edl.core.options import Verb
 from edl.core.problem import Problem
-from edl.core.status import Failure, Happening, State, Status, Worker
+from edl.core.status import Failure, Happening, State, Status, Worker, pace
 from edl.core.submission import HOST, Submission
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2
@@ -210,7 +210,16 @@ def decode_status(message: job_pb2.JobStatus) -> Status:
         worker_failures=message.worker_failures,
         dead_letters=tuple(f"{dead.task}: {dead.records}" for dead in message.dead_letters),
         goodput=progress.goodput,
+        pace_per_s=_pace(message),
     )
+
+
+def _pace(message: job_pb2.JobStatus) -> float:
+    for curve in message.curves:
+        if curve.name == "loss":
+            points = [(point.step, point.at_s) for point in curve.points]
+            return pace(points, message.records_trained)
+    return 0.0
 
 
 def decode_event(message: job_pb2.Event) -> Happening:

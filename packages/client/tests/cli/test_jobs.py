@@ -40,7 +40,7 @@ def test_a_job_s_result_is_one_object(tidy: Edl) -> None:
     assert result["job"].startswith("mine-")
     assert result["dashboard_url"] in done.err
     assert "2,000 records" in done.err
-    assert "EpochEnded" in done.err
+    assert "EvaluationEnded" in done.err
 
 
 def test_a_person_gets_the_results_on_stdout_and_the_rest_on_stderr(tidy: Edl) -> None:

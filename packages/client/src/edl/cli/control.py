@@ -46,7 +46,8 @@ def wait(
         results = [of_status(status).to_dict() for status in ends]
         if not quiet:
             for status in ends:
-                terminal.message("\n".join(summary(status)))
+                kept_s = store.read(status.job).spec.serving.keep_page_s
+                terminal.message("\n".join(summary(status, kept_s)))
         put(
             results[0] if len(results) == 1 else results,
             output_format,

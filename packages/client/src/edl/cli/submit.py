@@ -136,7 +136,7 @@ def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet
             _put_detached(client, started, form, quiet=quiet)
             return
     status = follow(client, plan.job, _display(quiet))
-    finish(status, form, quiet=quiet)
+    finish(status, form, quiet=quiet, keep_page_s=plan.job.keep_page)
 
 
 def follow(client: Client, job: Submission, display: Display) -> Status:
@@ -171,7 +171,7 @@ def goes_on(name: str) -> str:
     )
 
 
-def finish(status: Status, form: Format | None, *, quiet: bool) -> None:
+def finish(status: Status, form: Format | None, *, quiet: bool, keep_page_s: float) -> None:
     """Tell what became of a job; exits with its code unless it succeeded."""
     from edl import codec
     from edl.core.result import of_status
@@ -180,7 +180,7 @@ def finish(status: Status, form: Format | None, *, quiet: bool) -> None:
     from edl.render.errors import show
 
     if not quiet:
-        terminal.message("\n".join(summary(status)))
+        terminal.message("\n".join(summary(status, keep_page_s)))
     rows = outcome(status, wide=form is Format.WIDE)
     width = max((len(name) for name, _ in rows), default=0)
     lines = [f"{name:<{width}}  {value}" for name, value in rows]

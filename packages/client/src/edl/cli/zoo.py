@@ -78,6 +78,8 @@ def check(
         _Text, _text("--feature-columns", "NAME", "as for edl train")
     ] = None,
     label_columns: Annotated[_Text, _text("--label-columns", "NAME", _SAME)] = None,
+    data: Annotated[_Text, _text("--data", "PATTERN", "try it on a few of these records")] = None,
+    data_format: Annotated[_Text, _text("--data-format", "FORMAT", _SAME)] = None,
     output_format: Output = None,
 ) -> None:
     """Find everything that is wrong with a model file, at once, without training."""

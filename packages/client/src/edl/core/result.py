@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from edl.core.options import Verb
-from edl.core.status import Failure, State, Status
+from edl.core.status import Failure, State, Status, overall_pace
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,8 @@ class Result:
         epochs: whole passes over the data.
         metrics: of the last evaluation.
         seconds: from the job's start to its end.
-        records_per_s: records of the main work per second of the whole job, start included.
+        records_per_s: records per second from the first to the last update of a training job;
+            of the whole job, start included, where there is nothing finer.
         dashboard_url: the job's page.
         output: folder of the result.
         predictions: number of them; None unless the job predicts.
@@ -69,7 +70,6 @@ class Result:
 def of_status(status: Status) -> Result:
     """The result of a job at its present state."""
     training = status.verb is Verb.TRAIN
-    done = status.records_trained if training else status.records_done
     if status.state is State.SUCCEEDED:
         epochs = status.num_epochs if training else 0
     else:
@@ -82,7 +82,7 @@ def of_status(status: Status) -> Result:
         epochs=epochs,
         metrics=dict(status.metrics),
         seconds=round(status.seconds, 3),
-        records_per_s=round(done / status.seconds, 3) if status.seconds > 0 else 0.0,
+        records_per_s=round(overall_pace(status), 3),
         dashboard_url=status.dashboard_url,
         output=status.output,
         predictions=status.predictions if status.verb is Verb.PREDICT else None,

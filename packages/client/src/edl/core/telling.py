@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from edl.core import quantities
 from edl.core.options import Verb
-from edl.core.status import Failure, Happening, State, Status, Worker
+from edl.core.status import Failure, Happening, State, Status, Worker, overall_pace
 
 _DETAIL_LINES = 20  # an error stays on one screen
 
@@ -38,12 +38,16 @@ def phase(status: Status) -> str:
 
 
 def figures(status: Status) -> list[str]:
-    """Loss and metrics: ``loss 0.231``, ``accuracy 0.93``."""
+    """Loss and metrics: ``loss 0.231``, ``val accuracy 0.93``."""
+    training = status.verb is Verb.TRAIN
     found = []
-    if not math.isnan(status.loss) and status.verb is Verb.TRAIN:
+    if not math.isnan(status.loss) and training:
         found.append(f"loss {quantities.number(status.loss)}")
+    # The validation data may have a loss, too.
+    whose = "val " if training else ""
     found.extend(
-        f"{name} {quantities.number(value)}" for name, value in sorted(status.metrics.items())
+        f"{whose}{name} {quantities.number(value)}"
+        for name, value in sorted(status.metrics.items())
     )
     return found
 
@@ -60,8 +64,12 @@ def workers_phrase(status: Status) -> str:
     return f"{status.at_work} of {plural(wanted, 'worker')}"
 
 
-def summary(status: Status) -> list[str]:
-    """What became of a job: what was done, how fast, what went wrong on the way."""
+def summary(status: Status, keep_page_s: float = 0.0) -> list[str]:
+    """What became of a job: what was done, how fast, what went wrong on the way.
+
+    Args:
+        keep_page_s: how long its page stays.
+    """
     done = status.records_trained if status.verb is Verb.TRAIN else status.records_done
     verb = {
         Verb.TRAIN: "trained on",
@@ -69,13 +77,18 @@ def summary(status: Status) -> list[str]:
         Verb.PREDICT: "predicted",
     }[status.verb]
     seconds = quantities.duration(status.seconds)
-    pace = quantities.rate(done / status.seconds) if status.seconds > 0 else "?"
+    pace = quantities.rate(overall_pace(status))
+    when = " while training" if status.pace_per_s > 0 else ""
     lines = [
         f"{status.job} {status.state.words}: {verb} {quantities.count(done)} records"
-        f" in {seconds} ({pace} records/s)"
+        f" in {seconds} ({pace} records/s{when})"
     ]
     if status.verb is Verb.TRAIN:
-        epochs = f", {plural(status.num_epochs, 'epoch')}" if status.num_epochs else ""
+        epochs = ""
+        if status.num_epochs:
+            whole = status.state is State.SUCCEEDED
+            reached = f"ended in epoch {status.epoch} of {status.num_epochs}"
+            epochs = f", {plural(status.num_epochs, 'epoch') if whole else reached}"
         lines.append(f"  {quantities.count(status.steps)} steps{epochs}")
     troubles = [
         plural(count, what)
@@ -93,7 +106,12 @@ def summary(status: Status) -> list[str]:
         lines.append(f"  NOT done: {plural(len(status.dead_letters), 'task')} that failed for good")
         lines.extend(f"    {letter}" for letter in status.dead_letters[:5])
     if status.dashboard_url:
-        lines.append(f"  page: {status.dashboard_url}")
+        stays = (
+            f"for {quantities.duration(keep_page_s)}"
+            if keep_page_s > 0
+            else "closed; --keep-page 10m keeps it that long"
+        )
+        lines.append(f"  page: {status.dashboard_url} ({stays})")
     return lines
 
 
