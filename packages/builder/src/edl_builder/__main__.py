@@ -1,0 +1,39 @@
+"""``python -m edl_builder --state-dir DIR``: turn model zoos into images until told to end."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+from edl_builder import config
+from edl_builder.app import App
+from edl_builder.codec import error_to
+from edl_builder.core.names import Refused
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse, set up logging, serve. Prints one line of JSON with the address once it listens."""
+    logging.basicConfig(
+        level=os.environ.get("EDL_LOG_LEVEL", "INFO").upper(),
+        format="%(asctime)s %(levelname).1s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    try:
+        settings = config.read(arguments)
+        with App(settings) as app:
+            app.take_signals()
+            where = {"address": app.address, "metrics_port": app.metrics_port, "pid": os.getpid()}
+            print(json.dumps(where), flush=True)
+            app.run()
+    except Refused as error:
+        problem = error_to(error.failure)
+        print(problem, file=sys.stderr)
+        return problem.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,274 @@
+"""A Docker engine, through its own interface."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import PurePath
+from typing import Any
+
+import docker
+import requests
+import urllib3
+from docker.errors import APIError, DockerException, ImageNotFound
+
+from edl_builder.adapters.registry import RegistryAccess
+from edl_builder.core.names import Reason, Refused
+from edl_builder.core.plan import MARK
+from edl_builder.core.ports import Line, Steps, Stop
+from edl_builder.core.references import DOCKER_HUB, Reference
+
+log = logging.getLogger(__name__)
+
+_CALL_S = 60.0
+_SILENCE_S = 1800.0
+"""A step that says nothing for so long; the builder's own limit comes before it."""
+
+_STEP = re.compile(r"Step \d+/(\d+) :")
+_CACHED = " ---> Using cache"
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07|\x1b.")
+_LAST = 30
+_LONGEST_LINE = 4000
+
+
+class DockerEngine:
+    """One engine, as a socket or address.
+
+    Args:
+        url: ``unix:///var/run/docker.sock`` or ``tcp://host:port``; empty: Docker's own
+            environment variables.
+        network: of the steps of a build; empty: the engine's default.
+        access: credentials for registries, by ``host[:port]``.
+    """
+
+    def __init__(
+        self, url: str = "", network: str = "", access: Mapping[str, RegistryAccess] | None = None
+    ) -> None:
+        self._url = url
+        self._network = network
+        self._access = access or {}
+
+    def ping(self) -> None:
+        """Return if the engine answers. Raises: Refused: ENGINE."""
+        with self._client(_CALL_S) as client:
+            client.ping()
+
+    def build(
+        self,
+        context: PurePath,
+        base: Reference,
+        name: Reference,
+        labels: Mapping[str, str],
+        on_line: Line,
+        stop: Stop,
+    ) -> Steps:
+        """Build a context. Raises: Refused: see ``Engine``."""
+        with self._client(_SILENCE_S) as client, _Cut(client, stop) as cut:
+            self._pull(client, base, cut, on_line)
+            layers = cached = 0
+            last: list[str] = []
+            with open(context, "rb") as file:
+                news = client.build(
+                    fileobj=file,
+                    custom_context=True,
+                    tag=str(name),
+                    labels=dict(labels),
+                    network_mode=self._network or None,
+                    rm=True,
+                    forcerm=True,
+                    decode=True,
+                )
+                for each in cut.follow(news):
+                    if "error" in each:
+                        raise _build_failed(str(each["error"]), last)
+                    for line in _lines(each.get("stream", "")):
+                        if step := _STEP.match(line):
+                            layers = int(step[1])
+                        cached += line == _CACHED
+                        last = [*last[-_LAST:], line]
+                        on_line(line)
+        return Steps(layers, cached)
+
+    def push(self, name: Reference, on_line: Line, stop: Stop) -> str:
+        """Push an image, return its digest. Raises: Refused: see ``Engine``."""
+        with self._client(_SILENCE_S) as client, _Cut(client, stop) as cut:
+            news = client.push(
+                name.repository,
+                tag=name.tag,
+                stream=True,
+                decode=True,
+                auth_config=self._auth(name),
+            )
+            digest = ""
+            for each in cut.follow(news):
+                if "error" in each:
+                    raise _transfer_failed(name, str(each["error"]))
+                digest = each.get("aux", {}).get("Digest", digest)
+                if status := _settled(each):
+                    on_line(status)
+            if not digest:
+                raise _transfer_failed(name, "the engine named no digest")
+            return digest
+
+    def collect(self, keep: int) -> None:
+        """Remove half-built and old images. Raises: Refused: ENGINE."""
+        mark = {"label": [f"{MARK}=1"]}
+        with self._client(_CALL_S * 5) as client:
+            tagged = [
+                image for image in client.images(filters=mark) if _names(image) != ["<none>:<none>"]
+            ]
+            tagged.sort(key=lambda image: image["Created"], reverse=True)
+            for image in tagged[keep:]:
+                for one in _names(image):
+                    # In use by a container: it goes another time.
+                    with contextlib.suppress(APIError):
+                        client.remove_image(one)
+            client.prune_images(filters={**mark, "dangling": True})
+
+    def _pull(self, client: Any, base: Reference, cut: _Cut, on_line: Line) -> None:
+        try:
+            client.inspect_image(str(base))
+        except ImageNotFound:
+            on_line(f"pulling {base}")
+            news = client.pull(
+                base.repository,
+                tag=base.digest or base.tag,
+                stream=True,
+                decode=True,
+                auth_config=self._auth(base),
+            )
+            for each in cut.follow(news):
+                if "error" in each:
+                    raise _transfer_failed(base, str(each["error"])) from None
+                if status := _settled(each):
+                    on_line(status)
+
+    def _auth(self, name: Reference) -> dict[str, str] | None:
+        found = self._access.get(name.registry)
+        if found is None or not found.username:
+            return None
+        server = "https://index.docker.io/v1/" if name.registry == DOCKER_HUB else name.registry
+        return {
+            "username": found.username,
+            "password": found.password,
+            "serveraddress": server,
+        }
+
+    @contextlib.contextmanager
+    def _client(self, timeout_s: float) -> Iterator[Any]:
+        """A connection of its own for each piece of work: to end the work is to cut it."""
+        try:
+            settings = {"base_url": self._url} if self._url else docker.utils.kwargs_from_env()
+            client = docker.APIClient(version="auto", timeout=timeout_s, **settings)
+            try:
+                yield client
+            finally:
+                client.close()
+        except APIError as error:
+            raise Refused(
+                Reason.ENGINE, f"the engine refused: {error.explanation}", where="docker"
+            ) from error
+        except (
+            DockerException,
+            requests.RequestException,
+            urllib3.exceptions.HTTPError,
+            OSError,
+        ) as error:
+            raise Refused(
+                Reason.ENGINE,
+                f"the engine cannot be reached: {type(error).__name__}",
+                where=self._url or "docker",
+                remedy="See whether it runs, and whether the builder may use its socket.",
+            ) from error
+
+
+class _Cut:
+    """Cuts a client's connection when the work is to end: the engine then ends it as well."""
+
+    def __init__(self, client: Any, stop: Stop) -> None:
+        self._stop = stop
+        self._answers: list[requests.Response] = []
+        client.hooks["response"].append(self._note)
+
+    def __enter__(self) -> _Cut:
+        self._silence: Callable[[], None] = self._stop.on_stop(self._ring)
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._silence()
+        if error is not None:
+            # A broken connection is what stopping looks like.
+            self._stop.check()
+
+    def _note(self, answer: requests.Response, *_: object, **__: object) -> None:
+        self._answers.append(answer)
+        # Stopped while the engine was being asked: the bell has already rung.
+        try:
+            self._stop.check()
+        except Refused:
+            _shut(answer)
+
+    def _ring(self) -> None:
+        for answer in list(self._answers):
+            _shut(answer)
+
+    def follow(self, news: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        for each in news:
+            self._stop.check()
+            yield each
+        self._stop.check()
+
+
+def _shut(answer: requests.Response) -> None:
+    connection = getattr(answer.raw, "connection", None) or getattr(answer.raw, "_connection", None)
+    sock = getattr(connection, "sock", None)
+    if sock is not None:
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
+
+
+def _lines(text: str) -> list[str]:
+    """Lines without the escapes that a terminal would follow."""
+    clean = _ESCAPES.sub("", text)
+    return [
+        "".join(ch for ch in line if ch.isprintable() or ch == "\t")[:_LONGEST_LINE]
+        for line in re.split(r"[\r\n]+", clean)
+        if line.strip()
+    ]
+
+
+def _settled(news: Mapping[str, Any]) -> str:
+    """A line for what has happened, nothing for bars that move."""
+    if news.get("progressDetail"):
+        return ""
+    status = str(news.get("status", ""))
+    return f"{news['id']}: {status}" if "id" in news else status
+
+
+def _names(image: Mapping[str, Any]) -> list[str]:
+    return list(image.get("RepoTags") or ["<none>:<none>"])
+
+
+def _build_failed(message: str, last: list[str]) -> Refused:
+    step = next((line for line in reversed(last) if _STEP.match(line)), "")
+    shown = _lines(message)
+    return Refused(
+        Reason.BUILD,
+        f"the build failed: {shown[0] if shown else 'no message'}",
+        where=step,
+        remedy="See the lines before; most often a package of requirements.txt is not found.",
+        detail="\n".join(last),
+    )
+
+
+def _transfer_failed(name: Reference, message: str) -> Refused:
+    shown = _lines(message)
+    return Refused(
+        Reason.REGISTRY,
+        f"{name.repository} cannot be pushed or pulled: {shown[0] if shown else 'no message'}",
+        where=str(name),
+        remedy="Check the name, and the builder's credential for this registry.",
+    )

@@ -1,0 +1,216 @@
+"""Builds on disk: what survives the service. One folder per build, one service per state folder."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from edl_builder.core.builds import Build
+from edl_builder.core.events import Source
+from edl_builder.core.names import (
+    BuildId,
+    Caller,
+    Failure,
+    Identity,
+    Key,
+    Phase,
+    Reason,
+    Refused,
+    Result,
+)
+from edl_builder.core.orders import Order
+from edl_builder.core.references import Reference
+from edl_builder.core.sources import GitSource, GitUrl
+
+log = logging.getLogger(__name__)
+
+_RECORD = "build.json"
+_FINAL = {_RECORD, "log.jsonl"}
+_ID = re.compile(r"[0-9a-f]{16}")
+
+
+@dataclass(slots=True)
+class Record:
+    """A build as written down. ``names``: under which others have joined it."""
+
+    id: BuildId
+    caller: Caller
+    callers: tuple[Caller, ...]
+    order: Order
+    phase: Phase
+    submitted_at: float
+    finished_at: float | None = None
+    identity: Identity | None = None
+    attempts: int = 0
+    names: tuple[BuildId, ...] = ()
+    result: Result | None = None
+    failure: Failure | None = None
+
+
+class Records:
+    """The state folder.
+
+    Raises:
+        Refused: another service holds it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._builds = folder / "builds"
+        self._builds.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._lock = (folder / "lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            raise Refused(
+                Reason.INVALID,
+                f"another builder works in {folder}",
+                where="--state-dir",
+                remedy="Name another folder, or end the other one.",
+            ) from None
+
+    def close(self) -> None:
+        """Let another service have the folder."""
+        self._lock.close()
+
+    def folder(self, build: BuildId) -> Path:
+        """Where a build's files lie."""
+        return self._builds / build
+
+    def create(self, build: BuildId) -> Path:
+        """Make a build's folder."""
+        folder = self.folder(build)
+        folder.mkdir(mode=0o700)
+        return folder
+
+    def save(self, record: Record) -> None:
+        """Write a record, whole or not at all."""
+        path = self.folder(record.id) / _RECORD
+        temporary = path.with_suffix(".new")
+        with temporary.open("w", encoding="utf-8") as file:
+            json.dump(asdict(record), file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+
+    def clean(self, build: BuildId) -> None:
+        """Remove everything but the record and the log."""
+        with contextlib.suppress(FileNotFoundError):
+            for path in self.folder(build).iterdir():
+                if path.name not in _FINAL:
+                    _remove(path)
+
+    def remove(self, build: BuildId) -> None:
+        """Remove all of a build."""
+        shutil.rmtree(self.folder(build), ignore_errors=True)
+
+    def load(self) -> Iterator[Record]:
+        """All builds of earlier services, oldest first; what is none is removed."""
+        found = []
+        for folder in self._builds.iterdir():
+            try:
+                if not _ID.fullmatch(folder.name):
+                    raise ValueError("no build")
+                found.append(_record(json.loads((folder / _RECORD).read_text("utf-8"))))
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                log.info("removing %s: %s", folder, error)
+                _remove(folder)
+        yield from sorted(found, key=lambda record: (record.submitted_at, record.id))
+
+
+def record_of(build: Build, order: Order, names: Sequence[BuildId]) -> Record:
+    """A build, as written down."""
+    return Record(
+        build.id,
+        build.caller,
+        tuple(sorted(build.callers)),
+        order,
+        build.phase,
+        build.submitted,
+        build.finished,
+        build.identity,
+        build.attempts,
+        tuple(names),
+        build.result,
+        build.failure,
+    )
+
+
+def build_of(record: Record) -> Build:
+    """A build that has ended, as it was."""
+    return Build(
+        id=record.id,
+        caller=record.caller,
+        source=Source.GIT if record.order.git else Source.ARCHIVE,
+        phase=record.phase,
+        submitted=record.submitted_at,
+        since=record.finished_at or record.submitted_at,
+        callers=frozenset(record.callers),
+        identity=record.identity,
+        attempts=record.attempts,
+        finished=record.finished_at,
+        result=record.result,
+        failure=record.failure,
+    )
+
+
+def write_ready(folder: Path, base: Reference) -> None:
+    """Say that a context is complete, and on which base it stands."""
+    (folder / "context.ready").write_text(json.dumps(asdict(base)))
+
+
+def read_ready(folder: Path) -> Reference | None:
+    """The base of a context that is complete; None if it is not."""
+    try:
+        base = Reference(**json.loads((folder / "context.ready").read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+    return base if (folder / "context.tar").exists() else None
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _record(d: dict[str, Any]) -> Record:
+    order = d["order"]
+    git = order["git"]
+    result, failure, identity = d["result"], d["failure"], d["identity"]
+    return Record(
+        BuildId(d["id"]),
+        Caller(d["caller"]),
+        tuple(Caller(name) for name in d["callers"]),
+        Order(
+            Reference(**order["repository"]),
+            order["tag"],
+            Reference(**order["base"]),
+            tuple((name, value) for name, value in order["labels"]),
+            GitSource(GitUrl(**git["url"]), git["ref"], git["folder"], git["credential"])
+            if git
+            else None,
+            order["archive_nbytes"],
+            order["archive_sha256"],
+        ),
+        Phase(d["phase"]),
+        d["submitted_at"],
+        d["finished_at"],
+        Identity(identity["repository"], Key(identity["key"]), identity["tag"])
+        if identity
+        else None,
+        d["attempts"],
+        tuple(BuildId(name) for name in d["names"]),
+        Result(**result) if result else None,
+        Failure(**{**failure, "reason": Reason(failure["reason"])}) if failure else None,
+    )

@@ -1,0 +1,159 @@
+"""The composition root: the only place where a builder's concrete parts meet."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+from contextlib import ExitStack
+from types import FrameType, TracebackType
+from typing import Self
+
+from prometheus_client import start_http_server
+
+from edl_builder.adapters.docker_engine import DockerEngine
+from edl_builder.adapters.git import Git
+from edl_builder.adapters.records import Records
+from edl_builder.adapters.registry import HttpRegistry
+from edl_builder.config import Config
+from edl_builder.core.names import Reason, Refused
+from edl_builder.core.ports import Engine, Registry
+from edl_builder.core.redaction import Redactor
+from edl_builder.metrics import Metrics
+from edl_builder.server import Server
+from edl_builder.servicers.builder import BuilderServicer
+from edl_builder.servicers.callers import Callers
+from edl_builder.work import Work
+from edl_builder.workshop import Workshop
+
+log = logging.getLogger(__name__)
+
+_GRACE_S = 2.0
+_STOP_S = 15.0
+
+
+class App:
+    """One builder.
+
+    Args:
+        config: all settings.
+        engine: the Docker engine of the settings, if None.
+        registry: registries over HTTP, if None.
+
+    Raises:
+        Refused: it cannot be started; everything that was opened is closed again.
+    """
+
+    def __init__(
+        self, config: Config, engine: Engine | None = None, registry: Registry | None = None
+    ) -> None:
+        self._config = config
+        self._over = threading.Event()
+        with ExitStack() as opened:
+            self._open(opened, engine, registry)
+            self._opened = opened.pop_all()
+
+    def _open(self, opened: ExitStack, engine: Engine | None, registry: Registry | None) -> None:
+        config = self._config
+        redact = Redactor(config.secrets)
+        metrics = Metrics()
+        store = Records(config.state_dir)
+        opened.callback(store.close)
+        engine = engine or DockerEngine(config.engine, config.network, config.registries)
+        work = Work(
+            engine,
+            registry or HttpRegistry(config.registries),
+            Git(config.policy.sources, config.git_credentials, config.archive, config.git_ca_file),
+            config.archive,
+            config.index,
+            config.wheels,
+            config.requirements,
+        )
+        workshop = Workshop(
+            config.limits,
+            config.archive,
+            config.log_nbytes,
+            config.keep_images,
+            store,
+            work,
+            engine,
+            metrics,
+            redact,
+        )
+        opened.callback(workshop.close, _STOP_S)
+        servicer = BuilderServicer(workshop, Callers(config.access), config.policy, metrics)
+        self._server = Server(
+            servicer,
+            config.host,
+            config.port,
+            config.limits.waiting,
+            config.tls,
+            redact,
+            metrics.defects.inc,
+        )
+        opened.callback(self._server.close, _GRACE_S)
+        self.metrics = metrics
+        self.metrics_port: int | None = None
+        if config.metrics_port is not None:
+            self._serve_metrics(opened, config.metrics_port)
+
+    def _serve_metrics(self, opened: ExitStack, port: int) -> None:
+        try:
+            http, thread = start_http_server(port, self._config.host, self.metrics.registry)
+        except OSError as error:
+            raise Refused(
+                Reason.INVALID,
+                f"metrics cannot be served on port {port}: {error.strerror}",
+                where="--metrics-port",
+                remedy="Choose another port, 0 for any.",
+            ) from error
+        self.metrics_port = http.server_port
+
+        def close() -> None:
+            http.shutdown()
+            thread.join(_GRACE_S)
+            http.server_close()
+
+        opened.callback(close)
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        host = self._config.host
+        return f"[{host}]:{self._server.port}" if ":" in host else f"{host}:{self._server.port}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def take_signals(self) -> None:
+        """End in order on SIGTERM and SIGINT; for the main thread of a process."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        if self._config.until_stdin_closes:
+            threading.Thread(target=self._wait_for_stdin, daemon=True).start()
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._over.set()
+
+    def _wait_for_stdin(self) -> None:
+        while sys.stdin.buffer.read(1024):
+            pass
+        self._over.set()
+
+    def run(self) -> None:
+        """Serve until told to end."""
+        while not self._over.wait(1.0):
+            pass
+
+    def close(self) -> None:
+        """Close everything; builds under way are taken up by the next service."""
+        self._opened.close()

@@ -1,0 +1,106 @@
+"""Messages to the builder's own words and back; the only module that knows both."""
+
+from __future__ import annotations
+
+from edl_builder.core.names import Failure, Phase, Reason, Refused, Result
+from edl_builder.core.orders import Asked
+from edl_builder.core.views import LogLine, View
+from edl_proto.errors import EdlError
+from edl_proto.v1 import builder_pb2, error_pb2
+
+PHASES: dict[Phase, builder_pb2.BuildPhase.ValueType] = {
+    Phase.QUEUED: builder_pb2.QUEUED,
+    Phase.RECEIVING: builder_pb2.RECEIVING,
+    Phase.FETCHING: builder_pb2.FETCHING,
+    Phase.RESOLVING: builder_pb2.RESOLVING,
+    Phase.BUILDING: builder_pb2.BUILDING,
+    Phase.PUSHING: builder_pb2.PUSHING,
+    Phase.DONE: builder_pb2.DONE,
+    Phase.FAILED: builder_pb2.BUILD_FAILED,
+    Phase.CANCELLED: builder_pb2.BUILD_CANCELLED,
+}
+
+CODES: dict[Reason, error_pb2.ErrorCode.ValueType] = {
+    Reason.INVALID: error_pb2.USAGE,
+    Reason.UNSAFE: error_pb2.USAGE,
+    Reason.FORBIDDEN: error_pb2.OUTPUT_UNWRITABLE,
+    Reason.LIMIT: error_pb2.DISK_FULL,
+    Reason.NOT_FOUND: error_pb2.JOB_NOT_FOUND,
+    Reason.SOURCE: error_pb2.DATA_UNREADABLE,
+    Reason.BUILD: error_pb2.USER_CODE,
+    Reason.ENGINE: error_pb2.NOT_READY,
+    Reason.REGISTRY: error_pb2.NOT_READY,
+    Reason.TIMEOUT: error_pb2.TIMED_OUT,
+    Reason.CANCELLED: error_pb2.STOPPED,
+    Reason.RESTARTED: error_pb2.MASTER_LOST,
+    Reason.DEFECT: error_pb2.INTERNAL,
+}
+
+
+def asked_from(spec: builder_pb2.BuildSpec) -> Asked:
+    """A request."""
+    source = spec.WhichOneof("source")
+    git = spec.git
+    return Asked(
+        repository=spec.repository,
+        tag=spec.tag,
+        base_image=spec.base_image,
+        labels=dict(spec.labels),
+        archive_nbytes=spec.archive.nbytes if source == "archive" else None,
+        archive_sha256=spec.archive.sha256,
+        git=(git.url, git.ref, git.folder, git.credential) if source == "git" else None,
+    )
+
+
+def refusal(what: str, where: str, remedy: str) -> Refused:
+    """A message that is not as the contract says."""
+    return Refused(Reason.INVALID, what, where=where, remedy=remedy)
+
+
+def error_to(failure: Failure) -> EdlError:
+    """A failure, as everybody in edl tells them."""
+    return EdlError(
+        CODES[failure.reason],
+        failure.what,
+        where=failure.where,
+        remedy=failure.remedy,
+        detail=failure.detail,
+    )
+
+
+def status_to(view: View) -> builder_pb2.BuildStatus:
+    """A build."""
+    return builder_pb2.BuildStatus(
+        id=view.id,
+        phase=PHASES[view.phase],
+        key=view.key or "",
+        repository=view.repository,
+        submitted_at=view.submitted_at,
+        finished_at=view.finished_at,
+        queue_position=view.position,
+        waiting=view.waiting,
+        result=_result_to(view.result) if view.result else None,
+        error=error_to(view.failure).to_proto() if view.failure else None,
+    )
+
+
+def progress_to(news: View | LogLine) -> builder_pb2.BuildProgress:
+    """What is streamed."""
+    if isinstance(news, View):
+        return builder_pb2.BuildProgress(status=status_to(news))
+    line = builder_pb2.LogLine(
+        number=news.number, at=news.at, phase=PHASES[news.phase], text=news.text
+    )
+    return builder_pb2.BuildProgress(line=line)
+
+
+def _result_to(result: Result) -> builder_pb2.BuildResult:
+    return builder_pb2.BuildResult(
+        image=result.image,
+        nbytes=result.nbytes,
+        seconds=result.seconds,
+        cached_layers=result.cached_layers,
+        layers=result.layers,
+        reused=result.reused,
+        key=result.key,
+    )

@@ -1,0 +1,340 @@
+"""Every setting of the builder, with its unit, its default and the reason for it."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from edl_builder.adapters.git import GitCredential
+from edl_builder.adapters.registry import RegistryAccess
+from edl_builder.core.archive import ArchiveLimits
+from edl_builder.core.builds import Limits
+from edl_builder.core.names import Caller, Reason, Refused
+from edl_builder.core.orders import Policy, Tenant
+from edl_builder.core.plan import Index
+from edl_builder.core.references import parse_reference
+from edl_builder.core.sources import SourcePolicy
+
+ARCHIVE_NBYTES = 256 << 20
+"""A zoo is code and small files; data and weights come by URI."""
+
+UNPACKED_NBYTES = 1 << 30
+FILES = 20_000
+LOG_NBYTES = 4 << 20
+"""Of one build; pip writes some 100 KiB."""
+
+KEEP_IMAGES = 20
+"""Finished images that stay in the engine: their layers are the cache of the next builds."""
+
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Files in PEM; with ``client_ca`` only callers with a certificate of it are served."""
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may call.
+
+    Attributes:
+        tokens: SHA-256 of a bearer token, hex, to tenant.
+        certificates: common name or DNS name of a client certificate to tenant.
+    """
+
+    tokens: Mapping[str, Tenant] = field(default_factory=dict)
+    certificates: Mapping[str, Tenant] = field(default_factory=dict)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anybody who reaches the port may call."""
+        return not self.tokens and not self.certificates
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All of it."""
+
+    host: str
+    port: int
+    state_dir: Path
+    policy: Policy
+    limits: Limits = field(default_factory=Limits)
+    archive: ArchiveLimits = field(
+        default_factory=lambda: ArchiveLimits(ARCHIVE_NBYTES, UNPACKED_NBYTES, FILES)
+    )
+    log_nbytes: int = LOG_NBYTES
+    keep_images: int = KEEP_IMAGES
+    engine: str = ""
+    network: str = ""
+    index: Index = field(default_factory=Index)
+    wheels: tuple[Path, ...] = ()
+    requirements: tuple[str, ...] = ()
+    registries: Mapping[str, RegistryAccess] = field(default_factory=dict)
+    git_credentials: Mapping[str, GitCredential] = field(default_factory=dict)
+    git_ca_file: str = ""
+    access: Access = field(default_factory=Access)
+    tls: Tls | None = None
+    metrics_port: int | None = None
+    until_stdin_closes: bool = False
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must never be shown."""
+        return (
+            *(access.password for access in self.registries.values()),
+            *(credential.password for credential in self.git_credentials.values()),
+        )
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line; secrets and tenants are in the file of ``--config``."""
+    found = argparse.ArgumentParser(
+        prog="edl_builder", description="Turns model zoos into images. See docs/builder.md."
+    )
+    add = found.add_argument
+    add("--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="default %(default)s")
+    add("--state-dir", type=Path, required=True, metavar="DIR", help="kept over restarts")
+    add("--config", type=Path, metavar="FILE.toml", help="tenants, credentials, limits")
+    add("--engine", default="", metavar="URL", help="unix:///... or tcp://...; else DOCKER_HOST")
+    add("--network", default="", metavar="NAME", help="of build steps; else the engine's default")
+    add("--registry", action="append", default=[], metavar="HOST[:PORT]", help="may be pushed to")
+    add("--plain-http", action="append", default=[], metavar="HOST[:PORT]", help="without TLS")
+    add("--base-image", default="", metavar="NAME", help="if a request names none")
+    add("--allow-base", action="append", default=[], metavar="PATTERN", help="other base images")
+    add("--runtime-wheels", type=Path, metavar="DIR", help="wheels of the worker")
+    add("--runtime-requirement", action="append", default=[], metavar="REQ", help="edl-worker[cpu]")
+    add("--index-url", default="", help="where pip finds packages")
+    add("--find-links", default="", help="more places for pip")
+    add("--max-builds", type=int, default=0, metavar="N", help="at a time")
+    add("--tls-certificate", type=Path, metavar="FILE")
+    add("--tls-key", type=Path, metavar="FILE")
+    add("--tls-client-ca", type=Path, metavar="FILE", help="require client certificates")
+    add("--insecure", action="store_true", help="serve other machines without TLS or tokens")
+    add("--metrics-port", type=int, metavar="PORT", help="0 for any")
+    add("--until-stdin-closes", action="store_true", help="end with the process that started it")
+    return found
+
+
+def read(arguments: Sequence[str] | None = None) -> Config:
+    """The settings of a command line and its file.
+
+    Raises:
+        Refused: a setting is wrong; says which.
+    """
+    options = parser().parse_args(arguments)
+    file = _load(options.config) if options.config else {}
+    _no_others(
+        file,
+        {"tenants", "registries", "git", "limits", "policy", "git_policy", "tls"},
+        "the file",
+    )
+    host, port = _split(options.listen)
+    policy = _section(file, "policy", {"default_base", "bases", "registries"})
+    sources = _section(file, "git_policy", {"hosts", "private_hosts", "ca_file"})
+    registries = _registries(file, options.plain_http)
+    limits, archive, rest = _limits(file, options.max_builds)
+    base = options.base_image or policy.get("default_base", "")
+    if base:
+        parse_reference(base, "base image")
+    config = Config(
+        host=host,
+        port=port,
+        state_dir=options.state_dir.absolute(),
+        policy=Policy(
+            default_base=base,
+            bases=(*options.allow_base, *policy.get("bases", ())),
+            registries=tuple(dict.fromkeys((*options.registry, *policy.get("registries", ())))),
+            sources=SourcePolicy(
+                tuple(sources.get("hosts", ("*",))), tuple(sources.get("private_hosts", ()))
+            ),
+            archive_nbytes=archive.archive_nbytes,
+        ),
+        limits=limits,
+        archive=archive,
+        log_nbytes=rest.get("log_nbytes", LOG_NBYTES),
+        keep_images=rest.get("keep_images", KEEP_IMAGES),
+        engine=options.engine,
+        network=options.network,
+        index=Index(options.index_url, options.find_links),
+        wheels=_wheels(options.runtime_wheels),
+        requirements=tuple(options.runtime_requirement),
+        registries=registries,
+        git_credentials=_git(file),
+        git_ca_file=str(sources.get("ca_file", "")),
+        access=_access(file),
+        tls=_tls(options, file),
+        metrics_port=options.metrics_port,
+        until_stdin_closes=options.until_stdin_closes,
+    )
+    if host not in _LOOPBACK and not options.insecure:
+        if config.tls is None:
+            raise _wrong("--listen", f"{host} is reached from other machines, without TLS")
+        if config.access.is_open and config.tls.client_ca is None:
+            raise _wrong("--listen", f"anybody who reaches {host} could push images")
+    if config.tls is None and config.access.certificates:
+        raise _wrong("tenants", "certificates are given, but no TLS")
+    if "@" in config.index.url or "@" in config.index.find_links:
+        raise _wrong("--index-url", "a password would be seen in every image's history")
+    return config
+
+
+def _wrong(where: str, what: str) -> Refused:
+    return Refused(
+        Reason.INVALID,
+        what,
+        where=where,
+        remedy="See `python -m edl_builder --help` and docs/builder.md.",
+    )
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise _wrong(f"--config {path}", f"the file cannot be read: {error}") from error
+
+
+def _split(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535 or not host:
+        raise _wrong("--listen", f"{text!r} is not HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+def _no_others(found: Mapping[str, Any], known: set[str], where: str) -> None:
+    for name in found:
+        if name not in known:
+            raise _wrong(where, f"there is no setting {name!r}; known: {', '.join(sorted(known))}")
+
+
+def _section(file: Mapping[str, Any], name: str, known: set[str]) -> Mapping[str, Any]:
+    found = file.get(name, {})
+    if not isinstance(found, dict):
+        raise _wrong(f"[{name}]", "this is no section")
+    _no_others(found, known, f"[{name}]")
+    return found
+
+
+def _secret(found: Mapping[str, Any], where: str) -> str:
+    """A password from its own file: settings are shown and copied, secrets are not."""
+    path = found.get("password_file", "")
+    if not path:
+        return ""
+    try:
+        return Path(path).read_text("utf-8").rstrip("\n")
+    except OSError as error:
+        raise _wrong(where, f"password_file cannot be read: {error.strerror}") from error
+
+
+def _registries(file: Mapping[str, Any], plain: Sequence[str]) -> dict[str, RegistryAccess]:
+    found = {host: RegistryAccess(plain_http=True) for host in plain}
+    for host, each in file.get("registries", {}).items():
+        where = f"[registries.{host!r}]"
+        _no_others(each, {"username", "password_file", "plain_http", "ca_file"}, where)
+        found[host] = RegistryAccess(
+            each.get("username", ""),
+            _secret(each, where),
+            bool(each.get("plain_http", host in plain)),
+            each.get("ca_file", ""),
+        )
+    return found
+
+
+def _git(file: Mapping[str, Any]) -> dict[str, GitCredential]:
+    found = {}
+    for name, each in file.get("git", {}).items():
+        where = f"[git.{name}]"
+        _no_others(each, {"username", "password_file", "hosts"}, where)
+        if not each.get("hosts"):
+            raise _wrong(where, "hosts are missing: a credential is sent to these alone")
+        found[name] = GitCredential(
+            each.get("username", "git"), _secret(each, where), tuple(each["hosts"])
+        )
+    return found
+
+
+def _access(file: Mapping[str, Any]) -> Access:
+    tokens: dict[str, Tenant] = {}
+    certificates: dict[str, Tenant] = {}
+    for name, each in file.get("tenants", {}).items():
+        where = f"[tenants.{name}]"
+        _no_others(
+            each,
+            {"token_sha256", "certificates", "repositories", "credentials", "sees_all"},
+            where,
+        )
+        tenant = Tenant(
+            Caller(name),
+            tuple(each.get("repositories", ())),
+            tuple(each.get("credentials", ())),
+            bool(each.get("sees_all", False)),
+        )
+        for digest in each.get("token_sha256", ()):
+            if not re.fullmatch("[0-9a-f]{64}", digest):
+                raise _wrong(where, "token_sha256 holds the SHA-256 of tokens, never tokens")
+            tokens[digest] = tenant
+        certificates |= dict.fromkeys(each.get("certificates", ()), tenant)
+    return Access(tokens, certificates)
+
+
+def hash_token(token: str) -> str:
+    """What is written into the settings for a token."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def _limits(
+    file: Mapping[str, Any], building: int
+) -> tuple[Limits, ArchiveLimits, Mapping[str, int]]:
+    of_builds = set(Limits.__slots__)
+    of_archives = set(ArchiveLimits.__slots__)
+    found = _section(file, "limits", of_builds | of_archives | {"log_nbytes", "keep_images"})
+    for name, value in found.items():
+        if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
+            raise _wrong("[limits]", f"{name} is no number")
+    builds = {name: value for name, value in found.items() if name in of_builds}
+    if building:
+        builds["building"] = building
+    defaults = {
+        "archive_nbytes": ARCHIVE_NBYTES,
+        "unpacked_nbytes": UNPACKED_NBYTES,
+        "files": FILES,
+    }
+    archives = defaults | {name: value for name, value in found.items() if name in of_archives}
+    return Limits(**builds), ArchiveLimits(**archives), found
+
+
+def _wheels(folder: Path | None) -> tuple[Path, ...]:
+    if folder is None:
+        return ()
+    found = tuple(sorted(folder.glob("*.whl")))
+    if not found:
+        raise _wrong("--runtime-wheels", f"there are no wheels in {folder}")
+    return found
+
+
+def _tls(options: argparse.Namespace, file: Mapping[str, Any]) -> Tls | None:
+    found = _section(file, "tls", {"certificate", "key", "client_ca"})
+    certificate = options.tls_certificate or found.get("certificate")
+    key = options.tls_key or found.get("key")
+    client_ca = options.tls_client_ca or found.get("client_ca")
+    if not certificate and not key and not client_ca:
+        return None
+    if not certificate or not key:
+        raise _wrong("--tls-certificate", "a certificate and its key belong together")
+    tls = Tls(Path(certificate), Path(key), Path(client_ca) if client_ca else None)
+    for path in (tls.certificate, tls.key, tls.client_ca):
+        if path is not None and not path.is_file():
+            raise _wrong("[tls]", f"there is no file {path}")
+    return tls

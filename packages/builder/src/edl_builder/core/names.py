@@ -1,0 +1,107 @@
+"""The words of the builder: ids, phases, reasons, results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NewType
+
+BuildId = NewType("BuildId", str)
+Caller = NewType("Caller", str)
+"""Who asks: a tenant, the name in a client certificate, or a peer's host."""
+
+Key = NewType("Key", str)
+"""Of content, base and requirements: equal keys, equal images. 64 hexadecimal digits."""
+
+
+class Phase(StrEnum):
+    """Where a build is."""
+
+    RECEIVING = "receiving"
+    FETCHING = "fetching"
+    RESOLVING = "resolving"
+    QUEUED = "queued"
+    BUILDING = "building"
+    PUSHING = "pushing"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        return self in (Phase.DONE, Phase.FAILED, Phase.CANCELLED)
+
+
+class Reason(StrEnum):
+    """Why something was refused or failed."""
+
+    INVALID = "invalid"  # the request is wrong
+    UNSAFE = "unsafe"  # it tries to reach what it must not
+    FORBIDDEN = "forbidden"  # this caller may not
+    LIMIT = "limit"  # too large, too many
+    NOT_FOUND = "not found"
+    SOURCE = "source"  # the zoo cannot be fetched
+    BUILD = "build"  # a step of the build failed
+    ENGINE = "engine"  # no engine
+    REGISTRY = "registry"  # no registry, or it refuses
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    RESTARTED = "restarted"  # the service ended meanwhile
+    DEFECT = "defect"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What, where and what to do."""
+
+    reason: Reason
+    what: str
+    where: str = ""
+    remedy: str = ""
+    detail: str = ""
+
+
+class Refused(Exception):
+    """A request, or a part of it, that is not accepted."""
+
+    def __init__(
+        self, reason: Reason, what: str, *, where: str = "", remedy: str = "", detail: str = ""
+    ) -> None:
+        super().__init__(what)
+        self.failure = Failure(reason, what, where, remedy, detail)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """An image that can be pulled.
+
+    Attributes:
+        image: ``repository@sha256:...``.
+        nbytes: what a puller downloads: compressed layers and configuration.
+        seconds: from the request to the end.
+        layers: steps of the build, 0 if nothing was built.
+        cached_layers: of these, how many the engine had.
+        reused: found in the registry.
+    """
+
+    image: str
+    nbytes: int
+    seconds: float
+    layers: int
+    cached_layers: int
+    reused: bool
+    key: Key
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Requests with the same identity are one build."""
+
+    repository: str
+    key: Key
+    tag: str
+
+    @property
+    def content(self) -> tuple[str, Key]:
+        """What must not be built twice at a time."""
+        return self.repository, self.key

@@ -1,0 +1,147 @@
+"""A request, read and judged: what is to be built, for whom, and where it goes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from edl_builder.core.archive import too_large
+from edl_builder.core.names import Caller, Reason, Refused
+from edl_builder.core.references import (
+    Reference,
+    check_labels,
+    check_tag,
+    matches,
+    parse_reference,
+    parse_repository,
+)
+from edl_builder.core.sources import GitSource, SourcePolicy, check_git
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """Somebody who may ask, and for what.
+
+    Attributes:
+        name: as shown in logs.
+        repositories: patterns of ``registry/path`` to which it may push.
+        credentials: names of the server's git credentials that it may use.
+    """
+
+    name: Caller
+    repositories: tuple[str, ...] = ("*",)
+    credentials: tuple[str, ...] = ("*",)
+    sees_all: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What anybody may ask."""
+
+    default_base: str = ""
+    bases: tuple[str, ...] = ()
+    registries: tuple[str, ...] = ()
+    sources: SourcePolicy = field(default_factory=SourcePolicy)
+    archive_nbytes: int = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request as it came in; nothing of it is trusted."""
+
+    repository: str
+    tag: str = ""
+    base_image: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    archive_nbytes: int | None = None
+    archive_sha256: str = ""
+    git: tuple[str, str, str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A request that is allowed."""
+
+    repository: Reference
+    tag: str
+    base: Reference
+    labels: tuple[tuple[str, str], ...]
+    git: GitSource | None
+    archive_nbytes: int = 0
+    archive_sha256: str = ""
+
+
+def judge(asked: Asked, tenant: Tenant, policy: Policy) -> Order:
+    """What a request asks for.
+
+    Raises:
+        Refused: malformed, unsafe, or not for this tenant.
+    """
+    repository = parse_repository(asked.repository)
+    if not matches(repository.registry, policy.registries):
+        raise Refused(
+            Reason.FORBIDDEN,
+            f"this builder does not push to {repository.registry}",
+            where="repository",
+            remedy=f"Choose one of: {', '.join(policy.registries) or '(none is set up)'}.",
+        )
+    if not matches(repository.repository, tenant.repositories):
+        raise Refused(
+            Reason.FORBIDDEN,
+            f"{tenant.name} may not push to {repository.repository}",
+            where="repository",
+            remedy=f"Choose one that matches: {', '.join(tenant.repositories) or '(none)'}.",
+        )
+    check_tag(asked.tag)
+    labels = tuple(sorted(asked.labels.items()))
+    check_labels(labels)
+    base = _base(asked.base_image, policy)
+    if asked.git is not None:
+        source = check_git(*asked.git, policy.sources)
+        if source.credential and not matches(source.credential, tenant.credentials):
+            raise Refused(
+                Reason.FORBIDDEN,
+                f"{tenant.name} may not use the credential {source.credential!r}",
+                where="git credential",
+                remedy="Ask the operator of the builder.",
+            )
+        return Order(repository, asked.tag, base, labels, source)
+    if asked.archive_nbytes is None:
+        raise Refused(
+            Reason.INVALID,
+            "the request names no source",
+            where="source",
+            remedy="Send an archive, or name a git repository.",
+        )
+    if asked.archive_nbytes > policy.archive_nbytes:
+        raise too_large(policy.archive_nbytes, "archive")
+    if asked.archive_sha256 and not _SHA256.fullmatch(asked.archive_sha256):
+        raise Refused(
+            Reason.INVALID, "sha256 is not 64 lower-case hexadecimal digits", where="archive"
+        )
+    return Order(
+        repository, asked.tag, base, labels, None, asked.archive_nbytes, asked.archive_sha256
+    )
+
+
+def _base(text: str, policy: Policy) -> Reference:
+    if not text and not policy.default_base:
+        raise Refused(
+            Reason.INVALID,
+            "no base image is named, and this builder has none of its own",
+            where="base image",
+            remedy="Name one that has Python and the worker.",
+        )
+    base = parse_reference(text or policy.default_base, "base image")
+    if text and text != policy.default_base and not matches(base.repository, policy.bases):
+        raise Refused(
+            Reason.FORBIDDEN,
+            f"{base.repository} is no base image that this builder uses",
+            where="base image",
+            remedy="Choose one that matches: "
+            f"{', '.join((policy.default_base, *policy.bases)).strip(', ')}.",
+        )
+    return base

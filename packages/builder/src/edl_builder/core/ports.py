@@ -1,0 +1,89 @@
+"""What the builder needs from outside; adapters implement it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Protocol
+
+from edl_builder.core.references import Reference
+
+
+class Stop(Protocol):
+    """Whether somebody wants the work to end, and a bell for it."""
+
+    def check(self) -> None:
+        """Raises: Refused: CANCELLED, if it is to end."""
+
+    def on_stop(self, ring: Callable[[], None]) -> Callable[[], None]:
+        """Have ``ring`` called when it is to end, at once if it already is.
+
+        Returns:
+            What takes the bell off again.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """How many steps a build had, and how many of these the engine had in its cache."""
+
+    layers: int
+    cached: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An image in a registry; ``nbytes`` is what a puller downloads."""
+
+    digest: str
+    nbytes: int
+
+
+Line = Callable[[str], None]
+
+
+class Engine(Protocol):
+    """Builds and pushes images.
+
+    Every method raises ``Refused``: ENGINE if the engine cannot be reached, BUILD if a step of
+    the build fails, REGISTRY if a push or pull is refused, CANCELLED if it was stopped.
+    """
+
+    def ping(self) -> None:
+        """Return if the engine answers."""
+
+    def build(
+        self,
+        context: PurePath,
+        base: Reference,
+        name: Reference,
+        labels: Mapping[str, str],
+        on_line: Line,
+        stop: Stop,
+    ) -> Steps:
+        """Build a context (a tar file with a Dockerfile) into an image of that name.
+
+        When it returns or raises, no container of the build is left. A step whose inputs are
+        those of an earlier build is not run again.
+        """
+
+    def push(self, name: Reference, on_line: Line, stop: Stop) -> str:
+        """Push the image of that name; returns its digest in the registry."""
+
+    def collect(self, keep: int) -> None:
+        """Remove half-built images, and all finished ones but the ``keep`` newest.
+
+        Those are what the next builds find their cached steps in. Never called while a build
+        runs.
+        """
+
+
+class Registry(Protocol):
+    """Looks images up. Every method raises ``Refused``: REGISTRY."""
+
+    def find(self, name: Reference) -> Found | None:
+        """The image of that name; None if there is none."""
+
+    def tag(self, name: Reference, tag: str) -> None:
+        """Give the image of that name, which is there, another tag in its repository."""

@@ -1,0 +1,101 @@
+"""Every metric of the builder, by name, in one place. No label is unbounded."""
+
+from __future__ import annotations
+
+from collections import Counter as Counting
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+
+from edl_builder.core.names import Phase
+
+_BUCKETS = (0.1, 0.3, 1, 3, 10, 30, 60, 120, 300, 600, 1200, 3600)
+
+
+class Metrics:
+    """The metrics of one builder."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.builds = Counter(
+            "edl_image_builds_total",
+            "Requests for images that have ended: built, reused, joined, failed, cancelled.",
+            ["result"],
+            registry=self.registry,
+        )
+        for result in ("built", "reused", "joined", "failed", "cancelled"):
+            self.builds.labels(result)
+        self.duration = Histogram(
+            "edl_image_build_duration_seconds",
+            "Time from the request to the image that can be pulled.",
+            ["result"],
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+        self.failures = Counter(
+            "edl_image_build_failures_total",
+            "Builds that failed, by reason.",
+            ["reason"],
+            registry=self.registry,
+        )
+        self.received = Counter(
+            "edl_image_build_received_bytes_total",
+            "Bytes of archives received.",
+            registry=self.registry,
+        )
+        self.cached_layers = Counter(
+            "edl_image_build_layers_total",
+            "Steps of builds, by whether the engine had them.",
+            ["cache"],
+            registry=self.registry,
+        )
+        self.refused = Counter(
+            "edl_image_build_refusals_total",
+            "Calls that were refused before they became builds, by reason.",
+            ["reason"],
+            registry=self.registry,
+        )
+        self.restarts = Counter(
+            "edl_image_builds_recovered_total",
+            "Builds that were taken up again after a restart.",
+            registry=self.registry,
+        )
+        self.defects = Counter(
+            "edl_defects_total",
+            "Calls that failed for a reason that edl does not know.",
+            registry=self.registry,
+        )
+        self.up = Gauge(
+            "edl_image_builder_ready",
+            "1 if the engine answered when it was last asked.",
+            registry=self.registry,
+        )
+
+    def watch(self, phases: Callable[[], Iterable[Phase]]) -> None:
+        """Also count the open builds by phase."""
+        self.registry.register(_OpenBuilds(phases))
+
+    def text(self) -> bytes:
+        """Everything, in Prometheus's text format."""
+        return generate_latest(self.registry)
+
+
+class _OpenBuilds(Collector):
+    def __init__(self, phases: Callable[[], Iterable[Phase]]) -> None:
+        self._phases = phases
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        family = GaugeMetricFamily(
+            "edl_image_builds_open", "Builds that have not ended, by phase.", labels=["phase"]
+        )
+        counts = Counting(self._phases())
+        for phase in Phase:
+            if not phase.is_final:
+                family.add_metric([str(phase)], counts[phase])
+        yield family

@@ -1,0 +1,111 @@
+"""The gRPC server: what it serves, on which port, over TLS or not, and what becomes of errors."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable
+from concurrent import futures
+
+import grpc
+from google.protobuf.message import DecodeError
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from edl_builder.codec import error_to
+from edl_builder.config import Tls
+from edl_builder.core.names import Failure, Reason, Refused
+from edl_builder.servicers.builder import BuilderServicer
+from edl_proto.channels import SERVER_OPTIONS
+from edl_proto.errors import EdlError, ErrorInterceptor
+from edl_proto.v1 import builder_pb2, builder_pb2_grpc
+
+log = logging.getLogger(__name__)
+
+_OTHER_CALLS = 64
+"""Watchers, probes, questions."""
+
+
+class Server:
+    """Listens until it is closed.
+
+    Args:
+        servicer: what is served.
+        host: address to listen on.
+        port: 0 for any.
+        calls: how many builds may be waited for at a time.
+        tls: None for none.
+        redact: applied to the messages of defects.
+        on_defect: told of every call that failed for a reason that is not known.
+
+    Raises:
+        Refused: the port is taken, or the address is none of this machine.
+    """
+
+    def __init__(
+        self,
+        servicer: BuilderServicer,
+        host: str,
+        port: int,
+        calls: int,
+        tls: Tls | None,
+        redact: Callable[[str], str],
+        on_defect: Callable[[], None],
+    ) -> None:
+        def note(method: str, error: Exception) -> None:
+            log.error("%s\n%s", method, redact("".join(traceback.format_exception(error))))
+            on_defect()
+
+        self._server = grpc.server(
+            futures.ThreadPoolExecutor(calls + _OTHER_CALLS, thread_name_prefix="grpc"),
+            interceptors=[ErrorInterceptor(_translate, note)],
+            options=SERVER_OPTIONS,
+        )
+        builder_pb2_grpc.add_BuilderServicer_to_server(servicer, self._server)
+        name = builder_pb2.DESCRIPTOR.services_by_name["Builder"].full_name
+        self._health = health.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        for each in ("", name):
+            self._health.set(each, health_pb2.HealthCheckResponse.SERVING)
+        reflection.enable_server_reflection(
+            (name, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server
+        )
+        shown = f"[{host}]" if ":" in host else host
+        try:
+            address = f"{shown}:{port}"
+            self.port = (
+                self._server.add_secure_port(address, _credentials(tls))
+                if tls
+                else self._server.add_insecure_port(address)
+            )
+        except RuntimeError:
+            raise Refused(
+                Reason.INVALID,
+                f"the builder cannot listen on {shown}:{port}",
+                where="--listen",
+                remedy="Choose another port (0 for any), or an address of this machine.",
+            ) from None
+        self._server.start()
+
+    def close(self, grace_s: float) -> None:
+        """Take no more calls, and give those that run ``grace_s`` to end."""
+        self._health.enter_graceful_shutdown()
+        self._server.stop(grace_s).wait(grace_s + 1)
+
+
+def _credentials(tls: Tls) -> grpc.ServerCredentials:
+    return grpc.ssl_server_credentials(
+        [(tls.key.read_bytes(), tls.certificate.read_bytes())],
+        root_certificates=tls.client_ca.read_bytes() if tls.client_ca else None,
+        require_client_auth=tls.client_ca is not None,
+    )
+
+
+def _translate(error: Exception) -> EdlError | None:
+    match error:
+        case Refused():
+            return error_to(error.failure)
+        case DecodeError():
+            return error_to(Failure(Reason.INVALID, "a message cannot be read", where="Build"))
+        case _:
+            return None

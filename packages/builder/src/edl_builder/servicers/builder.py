@@ -1,0 +1,189 @@
+"""The builder, as called by clients."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+
+import grpc
+
+from edl_builder import codec
+from edl_builder.core.names import BuildId, Reason, Refused
+from edl_builder.core.orders import Policy, judge
+from edl_builder.core.views import View
+from edl_builder.metrics import Metrics
+from edl_builder.servicers.callers import Callers
+from edl_builder.workshop import Workshop
+from edl_proto.v1 import builder_pb2, builder_pb2_grpc
+
+_LOOK_S = 1.0
+_AHEAD = 4
+"""Chunks read ahead of the disk."""
+
+_LIST = 50
+_MOST_LISTED = 500
+
+
+class BuilderServicer(builder_pb2_grpc.BuilderServicer):
+    """Decodes, asks the workshop, encodes.
+
+    Args:
+        workshop: all builds.
+        callers: who calls.
+        policy: what may be asked.
+        metrics: counts refusals.
+    """
+
+    def __init__(
+        self, workshop: Workshop, callers: Callers, policy: Policy, metrics: Metrics
+    ) -> None:
+        self._workshop = workshop
+        self._callers = callers
+        self._policy = policy
+        self._metrics = metrics
+
+    def Build(
+        self,
+        request_iterator: Iterator[builder_pb2.BuildRequest],
+        context: grpc.ServicerContext,
+    ) -> Iterator[builder_pb2.BuildProgress]:
+        """Ends with the final status; the call itself fails if the build does."""
+        tenant = self._callers.identify(context)
+        try:
+            spec = _spec(request_iterator)
+            order = judge(codec.asked_from(spec), tenant, self._policy)
+            build = self._workshop.request(tenant, order)
+        except Refused as error:
+            self._metrics.refused.labels(str(error.failure.reason)).inc()
+            raise
+        context.add_callback(self._workshop.wake)
+        last: View | None = None
+        with self._workshop.waiting(build):
+            if order.git is None:
+                yield codec.progress_to(self._workshop.view(build))
+                chunks = _Chunks(
+                    request_iterator,
+                    context.is_active,
+                    lambda: self._workshop.view(build).phase.is_final,
+                )
+                self._workshop.receive(build, chunks)
+            for news in self._workshop.follow(build, 0, context.is_active):
+                if isinstance(news, View):
+                    last = news
+                yield codec.progress_to(news)
+        if last is not None and last.failure is not None:
+            raise codec.error_to(last.failure)
+
+    def Watch(
+        self, request: builder_pb2.WatchBuildRequest, context: grpc.ServicerContext
+    ) -> Iterator[builder_pb2.BuildProgress]:
+        tenant = self._callers.identify(context)
+        build = self._workshop.get(tenant, BuildId(request.id)).id
+        context.add_callback(self._workshop.wake)
+        with self._workshop.waiting(build):
+            for news in self._workshop.follow(build, request.after_line, context.is_active):
+                yield codec.progress_to(news)
+
+    def Get(
+        self, request: builder_pb2.GetBuildRequest, context: grpc.ServicerContext
+    ) -> builder_pb2.BuildStatus:
+        tenant = self._callers.identify(context)
+        return codec.status_to(self._workshop.get(tenant, BuildId(request.id)))
+
+    def List(
+        self, request: builder_pb2.ListBuildsRequest, context: grpc.ServicerContext
+    ) -> builder_pb2.ListBuildsReply:
+        tenant = self._callers.identify(context)
+        views = self._workshop.newest(tenant, min(request.limit or _LIST, _MOST_LISTED))
+        return builder_pb2.ListBuildsReply(builds=[codec.status_to(view) for view in views])
+
+    def Cancel(
+        self, request: builder_pb2.CancelBuildRequest, context: grpc.ServicerContext
+    ) -> builder_pb2.BuildStatus:
+        tenant = self._callers.identify(context)
+        return codec.status_to(self._workshop.cancel(tenant, BuildId(request.id)))
+
+
+def _spec(requests: Iterator[builder_pb2.BuildRequest]) -> builder_pb2.BuildSpec:
+    first = next(requests, None)
+    if first is None or first.WhichOneof("part") != "spec":
+        raise codec.refusal(
+            "the first message is not the specification of the build",
+            "Build",
+            "Send a BuildRequest with `spec`, then the archive in `chunk`s.",
+        )
+    return first.spec
+
+
+class _Chunks:
+    """The archive's chunks as they come in.
+
+    They are read by a thread of their own: who sends nothing more for ever must not keep the
+    call from ending when its time is over.
+    """
+
+    def __init__(
+        self,
+        requests: Iterator[builder_pb2.BuildRequest],
+        is_active: Callable[[], bool],
+        is_over: Callable[[], bool],
+    ) -> None:
+        self._requests = requests
+        self._is_active = is_active
+        self._is_over = is_over
+        self._read: queue.Queue[bytes | Refused | None] = queue.Queue(_AHEAD)
+        self._over = threading.Event()
+        threading.Thread(target=self._feed, name="upload", daemon=True).start()
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            while True:
+                try:
+                    chunk = self._read.get(timeout=_LOOK_S)
+                except queue.Empty:
+                    if self._is_over():
+                        return
+                    if not self._is_active():
+                        raise _left() from None
+                    continue
+                if chunk is None:
+                    return
+                if isinstance(chunk, Refused):
+                    raise chunk
+                yield chunk
+        finally:
+            self._over.set()
+
+    def _feed(self) -> None:
+        end: Refused | None = None
+        try:
+            for request in self._requests:
+                if request.WhichOneof("part") != "chunk":
+                    end = codec.refusal(
+                        "a message that is no chunk came after the specification",
+                        "Build",
+                        "Send one `spec`, then `chunk`s only.",
+                    )
+                    break
+                if not self._put(request.chunk):
+                    return
+        except Exception:  # gRPC raises a bare one when the caller has left
+            end = _left()
+        else:
+            if end is None and not self._is_active():
+                end = _left()
+        self._put(end)
+
+    def _put(self, what: bytes | Refused | None) -> bool:
+        while not self._over.is_set():
+            try:
+                self._read.put(what, timeout=_LOOK_S)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+
+def _left() -> Refused:
+    return Refused(Reason.CANCELLED, "the caller left before its archive was here")

@@ -1,0 +1,57 @@
+"""Who calls: a bearer token, a client certificate, or anybody where the service is open."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+import grpc
+
+from edl_builder.config import Access
+from edl_builder.core.names import Caller
+from edl_builder.core.orders import Tenant
+
+_NAMES = ("x509_common_name", "x509_subject_alternative_name")
+_BEARER = "bearer "
+
+
+class Callers:
+    """Finds the tenant of a call.
+
+    Args:
+        access: who may call.
+    """
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    def identify(self, context: grpc.ServicerContext) -> Tenant:
+        """The tenant who calls; ends the call as UNAUTHENTICATED if it is none."""
+        for header in context.invocation_metadata() or ():
+            if header.key == "authorization":
+                text = header.value if isinstance(header.value, str) else ""
+                if not text.lower().startswith(_BEARER):
+                    _refuse(context, "the authorization is no bearer token")
+                # Found by its hash: how long the look-up takes tells nothing of the token.
+                digest = hashlib.sha256(text[len(_BEARER) :].strip().encode()).hexdigest()
+                tenant = self._access.tokens.get(digest)
+                if tenant is None and not self._access.is_open:
+                    _refuse(context, "the bearer token is not known")
+                if tenant is not None:
+                    return tenant
+        found: Mapping[str, Sequence[bytes]] = context.auth_context() or {}
+        for kind in _NAMES:
+            for shown in found.get(kind, ()):
+                tenant = self._access.certificates.get(shown.decode("utf-8", "replace"))
+                if tenant is not None:
+                    return tenant
+        if not self._access.is_open:
+            _refuse(context, "the call has no bearer token and no known client certificate")
+        # Each connection has its turn; where anybody may call, anybody may look.
+        return Tenant(Caller(context.peer()), sees_all=True)
+
+
+def _refuse(context: grpc.ServicerContext, what: str) -> NoReturn:
+    context.abort(grpc.StatusCode.UNAUTHENTICATED, f"{what}; send `authorization: Bearer TOKEN`")
+    raise AssertionError("abort() raises")

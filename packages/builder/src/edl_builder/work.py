@@ -1,0 +1,183 @@
+"""What is done for a build: the context made, the image built. Runs in threads of the workshop."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from edl_builder.adapters import archives, records
+from edl_builder.adapters.git import Git
+from edl_builder.adapters.stopping import StopSignal
+from edl_builder.core import events as on
+from edl_builder.core.archive import ArchiveLimits
+from edl_builder.core.content import Runtime, content_key
+from edl_builder.core.names import BuildId, Failure, Identity, Phase, Reason, Refused, Result
+from edl_builder.core.orders import Order
+from edl_builder.core.plan import KEY_LABEL, Index, dockerfile
+from edl_builder.core.ports import Engine, Found, Registry
+from edl_builder.core.references import Reference, key_tag
+
+log = logging.getLogger(__name__)
+
+ARCHIVE = "archive"
+
+Tell = Callable[[on.Event], None]
+Say = Callable[[str], None]
+
+
+class Work:
+    """The steps of a build, each blocking.
+
+    Args:
+        engine: builds and pushes.
+        registry: looks up.
+        git: fetches.
+        limits: of archives.
+        index: for pip.
+        wheels: of the worker.
+        requirements: of the worker.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        registry: Registry,
+        git: Git,
+        limits: ArchiveLimits,
+        index: Index,
+        wheels: Sequence[Path],
+        requirements: Sequence[str],
+    ) -> None:
+        self._engine = engine
+        self._registry = registry
+        self._git = git
+        self._limits = limits
+        self._index = index
+        self._wheels = tuple(wheels)
+        self._runtime = Runtime(
+            tuple((wheel.name, hashlib.sha256(wheel.read_bytes()).hexdigest()) for wheel in wheels),
+            tuple(requirements),
+        )
+
+    def prepare(
+        self, build: BuildId, order: Order, folder: Path, tell: Tell, say: Say, stop: StopSignal
+    ) -> on.Event:
+        """From the source to a context, or to the image that the registry has already."""
+        archive = folder / ARCHIVE
+        if order.git is not None:
+            archive = self._git.fetch(order.git, folder, say, stop)
+        tell(on.Resolving(build))
+        zoo, context = archives.repack(archive, folder, self._limits, stop.check)
+        archive.unlink()
+        say(f"{len(zoo.files)} files, {zoo.nbytes} bytes")
+        base = self._resolve(order.base)
+        say(f"base {base}")
+        stop.check()
+        recipe = dockerfile(str(base), self._runtime, bool(zoo.requirements), self._index)
+        key = content_key(zoo, base.digest, self._runtime, recipe, dict(order.labels))
+        say(f"key {key}")
+        identity = Identity(order.repository.repository, key, order.tag)
+        found = self._look_up(order, identity)
+        if found is not None:
+            say("the registry has this image")
+            return on.Succeeded(build, _result(order, identity, found, (0, 0), reused=True))
+        archives.complete(context, recipe, zoo, self._wheels)
+        records.write_ready(folder, base)
+        return on.Prepared(build, identity)
+
+    def build(
+        self,
+        build: BuildId,
+        order: Order,
+        identity: Identity,
+        folder: Path,
+        tell: Tell,
+        say: Say,
+        stop: StopSignal,
+    ) -> on.Event:
+        """From the context to the image in the registry."""
+        found = self._look_up(order, identity)
+        if found is not None:
+            say("the registry has this image by now")
+            return on.Succeeded(build, _result(order, identity, found, (0, 0), reused=True))
+        base = records.read_ready(folder)
+        if base is None:
+            raise Refused(
+                Reason.RESTARTED, "the build's context is gone", remedy="Send the zoo again."
+            )
+        name = replace(order.repository, tag=key_tag(identity.key))
+        labels = {**dict(order.labels), KEY_LABEL: identity.key}
+        steps = self._engine.build(folder / "context.tar", base, name, labels, say, stop)
+        tell(on.Pushing(build))
+        digest = self._engine.push(name, say, stop)
+        pushed = self._registry.find(name)
+        if pushed is None or pushed.digest != digest:
+            raise Refused(
+                Reason.REGISTRY,
+                "the registry does not have what was pushed",
+                where=str(name),
+                remedy="Somebody else may push to this repository; try once more.",
+            )
+        if identity.tag:
+            self._registry.tag(name, identity.tag)
+        return on.Succeeded(
+            build, _result(order, identity, pushed, (steps.layers, steps.cached), reused=False)
+        )
+
+    def _resolve(self, base: Reference) -> Reference:
+        if base.digest:
+            return base
+        found = self._registry.find(replace(base, tag=base.tag or "latest"))
+        if found is None:
+            raise Refused(
+                Reason.NOT_FOUND,
+                f"there is no base image {base}",
+                where="base image",
+                remedy="Check its name, and the builder's credential for its registry.",
+            )
+        return replace(base, tag="", digest=found.digest)
+
+    def _look_up(self, order: Order, identity: Identity) -> Found | None:
+        name = replace(order.repository, tag=key_tag(identity.key))
+        found = self._registry.find(name)
+        if found is not None and identity.tag:
+            self._registry.tag(name, identity.tag)
+        return found
+
+
+def _result(
+    order: Order, identity: Identity, found: Found, steps: tuple[int, int], *, reused: bool
+) -> Result:
+    return Result(
+        image=f"{order.repository.repository}@{found.digest}",
+        nbytes=found.nbytes,
+        seconds=0.0,  # the workshop knows since when
+        layers=steps[0],
+        cached_layers=steps[1],
+        reused=reused,
+        key=identity.key,
+    )
+
+
+def failure_of(error: Exception, phase: Phase) -> Failure:
+    """What a failed piece of work is told as."""
+    if isinstance(error, Refused):
+        return error.failure
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Failure(
+            Reason.LIMIT,
+            "the builder's disk is full",
+            where=str(phase),
+            remedy="Tell the operator of the builder.",
+        )
+    log.error("a defect while %s", phase, exc_info=error)
+    return Failure(
+        Reason.DEFECT,
+        f"the builder has a defect: {type(error).__name__}",
+        where=str(phase),
+        remedy="The builder's log has the traceback; please report it.",
+    )
