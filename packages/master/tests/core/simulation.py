@@ -130,6 +130,7 @@ class World:
                     self.tokens.add(token)
                     if task.type is TaskType.TRAINING:
                         self.plane.fences[task] = token
+                        self._check_barrier(task.round)
                     if effect.frozen:
                         assert self.plane.frozen[effect.frozen] == effect.version
                 case fx.RevokeLease(task, token):
@@ -161,6 +162,13 @@ class World:
         for event_ in follow:
             effects += self.tell(event_)
         return effects
+
+    def _check_barrier(self, epoch: int) -> None:
+        if self.settings.epoch_barrier:
+            size = self.settings.records_per_task
+            before = epoch * sum(-(-records // size) for records in self.data)
+            done = sum(task.round < epoch for task in self.plane.closed)
+            assert done == before, f"epoch {epoch} begins before the one before is complete"
 
     def _save(self) -> str:
         """Ledger first, then the plane, which may be ahead by minibatches, but not by tasks."""
@@ -202,9 +210,11 @@ class World:
     def _die(self, process: Process, signal: int | None, *, preempted: bool) -> None:
         self.processes.remove(process)
         code = 0 if signal is None else None
-        body = process.body if self.random.random() < 0.5 else None
+        body, attempt = self.random.choice(
+            [(process.body, process.attempt), (process.body, None), (None, process.attempt)]
+        )
         self.exits.append(
-            ev.BodyExited(process.worker, body, code, signal, preempted, attempt=process.attempt)
+            ev.BodyExited(process.worker, body, code, signal, preempted, attempt=attempt)
         )
 
     # --- the network -----------------------------------------------------------------------
@@ -239,9 +249,8 @@ class World:
         elif process.told_to_leave:
             held = tuple(ev.HeldLease(lease.task, lease.token) for lease in process.leases)
             if self.random.random() < 0.8:
-                self._send(
-                    ev.LeasesReturned(process.worker, held, "asked", True, body=process.body)
-                )
+                body = process.body if self.random.random() < 0.5 else None
+                self._send(ev.LeasesReturned(process.worker, held, "asked", True, body=body))
             self._die(process, None, preempted=False)
         elif not process.registered:
             self._register(process)

@@ -12,7 +12,7 @@ from edl_master.core.settings import JobSettings, JobType
 
 seeds = st.integers(0, 2**32 - 1)
 files = st.lists(st.integers(0, 40), min_size=1, max_size=4).map(tuple).filter(sum)
-a_few = settings(max_examples=60, deadline=None)
+a_few = settings(max_examples=80, deadline=None)
 
 
 def rules(type_: JobType, **options: object) -> JobSettings:

@@ -108,8 +108,17 @@ def test_kills_are_a_crash_loop_much_later_than_crashes() -> None:
 
 
 def test_restarts_wait_longer_and_longer_up_to_a_limit() -> None:
-    delays = [restart_delay_s(n, Timings()) for n in (0, 1, 2, 3, 4, 5, 6, 7, 1000)]
-    assert delays == [0, 1, 2, 4, 8, 16, 30, 30, 30]
+    counts = (0, 1, 2, 3, 4, 5, 6, 7, 1000)
+    for kind in (ExitKind.CRASHED, ExitKind.KILLED):
+        delays = [restart_delay_s(kind, barren, Timings()) for barren in counts]
+        assert delays == [0, 1, 2, 4, 8, 16, 30, 30, 30]
+
+
+def test_preempted_workers_are_restarted_at_once_unless_it_never_ends() -> None:
+    counts = (0, 1, 2, 3, 4, 5, 6, 1000)
+    delays = [restart_delay_s(ExitKind.PREEMPTED, barren, Timings()) for barren in counts]
+    assert delays == [0, 0, 0, 0, 1, 2, 4, 30]
+    assert restart_delay_s(ExitKind.LEFT, 1000, Timings()) == 0
 
 
 numbers = st.lists(st.integers(-1000, 1000).map(float), min_size=3, max_size=3)

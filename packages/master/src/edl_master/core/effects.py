@@ -1,7 +1,8 @@
 """Decisions: everything a job may ask the world to do.
 
-``app`` carries them out in the order given, before the next fact is handled; the first
-three and ``HeartbeatAnswer`` are the answer to the caller whose request was the fact.
+``app`` carries them out in the order given, before the next fact is handled. The first five
+are the answer to the caller whose request was the fact, at most one per fact; a request that
+has none of them was taken as it was meant.
 """
 
 from __future__ import annotations

@@ -172,14 +172,26 @@ class CrashStreak:
         return FailJob(failure, f"{times} ends in a row without progress")
 
 
-def restart_delay_s(failures_in_row: int, timings: Timings) -> float:
+PREEMPTIONS_AT_ONCE = 3
+"""So many preemptions in a row, without any work in between, are followed by a body at once."""
+
+
+def restart_delay_s(kind: ExitKind, barren: int, timings: Timings) -> float:
     """Seconds to wait before a worker's next body: none at first, then doubling.
 
     Args:
-        failures_in_row: ends of this worker's bodies without progress, before this one.
+        kind: why the last body ended.
+        barren: bodies of this worker in a row that had ended without any work done before it.
         timings: where the doubling starts and ends.
     """
-    if failures_in_row == 0:
+    match kind:
+        case ExitKind.LEFT:
+            times = 0
+        case ExitKind.PREEMPTED:
+            times = barren - PREEMPTIONS_AT_ONCE
+        case ExitKind.KILLED | ExitKind.CRASHED:
+            times = barren
+    if times <= 0:
         return 0.0
-    doubled_s = ldexp(timings.restart_backoff_s, min(failures_in_row - 1, 32))
+    doubled_s = ldexp(timings.restart_backoff_s, min(times - 1, 32))
     return min(timings.restart_backoff_max_s, doubled_s)

@@ -65,7 +65,8 @@ class Member:
     killed_at: float | None = None
     productive: bool = False
     """Whether this body got any work done."""
-    failures_in_row: int = 0
+    barren: int = 0
+    """Bodies in a row that ended, not as asked, before they got any work done."""
     restart_at: float | None = None
     records: int = 0
     steps: int = 0

@@ -184,7 +184,7 @@ class Members:
         member = self._members[worker]
         member.heard_at = now
         member.productive = True
-        member.failures_in_row = 0
+        member.barren = 0
         member.records += records
         member.steps += steps
         member.rate.add(records, now)
@@ -235,11 +235,8 @@ class Members:
                 line = f"{name} ended: {how}."
                 self._note("WorkerExited", line, member, Severity.WARNING)
         if self.wanted(member):
-            delay_s = 0.0
-            if kind in (ExitKind.KILLED, ExitKind.CRASHED):
-                delay_s = restart_delay_s(member.failures_in_row, self._timings)
-                member.failures_in_row += 1
-            member.restart_at = now + delay_s
+            member.restart_at = now + restart_delay_s(kind, member.barren, self._timings)
+            member.barren += kind is not ExitKind.LEFT
         return ended
 
     # --- the clock -------------------------------------------------------------------------
