@@ -77,6 +77,7 @@ class EvaluateOptions(_Options, total=False):
     """Options of ``edl evaluate``."""
 
     trained_model: Place
+    loss: str
     eval_metrics_fn: str
     label_columns: str
 

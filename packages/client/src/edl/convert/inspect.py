@@ -10,6 +10,8 @@ import numpy as np
 
 import recordio
 import recordio.example
+from edl.core.quantities import count, size
+from edl.core.telling import plural
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 from recordio.recordfile import RecordIOSource
@@ -141,13 +143,11 @@ def _feature(value: recordio.example.Value) -> dict[str, Any]:
 
 def lines(report: Report) -> list[str]:
     """For a person."""
-    from edl.core.quantities import count, size
-
     packed = ", ".join(f"{number} {name}" for name, number in report.compressors.items())
     text = [
         report.file,
-        f"  {report.format}, {count(report.records)} records, {size(report.nbytes)},"
-        f" {count(report.blocks)} chunks" + (f" ({packed})" if packed else ""),
+        f"  {report.format}, {plural(report.records, 'record')}, {size(report.nbytes)},"
+        f" {plural(report.blocks, 'chunk')}" + (f" ({packed})" if packed else ""),
     ]
     if report.checked is not None:
         text.append(f"  checked: all {count(report.checked)} records are whole")

@@ -96,7 +96,13 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option("input_fn", Text("NAME"), _MODEL, "use this input_fn instead of the model file's"),
     Option("dataset_fn", Text("NAME"), _MODEL, "use this dataset_fn instead of the model file's"),
-    Option("loss", Text("NAME"), _MODEL, "use this loss instead of the model file's", _TRAIN),
+    Option(
+        "loss",
+        Text("NAME"),
+        _MODEL,
+        "use this loss instead of the model file's",
+        frozenset((Verb.TRAIN, Verb.EVALUATE)),
+    ),
     Option(
         "optimizer", Text("NAME"), _MODEL, "use this optimizer instead of the model file's", _TRAIN
     ),
