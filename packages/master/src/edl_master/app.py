@@ -13,7 +13,7 @@ import secrets
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from types import FrameType, TracebackType
@@ -28,13 +28,13 @@ from edl_master.adapters.files import JobDirectory, rfc3339
 from edl_master.adapters.http import StatusServer
 from edl_master.adapters.journal import Journal
 from edl_master.adapters.outputs import Predictions, check_output
-from edl_master.adapters.processes import LocalProcesses, limit_threads
 from edl_master.conductor import Conductor, End
 from edl_master.config import Config
 from edl_master.core.effects import LeaseGranted
 from edl_master.core.events import BodyExited, Event, MasterFailed, StopRequested, Tick
 from edl_master.core.names import TaskType, WorkerId
-from edl_master.core.platform import BodyStarted, Platform
+from edl_master.core.parameters.arithmetic import kernel
+from edl_master.core.platform import BodyStarted
 from edl_master.core.settings import JobType
 from edl_master.core.tasks import Cut
 from edl_master.curves import Curves
@@ -46,33 +46,14 @@ from edl_master.server import Server, Services
 from edl_master.servicers.job import JobServicer
 from edl_master.servicers.parameters import ParametersServicer
 from edl_master.servicers.tasks import JobFiles, TasksServicer
+from edl_master.workers import MakePlatform, exit_reason, take_over
 from edl_proto import jobdir
 from edl_proto.v1 import job_pb2, task_pb2
 
 log = logging.getLogger(__name__)
 
-MakePlatform = Callable[[Config, Callable[[], str]], Platform]
-"""Makes the platform of a job; the master's address is known when the first body starts."""
-
 _LONGEST_S = 600.0
 """How long the last checkpoint may take to be written."""
-
-
-def local_processes(config: Config, address: Callable[[], str]) -> Platform:
-    """Workers as processes of this machine."""
-
-    def command(worker: WorkerId, attempt: int) -> Sequence[str]:
-        # -P: a file in the user's directory must not stand in for a module of the same name.
-        python = [config.python, "-P", "-m", "edl_worker"]
-        return [*python, "--master", address(), "--worker-id", str(worker)]
-
-    environment = {"PYTHONUNBUFFERED": "1", **config.environ}
-    return LocalProcesses(
-        command,
-        limit_threads(environment, config.workers_max),
-        config.job_dir / jobdir.LOGS,
-        config.job_dir / jobdir.PODS,
-    )
 
 
 class App:
@@ -91,7 +72,7 @@ class App:
         self,
         config: Config,
         directory: JobDirectory,
-        make_platform: MakePlatform = local_processes,
+        make_platform: MakePlatform,
     ) -> None:
         self._config = config
         self._directory = directory
@@ -119,8 +100,8 @@ class App:
             else None
         )
         settings = config.job_settings(self._data.records)
-        if spec.output and config.type is not JobType.EVALUATE:
-            check_output(spec.output)
+        if config.output and config.type is not JobType.EVALUATE:
+            check_output(config.output)
         checkpoints = None
         if training and config.checkpoint_dir is not None:
             checkpoints = Checkpoints(config.checkpoint_dir, spec.name, config.keep_checkpoints)
@@ -137,7 +118,7 @@ class App:
         if config.type is JobType.PREDICT:
             cut = Cut(self._data.counts, settings.records_per_task)
             parts = config.job_dir / jobdir.PARTS
-            predictions = Predictions(parts, spec.output, self._data.uris, cut)
+            predictions = Predictions(parts, config.output, self._data.uris, cut)
             predictions.prepare()
 
         self._metrics = Metrics()
@@ -165,6 +146,9 @@ class App:
             tell=self._tell,
             grace_s=config.worker_grace_s,
         )
+        if training:
+            # Importing the compiler takes about a second: done while the workers import theirs.
+            threading.Thread(target=kernel, args=("accumulate",), daemon=True).start()
         buffers = Buffers()
         threads = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="plane")
         opened.callback(threads.shutdown, wait=False, cancel_futures=True)
@@ -187,7 +171,7 @@ class App:
             tasks=TasksServicer(
                 self._conductor,
                 self._plane if training else None,
-                JobFiles(self._locate, predictions, spec.output),
+                JobFiles(self._locate, predictions, config.output),
                 self._counters,
                 spec,
                 self._incarnation,
@@ -240,13 +224,16 @@ class App:
         """Prometheus's text format."""
         return self._metrics.text()
 
+    def _registered(self) -> set[WorkerId]:
+        return {worker.id for worker in self._conductor.view().workers if worker.pid}
+
     def _status(self, finished_at: str = "") -> job_pb2.JobStatus:
         facts = codec.JobFacts(
             name=self._config.spec.name,
             started_at=self._started_at,
             finished_at=finished_at,
             dashboard_url=self.dashboard_url,
-            output=self._config.spec.output,
+            output=self._config.output,
             incarnation=self._incarnation,
             curves=self._curves.all(),
             data_uris=self._data.uris,
@@ -284,7 +271,8 @@ class App:
                 "started_at": self._started_at,
             }
         )
-        self._take_over()
+        wait_s = rhythm.register_wait_s if self._resumed else 0.0
+        take_over(self._platform, self._registered, wait_s)
         for name, target in (
             ("observer", self._observe),
             ("ticker", self._tick),
@@ -306,26 +294,6 @@ class App:
         self._requests.put(None)
         self._plane.let_go()
         self._opened.close()
-
-    def _take_over(self) -> None:
-        """Bodies of an earlier incarnation: wait for them to register, or end them."""
-        found = self._platform.adopt()
-        if not found:
-            return
-        if self._resumed:
-            deadline = time.monotonic() + self._config.rhythm.register_wait_s
-            while time.monotonic() < deadline:
-                registered = {worker.id for worker in self._conductor.view().workers if worker.pid}
-                if {body.worker for body in found} <= registered:
-                    return
-                time.sleep(0.05)
-            found = tuple(body for body in found if body.worker not in registered)
-        for body in found:
-            log.info("ending %s of worker %d, left by an earlier master", body.body, body.worker)
-            self._platform.kill(body.worker)
-        ended = 0
-        while ended < len(found) and (seen := self._platform.observe(_LONGEST_S)):
-            ended += sum(isinstance(each, BodyExited) for each in seen)
 
     def _finish(self, end: End) -> job_pb2.JobStatus:
         """Bring everything to disk, and say how the job ended."""
@@ -365,7 +333,7 @@ class App:
                         log.info("worker %d is %s", worker, body)
                     case BodyExited():
                         self._counters.forget(seen.body or "")
-                        self._metrics.exits.labels(_exit_reason(seen)).inc()
+                        self._metrics.exits.labels(exit_reason(seen)).inc()
                         self._tell(seen)
                     case _:
                         self._tell(seen)
@@ -403,14 +371,6 @@ class App:
         assert predictions is not None, "only prediction jobs have parts to join"
         counts = self._conductor.view().tasks.get(TaskType.PREDICTION)
         predictions.join(counts.dead if counts else 0)
-
-
-def _exit_reason(exited: BodyExited) -> str:
-    if exited.preempted:
-        return "preempted"
-    if exited.signal is not None:
-        return "signal"
-    return "left" if exited.exit_code == 0 else "failed"
 
 
 def _reachable(host: str) -> str:

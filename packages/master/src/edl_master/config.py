@@ -78,6 +78,7 @@ class Config:
         type: of the job.
         update: async, sync or bounded.
         workers_max: the most workers that may run at a time.
+        output: where the result goes, an absolute path; empty: nowhere.
         checkpoint_dir: None: no checkpoints.
         tensorboard_dir: where event files go.
         python: interpreter of the workers.
@@ -92,6 +93,7 @@ class Config:
     workers_min: int
     workers_max: int
     host: str
+    output: str
     checkpoint_dir: Path | None
     keep_checkpoints: int
     tensorboard_dir: Path
@@ -137,7 +139,7 @@ class Config:
                 epoch_barrier=self.update == job_pb2.SYNC,
                 evaluation_steps=spec.training.evaluation_steps,
                 checkpoint_steps=spec.training.checkpoint_steps if self.checkpoint_dir else 0,
-                export=bool(spec.output),
+                export=bool(self.output),
                 seed=spec.training.seed,
                 shuffle=spec.training.shuffle,
                 min_workers=self.workers_min,
@@ -170,7 +172,10 @@ def read(
     """
     if spec.type not in JOB_TYPES:
         raise _usage("the job has no type: TRAIN, EVALUATE or PREDICT")
-    for name, value in (("name", spec.name), ("data", spec.data)):
+    required = {"name": spec.name, "data": spec.data}
+    if spec.type == job_pb2.PREDICT:
+        required["output"] = spec.output
+    for name, value in required.items():
         if not value:
             raise _usage(f"the job has no {name}")
     workers_max = spec.workers.max or max(spec.workers.min, WORKERS)
@@ -189,14 +194,27 @@ def read(
         workers_min=workers_min,
         workers_max=workers_max,
         host=spec.serving.host or HOST,
-        checkpoint_dir=Path(checkpoints).absolute() if checkpoints else None,
+        output=str(_local(spec.output, "--output")) if spec.output else "",
+        checkpoint_dir=_local(checkpoints, "--checkpoint-dir") if checkpoints else None,
         keep_checkpoints=spec.training.keep_checkpoints or KEEP_CHECKPOINTS,
-        tensorboard_dir=Path(tensorboard) if tensorboard else job_dir / jobdir.TENSORBOARD,
+        tensorboard_dir=(
+            _local(tensorboard, "--tensorboard-dir")
+            if tensorboard
+            else job_dir / jobdir.TENSORBOARD
+        ),
         worker_grace_s=spec.worker_grace_s or WORKER_GRACE_S,
         python=environ.get("EDL_PYTHON") or sys.executable,
         environ=environ,
         rhythm=rhythm,
     )
+
+
+def _local(place: str, option: str) -> Path:
+    """A place on this machine. A URI of a store taken for a path would make odd directories."""
+    path = place.removeprefix("file://")
+    if "://" in path:
+        raise _usage(f"{option} must be a path on this machine, not {place}")
+    return Path(path).absolute()
 
 
 def _usage(what: str) -> EdlError:

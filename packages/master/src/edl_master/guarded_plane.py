@@ -215,9 +215,11 @@ class GuardedPlane:
                 if isinstance(answer, SlotGranted | SlotRefused):
                     return answer
             left_s = deadline - time.monotonic()
-            if left_s <= 0 or self._over or not is_wanted():
+            if left_s <= 0 or self._over:
                 return None
             self._changed.wait(left_s)
+            if not is_wanted():
+                return None
 
     def _read(
         self,

@@ -233,8 +233,9 @@ def _parse(series: str) -> tuple[str, str, _Labels] | None:
     name, _, rest = series.partition("{")
     known = _CARRIED.fullmatch(name)
     labels = _LABEL.findall(rest)
-    # As many labels as the text holds, and nothing else.
-    if known is None or ",".join(f'{k}="{v}"' for k, v in labels) != rest.removesuffix("}"):
+    written = ",".join(f'{label}="{value}"' for label, value in labels)
+    # These labels, and nothing else.
+    if known is None or (series != f"{name}{{{written}}}" and series != name):
         return None
     return known[1], known[2], tuple(labels)
 

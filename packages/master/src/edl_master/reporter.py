@@ -7,12 +7,15 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from edl_master.adapters.files import JobDirectory
 from edl_master.adapters.journal import Journal
-from edl_master.adapters.tensorboard import TensorBoard
 from edl_master.core.effects import LogScalar
 from edl_proto.v1 import job_pb2
+
+if TYPE_CHECKING:
+    from edl_master.adapters.tensorboard import TensorBoard
 
 log = logging.getLogger(__name__)
 
@@ -100,6 +103,9 @@ class Reporter:
         if not points:
             return
         if self._tensorboard is None:
+            # A third of the master's imports; the workers must not wait for them.
+            from edl_master.adapters.tensorboard import TensorBoard
+
             self._tensorboard = TensorBoard(self._tensorboard_dir)
         for at_s, point in points:
             self._tensorboard.add(point.name, point.version, point.value, at_s)

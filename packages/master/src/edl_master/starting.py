@@ -9,9 +9,10 @@ from pathlib import Path
 from edl_master import codec, config
 from edl_master.adapters.files import JobDirectory, rfc3339
 from edl_master.adapters.journal import Journal, event
-from edl_master.app import App, MakePlatform, local_processes
+from edl_master.app import App
 from edl_master.core.failure import Failure
 from edl_master.outside import failure_from_exception
+from edl_master.workers import MakePlatform, local_processes
 from edl_proto import jobdir
 from edl_proto.errors import EdlError
 from edl_proto.v1 import job_pb2

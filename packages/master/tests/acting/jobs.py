@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import recordio
 from acting.threads import Machine, ThreadPlatform
 from acting.worker import Acting, Weights
 
+import recordio
 from edl_master import config
 from edl_master.adapters.files import JobDirectory
 from edl_master.app import App

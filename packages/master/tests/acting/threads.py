@@ -11,6 +11,7 @@ import queue
 import signal
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -99,6 +100,9 @@ class ThreadPlatform:
             ended = self._life(body)
         except Died:
             ended = signal.SIGKILL
+        except Exception:
+            body.printed.append(traceback.format_exc())
+            ended = 70
         if isinstance(ended, signal.Signals):
             body.signal = ended
         else:

@@ -50,13 +50,19 @@ class LocalHarness:
         self.directory = directory
         self.records = directory / "pods"
         self.logs = directory / "logs"
+        self.vmstat = directory / "vmstat"
+        self.vmstat.write_text("nr_free_pages 7\noom_kill 4\n")
         self.platforms: list[LocalProcesses] = []
         self.bodies: set[int] = set()
 
     def platform(self, behaviour: str) -> LocalProcesses:
         environment = {**os.environ, "EDL_TEST": str(self.directory)}
         platform = LocalProcesses(
-            lambda worker, attempt: command(behaviour), environment, self.logs, self.records
+            lambda worker, attempt: command(behaviour),
+            environment,
+            self.logs,
+            self.records,
+            self.vmstat,
         )
         self.platforms.append(platform)
         return platform
@@ -243,6 +249,16 @@ platform.start(3, 2)
 print(platform.observe(60)[0].body, flush=True)
 time.sleep(600)
 """
+
+
+def test_a_process_killed_for_lack_of_memory_was_not_preempted(local: LocalHarness) -> None:
+    platform = local.platform(Behaviour.OBEDIENT)
+    body = PlatformSuite.up(local, platform)
+    local.vmstat.write_text("nr_free_pages 7\noom_kill 5\n")
+    local.take_away(body)
+    gone = exited(platform)
+    assert (gone.signal, gone.preempted) == (signal.SIGKILL, False)
+    assert "out of memory" in gone.log_tail
 
 
 def test_a_stopped_process_is_still_killed_after_its_grace(local: LocalHarness) -> None:

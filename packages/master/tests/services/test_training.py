@@ -3,36 +3,238 @@
 from __future__ import annotations
 
 import json
+import random
 import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
-from acting.jobs import RunningJob, trained_weights, training_spec
+from acting.jobs import DEADLINE_S, RunningJob, trained_weights, training_spec, write_numbers
+from acting.threads import Died
 from acting.worker import Acting, Worker
 
-from edl_proto.v1 import job_pb2, parameters_pb2
+from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
 
-RECORDS = 37 + 64 + 5
+SIZES = (37, 64, 5)
+RECORDS = sum(SIZES)
+EPOCHS = 2
 
 
 def events_of(job_dir: Path) -> list[dict[str, str]]:
     return [json.loads(line) for line in (job_dir / "events.jsonl").read_text().splitlines()]
 
 
+def check_exact(spec: job_pb2.JobSpec, status: job_pb2.JobStatus) -> None:
+    assert np.array_equal(trained_weights(spec), np.full(RECORDS, float(EPOCHS)))
+    assert status.state == job_pb2.SUCCEEDED
+    assert status.records_trained == EPOCHS * RECORDS
+    assert status.progress.records_done == status.progress.records_total == EPOCHS * RECORDS
+    assert not status.HasField("error")
+
+
 @pytest.mark.parametrize("update", ["ASYNC", "SYNC", "BOUNDED"])
 @pytest.mark.parametrize("workers", [1, 3])
 def test_every_weight_is_the_number_of_epochs(tmp_path: Path, update: str, workers: int) -> None:
-    spec = training_spec(tmp_path)
+    spec = training_spec(tmp_path, SIZES)
     spec.training.update = job_pb2.UpdateMode.Value(update)
     spec.workers.max = workers
     acting = Acting(RECORDS, sync=update == "SYNC")
     with RunningJob(spec, tmp_path / "job", acting) as job:
         assert job.wait() == 0
-        status = job.app.status()
+        check_exact(spec, job.app.status())
     assert acting.errors == []
-    assert np.array_equal(trained_weights(spec), np.full(RECORDS, 2.0))
-    assert status.state == job_pb2.SUCCEEDED
-    assert status.records_trained == 2 * RECORDS
-    assert status.progress.records_done == status.progress.records_total == 2 * RECORDS
-    assert not status.HasField("error")
+    exported = json.loads((Path(spec.output) / "info.json").read_text())
+    assert exported["epochs"] == EPOCHS
+    assert exported["records"] == EPOCHS * RECORDS
+
+
+def test_pushes_that_are_repeated_change_nothing(tmp_path: Path) -> None:
+    spec = training_spec(tmp_path, SIZES)
+    acting = Acting(RECORDS, repeat_pushes=True)
+    with RunningJob(spec, tmp_path / "job", acting) as job:
+        assert job.wait() == 0
+        check_exact(spec, job.app.status())
+    applied = acting.outcomes.count(parameters_pb2.APPLIED)
+    assert acting.outcomes.count(parameters_pb2.ALREADY_APPLIED) == applied
+    assert 2 * applied == len(acting.outcomes)
+
+
+@pytest.mark.parametrize("update", ["ASYNC", "SYNC"])
+def test_a_worker_that_rises_from_the_dead_changes_nothing(tmp_path: Path, update: str) -> None:
+    """It died after its task's first minibatch; another one goes on with the second."""
+    zombies: list[tuple[Worker, task_pb2.LeaseRef, int | None]] = []
+    buried = threading.Event()
+
+    def at_minibatch(worker: Worker, minibatch: int) -> None:
+        if not zombies and minibatch == 1:
+            (lease,) = worker.held.values()
+            zombies.append((worker, lease, worker.version))
+            raise Died
+        # The living wait until the dead one has tried, so that the job is not over before.
+        assert not zombies or buried.wait(DEADLINE_S)
+
+    spec = training_spec(tmp_path, SIZES)
+    spec.training.update = job_pb2.UpdateMode.Value(update)
+    spec.training.grads_to_wait = 1
+    acting = Acting(RECORDS, sync=update == "SYNC", at_minibatch=at_minibatch)
+    with RunningJob(spec, tmp_path / "job", acting) as job:
+        with job.app._conductor._changed:
+            seen = job.app._conductor._changed.wait_for(
+                lambda: job.app._conductor._job.view(0).preemptions == 1, DEADLINE_S
+            )
+        assert seen
+        ((dead, lease, version),) = zombies
+        zombie = Worker(acting, dead.body, job.app.address)
+        with zombie:
+            zombie.incarnation, zombie.fingerprint = dead.incarnation, dead.fingerprint
+            old = task_pb2.Lease(task=lease.task, token=lease.token)
+            for minibatch in (0, 1, 2):
+                zombie.version = version
+                assert zombie.push(old, minibatch, [0]) == parameters_pb2.REFUSED
+            assert not zombie.pull(old)
+        buried.set()
+        assert job.wait() == 0
+        status = job.app.status()
+    check_exact(spec, status)
+    assert status.preemptions == 1
+    assert status.worker_failures == 0
+    assert status.gradients_rejected == 3
+
+
+def test_a_storm_of_kills_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    chance = random.Random(3)
+    lock = threading.Lock()
+    deaths = 0
+
+    def at_minibatch(worker: Worker, minibatch: int) -> None:
+        nonlocal deaths
+        with lock:
+            if chance.random() < 0.3:
+                deaths += 1
+                raise Died
+
+    spec = training_spec(tmp_path, SIZES)
+    spec.workers.max = 3
+    acting = Acting(RECORDS, repeat_pushes=True, at_minibatch=at_minibatch)
+    with RunningJob(spec, tmp_path / "job", acting) as job:
+        assert job.wait() == 0
+        status = job.app.status()
+    assert deaths >= 10
+    check_exact(spec, status)
+    assert status.preemptions == deaths
+    assert status.worker_failures == 0
+
+
+def test_workers_asked_to_leave_hand_their_tasks_back(tmp_path: Path) -> None:
+    asked: set[str] = set()
+
+    def at_minibatch(worker: Worker, minibatch: int) -> None:
+        if len(asked) < 5 and minibatch == 1 and worker.body.name not in asked:
+            asked.add(worker.body.name)
+            worker.body.asked.set()
+
+    spec = training_spec(tmp_path, SIZES)
+    acting = Acting(RECORDS, at_minibatch=at_minibatch)
+    with RunningJob(spec, tmp_path / "job", acting) as job:
+        assert job.wait() == 0
+        status = job.app.status()
+    assert len(asked) == 5
+    check_exact(spec, status)
+    assert status.preemptions == 5
+    assert status.records_replayed == 0
+
+
+def test_evaluations_are_of_one_frozen_version(tmp_path: Path) -> None:
+    spec = training_spec(tmp_path, SIZES)
+    spec.training.update = job_pb2.SYNC
+    spec.training.evaluation_steps = 3
+    spec.validation_data = write_numbers(tmp_path / "validation", (20, 11))
+    acting = Acting(RECORDS, sync=True)
+    with RunningJob(spec, tmp_path / "job", acting) as job:
+        assert job.wait() == 0
+        status = job.app.status()
+    check_exact(spec, status)
+    # The last evaluation is of the final version, where each weight is the number of epochs.
+    assert dict(status.metrics) == {"mean_weight": float(EPOCHS)}
+    curves = {curve.name: curve.points for curve in status.curves}
+    assert len(curves["mean_weight"]) >= 3
+    steps = [point.step for point in curves["mean_weight"]]
+    assert steps == sorted(steps)
+    assert curves["loss"]
+    exported = json.loads((Path(spec.output) / "info.json").read_text())
+    assert exported["metrics"] == {"mean_weight": float(EPOCHS)}
+
+
+@pytest.mark.parametrize("update", ["ASYNC", "SYNC"])
+def test_a_stopped_job_goes_on_from_its_checkpoint(tmp_path: Path, update: str) -> None:
+    stop = threading.Event()
+    minibatches = 0
+
+    def at_minibatch(worker: Worker, minibatch: int) -> None:
+        nonlocal minibatches
+        minibatches += 1
+        if minibatches == 20:
+            stop.set()
+
+    spec = training_spec(tmp_path, SIZES)
+    spec.training.update = job_pb2.UpdateMode.Value(update)
+    spec.training.checkpoint_dir = str(tmp_path / "checkpoints")
+    spec.training.checkpoint_steps = 5
+    acting = Acting(RECORDS, sync=update == "SYNC", at_minibatch=at_minibatch)
+    with RunningJob(spec, tmp_path / "job", acting) as job:
+        assert stop.wait(DEADLINE_S)
+        job.job.Stop(job_pb2.StopRequest(reason="a test"), timeout=30)
+        assert job.wait() == 1
+        stopped = job.app.status()
+    assert stopped.state == job_pb2.CANCELLED
+    assert 0 < stopped.records_trained < EPOCHS * RECORDS
+    assert not Path(spec.output).exists()
+
+    acting = Acting(RECORDS, sync=update == "SYNC")
+    with RunningJob(spec, tmp_path / "job", acting) as job:
+        assert job.wait() == 0
+        check_exact(spec, job.app.status())
+    assert len(acting.outcomes) < EPOCHS * RECORDS / 4
+    kinds = [event["kind"] for event in events_of(tmp_path / "job")]
+    assert "JobResumed" in kinds
+    numbers = [int(event["number"]) for event in events_of(tmp_path / "job")]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path) -> None:
+    spec = training_spec(tmp_path, SIZES)
+    spec.training.checkpoint_dir = str(tmp_path / "checkpoints")
+    spec.training.checkpoint_steps = 5
+    spec.training.keep_checkpoints = 50
+    with RunningJob(spec, tmp_path / "job", Acting(RECORDS)) as job:
+        assert job.wait() == 0
+    names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert len(names) >= 2
+    (array,) = (tmp_path / "checkpoints" / names[-1]).glob("*.npy")
+    content = bytearray(array.read_bytes())
+    content[-1] ^= 1
+    array.write_bytes(content)
+
+    spec.output += "-again"
+    with RunningJob(spec, tmp_path / "again", Acting(RECORDS)) as job:
+        assert job.wait() == 0
+        check_exact(spec, job.app.status())
+    kinds = [event["kind"] for event in events_of(tmp_path / "again")]
+    assert kinds.index("CheckpointDamaged") < kinds.index("JobResumed")
+
+
+def test_status_events_and_curves_are_on_disk_at_the_end(tmp_path: Path) -> None:
+    spec = training_spec(tmp_path, SIZES)
+    with RunningJob(spec, tmp_path / "job", Acting(RECORDS)) as job:
+        assert job.wait() == 0
+        status = job.app.status()
+    written = json.loads((tmp_path / "job" / "status.json").read_text())
+    assert written["state"] == "SUCCEEDED"
+    assert written["finished_at"]
+    assert int(written["records_trained"]) == status.records_trained
+    master = json.loads((tmp_path / "job" / "master.json").read_text())
+    assert master["incarnation"] == status.incarnation
+    kinds = [event["kind"] for event in events_of(tmp_path / "job")]
+    assert kinds[0] == "JobStarted"
+    assert "JobSucceeded" in kinds
+    assert list((tmp_path / "job" / "tensorboard").glob("events.out.tfevents.*"))

@@ -178,14 +178,11 @@ def _length(records: Range) -> int:
 
 
 def output_names(uris: Sequence[str]) -> list[str]:
-    """One name in the output for each data file: its own, with more of its path where needed."""
-    depth = 1
-    while True:
-        names = ["_".join(uri.rstrip("/").split("/")[-depth:]) for uri in uris]
-        if len(set(names)) == len(names) or depth > max(uri.count("/") for uri in uris):
-            break
-        depth += 1
-    return [name if name.endswith(RECORDIO) else name + RECORDIO for name in names]
+    """One name in the output for each data file: its own, or numbered where two would be one."""
+    names = [uri.rstrip("/").rpartition("/")[2].removesuffix(RECORDIO) + RECORDIO for uri in uris]
+    if len(set(names)) == len(names):
+        return names
+    return [f"{number:05d}-{name}" for number, name in enumerate(names)]
 
 
 def _incomplete(what: str, parts: Path) -> EdlError:

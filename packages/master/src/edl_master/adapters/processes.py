@@ -47,6 +47,7 @@ class _Process:
     log_path: Path
     log_start: int
     record: Path
+    memory_kills: int  # on this machine, when the process started
     asked: bool = False  # to leave, by us
     kill_at: float = math.inf
 
@@ -77,6 +78,7 @@ class LocalProcesses:
         environment: its environment, whole.
         logs: directory of ``worker-N.log``; a worker's bodies append to one file.
         records: directory with one JSON file per living body.
+        vmstat: where the kernel counts the processes that it killed for lack of memory.
     """
 
     def __init__(
@@ -85,11 +87,13 @@ class LocalProcesses:
         environment: Mapping[str, str],
         logs: Path,
         records: Path,
+        vmstat: Path = Path("/proc/vmstat"),
     ) -> None:
         self._command = command
         self._environment = dict(environment)
         self._logs = logs
         self._records = records
+        self._vmstat = vmstat
         self._seen: queue.SimpleQueue[Observation | None] = queue.SimpleQueue()
         self._changed = threading.Condition()
         self._processes: dict[int, _Process] = {}  # by pidfd; guarded by _changed
@@ -195,6 +199,7 @@ class LocalProcesses:
             log_path=path,
             log_start=log_start,
             record=self._records / f"worker-{worker}-{attempt}.json",
+            memory_kills=_memory_kills(self._vmstat),
         )
         try:
             self._write_record(process)
@@ -240,6 +245,7 @@ class LocalProcesses:
             log_path=self._logs / f"worker-{worker}.log",
             log_start=log_start,
             record=record,
+            memory_kills=_memory_kills(self._vmstat),
         )
 
     def _of(self, worker: WorkerId) -> list[_Process]:
@@ -287,13 +293,19 @@ class LocalProcesses:
         status = process.child.wait() if process.child else None
         process.record.unlink(missing_ok=True)
         by = -status if status is not None and status < 0 else None
+        log_tail = _tail(process.log_path, process.log_start)
+        taken_away = status is None or by in _TAKEN_AWAY
+        if by == signal.SIGKILL and _memory_kills(self._vmstat) > process.memory_kills:
+            # Nobody's will: started again, the process would meet the same end.
+            taken_away = False
+            log_tail += "\n(killed by the kernel: the machine ran out of memory)"
         exited = BodyExited(
             worker=process.worker,
             body=process.body,
             exit_code=None if by else status,
             signal=by,
-            preempted=not process.asked and (status is None or by in _TAKEN_AWAY),
-            log_tail=_tail(process.log_path, process.log_start),
+            preempted=taken_away and not process.asked,
+            log_tail=log_tail,
             attempt=process.attempt,
         )
         with self._changed:
@@ -302,6 +314,16 @@ class LocalProcesses:
             os.close(process.pidfd)
             self._seen.put(exited)
             self._changed.notify_all()
+
+
+def _memory_kills(vmstat: Path) -> int:
+    """Processes of this machine that the kernel has killed for lack of memory."""
+    try:
+        lines = vmstat.read_text().splitlines()
+    except OSError:
+        return 0
+    counts = (line.split()[1] for line in lines if line.startswith("oom_kill "))
+    return int(next(counts, "0"))
 
 
 def _tail(path: Path, start: int) -> str:

@@ -1,0 +1,99 @@
+"""The data of a job, by its headers."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import recordio
+from edl_master.adapters.data import open_data
+from edl_master.core.effects import Range
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+
+
+def write(path: Path, count: int, first: int = 0) -> None:
+    with recordio.Writer(str(path), chunk_records=10) as writer:
+        for number in range(first, first + count):
+            writer.write(str(number).encode())
+
+
+def refused(pattern: str | Path, format: str = "") -> EdlError:
+    with pytest.raises(EdlError) as caught:
+        open_data(str(pattern), format, "--data")
+    assert caught.value.where
+    assert caught.value.remedy
+    return caught.value
+
+
+def test_files_are_counted_and_ranges_of_them_can_be_read_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "a.recordio", 35)
+    write(tmp_path / "b.recordio", 7, first=35)
+    monkeypatch.chdir(tmp_path)
+    data = open_data("*.recordio", "", "--data")
+    monkeypatch.chdir("/")
+    assert data.counts == (35, 7)
+    assert data.records == 42
+    assert data.uris == (str(tmp_path / "a.recordio"), str(tmp_path / "b.recordio"))
+    where = data.locate(Range(file=0, start=23, stop=31))
+    assert (where.start, where.stop, where.format) == (23, 31, "recordio")
+    assert where.block_first_record == 20
+    assert where.block_offset > 0
+    source = recordio.open_source(where.uri, format=where.format)
+    hint = (where.block_first_record, where.block_offset)
+    found = list(source.read(where.start, where.stop, hint=hint))
+    assert found == [b"%d" % number for number in range(23, 31)]
+
+
+def test_columns_of_csv_travel_with_every_range(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n3,4\n5,6\n")
+    data = open_data(str(tmp_path), "", "--data")
+    assert data.counts == (3,)
+    assert list(data.locate(Range(0, 1, 3)).columns) == ["x", "y"]
+
+
+def test_nothing_that_matches_is_said(tmp_path: Path) -> None:
+    error = refused(tmp_path / "*.recordio")
+    assert error.code == error_pb2.DATA_NOT_FOUND
+    assert str(tmp_path) in error.what
+
+
+def test_files_without_a_record_are_said(tmp_path: Path) -> None:
+    write(tmp_path / "a.recordio", 0)
+    error = refused(tmp_path / "a.recordio")
+    assert error.code == error_pb2.DATA_EMPTY
+    assert "a.recordio" in error.where
+
+
+def test_damage_is_said_with_file_and_offset(tmp_path: Path) -> None:
+    write(tmp_path / "a.recordio", 35)
+    write(tmp_path / "b.recordio", 35)
+    content = (tmp_path / "b.recordio").read_bytes()
+    (tmp_path / "b.recordio").write_bytes(content[:-4])
+    error = refused(tmp_path)
+    assert error.code == error_pb2.DATA_DAMAGED
+    assert "b.recordio" in error.where
+    assert "offset" in error.what
+
+
+def test_a_file_that_may_not_be_read_is_said(tmp_path: Path) -> None:
+    (tmp_path / "a.recordio").symlink_to(tmp_path / "gone")
+    error = refused(tmp_path / "a.recordio")
+    assert error.code == error_pb2.DATA_UNREADABLE
+    assert "a.recordio" in error.what + error.where
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_without_permission_is_said(tmp_path: Path) -> None:
+    write(tmp_path / "a.recordio", 5)
+    (tmp_path / "a.recordio").chmod(0)
+    assert refused(tmp_path / "a.recordio").code == error_pb2.DATA_UNREADABLE
+
+
+def test_a_format_that_there_is_not_is_said(tmp_path: Path) -> None:
+    write(tmp_path / "a.recordio", 5)
+    assert refused(tmp_path / "a.recordio", "parquet").code == error_pb2.DATA_UNREADABLE

@@ -1,0 +1,180 @@
+"""Where results go, and the joining of predictions."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+import recordio
+from edl_master.adapters.outputs import Predictions, check_output, output_names
+from edl_master.core.events import HeldLease
+from edl_master.core.names import TaskKey, TaskType, Token
+from edl_master.core.tasks import Cut
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+
+SIZES = (25, 0, 12)
+CUT = Cut(SIZES, 10)  # tasks of 10, 10, 5; 10, 2
+URIS = ("/in/a.recordio", "/in/b.csv", "/in/c.tfrecord")
+
+
+def lease(number: int, token: int = 1) -> HeldLease:
+    return HeldLease(TaskKey(TaskType.PREDICTION, 0, number), Token(token))
+
+
+def predict(predictions: Predictions, number: int, token: int = 1, count: int | None = None) -> int:
+    """Write a task's part as a worker does; returns how many predictions are in it."""
+    records = CUT.range(number)
+    length = records.stop - records.start if count is None else count
+    with recordio.Writer(predictions.part_of(lease(number, token))) as writer:
+        for record in range(records.start, records.start + length):
+            writer.write(b"%d/%d by %d" % (records.file, record, token))
+    return length
+
+
+def complete(predictions: Predictions, number: int, token: int = 1) -> None:
+    with predictions.completing(lease(number, token), predict(predictions, number, token)):
+        pass
+
+
+@pytest.fixture
+def predictions(tmp_path: Path) -> Predictions:
+    made = Predictions(tmp_path / "parts", str(tmp_path / "out"), URIS, CUT)
+    made.prepare()
+    return made
+
+
+def content(path: Path) -> list[bytes]:
+    source = recordio.open_source(str(path), format="recordio")
+    return list(source.read(0, source.count()))
+
+
+def test_parts_are_joined_in_the_order_of_the_data(
+    predictions: Predictions, tmp_path: Path
+) -> None:
+    for number in (3, 0, 4, 2, 1):
+        complete(predictions, number)
+    assert predictions.join() == sum(SIZES)
+    out = tmp_path / "out"
+    names = ["a.recordio", "b.csv.recordio", "c.tfrecord.recordio"]
+    assert sorted(path.name for path in out.iterdir()) == names
+    for file, (name, size) in enumerate(zip(names, SIZES, strict=True)):
+        assert content(out / name) == [b"%d/%d by 1" % (file, record) for record in range(size)]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_output_that_ends_in_recordio_is_one_file(tmp_path: Path) -> None:
+    predictions = Predictions(tmp_path / "parts", str(tmp_path / "all.recordio"), URIS, CUT)
+    predictions.prepare()
+    for number in range(CUT.count):
+        complete(predictions, number)
+    assert predictions.join() == sum(SIZES)
+    assert len(content(tmp_path / "all.recordio")) == sum(SIZES)
+
+
+def test_a_part_counts_only_when_the_job_takes_it(predictions: Predictions, tmp_path: Path) -> None:
+    """A holder whose lease was lost writes under its own token, and is refused."""
+    for number in range(CUT.count):
+        complete(predictions, number, token=2)
+    with (
+        pytest.raises(RuntimeError, match="refused"),
+        predictions.completing(lease(0, 1), predict(predictions, 0, token=1)),
+    ):
+        raise RuntimeError("refused")
+    predictions.join()
+    assert set(content(tmp_path / "out" / "a.recordio")) == {
+        b"0/%d by 2" % record for record in range(25)
+    }
+
+
+def test_a_completion_that_is_said_twice_is_one(predictions: Predictions) -> None:
+    for number in range(CUT.count):
+        complete(predictions, number)
+        with predictions.completing(lease(number), 10):
+            pass
+    assert predictions.join() == sum(SIZES)
+
+
+def test_a_part_that_is_missing_is_never_passed_over(
+    predictions: Predictions, tmp_path: Path
+) -> None:
+    for number in (0, 1, 3, 4):
+        complete(predictions, number)
+    with pytest.raises(EdlError) as caught:
+        predictions.join()
+    assert caught.value.code == error_pb2.INTERNAL
+    assert "1 are missing" in caught.value.what
+    assert not (tmp_path / "out").exists()
+    assert predictions.join(dead=1) == 32
+
+
+def test_a_part_of_another_length_is_not_taken(predictions: Predictions) -> None:
+    for number in range(CUT.count - 1):
+        complete(predictions, number)
+    with predictions.completing(lease(4), predict(predictions, 4, count=1)):
+        pass
+    with pytest.raises(EdlError, match="1 are missing"):
+        predictions.join()
+
+
+def test_a_part_that_holds_less_than_it_should_is_found(
+    predictions: Predictions, tmp_path: Path
+) -> None:
+    for number in range(CUT.count):
+        predict(predictions, number, count=1)
+        records = CUT.range(number)
+        with predictions.completing(lease(number), records.stop - records.start):
+            pass
+    with pytest.raises(EdlError, match="3 predictions for 25 records"):
+        predictions.join()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["parts"]
+
+
+def test_joining_waits_for_a_completion_that_is_under_way(predictions: Predictions) -> None:
+    for number in range(1, CUT.count):
+        complete(predictions, number)
+    count = predict(predictions, 0)
+    joined: list[int] = []
+    joining = threading.Thread(target=lambda: joined.append(predictions.join()))
+    with predictions.completing(lease(0), count):
+        # The job has taken the last completion and asks for the output at once.
+        joining.start()
+        joining.join(0.1)
+        assert joining.is_alive()
+    joining.join(60)
+    assert joined == [sum(SIZES)]
+
+
+def test_an_output_that_appeared_meanwhile_is_not_overwritten(
+    predictions: Predictions, tmp_path: Path
+) -> None:
+    for number in range(CUT.count):
+        complete(predictions, number)
+    (tmp_path / "out").mkdir()
+    with pytest.raises(EdlError) as caught:
+        predictions.join()
+    assert caught.value.code == error_pb2.OUTPUT_EXISTS
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "parts"]
+
+
+def test_outputs_are_checked_before_any_work(tmp_path: Path) -> None:
+    check_output(str(tmp_path / "a" / "b"))
+    assert list((tmp_path / "a").iterdir()) == []
+    (tmp_path / "there").write_text("")
+    with pytest.raises(EdlError) as caught:
+        check_output(str(tmp_path / "there"))
+    assert caught.value.code == error_pb2.OUTPUT_EXISTS
+    with pytest.raises(EdlError) as caught:
+        check_output(str(tmp_path / "there" / "below"))
+    assert caught.value.code == error_pb2.OUTPUT_UNWRITABLE
+
+
+def test_files_of_one_name_keep_apart() -> None:
+    assert output_names(["/a/x.recordio", "/b/y.csv"]) == ["x.recordio", "y.csv.recordio"]
+    assert output_names(["/a/x.recordio", "/b/x.recordio"]) == [
+        "00000-x.recordio",
+        "00001-x.recordio",
+    ]
+    assert output_names(["/a/x", "/a/x.recordio"]) == ["00000-x.recordio", "00001-x.recordio"]

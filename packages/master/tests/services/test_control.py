@@ -1,0 +1,218 @@
+"""Watching, scaling and stopping a job that runs, and its page."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from acting.jobs import DEADLINE_S, RunningJob, rhythm, training_spec
+from acting.worker import Acting, Worker
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2, job_pb2
+
+
+class Gate:
+    """Workers stop at a minibatch until it is opened."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Semaphore(0)
+        self.opened = threading.Event()
+
+    def __call__(self, worker: Worker, minibatch: int) -> None:
+        self.reached.release()
+        deadline = time.monotonic() + DEADLINE_S
+        while not self.opened.wait(0.01):
+            worker.body.check()
+            if worker.body.asked.is_set():
+                return
+            assert time.monotonic() < deadline
+
+
+@pytest.fixture
+def gate() -> Gate:
+    return Gate()
+
+
+@pytest.fixture
+def job(tmp_path: Path, gate: Gate) -> Iterator[RunningJob]:
+    """A job whose two workers are in the middle of a task."""
+    spec = training_spec(tmp_path)
+    with RunningJob(spec, tmp_path / "job", Acting(106, at_minibatch=gate)) as running:
+        for _ in range(2):
+            assert gate.reached.acquire(timeout=DEADLINE_S)
+        yield running
+        gate.opened.set()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def get(job: RunningJob, path: str) -> tuple[int, dict[str, str], bytes]:
+    try:
+        with urllib.request.urlopen(job.app.dashboard_url.rstrip("/") + path, timeout=30) as reply:
+            return reply.status, dict(reply.headers), reply.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, dict(error.headers), error.read()
+
+
+def test_the_status_of_a_running_job_tells_of_its_workers_and_tasks(job: RunningJob) -> None:
+    status = job.status()
+    assert status.state == job_pb2.RUNNING
+    assert [worker.state for worker in status.workers] == ["working", "working"]
+    assert [worker.host for worker in status.workers] == ["threads", "threads"]
+    assert {worker.task.split("/")[0] for worker in status.workers} == {"training"}
+    assert status.tasks["training"].leased == 2
+    assert status.workers_wanted == job_pb2.WorkersSpec(min=1, max=2)
+    assert status.dashboard_url == job.app.dashboard_url
+    assert status.name == "counting"
+    assert not status.finished_at
+
+
+def test_a_job_can_be_stopped(job: RunningJob, gate: Gate) -> None:
+    job.job.Stop(job_pb2.StopRequest(reason="enough"), timeout=30)
+    assert job.wait() == 1
+    status = job.status()
+    assert status.state == job_pb2.CANCELLED
+    assert status.error.code == error_pb2.STOPPED
+    assert "enough" in status.error.what + status.error.where + status.error.detail
+    assert not any(body.alive for body in job.platform.machine.bodies)
+    assert json.loads((job.directory / "status.json").read_text())["state"] == "CANCELLED"
+    # Asked again, it is over all the same.
+    job.job.Stop(job_pb2.StopRequest(), timeout=30)
+
+
+def test_a_job_can_be_scaled_up_and_down(job: RunningJob, gate: Gate) -> None:
+    reply = job.job.Scale(
+        job_pb2.ScaleRequest(workers=job_pb2.WorkersSpec(min=2, max=4)), timeout=30
+    )
+    assert reply.workers == job_pb2.WorkersSpec(min=2, max=4)
+    for _ in range(2):
+        assert gate.reached.acquire(timeout=DEADLINE_S)
+    assert len([body for body in job.platform.machine.bodies if body.alive]) == 4
+    job.job.Scale(job_pb2.ScaleRequest(workers=job_pb2.WorkersSpec(min=1, max=1)), timeout=30)
+    until(lambda: sum(body.alive for body in job.platform.machine.bodies) == 1)
+    gate.opened.set()
+    assert job.wait() == 0
+    status = job.status()
+    assert status.records_trained == 2 * 106
+    assert (status.worker_failures, status.preemptions) == (0, 0)
+
+
+def test_numbers_of_workers_that_make_no_sense_are_refused(job: RunningJob) -> None:
+    for low, high in ((0, 0), (3, 2)):
+        workers = job_pb2.WorkersSpec(min=low, max=high)
+        with pytest.raises(grpc.RpcError) as caught:
+            job.job.Scale(job_pb2.ScaleRequest(workers=workers), timeout=30)
+        error = EdlError.from_rpc(caught.value)
+        assert error is not None
+        assert error.code == error_pb2.USAGE
+        assert error.remedy
+
+
+def test_events_are_replayed_and_followed_without_gaps(job: RunningJob, gate: Gate) -> None:
+    so_far = list(job.job.WatchEvents(job_pb2.WatchEventsRequest(), timeout=30))
+    assert [event.number for event in so_far] == list(range(1, len(so_far) + 1))
+    assert so_far[0].kind == "JobStarted"
+    watched = job.job.WatchEvents(
+        job_pb2.WatchEventsRequest(after=so_far[1].number, follow=True), timeout=DEADLINE_S
+    )
+    first = next(watched)
+    assert first == so_far[2]
+    gate.opened.set()
+    rest = [first, *watched]
+    assert job.wait() == 0
+    assert [event.number for event in rest] == list(range(3, 3 + len(rest)))
+    assert "JobSucceeded" in {event.kind for event in rest}
+    lines = (job.directory / "events.jsonl").read_text().splitlines()
+    assert len(lines) == rest[-1].number
+
+
+def test_the_page_has_status_events_and_metrics(job: RunningJob) -> None:
+    code, headers, content = get(job, "/api/status")
+    assert code == 200
+    status = json.loads(content)
+    assert status["state"] == "RUNNING"
+    assert status["workers"][0]["state"] == "working"
+    assert status["gradients_rejected"] == "0"  # fields without a value are there, too
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+
+    code, _, content = get(job, "/api/events?after=1")
+    assert code == 200
+    assert [int(event["number"]) for event in json.loads(content)][:2] == [2, 3]
+
+    code, headers, content = get(job, "/metrics")
+    assert code == 200
+    lines = content.decode().splitlines()
+    assert 'edl_workers{state="ready"} 2.0' in lines or 'edl_workers{state="working"} 2.0' in lines
+    assert 'edl_tasks{state="leased",type="training"} 2.0' in lines
+    assert any(line.startswith("edl_job_info{") and 'type="train"' in line for line in lines)
+    assert get(job, "/healthz")[0] == 200
+
+
+def test_the_page_itself_is_served_and_nothing_beside_it(job: RunningJob) -> None:
+    code, headers, content = get(job, "/")
+    assert code == 200
+    assert headers["Content-Type"].startswith("text/html")
+    assert b"<html" in content.lower()
+    for path in ("/../app.py", "/..%2fapp.py", "/nothing.js", "/__init__.py", "/%00"):
+        assert get(job, path)[0] == 404
+    assert get(job, "/api/events?after=x")[0] == 400
+    request = urllib.request.Request(job.app.dashboard_url, method="POST", data=b"")
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(request, timeout=30)
+    with caught.value:
+        assert caught.value.code == 501
+
+
+def test_health_and_reflection_are_served(job: RunningJob) -> None:
+    health = health_pb2_grpc.HealthStub(job.channel)
+    for service in ("", "edl.v1.Tasks", "edl.v1.Parameters", "edl.v1.Job"):
+        reply = health.Check(health_pb2.HealthCheckRequest(service=service), timeout=30)
+        assert reply.status == health_pb2.HealthCheckResponse.SERVING
+    stub = reflection_pb2_grpc.ServerReflectionStub(job.channel)
+    request = reflection_pb2.ServerReflectionRequest(list_services="")
+    (answer,) = stub.ServerReflectionInfo(iter([request]), timeout=30)
+    names = {service.name for service in answer.list_services_response.service}
+    assert {"edl.v1.Tasks", "edl.v1.Job", "edl.v1.Parameters"} <= names
+
+
+def test_a_finished_job_keeps_its_page_and_ends_when_the_client_has_read_the_result(
+    tmp_path: Path,
+) -> None:
+    spec = training_spec(tmp_path)
+    spec.serving.keep_page_s = DEADLINE_S
+    slow = rhythm(acknowledge_s=DEADLINE_S)
+    with RunningJob(spec, tmp_path / "job", Acting(106), slow) as job:
+        until(lambda: job.status().state == job_pb2.SUCCEEDED)
+        assert job.exit_code is None
+        assert not any(body.alive for body in job.platform.machine.bodies)
+        assert json.loads(get(job, "/api/status")[2])["state"] == "SUCCEEDED"
+        job.job.Acknowledge(job_pb2.AcknowledgeRequest(), timeout=30)
+        assert get(job, "/healthz")[0] == 200
+        job.app._leave.set()
+        assert job.wait() == 0
+
+
+def test_what_workers_have_counted_is_carried_by_the_master(job: RunningJob, gate: Gate) -> None:
+    until(lambda: "edl_worker_steps_total" in job.app.metrics().decode())
+    gate.opened.set()
+    assert job.wait() == 0
+    text = job.app.metrics().decode()
+    assert (
+        'edl_parameter_request_duration_seconds_count{method="push"} 64.0' in text
+    )  # 32 per epoch

@@ -1,0 +1,237 @@
+"""Evaluation and prediction jobs, and jobs that fail, over gRPC."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+from acting.jobs import DEADLINE_S, RunningJob, training_spec, write_numbers
+from acting.threads import Died
+from acting.worker import Acting, Worker
+
+import recordio
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2, job_pb2, task_pb2
+
+
+def spec_of(tmp_path: Path, kind: str, sizes: tuple[int, ...]) -> job_pb2.JobSpec:
+    return job_pb2.JobSpec(
+        name="counting",
+        type=job_pb2.JobType.Value(kind),
+        data=write_numbers(tmp_path / "data", sizes),
+        trained_model=str(tmp_path / "model"),
+        output=str(tmp_path / "out" / "predictions") if kind == "PREDICT" else "",
+        records_per_task=10,
+        workers=job_pb2.WorkersSpec(min=1, max=2),
+    )
+
+
+def test_an_evaluation_job_gives_metrics(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, "EVALUATE", (37, 64))
+    with RunningJob(spec, tmp_path / "job", Acting(0)) as job:
+        assert job.wait() == 0
+        status = job.app.status()
+    assert status.state == job_pb2.SUCCEEDED
+    assert dict(status.metrics) == {"mean_weight": 1.0}
+    assert status.progress.records_done == 101
+    assert status.tasks["evaluation"].done == 11
+
+
+def predictions_in(path: Path) -> list[bytes]:
+    source = recordio.open_source(str(path))
+    return list(source.read(0, source.count()))
+
+
+def test_predictions_are_one_per_record_in_order_in_a_file_per_file(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, "PREDICT", (37, 0, 64, 5))
+    with RunningJob(spec, tmp_path / "job", Acting(0)) as job:
+        assert job.wait() == 0
+        status = job.app.status()
+    output = Path(spec.output)
+    assert sorted(path.name for path in output.iterdir()) == [
+        f"part-{number}.recordio" for number in range(4)
+    ]
+    first = 0
+    for number, size in enumerate((37, 0, 64, 5)):
+        found = predictions_in(output / f"part-{number}.recordio")
+        assert found == [b"predicted %d" % record for record in range(first, first + size)]
+        first += size
+    assert status.predictions == 106
+    # Nothing else is left, neither beside the output nor in the job's directory.
+    assert [path.name for path in output.parent.iterdir()] == ["predictions"]
+    assert not (tmp_path / "job" / "parts").exists()
+
+
+def test_predictions_can_be_one_file(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, "PREDICT", (37, 64))
+    spec.output = str(tmp_path / "all.recordio")
+    with RunningJob(spec, tmp_path / "job", Acting(0)) as job:
+        assert job.wait() == 0
+    assert predictions_in(Path(spec.output)) == [b"predicted %d" % n for n in range(101)]
+
+
+def test_predictions_of_workers_that_die_appear_once(tmp_path: Path) -> None:
+    deaths: set[int] = set()
+    lock = threading.Lock()
+
+    def at_record(worker: Worker, _: int) -> None:
+        with lock:
+            (token,) = worker.held
+            if len(deaths) < 8 and token not in deaths:
+                deaths.add(token)
+                raise Died
+
+    spec = spec_of(tmp_path, "PREDICT", (37, 64))
+    spec.output = str(tmp_path / "all.recordio")
+    with RunningJob(spec, tmp_path / "job", Acting(0, at_minibatch=at_record)) as job:
+        assert job.wait() == 0
+        status = job.app.status()
+    assert predictions_in(Path(spec.output)) == [b"predicted %d" % n for n in range(101)]
+    assert (status.predictions, status.preemptions) == (101, 8)
+
+
+class Failing(Worker):
+    """Fails every task that holds record 40."""
+
+    def predict(self, lease: task_pb2.Lease, done: task_pb2.CompleteRequest) -> None:
+        if b"40" not in self.records(lease):
+            super().predict(lease, done)
+            return
+        self.call(
+            self.tasks.Fail,
+            task_pb2.FailRequest(
+                worker_id=self.id,
+                incarnation=self.incarnation,
+                body=self.body.name,
+                lease=self.held.pop(lease.token),
+                error=EdlError(
+                    error_pb2.USER_CODE, "ValueError: 40", where="zoo/a.py:7, dataset_fn"
+                ).to_proto(),
+            ),
+        )
+        raise EdlError(error_pb2.STALE_LEASE, "it is not this worker's any more")
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("acting.worker.Worker", Failing)
+
+
+@pytest.mark.usefixtures("failing")
+def test_a_task_that_fails_for_good_fails_the_job_and_says_where(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, "PREDICT", (37, 64))
+    with RunningJob(spec, tmp_path / "job", Acting(0)) as job:
+        assert job.wait() == 1
+        status = job.app.status()
+    assert status.state == job_pb2.FAILED
+    assert status.error.code == error_pb2.USER_CODE
+    assert "zoo/a.py:7" in status.error.where
+    assert "part-1.recordio" in status.error.where
+    (letter,) = status.dead_letters
+    assert letter.records.endswith("part-1.recordio [0, 10)")
+    assert not Path(spec.output).exists()
+    written = json.loads((tmp_path / "job" / "status.json").read_text())
+    assert written["error"]["code"] == "USER_CODE"
+
+
+@pytest.mark.usefixtures("failing")
+def test_with_dead_letters_allowed_the_rest_is_predicted(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, "PREDICT", (37, 64))
+    spec.failures.allow_dead_letters = True
+    with RunningJob(spec, tmp_path / "job", Acting(0)) as job:
+        assert job.wait() == 0
+        status = job.app.status()
+    assert status.tasks["prediction"].dead == 1
+    assert len(predictions_in(Path(spec.output) / "part-0.recordio")) == 37
+    found = predictions_in(Path(spec.output) / "part-1.recordio")
+    assert found == [b"predicted %d" % number for number in range(47, 101)]
+
+
+def test_a_worker_that_cannot_work_fails_the_job_with_its_own_words(tmp_path: Path) -> None:
+    class Contractless(Worker):
+        def join(self) -> None:
+            super().join()
+            error = EdlError(
+                error_pb2.MODEL_CONTRACT, "there is no loss", where="zoo/a.py", detail="x" * 5000
+            )
+            self.call(
+                self.tasks.Fail,
+                task_pb2.FailRequest(
+                    worker_id=self.id,
+                    incarnation=self.incarnation,
+                    body=self.body.name,
+                    error=error.to_proto(),
+                    permanent=True,
+                ),
+            )
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("acting.worker.Worker", Contractless)
+        spec = spec_of(tmp_path, "EVALUATE", (37,))
+        with RunningJob(spec, tmp_path / "job", Acting(0)) as job:
+            assert job.wait() == 1
+            status = job.app.status()
+    assert status.error.code == error_pb2.MODEL_CONTRACT
+    assert status.error.where == "zoo/a.py"
+    assert len(status.error.detail) == 5000
+    assert status.progress.records_done == 0
+
+
+def test_workers_that_crash_before_any_work_end_the_job_with_their_log(tmp_path: Path) -> None:
+    class Crashing(Worker):
+        def live(self) -> int:
+            self.body.printed.append("Segmentation fault, so to speak")
+            return 3
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("acting.worker.Worker", Crashing)
+        spec = training_spec(tmp_path)
+        spec.workers.min = spec.workers.max = 1
+        with RunningJob(spec, tmp_path / "job", Acting(106)) as job:
+            assert job.wait() == 1
+            status = job.app.status()
+    assert status.error.code == error_pb2.WORKER_CRASH_LOOP
+    assert "Segmentation fault" in status.error.detail
+    assert status.worker_failures == 3
+
+
+def test_an_optimizer_that_the_master_lacks_ends_the_job(tmp_path: Path) -> None:
+    spec = training_spec(tmp_path)
+    acting = Acting(106, optimizer='{"class_name": "Magic", "config": {}}')
+    with RunningJob(spec, tmp_path / "job", acting) as job:
+        assert job.wait() == 1
+        assert job.app.status().state == job_pb2.FAILED
+    assert acting.errors
+    assert {error.code for error in acting.errors} == {error_pb2.OPTIMIZER_UNSUPPORTED}
+    assert "Magic" in acting.errors[0].what
+
+
+def test_a_second_worker_with_another_model_is_told_which_variable_differs(tmp_path: Path) -> None:
+    sizes = iter((106, 107))
+    lock = threading.Lock()
+    over = threading.Event()
+
+    class Another(Worker):
+        def describe(self) -> task_pb2.ModelDescription:
+            with lock:
+                model = super().describe()
+                model.variables[0].shape[0] = next(sizes, 106)
+                return model
+
+    def at_minibatch(worker: Worker, minibatch: int) -> None:
+        assert over.wait(DEADLINE_S)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("acting.worker.Worker", Another)
+        acting = Acting(106, at_minibatch=at_minibatch)
+        with RunningJob(training_spec(tmp_path), tmp_path / "job", acting) as job:
+            deadline = threading.Event()
+            while not acting.errors:
+                assert not deadline.wait(0.01)
+            over.set()
+            assert job.wait() == 0
+    (error,) = acting.errors
+    assert error.code == error_pb2.SHAPE_MISMATCH
+    assert "'weights'" in error.what

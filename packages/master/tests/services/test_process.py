@@ -1,0 +1,304 @@
+"""The master as a process: how it is started, how it ends, and that nothing outlives it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from acting import body
+from acting.jobs import DEADLINE_S, training_spec
+from google.protobuf import json_format
+
+from edl_master.adapters import pids
+from edl_proto.v1 import job_pb2
+
+RECORDS = 106
+
+
+def until(condition: Callable[[], Any], what: str) -> Any:
+    deadline = time.monotonic() + DEADLINE_S
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"waited for {what}"
+        time.sleep(0.02)
+    return found
+
+
+class Master:
+    """A master process and its job's directory."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.job_dir = tmp_path / "home" / "jobs" / "counting"
+        (self.job_dir / "logs").mkdir(parents=True)
+        self.python = tmp_path / "python"
+        self.python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{body.__file__}" "$@"\n')
+        self.python.chmod(0o755)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, spec: job_pb2.JobSpec, *prefix: str, **environ: str) -> None:
+        (self.job_dir / "spec.json").write_text(json_format.MessageToJson(spec))
+        with (self.job_dir / "logs" / "master.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [*prefix, sys.executable, "-m", "edl_master", "--job-dir", str(self.job_dir)],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={
+                    **os.environ,
+                    "EDL_PYTHON": str(self.python),
+                    "EDL_TEST_WEIGHTS": str(RECORDS),
+                    **environ,
+                },
+            )
+
+    def wait(self) -> int:
+        assert self.process is not None
+        return self.process.wait(DEADLINE_S)
+
+    def status(self) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = json.loads((self.job_dir / "status.json").read_text())
+        except FileNotFoundError:
+            return {}
+        return found
+
+    def pods(self) -> list[dict[str, Any]]:
+        found = []
+        for path in (self.job_dir / "pods").glob("*.json"):
+            with contextlib.suppress(OSError):
+                found.append(json.loads(path.read_text()))
+        return found
+
+    def log(self) -> str:
+        return (self.job_dir / "logs" / "master.log").read_text()
+
+    def close(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        for pod in self.pods():
+            if fd := pids.open_process(pod["pid"], pod["start_time"]):
+                pids.send(fd, signal.SIGKILL)
+                os.close(fd)
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[Master]:
+    master = Master(tmp_path)
+    yield master
+    master.close()
+
+
+def alive(pods: list[dict[str, Any]]) -> list[int]:
+    return [pod["pid"] for pod in pods if pids.is_running(pod["pid"])]
+
+
+def test_a_job_of_processes_trains_exactly_and_leaves_nothing_behind(
+    master: Master, tmp_path: Path
+) -> None:
+    spec = training_spec(tmp_path)
+    master.start(spec, EDL_TEST_DELAY_S="0.02")
+    pods = until(lambda: len(found := master.pods()) == 2 and found, "two workers")
+    assert master.wait() == 0, master.log()
+    assert np.array_equal(np.load(tmp_path / "model" / "weights.npy"), np.full(RECORDS, 2.0))
+    status = master.status()
+    assert status["state"] == "SUCCEEDED"
+    assert alive(pods) == []
+    assert master.pods() == []
+    logs = master.job_dir / "logs"
+    assert "worker 1 on " in (logs / "worker-1.log").read_text()
+    assert "defect" not in master.log()
+    facts = json.loads((master.job_dir / "master.json").read_text())
+    assert master.process is not None
+    assert facts["pid"] == master.process.pid
+    assert facts["address"].startswith("127.0.0.1:")
+
+
+def test_a_worker_killed_from_outside_is_replaced_and_nothing_is_lost(
+    master: Master, tmp_path: Path
+) -> None:
+    spec = training_spec(tmp_path)
+    master.start(spec, EDL_TEST_DELAY_S="0.1")
+    until(lambda: int(master.status().get("progress", {}).get("steps", 0)) > 3, "some work")
+    victim = master.pods()[0]
+    os.kill(victim["pid"], signal.SIGKILL)
+    until(lambda: master.status().get("preemptions") == 1, "the preemption to be seen")
+    assert master.wait() == 0, master.log()
+    assert np.array_equal(np.load(tmp_path / "model" / "weights.npy"), np.full(RECORDS, 2.0))
+    status = master.status()
+    assert (status["preemptions"], status["worker_failures"]) == (1, 0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_master_that_is_asked_to_end_stops_its_job_and_its_workers(
+    master: Master, tmp_path: Path, number: signal.Signals
+) -> None:
+    master.start(training_spec(tmp_path), EDL_TEST_DELAY_S="0.2")
+    until(lambda: int(master.status().get("progress", {}).get("steps", 0)) > 1, "some work")
+    pods = master.pods()
+    assert master.process is not None
+    master.process.send_signal(number)
+    assert master.wait() == 1
+    assert alive(pods) == []
+    status = master.status()
+    assert status["state"] == "CANCELLED"
+    assert status["error"]["code"] == "STOPPED"
+    assert number.name in status["error"]["what"] + status["error"]["where"]
+    assert not (tmp_path / "model").exists()
+
+
+def test_the_next_master_finds_the_workers_of_one_that_was_killed(
+    master: Master, tmp_path: Path
+) -> None:
+    """Without a checkpoint it begins anew, and ends them first: no two bodies of one worker."""
+    spec = training_spec(tmp_path)
+    master.start(spec, EDL_TEST_DELAY_S="0.2")
+    until(lambda: int(master.status().get("progress", {}).get("steps", 0)) > 1, "some work")
+    assert master.process is not None
+    orphans = master.pods()
+    for pod in orphans:
+        os.kill(pod["pid"], signal.SIGSTOP)  # they would leave by themselves
+    master.process.kill()
+    master.wait()
+    assert len(alive(orphans)) == 2
+    master.start(spec)
+    assert master.wait() == 0, master.log()
+    assert alive(orphans) == []
+    assert np.array_equal(np.load(tmp_path / "model" / "weights.npy"), np.full(RECORDS, 2.0))
+
+
+def failed(master: Master, code: str) -> dict[str, Any]:
+    """The error of a job that could not be started."""
+    assert master.wait() == 1
+    status = master.status()
+    assert status["state"] == "FAILED"
+    error: dict[str, Any] = status["error"]
+    assert error["code"] == code, error
+    assert error["what"]
+    assert error["where"]
+    assert error["remedy"]
+    assert not (master.job_dir / "master.json").exists()
+    assert master.pods() == []
+    events = (master.job_dir / "events.jsonl").read_text().splitlines()
+    assert json.loads(events[-1])["kind"] == "JobFailed"
+    return error
+
+
+@pytest.mark.parametrize("field", ["port", "dashboard_port"])
+def test_a_port_in_use_is_named(master: Master, tmp_path: Path, field: str) -> None:
+    spec = training_spec(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        setattr(spec.serving, field, port)
+        master.start(spec)
+        error = failed(master, "PORT_IN_USE")
+    assert str(port) in error["what"]
+    assert field.replace("_", "-") in error["remedy"]
+
+
+def test_data_that_is_not_there_is_named(master: Master, tmp_path: Path) -> None:
+    spec = training_spec(tmp_path)
+    spec.data = str(tmp_path / "nowhere" / "*.recordio")
+    master.start(spec)
+    assert "nowhere" in failed(master, "DATA_NOT_FOUND")["what"]
+
+
+def test_damaged_data_is_named(master: Master, tmp_path: Path) -> None:
+    spec = training_spec(tmp_path)
+    damaged = tmp_path / "data" / "part-1.recordio"
+    damaged.write_bytes(damaged.read_bytes()[:-3])
+    master.start(spec)
+    error = failed(master, "DATA_DAMAGED")
+    assert "part-1.recordio" in error["what"]
+    assert "offset" in error["what"]
+
+
+def test_an_output_that_exists_is_named(master: Master, tmp_path: Path) -> None:
+    spec = training_spec(tmp_path)
+    (tmp_path / "model").mkdir()
+    master.start(spec)
+    assert str(tmp_path / "model") in failed(master, "OUTPUT_EXISTS")["what"]
+
+
+def test_a_spec_that_is_none_is_said_so(master: Master, tmp_path: Path) -> None:
+    master.start(job_pb2.JobSpec(name="counting"))
+    failed(master, "USAGE")
+
+
+def test_two_masters_never_work_in_one_directory(master: Master, tmp_path: Path) -> None:
+    master.start(training_spec(tmp_path), EDL_TEST_DELAY_S="0.1")
+    until(master.pods, "a worker")
+    second = subprocess.run(
+        [sys.executable, "-m", "edl_master", "--job-dir", str(master.job_dir)],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert second.returncode == 1
+    assert "another master" in second.stderr
+    assert master.wait() == 0, master.log()
+    assert master.status()["state"] == "SUCCEEDED"
+
+
+def can_mount() -> bool:
+    """Whether this process may mount a small disk for itself alone."""
+    if shutil.which("unshare") is None:
+        return False
+    probe = ["unshare", "-rm", "mount", "-t", "tmpfs", "-o", "size=64k", "none", "/mnt"]
+    return subprocess.run(probe, capture_output=True, timeout=30, check=False).returncode == 0
+
+
+@pytest.mark.skipif(not can_mount(), reason="no small disk can be mounted here")
+@pytest.mark.parametrize("place", ["checkpoints", "tensorboard"])
+def test_a_full_disk_fails_the_job_and_says_so(master: Master, tmp_path: Path, place: str) -> None:
+    """The job trains on; what cannot be kept on a full disk is not passed over in silence."""
+    disk = tmp_path / place
+    disk.mkdir()
+    spec = training_spec(tmp_path)
+    spec.training.checkpoint_dir = str(tmp_path / "checkpoints")
+    spec.training.checkpoint_steps = 4
+    spec.tensorboard_dir = str(tmp_path / "tensorboard")
+    mount = (
+        f'mount -t tmpfs -o size=16k none "{disk}" && '
+        f'head -c 15k /dev/zero > "{disk}/filler"; shift; exec "$@"'
+    )
+    master.start(spec, "unshare", "-rm", "sh", "-c", mount, "sh", "--", EDL_TEST_DELAY_S="0.02")
+    assert master.wait() == 1
+    status = master.status()
+    assert status["state"] == "FAILED"
+    assert status["error"]["code"] == "DISK_FULL", status["error"]
+    assert place in status["error"]["what"]
+
+
+@pytest.mark.skipif(not can_mount(), reason="no small disk can be mounted here")
+def test_a_full_disk_under_the_job_itself_is_still_said_in_its_status(
+    master: Master, tmp_path: Path
+) -> None:
+    spec = training_spec(tmp_path)
+    spec.training.num_epochs = 1000
+    disk = master.job_dir.parent
+    copy = tmp_path / "seen"
+    # The disk is gone with the mount namespace, so what it holds at the end is copied out.
+    script = (
+        f'cp -r "{disk}" "{tmp_path}/saved" && mount -t tmpfs -o size=1200k none "{disk}" && '
+        f'cp -r "{tmp_path}/saved/counting" "{disk}/" && shift && '
+        f'(sleep 3; head -c 2m /dev/zero > "{disk}/filler") & shift; "$@"; code=$?; '
+        f'cp -r "{disk}/counting" "{copy}"; exit $code'
+    )
+    master.start(spec, "unshare", "-rm", "sh", "-c", script, "sh", "--", EDL_TEST_DELAY_S="0.05")
+    assert master.wait() == 1
+    status = json.loads((copy / "status.json").read_text())
+    assert status["state"] == "FAILED"
+    assert status["error"]["code"] == "DISK_FULL"

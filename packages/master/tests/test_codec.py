@@ -1,0 +1,66 @@
+"""Between protobuf and the core's types."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edl_master import codec
+from edl_master.core.effects import JobPhase
+from edl_master.core.failure import Failure
+from edl_master.core.names import TaskKey, TaskType
+from edl_proto import tensor
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2, job_pb2, task_pb2
+
+
+@given(
+    st.builds(
+        TaskKey, st.sampled_from(TaskType), st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
+    )
+)
+def test_a_task_comes_back_as_it_was(task: TaskKey) -> None:
+    sent = codec.task_to(task).SerializeToString()
+    assert codec.task_from(task_pb2.TaskKey.FromString(sent)) == task
+
+
+def test_every_phase_and_code_has_its_counterpart() -> None:
+    for phase in JobPhase:
+        assert job_pb2.JobState.Name(codec.phase_to(phase)) == phase.name
+    for name, code in error_pb2.ErrorCode.items():
+        if code:
+            failure = codec.failure_of(EdlError(code, "what"))
+            assert failure.code == name
+            assert codec.error_to(failure).code == code
+
+
+def test_a_failure_comes_back_as_it_was() -> None:
+    failure = Failure("USER_CODE", "what", "where", "remedy", "detail")
+    assert codec.failure_from(codec.error_to(failure)) == failure
+    assert codec.error_to(Failure("NO_SUCH_CODE", "x")).code == error_pb2.INTERNAL
+    assert codec.failure_from(error_pb2.Error(what="x")).code == "INTERNAL"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "bool"])
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3)])
+def test_a_metric_state_comes_back_as_it_was(dtype: str, shape: tuple[int, ...]) -> None:
+    array = (np.arange(np.prod(shape)) % 2).reshape(shape).astype(dtype)
+    sent = task_pb2.MetricState(name="auc", variables=[tensor.encode(array)])
+    state = codec.metric_state_from(sent)
+    assert state.variables[0].shape == shape
+    assert codec.metric_state_to(state) == sent
+
+
+def test_counts_beyond_float_precision_stay_exact() -> None:
+    array = np.array([2**62 + 1, 7])
+    sent = task_pb2.MetricState(name="count", variables=[tensor.encode(array)])
+    assert codec.metric_state_to(codec.metric_state_from(sent)) == sent
+
+
+def test_a_tensor_that_is_none_is_refused() -> None:
+    broken = task_pb2.Tensor(dtype="float32", shape=[3], content=b"1234")
+    with pytest.raises(EdlError) as caught:
+        codec.metric_state_from(task_pb2.MetricState(name="a", variables=[broken]))
+    assert caught.value.code == error_pb2.USAGE

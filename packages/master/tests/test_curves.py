@@ -1,0 +1,38 @@
+"""Curves of a bounded number of points."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edl_master.curves import MOST_POINTS, Curve, Curves, Point
+
+
+@given(st.integers(0, 5000), st.sampled_from([2, 4, 10, MOST_POINTS]))
+def test_a_curve_stays_small_and_keeps_its_end_and_its_mean(count: int, most: int) -> None:
+    curve = Curve(most)
+    for step in range(count):
+        curve.add(Point(step, step / 10, float(step)))
+    points = curve.points()
+    assert len(points) <= most
+    assert len(points) >= min(count, most // 2)
+    steps = [point.step for point in points]
+    assert steps == sorted(set(steps))
+    if count:
+        assert points[-1].step == count - 1
+        # Each point is the mean of as many as lie between it and the one before.
+        before, total = -1, 0.0
+        for point in points:
+            total += point.value * (point.step - before)
+            before = point.step
+        assert total == pytest.approx(count * (count - 1) / 2)
+
+
+def test_short_curves_are_exact() -> None:
+    curves = Curves()
+    points = [Point(step, 0.0, 2.0**step) for step in range(50)]
+    for point in points:
+        curves.add("loss", point)
+    curves.add("accuracy", points[0])
+    assert curves.all() == {"loss": points, "accuracy": points[:1]}

@@ -1,0 +1,73 @@
+"""Metrics: every name in one place, no label without bounds, several jobs in one process."""
+
+from __future__ import annotations
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from edl_master.metrics import CarriedCounters, Metrics
+
+
+def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(metrics.text().decode())
+        for sample in family.samples
+    }
+
+
+def carried(counters: CarriedCounters) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    metrics = Metrics()
+    metrics.add(counters)
+    return {key: value for key, value in samples(metrics).items() if "edl_worker_" in key[0]}
+
+
+def test_two_jobs_have_two_registries() -> None:
+    one, other = Metrics(), Metrics()
+    one.parameter_bytes.labels("sent").inc(7)
+    assert samples(one)["edl_parameter_bytes_total", (("direction", "sent"),)] == 7
+    assert ("edl_parameter_bytes_total", (("direction", "sent"),)) not in samples(other)
+
+
+def test_what_workers_counted_adds_up_and_stays_when_they_are_gone() -> None:
+    counters = CarriedCounters()
+    counters.tell("a", {"edl_worker_steps_total": 3.0})
+    counters.tell("a", {"edl_worker_steps_total": 5.0})
+    counters.tell("b", {"edl_worker_steps_total": 10.0})
+    counters.forget("a")
+    counters.tell("c", {"edl_worker_steps_total": 1.0})
+    assert carried(counters) == {("edl_worker_steps_total", ()): 16.0}
+
+
+def test_labels_and_sums_of_histograms_are_carried() -> None:
+    counters = CarriedCounters()
+    told = {
+        'edl_worker_tasks_total{outcome="completed",type="training"}': 2.0,
+        'edl_worker_step_duration_seconds_sum{phase="compute"}': 0.5,
+        'edl_worker_step_duration_seconds_count{phase="compute"}': 4.0,
+    }
+    counters.tell("a", told)
+    labels = (("outcome", "completed"), ("type", "training"))
+    phase = (("phase", "compute"),)
+    assert carried(counters) == {
+        ("edl_worker_tasks_total", labels): 2.0,
+        ("edl_worker_step_duration_seconds_sum", phase): 0.5,
+        ("edl_worker_step_duration_seconds_count", phase): 4.0,
+    }
+
+
+def test_only_so_many_series_of_known_form_are_taken() -> None:
+    counters = CarriedCounters()
+    counters.tell(
+        "a",
+        {
+            "edl_job_info": 1.0,
+            "up_total": 1.0,
+            'edl_worker_steps_total{a="b"': 1.0,
+            'edl_worker_steps_total{a="b"}x': 1.0,
+            'edl_worker_steps_total{a="b\nc"}': 1.0,
+            "edl_worker_steps": 1.0,
+        },
+    )
+    assert carried(counters) == {}
+    counters.tell("b", {f'edl_worker_steps_total{{a="{n}"}}': 1.0 for n in range(10_000)})
+    assert len(carried(counters)) <= 200
