@@ -207,7 +207,15 @@ class Storm(RuleBasedStateMachine):
         return self.job.lease(tasks[pick % len(tasks)])
 
     @rule(worker=workers)
-    def ask_for_a_slot(self, worker: Worker) -> None:
+    def one_asks_for_a_slot(self, worker: Worker) -> None:
+        self.ask(worker)
+
+    @rule()
+    def everybody_asks_for_a_slot(self) -> None:
+        for worker in self.job.holder.values():
+            self.ask(worker)
+
+    def ask(self, worker: Worker) -> None:
         match self.job.plane.request_slot(worker.task, worker.token):
             case SlotGranted(version):
                 worker.base = worker.slot = version

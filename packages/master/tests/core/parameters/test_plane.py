@@ -139,6 +139,15 @@ class TestExactlyOnce:
             plane.grant(A, TWO)
         assert not plane.revoke(A, TWO)
 
+    def test_a_grant_that_is_refused_takes_nothing_from_the_holder(self) -> None:
+        plane = small_plane(Sync(1))
+        plane.grant(A, TWO)
+        plane.request_slot(A, TWO)
+        with pytest.raises(ValueError, match="not newer"):
+            plane.grant(A, ONE)
+        assert plane.status().step_slots_held == 1
+        assert push(plane, A, 2, 0, [0, 0]).kind is PushKind.APPLIED
+
     def test_closing_a_task_returns_its_count_and_forgets_it(self) -> None:
         plane = small_plane(Async())
         plane.grant(A, ONE)
@@ -410,6 +419,25 @@ class TestEndOfTraining:
         assert values_of(plane)[0] == 2
         assert plane.finish()
         assert (values_of(plane)[0], plane.version) == (1.5, 3)
+
+    def test_gathered_gradients_are_applied_first(self) -> None:
+        plane = small_plane(Sync(3), sgd(use_ema=True, ema_momentum=0.5))
+        plane.grant(A, ONE)
+        push(plane, A, 1, 0, [-1, 0])
+        assert plane.finish()
+        plane.check_invariants()
+        assert (values_of(plane)[0], plane.status().gathered) == (1, 0)
+
+    def test_training_is_not_over_while_a_gradient_is_being_computed(self) -> None:
+        plane = small_plane(Sync(3))
+        plane.grant(A, ONE)
+        push(plane, A, 1, 0, [-1, 0])
+        plane.request_slot(A, ONE)
+        with pytest.raises(RuntimeError, match="not over"):
+            plane.finish()
+        plane.close(A)
+        assert plane.finish()
+        assert values_of(plane)[0] == 1
 
     def test_without_an_average_nothing_changes(self) -> None:
         plane = small_plane(Async())

@@ -168,9 +168,11 @@ class ParameterPlane:
         Raises:
             ValueError: the token is older than one that the task had before.
         """
-        if not self._applied.is_live(task, token):
+        is_repeated = self._applied.is_live(task, token)
+        applied = self._applied.grant(task, token)
+        if not is_repeated:
             self._end_lease(task)
-        return self._applied.grant(task, token)
+        return applied
 
     def revoke(self, task: TaskKey, token: Token) -> bool:
         """A lease was lost: its token may push no more, the count stays for the next holder.
@@ -273,11 +275,19 @@ class ParameterPlane:
     def finish(self) -> bool:
         """Training is over: put the optimizer's average of the values, if it keeps one, in place.
 
+        Gathered gradients are applied first.
+
         Returns:
             Whether there is a new version.
+
+        Raises:
+            RuntimeError: gathered gradients wait for others that are still being computed.
         """
+        flushed = self.flush()
+        if self._steps.filled:
+            raise RuntimeError("training is not over: a gradient is still being computed")
         if not self._updater.finish(self._values.trainable):
-            return False
+            return flushed
         self._next_version()
         return True
 
