@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from typing import NoReturn, cast
 
 import grpc
 
@@ -28,9 +28,9 @@ class Callers:
 
     def identify(self, context: grpc.ServicerContext) -> Tenant:
         """The tenant who calls; ends the call as UNAUTHENTICATED if it is none."""
-        for header in context.invocation_metadata() or ():
-            if header.key == "authorization":
-                text = header.value if isinstance(header.value, str) else ""
+        for name, value in context.invocation_metadata() or ():
+            if name == "authorization":
+                text = value if isinstance(value, str) else ""
                 if not text.lower().startswith(_BEARER):
                     _refuse(context, "the authorization is no bearer token")
                 # Found by its hash: how long the look-up takes tells nothing of the token.
@@ -40,7 +40,8 @@ class Callers:
                     _refuse(context, "the bearer token is not known")
                 if tenant is not None:
                     return tenant
-        found: Mapping[str, Sequence[bytes]] = context.auth_context() or {}
+        # gRPC gives a list of values for each name, whatever its stubs say.
+        found = cast(Mapping[str, Sequence[bytes]], context.auth_context() or {})
         for kind in _NAMES:
             for shown in found.get(kind, ()):
                 tenant = self._access.certificates.get(shown.decode("utf-8", "replace"))

@@ -1,0 +1,1 @@
+"""Makes the folder importable: ``fakes``, ``zoos``, ``conformance``."""

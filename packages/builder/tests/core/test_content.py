@@ -1,0 +1,176 @@
+"""Keys, recipes, requirements, secrets."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edl_builder.core.content import Runtime, Zoo, ZooFile, content_key
+from edl_builder.core.names import Key, Reason, Refused
+from edl_builder.core.plan import Index, dockerfile
+from edl_builder.core.redaction import Redactor
+from edl_builder.core.requirements import check_requirements
+
+FILES = (ZooFile("a.py", "1"), ZooFile("b/c.py", "2", True), ZooFile("l", target="a.py"))
+RUNTIME = Runtime((("w.whl", "3"),), ("edl-worker",))
+
+
+def key(
+    files: tuple[ZooFile, ...] = FILES,
+    base: str = "sha256:0",
+    runtime: Runtime = RUNTIME,
+    recipe: str = "FROM x",
+    **labels: str,
+) -> Key:
+    return content_key(Zoo(files, 10), base, runtime, recipe, labels)
+
+
+def test_the_order_of_an_archive_does_not_count() -> None:
+    shuffled = list(FILES)
+    random.Random(1).shuffle(shuffled)
+    assert key(tuple(shuffled)) == key()
+    assert len(key()) == 64
+
+
+def test_everything_else_counts() -> None:
+    others = [
+        key((ZooFile("a.py", "9"), *FILES[1:])),
+        key((ZooFile("a.pyc", "1"), *FILES[1:])),
+        key((ZooFile("a.py", "1", True), *FILES[1:])),
+        key((*FILES[:2], ZooFile("l", target="b/c.py"))),
+        key(FILES[:2]),
+        key(base="sha256:1"),
+        key(runtime=Runtime((("w.whl", "4"),), ("edl-worker",))),
+        key(runtime=Runtime((("w.whl", "3"),), ("edl-worker[cpu]",))),
+        key(recipe="FROM y"),
+        key(team="a"),
+        key(team="b"),
+    ]
+    assert len({key(), *others}) == len(others) + 1
+
+
+@given(st.lists(st.tuples(st.text(), st.text()), unique_by=lambda p: p[0], max_size=4))
+def test_names_cannot_be_moved_into_contents(pairs: list[tuple[str, str]]) -> None:
+    files = tuple(ZooFile(path, sha) for path, sha in pairs)
+    swapped = tuple(ZooFile(sha, path) for path, sha in pairs)
+    assert (key(files) == key(swapped)) == (sorted(files) == sorted(swapped))
+
+
+def test_the_code_lies_above_the_requirements_and_the_worker() -> None:
+    recipe = dockerfile("x.com/base@sha256:0", RUNTIME, True, Index("https://i/simple")).split("\n")
+    order = [
+        next(n for n, line in enumerate(recipe) if part in line)
+        for part in ("FROM x.com/base", "edl-worker", "-r /opt", "COPY zoo/ /model_zoo/", "USER 10")
+    ]
+    assert order == sorted(order)
+    assert recipe[-2] == "USER 10001:10001"
+
+
+def test_a_recipe_quotes_what_the_operator_sets() -> None:
+    recipe = dockerfile("b", Runtime((), ("edl-worker[cpu]>=1; x",)), False, Index("https://x/;id"))
+    assert "'edl-worker[cpu]>=1; x'" in recipe
+    assert "'https://x/;id'" in recipe
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "numpy\n",
+        "numpy==1.2 # why\n\n# all\nscipy[all]>=1,<2; python_version > '3'\n",
+        "a @ https://example.com/a.whl\n",
+        "a @ git+https://example.com/a.git@v1\n",
+        "--extra-index-url https://download.example.com/whl\nx\n",
+        "--index-url=https://x.com/s\n--pre\n--no-binary :all:\n",
+        "a==1 \\\n  --hash=sha256:00 \\\n  --hash=sha256:11\n",
+        "\ufeffnumpy\r\nscipy\r\n",
+    ],
+)
+def test_packages_are_taken(text: str) -> None:
+    check_requirements(text.encode())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-r other.txt",
+        "-c x.txt",
+        "-e .",
+        "./local",
+        "/etc/x",
+        "../x",
+        "a --global-option=x",
+        "--trusted-host x",
+        "--proxy http://x",
+        "--extra-index-url http://x.com",
+        "--index-url https://user:secret@x.com",
+        "-f /etc",
+        "https://x.com/a.whl",
+        "file:///etc/passwd",
+        "a @ file:///etc/passwd",
+        "a @ http://x.com/a.whl",
+        "a @ git+ssh://x.com/a",
+        "a @ https://user:secret@x.com/a.whl",
+        "numpy\n-r \\\n other.txt",
+        "$(id)",
+        "`id`",
+        "a;;\n--install-option=x",
+    ],
+)
+def test_other_lines_are_refused_with_their_number(text: str) -> None:
+    with pytest.raises(Refused) as refused:
+        check_requirements(b"toolz\n" + text.encode())
+    failure = refused.value.failure
+    assert failure.where.startswith("requirements.txt, line")
+    assert "secret" not in str(failure)
+
+
+def test_text_that_is_none_is_refused() -> None:
+    for content in (b"\xff\xfe", b"x" * 300_000):
+        with pytest.raises(Refused):
+            check_requirements(content)
+
+
+@given(st.text(max_size=60))
+def test_no_option_gets_through_but_those_that_are_meant(text: str) -> None:
+    """Fuzz: what pip would take for an option was looked at."""
+    try:
+        check_requirements(text.encode("utf-8", "surrogatepass"))
+    except Refused as refused:
+        assert refused.failure.reason in (Reason.INVALID, Reason.UNSAFE, Reason.LIMIT)
+        return
+    for line in text.replace("\\\n", " ").splitlines():
+        words = line.split()
+        if words and words[0].startswith("-"):
+            assert words[0].partition("=")[0] in {
+                "--pre",
+                "--prefer-binary",
+                "--require-hashes",
+                "--only-binary",
+                "--no-binary",
+                "--index-url",
+                "-i",
+                "--extra-index-url",
+                "--find-links",
+                "-f",
+            }
+
+
+def test_secrets_are_taken_out() -> None:
+    redact = Redactor(["hunter22", "x", "hunter22-and-more"])
+    text = "pw hunter22-and-more at https://me:pass@x.com/a, Authorization: Basic aHVudGVyMjI6eA=="
+    clean = redact(text)
+    assert "hunter22" not in clean
+    assert "pass" not in clean
+    assert "aHVud" not in clean
+    assert "https://***@x.com/a" in clean
+    assert redact("plain text, basic idea") == "plain text, basic idea"
+
+
+@given(st.text(min_size=4, max_size=20), st.text(), st.text())
+def test_no_known_secret_survives(secret: str, before: str, after: str) -> None:
+    clean = Redactor([secret])(before + secret + after)
+    assert secret not in clean.replace("***", "\0" if "\0" not in secret else "\1")

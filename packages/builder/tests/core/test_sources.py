@@ -1,0 +1,199 @@
+"""Which git repositories are fetched."""
+
+from __future__ import annotations
+
+import ipaddress
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edl_builder.core.names import Reason, Refused
+from edl_builder.core.sources import (
+    GitSource,
+    SourcePolicy,
+    check_git,
+    choose_address,
+    is_public,
+)
+
+OPEN = SourcePolicy()
+
+
+def check(
+    url: str = "https://example.com/a.git",
+    ref: str = "",
+    folder: str = "",
+    credential: str = "",
+    policy: SourcePolicy = OPEN,
+) -> GitSource:
+    return check_git(url, ref, folder, credential, policy)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://github.com/a/b.git", "https://github.com/a/b.git"),
+        ("https://GitHub.com:443/a/b", "https://github.com/a/b"),
+        ("https://git.example.com:8443/~me/b.git", "https://git.example.com:8443/~me/b.git"),
+    ],
+)
+def test_public_https_urls_are_taken(url: str, shown: str) -> None:
+    assert str(check(url).url) == shown
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "a/b.git",
+        "/etc",
+        "file:///etc",
+        "git://example.com/a.git",
+        "ssh://git@example.com/a.git",
+        "git@example.com:a.git",
+        "http://example.com/a.git",
+        "ext::sh -c id",
+        "fd::7",
+        "--upload-pack=id",
+        "-x",
+        "https://",
+        "https:///a",
+        "https://example.com",
+        "https://user:secret@example.com/a.git",
+        "https://token@example.com/a.git",
+        "https://example.com/a.git?x=1",
+        "https://example.com/a.git#x",
+        "https://example.com/../a.git",
+        "https://example.com/%2e%2e/a",
+        "https://example.com/a b",
+        "https://example.com/a\n.git",
+        "https://example.com:99999/a.git",
+        "https://exam_ple.com/a.git",
+        "https://-x.com/a.git",
+        "https://ex\u0430mple.com/a.git",
+        "https://example.com\\@127.0.0.1/a.git",
+        "https://127.0.0.1/a.git",
+        "https://[::1]/a.git",
+        "https://10.0.0.1/a.git",
+        "https://169.254.169.254/latest",
+        "https://2130706433/a.git",
+        "https://0x7f.1/a.git",
+        "https://0177.0.0.1/a.git",
+        "https://127.1/a.git",
+        "https://8.8.8.8/a.git",
+        "x" * 3000,
+    ],
+)
+def test_other_urls_are_refused(url: str) -> None:
+    with pytest.raises(Refused) as refused:
+        check(url)
+    assert refused.value.failure.reason in (Reason.INVALID, Reason.UNSAFE)
+    assert "secret" not in str(refused.value.failure)
+
+
+@pytest.mark.parametrize("ref", ["main", "v1.2", "feature/x", "a" * 40, "release-1.0+x"])
+def test_refs_are_taken(ref: str) -> None:
+    assert check(ref=ref).ref == ref
+
+
+@pytest.mark.parametrize(
+    "ref",
+    ["-x", "--upload-pack=id", "a..b", "a b", "a\n", "+a:b", "a:b", "a~1", "a^", "HEAD@{1}"]
+    + ["/a", "a/", "a//b", "a/-b", "a/.b", "a.lock", "a.", "*", "a\\b", "x" * 300, ":/x"],
+)
+def test_other_refs_are_refused(ref: str) -> None:
+    with pytest.raises(Refused):
+        check(ref=ref)
+
+
+@given(st.text(max_size=12))
+def test_no_accepted_ref_is_an_option_or_a_refspec_to_git(ref: str) -> None:
+    """Fuzz: git itself agrees that it is a name."""
+    try:
+        check(ref=ref)
+    except Refused:
+        return
+    if ref:
+        asked = ["git", "check-ref-format", "--allow-onelevel", ref]
+        assert subprocess.run(asked, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("folder", ["..", "a/..", "../a", "/a", "-x", "a//b", "a\n", ".", "a:b"])
+def test_folders_outside_are_refused(folder: str) -> None:
+    with pytest.raises(Refused):
+        check(folder=folder)
+
+
+@pytest.mark.parametrize("credential", ["A B", "../x", "ghp_" + "x" * 70, "tok:en", "-x"])
+def test_a_credential_is_a_name(credential: str) -> None:
+    with pytest.raises(Refused) as refused:
+        check(credential=credential)
+    assert credential not in str(refused.value.failure)
+
+
+def test_hosts_are_limited_by_policy() -> None:
+    policy = SourcePolicy(hosts=("*.example.com",))
+    check("https://git.example.com/a", policy=policy)
+    for url in ("https://example.org/a", "https://example.com/a"):
+        with pytest.raises(Refused):
+            check(url, policy=policy)
+
+
+ADDRESSES = [
+    "127.0.0.1",
+    "::1",
+    "10.1.2.3",
+    "172.16.0.1",
+    "192.168.0.1",
+    "169.254.169.254",
+    "100.64.0.1",
+    "0.0.0.0",
+    "224.0.0.1",
+    "255.255.255.255",
+    "fe80::1",
+    "fe80::1%eth0",
+    "fc00::1",
+    "::ffff:127.0.0.1",
+    "::ffff:10.0.0.1",
+    "64:ff9b::7f00:1",
+    "2002:7f00:1::",
+    "::",
+    "ff02::1",
+    "not an address",
+]
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_addresses_that_are_not_public_are_refused_whatever_the_name(address: str) -> None:
+    url = check().url
+    with pytest.raises(Refused):
+        choose_address(url, [address], OPEN)
+    with pytest.raises(Refused):
+        choose_address(url, ["93.184.216.34", address], OPEN)
+    assert choose_address(url, [address], SourcePolicy(private_hosts=("example.com",))) == address
+
+
+def test_a_public_address_is_taken() -> None:
+    assert choose_address(check().url, ["93.184.216.34"], OPEN) == "93.184.216.34"
+    assert is_public("2606:2800:220:1:248:1893:25c8:1946")
+
+
+def test_a_name_without_an_address_is_refused() -> None:
+    with pytest.raises(Refused) as refused:
+        choose_address(check().url, [], OPEN)
+    assert refused.value.failure.reason is Reason.SOURCE
+
+
+@given(st.ip_addresses())
+def test_no_private_address_passes(address: ipaddress.IPv4Address) -> None:
+    if is_public(str(address)):
+        assert not (address.is_private or address.is_loopback or address.is_link_local)
+
+
+def test_a_private_host_is_allowed_by_name_and_port() -> None:
+    policy = SourcePolicy(hosts=(), private_hosts=("127.0.0.1:8443",))
+    check("https://127.0.0.1:8443/a", policy=policy)
+    with pytest.raises(Refused):
+        check("https://127.0.0.1:8444/a", policy=policy)

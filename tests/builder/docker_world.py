@@ -1,0 +1,250 @@
+"""A Docker engine, a registry and a base image of our own, on this machine, for one test run.
+
+Needs root and Debian's ``docker.io``, ``docker-registry`` and ``debootstrap``. Everything lies
+below one temporary folder and listens on loopback or a socket in that folder; only processes
+started here are ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import docker
+
+DEADLINE_S = 60.0
+SUITE = "bookworm"
+MIRROR = os.environ.get("EDL_DEBIAN_MIRROR", "http://deb.debian.org/debian")
+_CA = Path("/etc/ssl/certs/ca-certificates.crt")
+_ROOT = Path(__file__).parents[2]
+
+_REGISTRY = """\
+version: 0.1
+log: {{level: warn}}
+storage:
+  filesystem: {{rootdirectory: {folder}}}
+  delete: {{enabled: true}}
+http: {{addr: "127.0.0.1:{port}"}}
+"""
+
+
+def why_not() -> str:
+    """Why there can be no engine here; empty if there can."""
+    if os.geteuid() != 0:
+        return "starting a Docker engine needs root"
+    missing = [
+        f"{command} (package {package})"
+        for command, package in (
+            ("dockerd", "docker.io"),
+            ("docker-registry", "docker-registry"),
+            ("debootstrap", "debootstrap"),
+        )
+        if shutil.which(command, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None
+    ]
+    return f"not installed: {', '.join(missing)}" if missing else ""
+
+
+@dataclass(frozen=True)
+class World:
+    """An engine and a registry.
+
+    Attributes:
+        engine: URL of its socket.
+        registry: ``127.0.0.1:PORT``, without TLS.
+        bare: name of an image with Debian, Python and pip.
+        base: the same with the worker's module, so that builds need not install it.
+    """
+
+    engine: str
+    registry: str
+    folder: Path
+
+    @property
+    def bare(self) -> str:
+        return f"{self.registry}/edl-test/bare:1"
+
+    @property
+    def base(self) -> str:
+        return f"{self.registry}/edl-test/base:1"
+
+    def client(self) -> Any:
+        """The engine's own interface."""
+        return docker.DockerClient(base_url=self.engine, version="auto", timeout=300)
+
+
+class NoEngine(Exception):
+    """It could not be started; the message says why."""
+
+
+@contextlib.contextmanager
+def open_world() -> Iterator[World]:
+    """Start everything, and end it.
+
+    Raises:
+        NoEngine: one of the parts does not start on this machine.
+    """
+    # Not below pytest's folder: a socket's path is short, and images are large.
+    folder = Path(tempfile.mkdtemp(prefix="edl-docker-"))
+    try:
+        with contextlib.ExitStack() as running:
+            port = free_port()
+            running.enter_context(_registry(folder, port))
+            url = running.enter_context(_engine(folder))
+            world = World(url, f"127.0.0.1:{port}", folder)
+            _make_base(world)
+            yield world
+    finally:
+        _remove(folder)
+
+
+def free_port() -> int:
+    """A port that is free now."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+@contextlib.contextmanager
+def started(command: Sequence[str], log: Path, **settings: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """A process in a session of its own, ended with its children."""
+    with log.open("ab") as file:
+        process = subprocess.Popen(
+            command, stdout=file, stderr=file, start_new_session=True, **settings
+        )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def until(what: str, probe: Any, deadline_s: float = DEADLINE_S) -> Any:
+    """Ask until the answer is true; fail with ``what`` after the deadline."""
+    end = time.monotonic() + deadline_s
+    while True:
+        found = probe()
+        if found:
+            return found
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {deadline_s:g} s: {what}")
+        time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def _registry(folder: Path, port: int) -> Iterator[None]:
+    settings = folder / "registry.yml"
+    settings.write_text(_REGISTRY.format(folder=folder / "registry", port=port))
+    log = folder / "registry.log"
+    with started(["docker-registry", "serve", str(settings)], log) as process:
+
+        def answers() -> bool:
+            if process.poll() is not None:
+                raise NoEngine(f"docker-registry ended: {log.read_text()[-500:]}")
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/", timeout=2):
+                    return True
+            except OSError:
+                return False
+
+        until("the registry answers", answers)
+        yield
+
+
+@contextlib.contextmanager
+def _engine(folder: Path) -> Iterator[str]:
+    problems = []
+    for driver in ("overlay2", "fuse-overlayfs", "vfs"):
+        url = f"unix://{folder}/docker.sock"
+        log = folder / f"dockerd-{driver}.log"
+        command = [
+            shutil.which("dockerd", path=f"{os.environ['PATH']}:/usr/sbin") or "dockerd",
+            *("--host", url),
+            *("--data-root", str(folder / f"data-{driver}")),
+            *("--exec-root", str(folder / "exec")),
+            *("--pidfile", str(folder / "dockerd.pid")),
+            *("--storage-driver", driver),
+            # No bridge, no firewall rules: steps use this machine's network.
+            *("--bridge", "none", "--iptables=false", "--ip6tables=false"),
+        ]
+        with started(command, log) as process:
+            client = docker.DockerClient(base_url=url, version="1.41", timeout=300)
+
+            def answers(client: Any = client, process: Any = process) -> bool:
+                if process.poll() is not None:
+                    return True
+                try:
+                    return bool(client.ping())
+                except Exception:
+                    return False
+
+            until("the engine answers", answers)
+            client.close()
+            if process.poll() is None:
+                yield url
+                return
+            problems.append(f"{driver}: {log.read_text()[-300:].strip()}")
+    raise NoEngine("no engine starts here: " + " | ".join(problems))
+
+
+def _make_base(world: World) -> None:
+    root = world.folder / "root"
+    log = world.folder / "debootstrap.log"
+    with log.open("wb") as file:
+        packages = "python3,python3-pip,ca-certificates"
+        command = ["debootstrap", "--variant=minbase", f"--include={packages}", SUITE]
+        done = subprocess.run(
+            [*command, str(root), MIRROR], stdout=file, stderr=file, timeout=400, check=False
+        )
+    if done.returncode:
+        raise NoEngine(f"debootstrap failed: {log.read_text(errors='replace')[-500:]}")
+    for dull in ("var/lib/apt/lists", "var/cache/apt", "usr/share/doc", "usr/share/locale"):
+        shutil.rmtree(root / dull, ignore_errors=True)
+    # Where this machine's own CA stands between it and the package index, pip must know it.
+    if _CA.exists():
+        shutil.copy(_CA, root / "etc/ssl/certs/ca-certificates.crt")
+        (root / "etc/pip.conf").write_text(f"[global]\ncert = {_CA}\n")
+    client = world.client()
+    with contextlib.closing(client):
+        packed = subprocess.Popen(
+            ["tar", "-C", str(root), "--one-file-system", "-c", "."], stdout=subprocess.PIPE
+        )
+        assert packed.stdout is not None
+        repository, _, tag = world.bare.rpartition(":")
+        client.api.import_image_from_stream(packed.stdout, repository=repository, tag=tag)
+        assert packed.wait() == 0
+        _push(client, world.bare)
+        context = world.folder / "base"
+        shutil.copytree(_ROOT / "packages/worker/src/edl_worker", context / "edl_worker")
+        (context / "Dockerfile").write_text(
+            f"FROM {world.bare}\nCOPY edl_worker /usr/lib/python3/dist-packages/edl_worker\n"
+        )
+        client.images.build(path=str(context), tag=world.base, rm=True)
+        _push(client, world.base)
+    _remove(root)
+
+
+def _push(client: Any, name: str) -> None:
+    for news in client.api.push(name, stream=True, decode=True):
+        assert "error" not in news, news
+
+
+def _remove(folder: Path) -> None:
+    mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+    for mount in sorted((m for m in mounts if m.startswith(f"{folder}/")), reverse=True):
+        subprocess.run(["umount", "--lazy", mount], check=False)
+    shutil.rmtree(folder, ignore_errors=True)
