@@ -410,6 +410,8 @@ class World:
         if chance() < 0.01:
             low = self.random.randrange(0, 3)
             self.tell(ev.ScaleRequested(low, low + self.random.randrange(1, 3)))
+        if chance() < 0.003:
+            self.now += 30 * chance()  # the master is held up
         if self.restarts and chance() < 0.01:
             self.saved = self._save()
         if self.restarts and chance() < 0.005:

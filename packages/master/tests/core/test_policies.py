@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edl_master.core.evaluation import StatesDisagree, merge_states
@@ -23,6 +23,8 @@ from edl_master.core.names import TaskType
 from edl_master.core.settings import JobSettings, JobType, Timings
 
 BOOM = Failure("USER_CODE", "boom", where="model.py:3", detail="Traceback")
+
+at_leisure = settings(deadline=None)
 
 
 @pytest.mark.parametrize(
@@ -124,6 +126,7 @@ def test_preempted_workers_are_restarted_at_once_unless_it_never_ends() -> None:
 numbers = st.lists(st.integers(-1000, 1000).map(float), min_size=3, max_size=3)
 
 
+@at_leisure
 @given(tasks=st.lists(numbers, min_size=1, max_size=6), order=st.randoms())
 def test_states_add_up_in_any_order(tasks: list[list[float]], order: object) -> None:
     merged: dict[str, MetricState] = {}

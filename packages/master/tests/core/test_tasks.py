@@ -7,7 +7,7 @@ import sys
 from types import FunctionType, MethodType, ModuleType
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edl_master.core.effects import LeaseGranted
@@ -26,7 +26,10 @@ from edl_master.core.tasks import Cut, Round
 
 files = st.lists(st.integers(0, 50), min_size=1, max_size=8).map(tuple)
 
+at_leisure = settings(deadline=None)
 
+
+@at_leisure
 @given(files=files, per_task=st.integers(1, 60))
 def test_ranges_follow_each_other_and_cover_every_record(
     files: tuple[int, ...], per_task: int
@@ -41,6 +44,7 @@ def test_ranges_follow_each_other_and_cover_every_record(
     assert all(0 < r.stop - r.start <= per_task for r in map(cut.range, range(cut.count)))
 
 
+@at_leisure
 @given(records=st.integers(1, 10**9), minibatch=st.integers(1, 1024), workers=st.integers(0, 200))
 def test_chosen_tasks_are_whole_minibatches(records: int, minibatch: int, workers: int) -> None:
     chosen = choose_records_per_task(records, minibatch, workers)

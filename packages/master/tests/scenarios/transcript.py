@@ -5,8 +5,9 @@ the lines under a fact that begin with ``->`` are all the effects that it must h
 Lines that begin with ``#`` are for the reader.
 
     job: train, data 10 6, ...        how the job is made, first of all (see ``make_job``)
-    at 12.5                           the clock; every other fact leaves it alone
-    tick                              the clock is looked at
+    at 12.5 [while worker 1 beats]    time passes; the clock is looked at every second
+    tick                              the clock is looked at once more
+    held up to 12.5                   time passes while the master does nothing at all
     worker 0 joins                    it registers (as body 0a, 0b, ...) and is ready
     worker 0 registers [as 0a] | is ready | asks | beats [holding T#3 T#4] [as 0a]
     worker 0 trains T#3 [to 2]        applies minibatches up to (but not with) 2, or all
@@ -245,6 +246,10 @@ class Player:
                 self.job = JobState(*self.made)
                 return []
             case ["at", time]:
+                return list(self._pass_time(float(time), ""))
+            case ["at", time, "while", *_]:
+                return list(self._pass_time(float(time), line.partition(" while ")[2]))
+            case ["held", "up", "to", time]:
                 self.now = float(time)
                 return []
             case ["look:", *_]:
@@ -259,6 +264,16 @@ class Player:
                 return []
             case _:
                 return [tell(e) for event in self._facts(line) for e in self._handle(event)]
+
+    def _pass_time(self, time: float, fact: str) -> Iterator[str]:
+        """Look at the clock, and repeat a fact, every second before ``time``."""
+        while self.now + 1.0 < time:
+            self.now += 1.0
+            for event in [ev.Tick(), *(self._facts(fact) if fact else ())]:
+                for effect in self._handle(event):
+                    if effect != fx.HeartbeatAnswer(()):
+                        yield f"[{self.now:g} s] {tell(effect)}"
+        self.now = time
 
     def _handle(self, event: ev.Event) -> list[fx.Effect]:
         assert self.job is not None

@@ -22,6 +22,7 @@ from edl_master.core.effects import (
     Record,
     Refused,
     ReleaseFrozen,
+    Severity,
     TakeCheckpoint,
 )
 from edl_master.core.events import (
@@ -125,11 +126,13 @@ class JobState:
         Raises:
             InvalidTransition: the master's own parts contradict each other.
         """
-        now = now if self._clock is None else max(now, self._clock)
-        self._clock = now
+        before = now if self._clock is None else self._clock
+        now = self._clock = max(now, before)
         self._story.append((now, event))
         self._effects = []
         try:
+            if now - before > self._rooms.settings.timings.pause_s:
+                self._excuse(now - before)
             if self._phase in _FINAL:
                 self._refuse(event)
             else:
@@ -140,6 +143,14 @@ class JobState:
         except IllegalMove as move:
             raise InvalidTransition(str(move), self._story) from move
         return self._effects
+
+    def _excuse(self, pause_s: float) -> None:
+        """The master was held up: what it could not hear does not count as silence."""
+        if self._begun and self._phase not in _FINAL:
+            line = f"The master was held up for {pause_s:.1f} s; nobody is blamed for that time."
+            self._emit(Record("MasterPaused", line, Severity.WARNING))
+            self._rooms.ledger.leases.excuse(pause_s)
+            self._members.excuse(pause_s)
 
     def _emit(self, effect: Effect) -> None:
         self._effects.append(effect)

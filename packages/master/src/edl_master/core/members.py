@@ -286,6 +286,15 @@ class Members:
         line = f"{member.name} has not been heard for {silent_s:.1f} s."
         self._note("WorkerLost", line, member, Severity.WARNING)
 
+    def excuse(self, pause_s: float) -> None:
+        """Do not count time in which nobody could be heard."""
+        for member in self._members.values():
+            member.since += pause_s
+            if member.heard_at is not None:
+                member.heard_at += pause_s
+            if member.killed_at is not None:
+                member.killed_at += pause_s
+
     # --- looking ---------------------------------------------------------------------------
 
     @property

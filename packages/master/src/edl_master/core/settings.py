@@ -49,6 +49,10 @@ class Timings:
     retry_elsewhere_s: float = 10.0
     """How long a failed task is kept for another worker than the one that failed it."""
 
+    pause_s: float = 2.0
+    """No fact for so long, not even a look at the clock: the master itself was held up, and
+    nobody is to blame for a silence that nobody listened to. Twice the rhythm of its clock."""
+
     wait_s: float = 0.2
     """When a worker without work asks again: far below the length of a task."""
 
