@@ -37,7 +37,7 @@ class CsvSource(RangeReader):
         """
         if self._header and self._columns is None:
             with streaming(self.uri) as stream:
-                _, line = next(self._lines(stream, 0), (0, b""))
+                _, line = next(self._lines(stream, -1), (0, b""))
             self._columns = self._names(line)
         return self._columns
 
@@ -99,13 +99,14 @@ class CsvSource(RangeReader):
 
     def _records(self, stream: Stream, number: int, offset: int) -> Iterator[tuple[int, bytes]]:
         stream.skip_to(offset)
-        lines = self._lines(stream, number)
-        if self._header and offset == 0:
-            next(lines, None)
+        if not self._header or offset:
+            return self._lines(stream, number)
+        lines = self._lines(stream, -1)
+        next(lines, None)
         return lines
 
     def _lines(self, stream: Stream, number: int) -> Iterator[tuple[int, bytes]]:
-        """Offset and content of each line that is not empty."""
+        """Offset and content of each line that is not empty; the header is line -1."""
         offset = begun = stream.offset
         rest = b""
         parts: list[bytes] = []  # of a line whose quoted field goes on
@@ -142,9 +143,9 @@ class CsvSource(RangeReader):
             raise self._endless(number, begun)
 
     def _endless(self, number: int, offset: int) -> DamagedFile:
-        return DamagedFile(
-            self.uri, number, offset, "a line or quoted field does not end", "record"
-        )
+        record = None if number < 0 else number
+        reason = "a line or quoted field does not end"
+        return DamagedFile(self.uri, record, offset, reason, "record")
 
 
 def ends_quoted(line: bytes, within: bool) -> bool:

@@ -85,7 +85,7 @@ def _nearest(directory: str) -> str:
 
 
 def _contents(directory: str, names: Iterable[str]) -> str:
-    names = sorted(names)
+    names = sorted(name for name in names if not name.startswith("."))
     listed = ", ".join(names[:_LISTED])
     if len(names) > _LISTED:
         listed += f" and {len(names) - _LISTED} more"

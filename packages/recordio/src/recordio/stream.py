@@ -54,19 +54,24 @@ class Stream:
             pass
 
     def read(self, nbytes: int) -> bytes:
-        """The next bytes; fewer at the end alone.
+        """The next bytes; fewer before the end or damage, none at the end.
 
         Raises:
-            DamagedFile: the gzip stream is wrong.
+            DamagedFile: the gzip stream is wrong from here on.
         """
         if not self._gzip:
             content = self._file.read(nbytes)
             self.offset += len(content)
             return content
         parts: list[bytes] = []
-        while nbytes > 0 and (part := self._expand(nbytes)):
-            parts.append(part)
-            nbytes -= len(part)
+        try:
+            while nbytes > 0 and (part := self._expand(nbytes)):
+                parts.append(part)
+                nbytes -= len(part)
+        except DamagedFile:
+            # What is before the damage is whole; the next call finds the damage again.
+            if not parts:
+                raise
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _expand(self, nbytes: int) -> bytes:

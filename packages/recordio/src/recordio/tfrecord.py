@@ -25,6 +25,8 @@ _CRC = struct.Struct("<I")
 _AROUND = _LENGTH.size + _CRC.size
 _EVERY = 1024
 """Records of a block of the index."""
+_KNOWN = 1 << 14
+"""Lengths that are remembered as checked."""
 
 
 def looks_like_tfrecord(start: bytes) -> bool:
@@ -107,13 +109,12 @@ class _Walk:
                 return False
             raise self._damaged("the file ends within a record's length")
         head = self._window[self._at : self._at + _LENGTH.size]
-        # Lengths repeat; their checksums need not be made again.
         length = self._known.get(head)
         if length is None:
             length, crc = _LENGTH.unpack(head)
             if masked_crc(head[:8]) != crc:
                 raise self._damaged("the CRC of a record's length does not fit")
-            if len(self._known) < _EVERY:
+            if len(self._known) < _KNOWN:
                 self._known[head] = length
         left = self._stream.left
         room = MAX_EXPANDED_BYTES if left is None else left + len(self._window) - self._at
@@ -133,14 +134,37 @@ class _Walk:
             need = self._length + _AROUND
             if len(self._window) - self._at < need and not self._more(need):
                 raise self._damaged("the file ends within a record")
-            begin = self._at + _LENGTH.size
-            end = begin + self._length
-            record = self._window[begin:end]
-            if masked_crc(record) != _CRC.unpack_from(self._window, end)[0]:
-                raise self._damaged("the CRC of a record does not fit its bytes")
+            begun = self._at
+            self._take(block, wanted)
+            nbytes += self._at - begun
+
+    def _take(self, block: list[bytes], wanted: int) -> None:
+        """Append records that lie whole in the window, the first of which is ready.
+
+        This is the inner loop of reading, so it has no calls that it can do without.
+        """
+        window, known = self._window, self._known
+        begun, at, last = self._at, self._at, len(window) - _CRC.size
+        length: int | None = self._length
+        found, fits = len(block), True
+        while length is not None and len(block) < wanted:
+            begin = at + _LENGTH.size
+            end = begin + length
+            if end > last:
+                break
+            record = window[begin:end]
+            if masked_crc(record) != _CRC.unpack_from(window, end)[0]:
+                fits = False
+                break
             block.append(record)
-            nbytes += need
-            self._pass(need)
+            at = end + _CRC.size
+            # Lengths repeat: one that is known has been checked.
+            length = known.get(window[at : at + _LENGTH.size])
+        self.number += len(block) - found
+        self.offset += at - begun
+        self._at = at
+        if not fits:
+            raise self._damaged("the CRC of a record does not fit its bytes")
 
     def skip(self) -> None:
         """Go past the record that is ready, without reading it where that can be."""
@@ -162,10 +186,13 @@ class _Walk:
 
     def _more(self, need: int) -> bool:
         """Whether the window could be filled up so that it holds so many bytes."""
-        rest = self._window[self._at :]
-        self._window = rest + self._stream.read(max(WINDOW, need - len(rest)))
-        self._at = 0
-        return len(self._window) >= need
+        parts = [self._window[self._at :]]
+        held = len(parts[0])
+        while held < need and (part := self._stream.read(max(WINDOW, need - held))):
+            parts.append(part)
+            held += len(part)
+        self._window, self._at = b"".join(parts), 0
+        return held >= need
 
     def _damaged(self, reason: str) -> DamagedFile:
         return DamagedFile(self._uri, self.number, self.offset, reason, "record")
