@@ -11,18 +11,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from practice_master import WAIT_S, PracticeMaster
+
+import recordio
 import recordio.example
 from edl_proto.v1 import job_pb2, task_pb2
 from edl_worker.app import App
 from edl_worker.config import Settings
-from practice_master import WAIT_S, PracticeMaster
-
-import recordio
 
 ZOO = Path(__file__).parent / "zoo"
 RECORDS = 100
 
 Start = Callable[..., "Worker"]
+StartProcess = Callable[..., "subprocess.Popen[str]"]
 
 
 class Worker:
@@ -101,27 +102,37 @@ def start_worker() -> Iterator[Start]:
 
 
 @pytest.fixture
-def start_process() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def logs(tmp_path: Path) -> Callable[[int], Path]:
+    """What worker processes wrote, by worker."""
+    return lambda worker_id: tmp_path / f"worker-{worker_id}.log"
+
+
+@pytest.fixture
+def start_process(tmp_path: Path, logs: Callable[[int], Path]) -> Iterator[StartProcess]:
     """Starts workers as processes; those that still run at the end are killed."""
     processes: list[subprocess.Popen[str]] = []
 
     def start(master: str, worker_id: int = 0, **environ: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "edl_worker", "--master", master]
-        processes.append(
-            subprocess.Popen(
-                [*command, "--worker-id", str(worker_id)],
-                stderr=subprocess.PIPE,
-                text=True,
-                env={**os.environ, "EDL_LOG_LEVEL": "DEBUG", **environ},
+        with logs(worker_id).open("w") as log:
+            processes.append(
+                subprocess.Popen(
+                    [*command, "--worker-id", str(worker_id)],
+                    stderr=log,
+                    text=True,
+                    env={**os.environ, "EDL_LOG_LEVEL": "DEBUG", **environ},
+                )
             )
-        )
         return processes[-1]
 
     yield start
-    for process in processes:
+    for number, process in enumerate(processes):
         if process.poll() is None:
             process.kill()
         process.wait(WAIT_S)
+        print(f"--- worker process {number} ended with {process.returncode}")
+    for log in sorted(tmp_path.glob("worker-*.log")):
+        print(f"--- {log.name}\n{log.read_text()}")
 
 
 def training(

@@ -23,7 +23,7 @@ from edl_proto.errors import EdlError, ErrorInterceptor
 from edl_proto.parameters import add_to_server, fill, split
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2, task_pb2_grpc
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 """Deadline of everything that a test waits for."""
 
 
@@ -71,6 +71,8 @@ class PracticeMaster:
 
     Attributes:
         on_push: called under the lock before a push is judged; an outcome replaces the judgement.
+        workers_wanted: no task is leased before so many workers are ready.
+        cut_next_answer: the next push takes effect, but its answer does not arrive.
     """
 
     def __init__(
@@ -87,6 +89,8 @@ class PracticeMaster:
         self.stages = [[Task(lease) for lease in stage] for stage in stages]
         self.heard = Heard()
         self.on_push: PushHook | None = None
+        self.cut_next_answer = False
+        self.workers_wanted = 1
         self.leave_reason = ""
         self.lost: list[task_pb2.LeaseRef] = []
         self.changed = threading.Condition()
@@ -149,9 +153,15 @@ class PracticeMaster:
         self.start()
 
     def wait_for(self, what: Callable[[], bool], named: str) -> None:
+        """Wait until something is so; no longer when a worker says that it cannot work."""
+
+        def given_up() -> list[task_pb2.FailRequest]:
+            return [failed for failed in self.heard.failed if not failed.HasField("lease")]
+
         with self.changed:
-            if not self.changed.wait_for(what, WAIT_S):
-                raise AssertionError(f"not within {WAIT_S:.0f} s: {named}")
+            self.changed.wait_for(lambda: what() or given_up(), WAIT_S)
+            if not what():
+                raise AssertionError(f"not within {WAIT_S:.0f} s: {named}; {given_up()}")
 
     # --- tasks -----------------------------------------------------------------------------
 
@@ -358,7 +368,8 @@ class _Tasks(task_pb2_grpc.TasksServicer):
     def Lease(self, request: Any, context: Any) -> task_pb2.LeaseReply:
         master = self._known(request.incarnation)
         with master.changed:
-            lease = master.grant()
+            waiting = len(master.heard.ready) < master.workers_wanted
+            lease = None if waiting else master.grant()
             if lease is not None:
                 master.changed.notify_all()
                 return task_pb2.LeaseReply(lease=lease)
@@ -375,7 +386,7 @@ class _Tasks(task_pb2_grpc.TasksServicer):
                     error_pb2.STALE_LEASE, f"{request.minibatches} minibatches, not {task.applied}"
                 )
             task.done, task.token, task.complete = True, 0, request
-            if not any(t.token for t in master.all_tasks()) and master.gathered:
+            if master.gathered and all(t.done for t in master.stages[master.entered - 1]):
                 master._join()
             master.changed.notify_all()
         return task_pb2.CompleteReply()
@@ -467,6 +478,9 @@ class _Parameters:
                 reply.slot_granted = master.sync and master.take_slot(header.lease, header.wait_s)
                 copy = master.values.copy() if master.version != header.base_version else None
             reply.version = master.version
+            cut, master.cut_next_answer = master.cut_next_answer, False
+        if cut:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "the connection broke")
         yield from _reply(reply, copy)
 
 

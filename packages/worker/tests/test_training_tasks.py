@@ -6,18 +6,41 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from conftest import Start, training
-from edl_proto.v1 import job_pb2, parameters_pb2
-from practice_master import PracticeMaster
+import pytest
+import reference
+from conftest import ZOO, Start, StartProcess, training
+from practice_master import WAIT_S, PracticeMaster
+
+from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
 
 Master = Callable[..., PracticeMaster]
+Header = parameters_pb2.PushHeader
+
+
+def two_tasks(points: Path) -> list[task_pb2.Lease]:
+    return [training(points, 0, 44, number=0), training(points, 44, 100, number=1)]
+
+
+def outcomes(master: PracticeMaster) -> list[int]:
+    return [outcome for _, outcome in master.heard.pushes]
+
+
+def applied(master: PracticeMaster) -> list[tuple[int, int]]:
+    """Task and minibatch of what is in the model."""
+    return [
+        (header.lease.task.number, header.minibatch)
+        for header, outcome in master.heard.pushes
+        if outcome == parameters_pb2.APPLIED
+    ]
+
+
+ALL = [*((0, i) for i in range(6)), *((1, i) for i in range(7))]
 
 
 def test_every_minibatch_is_pushed_once_and_in_order(
     job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
 ) -> None:
-    tasks = [training(points, 0, 44, number=0), training(points, 44, 100, number=1)]
-    master = start_master(job, [tasks])
+    master = start_master(job, [two_tasks(points)])
     assert start_worker(master).wait() == 0
     pushed = [(h.lease.task.number, h.minibatch, h.records) for h, _ in master.heard.pushes]
     assert pushed == [
@@ -25,10 +48,350 @@ def test_every_minibatch_is_pushed_once_and_in_order(
         (0, 5, 4),
         *((1, i, 8) for i in range(7)),
     ]
-    assert {outcome for _, outcome in master.heard.pushes} == {parameters_pb2.APPLIED}
+    assert set(outcomes(master)) == {parameters_pb2.APPLIED}
     for task in master.all_tasks():
         assert task.complete is not None
         assert task.complete.minibatches == task.applied
         assert task.complete.examples == task.complete.records
         assert task.complete.records == task.lease.records.stop - task.lease.records.start
     assert all(np.isfinite(h.loss) and h.loss > 0 for h, _ in master.heard.pushes)
+    assert all(h.compute_s > 0 for h, _ in master.heard.pushes)
+    assert not master.heard.failed
+
+
+def test_the_model_is_the_one_that_a_plain_loop_gives_moving_statistics_included(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    master = start_master(job, [two_tasks(points)], rate=0.1)
+    assert start_worker(master).wait() == 0
+    reference.assert_close(master.by_name(), reference.train(job, two_tasks(points), rate=0.1))
+    moved = [name for name in master.by_name() if "moving_mean" in name]
+    assert moved
+    assert np.abs(master.by_name()[moved[0]]).max() > 0
+
+
+def test_the_layout_is_described_in_wire_order(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    master = start_master(job, [two_tasks(points)])
+    assert start_worker(master).wait() == 0
+    (ready,) = master.heard.ready
+    assert [(v.name, tuple(v.shape), v.trainable) for v in ready.model.variables] == [
+        ("dense/kernel", (4, 8), True),
+        ("dense/bias", (8,), True),
+        ("batch_normalization/gamma", (8,), True),
+        ("batch_normalization/beta", (8,), True),
+        ("dense_1/kernel", (8, 3), True),
+        ("dense_1/bias", (3,), True),
+        ("batch_normalization/moving_mean", (8,), False),
+        ("batch_normalization/moving_variance", (8,), False),
+    ]
+    assert ready.model.reduction == "mean"
+    assert set(ready.model.metric_names) == {"loss", "accuracy"}
+    assert '"SGD"' in ready.model.optimizer_json
+    assert master.heard.registered[0].body == ready.body
+
+
+def test_only_as_much_is_pulled_as_is_used(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    master = start_master(job, [two_tasks(points)])
+    assert start_worker(master).wait() == 0
+    assert [header.pull for header, _ in master.heard.pushes] == [
+        *[True] * 5, False, *[True] * 6, False,
+    ]  # fmt: skip
+    assert [p.HasField("have_version") for p in master.heard.pulls] == [False, True]
+    bases = [header.base_version for header, _ in master.heard.pushes]
+    assert bases == list(range(13)), "each gradient is of the newest version"
+
+
+def test_the_next_task_is_leased_before_the_present_one_ends(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    master = start_master(job, [two_tasks(points)])
+    held: list[int] = []
+    master.on_push = lambda m, _: held.append(sum(t.token > 0 for t in m.all_tasks()))
+    assert start_worker(master, prefetch_lead_s=1e9).wait() == 0
+    assert 2 in held
+    beats = [len(beat.leases) for beat in master.heard.heartbeats]
+    assert max(beats, default=0) <= 2
+
+
+def test_no_lease_is_held_in_reserve_while_much_work_is_left(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    master = start_master(job, [two_tasks(points)])
+    held: list[int] = []
+    master.on_push = lambda m, _: held.append(sum(t.token > 0 for t in m.all_tasks()))
+    assert start_worker(master, prefetch_lead_s=-1.0).wait() == 0
+    assert set(held) == {1}
+
+
+# --- what the master may answer ----------------------------------------------------------------
+
+
+def test_a_stale_gradient_is_computed_again_from_newer_parameters(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    master = start_master(job, [two_tasks(points)])
+    answered: set[tuple[int, int]] = set()
+
+    def stale_once(m: PracticeMaster, header: Header) -> int | None:
+        minibatch = header.lease.task.number, header.minibatch
+        if minibatch in {(0, 2), (1, 6)} - answered:  # the second is the last of its task
+            answered.add(minibatch)
+            m.version += 1  # as if another worker's update had come in between
+            m.values.view(np.float32)[0] += 0.5
+            return parameters_pb2.STALE
+        return None
+
+    master.on_push = stale_once
+    assert start_worker(master).wait() == 0
+    assert outcomes(master).count(parameters_pb2.STALE) == 2
+    assert applied(master) == ALL
+    again = [h for h, _ in master.heard.pushes if (h.lease.task.number, h.minibatch) == (0, 2)]
+    assert again[1].base_version == again[0].base_version + 1
+    assert again[1].loss != again[0].loss, "computed from other parameters"
+
+
+def test_a_task_that_was_begun_elsewhere_goes_on_where_it_was_left(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    tasks = two_tasks(points)
+    master = start_master(job, [tasks])
+    next(master.all_tasks()).applied = 4
+    assert start_worker(master).wait() == 0
+    assert applied(master) == ALL[4:]
+    done = next(master.all_tasks()).complete
+    assert done is not None
+    assert (done.minibatches, done.examples, done.records) == (6, 44, 44)
+
+    # The minibatches that were left are those that the first holder would have computed.
+    file = reference.load_model(job)
+    wanted = reference.batches(file, job, tasks[0])[4:]
+    losses = [h.loss for h, _ in master.heard.pushes[:1]]
+    first = file.compute_loss(file.call(wanted[0].features, training=True), wanted[0].labels)
+    np.testing.assert_allclose(losses, [float(first)], rtol=1e-5)
+
+
+def test_a_task_whose_minibatches_are_all_applied_is_only_completed(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    master = start_master(job, [two_tasks(points)])
+    next(master.all_tasks()).applied = 6
+    assert start_worker(master).wait() == 0
+    assert applied(master) == ALL[6:]
+    done = next(master.all_tasks()).complete
+    assert done is not None
+    assert done.minibatches == 6
+
+
+def test_a_zombie_drops_its_task_and_goes_on_with_another(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    master = start_master(job, [two_tasks(points)])
+
+    def taken(m: PracticeMaster, header: Header) -> int | None:
+        if header.lease.token == 1 and header.minibatch == 3:
+            m.held(header.lease).token = 0
+        return None
+
+    master.on_push = taken
+    assert start_worker(master, prefetch_lead_s=-1.0).wait() == 0
+    assert outcomes(master).count(parameters_pb2.REFUSED) == 1
+    assert sorted(applied(master)) == ALL
+    assert not master.heard.failed
+
+
+def test_a_lease_that_a_heartbeat_reports_lost_is_dropped_without_a_push(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    master = start_master(job, [two_tasks(points)])
+
+    def lose(m: PracticeMaster, header: Header) -> int | None:
+        if header.lease.token == 1 and header.minibatch == 2:
+            m.lost.append(header.lease)
+            m.held(header.lease).token = 0
+            heard = len(m.heard.heartbeats)
+            assert m.changed.wait_for(lambda: len(m.heard.heartbeats) > heard + 1, 20)
+            return parameters_pb2.STALE
+        return None
+
+    master.on_push = lose
+    assert start_worker(master, prefetch_lead_s=-1.0).wait() == 0
+    of_first = [h.minibatch for h, _ in master.heard.pushes if h.lease.token == 1]
+    assert of_first == [0, 1, 2]
+    assert sorted(applied(master)) == ALL
+
+
+def test_a_task_that_is_out_of_step_is_handed_back(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    master = start_master(job, [two_tasks(points)])
+
+    def confused(m: PracticeMaster, header: Header) -> int | None:
+        return parameters_pb2.OUT_OF_ORDER if header.lease.token == 1 else None
+
+    master.on_push = confused
+    assert start_worker(master).wait() == 0
+    assert [lease.token for lease in master.heard.returned[0].leases] == [1]
+    assert not master.heard.returned[0].leaving
+    assert sorted(applied(master)) == ALL
+
+
+def test_a_lost_answer_changes_nothing(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    master = start_master(job, [two_tasks(points)])
+    seen: set[int] = set()
+
+    def cut_off(m: PracticeMaster, header: Header) -> int | None:
+        if header.minibatch == 1 and header.lease.token not in seen:
+            seen.add(header.lease.token)
+            m.cut_next_answer = True
+        return None
+
+    master.on_push = cut_off
+    assert start_worker(master).wait() == 0
+    assert outcomes(master).count(parameters_pb2.ALREADY_APPLIED) == 2
+    assert applied(master) == ALL
+    reference.assert_close(master.by_name(), reference.train(job, two_tasks(points), rate=0.1))
+
+
+# --- synchronous -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_synchronous_workers_make_the_updates_of_one_large_minibatch(
+    workers: int,
+    job: job_pb2.JobSpec,
+    points: Path,
+    start_master: Master,
+    start_process: StartProcess,
+) -> None:
+    job.training.update = job_pb2.SYNC
+    tasks = [training(points, 0, 40), training(points, 40, 80, number=1)]
+    master = start_master(job, [tasks], grads_to_wait=2)
+    # In processes: two model files cannot be open in one.
+    master.workers_wanted = workers
+    processes = [start_process(master.address, number) for number in range(workers)]
+    assert [process.wait(WAIT_S) for process in processes] == [0] * workers
+    assert outcomes(master) == [parameters_pb2.APPLIED] * 10, "no gradient is computed in vain"
+    assert master.version == 5
+    # A version may hold two minibatches of one task, or one of each: what was pushed says which.
+    pairs = [(header.lease.task.number, header.minibatch) for header, _ in master.heard.pushes]
+    if workers == 2:
+        assert len({header.worker_id for header, _ in master.heard.pushes}) == 2
+    reference.assert_close(master.by_name(), _replayed(job, tasks, pairs))
+
+
+def _replayed(
+    job: job_pb2.JobSpec, tasks: list[task_pb2.Lease], order: list[tuple[int, int]]
+) -> reference.Named:
+    file = reference.load_model(job)
+    made = [reference.batches(file, job, task) for task in tasks]
+    for at in range(0, len(order), 2):
+        reference.step(file, [made[task][index] for task, index in order[at : at + 2]], 0.1)
+    return reference.values.of_model(file.model)
+
+
+def test_a_slot_is_asked_for_until_it_is_granted(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    job.training.update = job_pb2.SYNC
+    master = start_master(job, [[training(points, 0, 40)]], grads_to_wait=1)
+    master.slots.add(999)  # held by a worker that never comes back
+    worker = start_worker(master, slot_wait_s=0.05)
+    master.wait_for(lambda: len(master.heard.pulls) > 4, "asking again")
+    assert not master.heard.pushes
+    beats = len(master.heard.heartbeats)
+    master.wait_for(lambda: len(master.heard.heartbeats) > beats, "heartbeats meanwhile")
+    assert master.heard.heartbeats[-1].phase == task_pb2.WAITING
+    with master.changed:
+        master.slots.clear()
+        master.changed.notify_all()
+    assert worker.wait() == 0
+    assert outcomes(master) == [parameters_pb2.APPLIED] * 5
+
+
+# --- failures ----------------------------------------------------------------------------------
+
+
+def test_a_loss_that_is_not_finite_fails_the_task_for_good(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    job.model.loss = "faulty.not_finite"
+    master = start_master(job, [[training(points, 16, 56)]])
+    assert start_worker(master).wait() == 0
+    (failed,) = master.heard.failed
+    assert failed.permanent
+    assert failed.error.code == error_pb2.NAN_LOSS
+    assert "nan" in failed.error.what
+    assert "version 0" in failed.error.what
+    assert f"{points}, records [16, 56), minibatch 0" in failed.error.where
+    assert "learning rate" in failed.error.remedy
+    assert not master.heard.pushes
+
+
+def test_an_invalid_gradient_fails_the_task_for_good(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    master = start_master(job, [[training(points, 0, 40)]])
+    master.on_push = lambda m, header: parameters_pb2.INVALID
+    assert start_worker(master).wait() == 0
+    (failed,) = master.heard.failed
+    assert failed.permanent
+    assert failed.error.code == error_pb2.NAN_LOSS
+    assert "gradient" in failed.error.what
+
+
+def test_user_code_that_raises_fails_the_task_with_its_traceback(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    job.model.dataset_fn = "faulty.raising"
+    master = start_master(job, [[training(points, 0, 40)], [training(points, 40, 80)]])
+    assert start_worker(master).wait() == 0
+    failed = master.heard.failed[0]
+    assert not failed.permanent
+    assert failed.error.code == error_pb2.USER_CODE
+    assert "the cat is on the keyboard" in failed.error.what
+    assert f"{ZOO}/faulty.py:" in failed.error.where
+    assert "records [0, 40)" in failed.error.where
+    assert "faulty.py" in failed.error.detail
+    assert len(master.heard.failed) == 6, "three attempts for each task, and the worker lives on"
+
+
+def test_a_minibatch_of_another_shape_is_told_with_both_shapes(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    job.model.dataset_fn = "faulty.reshaped"
+    master = start_master(job, [[training(points, 0, 40)]])
+    assert start_worker(master).wait() == 0
+    failed = master.heard.failed[0]
+    assert failed.error.code == error_pb2.SHAPE_MISMATCH, failed.error
+    assert failed.permanent
+    assert "(None, 4)" in failed.error.what
+    assert ", 3)" in failed.error.what
+
+
+def test_a_contract_error_is_reported_before_any_task_is_leased(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    job.model.loss = "faulty.nothing_here"
+    master = start_master(job, [[training(points, 0, 40)]])
+    assert start_worker(master).wait() == 4
+    (failed,) = master.heard.failed
+    assert failed.permanent
+    assert not failed.HasField("lease")
+    assert not any(task.lease.token for task in master.all_tasks())
+    assert not master.heard.ready
+
+
+def test_missing_data_is_reported_before_any_task_is_leased(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    job.data = f"{points}.gone"
+    master = start_master(job, [[training(points, 0, 40)]])
+    assert start_worker(master).wait() == 3
+    (failed,) = master.heard.failed
+    assert failed.error.code == error_pb2.DATA_NOT_FOUND

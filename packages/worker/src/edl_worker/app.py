@@ -58,6 +58,7 @@ class App:
             metrics_port=self._metrics.serve(settings.metrics_host, settings.metrics_port),
             started=time.monotonic() if started is None else started,
         )
+        self._importing = threading.Thread(target=_import_tensorflow, name="import", daemon=True)
         self._ended = threading.Event()
         self._exit_code = 70
         self._asked_at: float | None = None
@@ -68,7 +69,7 @@ class App:
         Threads may still be running: the process is to be ended by ``os._exit``.
         """
         # While the master is being asked what the job is, the slow import is under way.
-        threading.Thread(target=_import_tensorflow, name="import", daemon=True).start()
+        self._importing.start()
         threading.Thread(target=self._live, name="session", daemon=True).start()
         while not self._ended.wait(_LOOK_S):
             departure = self._state.departure
@@ -92,6 +93,11 @@ class App:
     def leave(self, reason: str) -> None:
         """Ask the worker to leave, as SIGTERM does."""
         self._state.leave(Departure(reason))
+
+    @property
+    def registrations(self) -> int:
+        """With how many incarnations of the master this worker has registered."""
+        return self._session.registrations
 
     # --- inside ----------------------------------------------------------------------------
 
@@ -146,6 +152,7 @@ class App:
         raise AssertionError("a session ends by an exception")
 
     def _load(self, job: job_pb2.JobSpec) -> Bench:
+        self._importing.join()  # two threads in one package of such size end in a deadlock
         from edl_worker import loaded
         from edl_worker.bench import Bench
 

@@ -6,37 +6,21 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import tensorflow as tf
-
 from edl_proto import tensor
 from edl_proto.v1 import task_pb2
 from edl_worker.contract import Batch, ModelFile
 from edl_worker.lookahead import Lookahead
-from edl_worker.training import relaxed
+from edl_worker.tracing import AnySize
 
 
 class Inference:
-    """The model's outputs without training, traced once for all sizes of a minibatch."""
+    """The model's outputs without training."""
 
     def __init__(self, model_file: ModelFile) -> None:
-        self._call = tf.function(
-            lambda features: model_file.call(features, training=False),
-            reduce_retracing=True,
-            autograph=False,
-        )
-        self._primed = False
+        self._call = AnySize(lambda features: model_file.call(features, training=False))
 
     def __call__(self, batch: Batch) -> Any:
-        if not self._primed:
-            self._primed = True
-            with_any_size = relaxed(batch.features, batch.size)
-            try:
-                self._call.get_concrete_function(with_any_size)
-            except Exception as error:
-                # A model that needs to know the size is traced for each; anything else that
-                # is wrong shows in the call itself.
-                tf.get_logger().debug("inference cannot be traced for any size: %r", error)
-        return self._call(batch.features)
+        return self._call(batch.size, batch.features)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,8 @@ from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, model_pb2, task_pb2
 from edl_worker import trained, values
 from edl_worker.contract import ModelFile
-from edl_worker.prediction import named_outputs, writing_failed
+from edl_worker.failures import is_about_writing, writing_failed
+from edl_worker.prediction import named_outputs
 
 log = logging.getLogger(__name__)
 
@@ -74,8 +75,8 @@ class Exporter:
                 return
             os.rename(temporary, output)
             _sync(output.parent)
-        except OSError as error:
-            raise writing_failed(error, str(output)) from error
+        except Exception as error:
+            raise _told(error, str(output)) from error
         finally:
             _remove([temporary])
 
@@ -108,8 +109,8 @@ class Exporter:
             self._write(info, local, leave_out=(local,))
             filesystem.put(f"{local}/", beside, recursive=True)
             filesystem.mv(beside, path, recursive=True)
-        except OSError as error:
-            raise writing_failed(error, info.output) from error
+        except Exception as error:
+            raise _told(error, info.output) from error
         finally:
             _remove([local])
             with contextlib.suppress(Exception):
@@ -182,9 +183,9 @@ class Exporter:
 def _save_keras(model: keras.Model, path: Path) -> bool:
     try:
         model.save(path)
-    except OSError:
-        raise
     except Exception as error:
+        if is_about_writing(error):
+            raise
         # A subclassed model whose constructor takes what Keras cannot write down.
         log.warning(
             "the output has no %s, since Keras cannot save this model: %s; "
@@ -221,6 +222,10 @@ def _leaving_out(paths: tuple[Path, ...]) -> Any:
         }
 
     return ignore
+
+
+def _told(error: Exception, output: str) -> Exception:
+    return writing_failed(error, output) if is_about_writing(error) else error
 
 
 def _exists(output: str) -> EdlError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,17 @@ _PERMANENT: frozenset[ErrorCode.ValueType] = frozenset(
         error_pb2.DATA_DAMAGED,
         error_pb2.MODEL_CONTRACT,
         error_pb2.OUTPUT_EXISTS,
+    )
+)
+
+
+# Errors of the model file or the data for which it matters which records were at work.
+_ABOUT_RECORDS = frozenset(
+    (
+        error_pb2.USER_CODE,
+        error_pb2.SHAPE_MISMATCH,
+        error_pb2.DATA_DAMAGED,
+        error_pb2.DATA_UNREADABLE,
     )
 )
 
@@ -61,6 +73,8 @@ def explain(
         batch: the minibatch at work, for its shapes.
     """
     if isinstance(error, EdlError):
+        if error.code in _ABOUT_RECORDS and where not in error.where:
+            error.where = _at(error.where, where)
         return error
     if isinstance(error, MemoryError | tf.errors.ResourceExhaustedError):
         return EdlError(
@@ -79,7 +93,7 @@ def explain(
         remedy="Mend the model file at this place; `edl zoo check` tries it without a job.",
     )
     if told.where != where:
-        told.where = f"{told.where} (while at {where})"
+        told.where = _at(told.where, where)
     if batch is not None and _is_about_shapes(error):
         told.code = error_pb2.SHAPE_MISMATCH
         told.what += f"; minibatch: {shapes(batch.features)}, labels {shapes(batch.labels)}"
@@ -104,6 +118,40 @@ def not_finite(lease: task_pb2.Lease, minibatch: int, version: int | None, what:
     )
 
 
+def is_about_writing(error: BaseException) -> bool:
+    """Whether an output could not be written; libraries say it in errors of their own."""
+    return isinstance(error, OSError) or _is_full(error) or "Permission denied" in str(error)
+
+
+def writing_failed(error: BaseException, path: str) -> EdlError:
+    """The error for an output that could not be written."""
+    if _is_full(error):
+        return EdlError(
+            error_pb2.DISK_FULL,
+            f"no space is left for {path}",
+            where=path,
+            remedy="Free space there, or choose another --output, and submit the job again; "
+            "nothing half-written was left.",
+        )
+    reason = getattr(error, "strerror", None) or message_of(error)
+    return EdlError(
+        error_pb2.OUTPUT_UNWRITABLE,
+        f"{path} cannot be written: {reason}",
+        where=path,
+        remedy="Choose an --output that the workers may write to.",
+    )
+
+
+def _is_full(error: BaseException) -> bool:
+    text = str(error)
+    return (
+        getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+        or "No space left" in text
+        or "errno = 28" in text
+        or "quota exceeded" in text
+    )
+
+
 def shapes(nest: Any) -> str:
     """Dtypes and shapes of a nest of tensors, such as ``{image: float32(64, 28, 28)}``."""
     match nest:
@@ -118,6 +166,10 @@ def shapes(nest: Any) -> str:
             name = getattr(dtype, "name", dtype) or type(nest).__name__
             shape = tuple(getattr(nest, "shape", ()))
             return f"{name}({', '.join(str(size) for size in shape)})"
+
+
+def _at(code: str, data: str) -> str:
+    return f"{code} (while at {data})" if code else data
 
 
 def _is_about_shapes(error: BaseException) -> bool:

@@ -20,7 +20,8 @@ from edl_worker.contract import Batch, ModelChoice, ModelFile
 from edl_worker.evaluation import Inference
 from edl_worker.export import Exporter
 from edl_worker.sample import first_batch
-from edl_worker.training import Trainer, relaxed
+from edl_worker.tracing import relaxed
+from edl_worker.training import Trainer
 from elasticdl.python.common.constants import Mode
 
 log = logging.getLogger(__name__)

@@ -44,7 +44,7 @@ class Trained:
     examples: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TrainingLoop:
     """Trains tasks, one after the other, with one copy of the parameters.
 
@@ -52,6 +52,7 @@ class TrainingLoop:
         sync: gradients are computed under step slots.
         minibatch_size: of the job.
         prefetch_lead_s: how much work is left when the next lease is asked for.
+        step_s: how long the last step took; None before the first one.
     """
 
     replica: Replica
@@ -62,6 +63,7 @@ class TrainingLoop:
     sync: bool
     minibatch_size: int
     prefetch_lead_s: float
+    step_s: float | None = None
 
     def run(self, assignment: Assignment, intake: Intake) -> Trained:
         """Train one task from where its last holder left it.
@@ -81,7 +83,6 @@ class TrainingLoop:
             lease.records.stop - lease.records.start, self.minibatch_size
         )
         fetch = exchange.first_fetch(sync=self.sync)
-        step_s = 0.0
         while True:
             started = time.perf_counter()
             batch = batches.take()
@@ -90,13 +91,13 @@ class TrainingLoop:
             last = not batches.more()
             self.metrics.input_s.observe(time.perf_counter() - started)
             if prefetch.is_due(
-                done=index, expected=expected, step_s=step_s, lead_s=self.prefetch_lead_s
+                done=index, expected=expected, step_s=self.step_s, lead_s=self.prefetch_lead_s
             ):
                 intake.request()
             fetch = self._one(assignment, index, batch, fetch, last=last)
             index += 1
             examples += batch.size
-            step_s = time.perf_counter() - started
+            self.step_s = time.perf_counter() - started
 
     def _one(
         self, assignment: Assignment, index: int, batch: Batch, fetch: Fetch, *, last: bool

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import recordio.example
 
 import recordio
+import recordio.example
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, task_pb2
 from edl_worker.contract import Batch
 from edl_worker.evaluation import Inference
+from edl_worker.failures import writing_failed
 from edl_worker.lookahead import Lookahead
 
 SINGLE = "prediction"
@@ -50,12 +48,10 @@ def predict(
         EdlError: not exactly one prediction per record, or the part cannot be written.
     """
     wanted = lease.records.stop - lease.records.start
-    part = Path(lease.part_path)
-    temporary = part.with_name(f".{part.name}.{lease.token}.tmp")
     minibatches = predictions = 0
     try:
-        part.parent.mkdir(parents=True, exist_ok=True)
-        with recordio.Writer(str(temporary)) as writer:
+        _make_parent(lease.part_path)
+        with recordio.Writer(lease.part_path) as writer:
             while (batch := batches.take()) is not None:
                 at_minibatch(minibatches, batch)
                 outputs = named_outputs(infer(batch), output_names)
@@ -65,15 +61,10 @@ def predict(
                 predictions += batch.size
                 if predictions > wanted:
                     break
-        if predictions != wanted:
-            raise _miscounted(lease, wanted, predictions)
-        _sync(temporary)
-        os.replace(temporary, part)
+            if predictions != wanted:
+                raise _miscounted(lease, wanted, predictions)
     except OSError as error:
         raise writing_failed(error, lease.part_path) from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
     return Predicted(minibatches, predictions)
 
 
@@ -115,24 +106,6 @@ def rows(outputs: Mapping[str, Any], size: int) -> Iterator[dict[str, npt.NDArra
         yield {name: array[index] for name, array in arrays.items()}
 
 
-def writing_failed(error: OSError, path: str) -> EdlError:
-    """The error for an output that could not be written."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return EdlError(
-            error_pb2.DISK_FULL,
-            f"no space is left for {path}",
-            where=path,
-            remedy="Free space there, or choose another --output, and submit the job again; "
-            "nothing half-written was left.",
-        )
-    return EdlError(
-        error_pb2.OUTPUT_UNWRITABLE,
-        f"{path} cannot be written: {error.strerror or error}",
-        where=path,
-        remedy="Choose an --output that the workers may write to.",
-    )
-
-
 def _miscounted(lease: task_pb2.Lease, wanted: int, got: int) -> EdlError:
     return EdlError(
         error_pb2.MODEL_CONTRACT,
@@ -145,9 +118,6 @@ def _miscounted(lease: task_pb2.Lease, wanted: int, got: int) -> EdlError:
     )
 
 
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _make_parent(path: str) -> None:
+    if "://" not in path:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)

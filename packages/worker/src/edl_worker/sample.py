@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import glob
-import os
-from collections.abc import Iterator
-
 import recordio
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2
-from edl_worker.contract import Batch, ModelFile
+from edl_worker.contract.batch import Batch
+from edl_worker.contract.model_file import ModelFile
+from edl_worker.contract.pipeline import reading_error
 from elasticdl.python.common.constants import Mode
 
 
@@ -19,21 +17,21 @@ def first_batch(file: ModelFile, job: job_pb2.JobSpec, mode: Mode, minibatch_siz
     Raises:
         EdlError: there is no data, it cannot be read, or the model file makes nothing of it.
     """
-    for uri in _files(job.data):
-        source = recordio.open_source(uri, format=job.data_format or None)
-        batches = file.batches(
-            lambda source=source: source.read_blocks(0, minibatch_size),
-            mode=mode,
-            minibatch_size=minibatch_size,
-            seed=0,
-            columns=getattr(source, "columns", None),
-        )
-        batch = next(batches, None)
-        close = getattr(batches, "close", None)
-        if close is not None:
-            close()
-        if batch is not None:
-            return batch
+    try:
+        for uri in recordio.expand(job.data):
+            source = recordio.open_source(uri, format=job.data_format or None)
+            batch = _first_of(source, file, mode, minibatch_size)
+            if batch is not None:
+                return batch
+    except recordio.NoSuchData as error:
+        raise EdlError(
+            error_pb2.DATA_NOT_FOUND,
+            str(error),
+            where=job.data,
+            remedy="Check --data as workers see it: a path must be the same on every machine.",
+        ) from error
+    except recordio.RecordError as error:
+        raise reading_error(error) from error
     raise EdlError(
         error_pb2.DATA_EMPTY,
         f"the input function made no minibatch of the first records of {job.data}",
@@ -42,24 +40,21 @@ def first_batch(file: ModelFile, job: job_pb2.JobSpec, mode: Mode, minibatch_siz
     )
 
 
-def _files(data: str) -> Iterator[str]:
-    """The files of a data argument, in order: commas between globs, directories and files."""
-    for pattern in filter(None, (part.strip() for part in data.split(","))):
-        if "://" in pattern and not pattern.startswith("file://"):
-            yield from _remote_files(pattern)
-            continue
-        path = pattern.removeprefix("file://")
-        if os.path.isdir(path):
-            path = os.path.join(glob.escape(path), "*")
-        found = sorted(glob.glob(path)) if glob.has_magic(path) else [path]
-        yield from (name for name in found if not os.path.isdir(name))
-
-
-def _remote_files(pattern: str) -> Iterator[str]:
-    import fsspec
-
-    filesystem, path = fsspec.core.url_to_fs(pattern)
-    if filesystem.isdir(path):
-        path = f"{path.rstrip('/')}/*"
-    found = sorted(filesystem.glob(path)) if glob.has_magic(path) else [path]
-    yield from (filesystem.unstrip_protocol(name) for name in found)
+def _first_of(
+    source: recordio.Source, file: ModelFile, mode: Mode, minibatch_size: int
+) -> Batch | None:
+    # Records and chunks begin at offset 0, so that no index is needed; lines of CSV after
+    # the header.
+    hint = None if source.format == "csv" else (0, 0)
+    batches = file.batches(
+        lambda: source.read_blocks(0, minibatch_size, hint=hint),
+        mode=mode,
+        minibatch_size=minibatch_size,
+        seed=0,
+        columns=source.columns,
+    )
+    batch = next(batches, None)
+    close = getattr(batches, "close", None)
+    if close is not None:
+        close()
+    return batch

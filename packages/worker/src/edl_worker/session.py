@@ -42,7 +42,7 @@ class Session:
     metrics_port: int
     started: float
     grace_s: float = field(default=10.0, init=False)
-    registered: bool = field(default=False, init=False)
+    registrations: int = field(default=0, init=False)
 
     def run(self) -> None:
         """Work until there is nothing more to do.
@@ -70,7 +70,7 @@ class Session:
     def _register(self) -> job_pb2.JobSpec:
         reply = self.link.register(self.metrics_port)
         self.state.replaced = False
-        self.registered = True
+        self.registrations += 1
         self.grace_s = reply.job.worker_grace_s or self.grace_s
         self.heartbeat.start(reply.heartbeat_every_s)
         self._reached("registered")
@@ -142,7 +142,6 @@ class Session:
         self.state.release(assignment.ref)
         self.metrics.task_ended(kind, outcome, records)
         if outcome == "completed":
-            self._reached("first task done")
             seconds = max(done.seconds, 1e-9)
             log.info(
                 "%s: %d records in %.2f s, %.0f records/s",
@@ -172,7 +171,7 @@ class Session:
         """Hand all leases back and say that this process ends; never raises."""
         self.state.phase = task_pb2.LEAVING
         leaving = self.state.departure
-        if leaving is None or not leaving.tell or not self.registered:
+        if leaving is None or not leaving.tell or not self.registrations:
             return
         try:
             self.link.give_back(
@@ -186,7 +185,7 @@ class Session:
 
     def report_own_failure(self, error: EdlError, *, permanent: bool) -> None:
         """Tell the master that this worker cannot work at all; never raises."""
-        if not self.registered:
+        if not self.registrations:
             return
         try:
             self.link.fail(error, permanent=permanent)

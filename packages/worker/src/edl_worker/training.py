@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,8 +13,7 @@ import tensorflow as tf
 
 from edl_worker.arena import Arena, Weight
 from edl_worker.contract import Batch, ModelFile
-
-log = logging.getLogger(__name__)
+from edl_worker.tracing import AnySize
 
 # Operations that only look at a variable. Any other one that is given it may change it.
 _READS = frozenset(
@@ -56,7 +54,7 @@ class Trainer:
         state = [g for g in arena.groups if not g.trainable]
         self._trainable = [group.weights for group in trainable]
         self._state = [group.weights for group in state]
-        self._step = tf.function(self._trace_step, reduce_retracing=True, autograph=False)
+        self._step = AnySize(self._trace_step)
         self._assign = tf.function(
             self._trace_assign,
             autograph=False,
@@ -64,7 +62,6 @@ class Trainer:
                 [tf.TensorSpec([sum(g.sizes)], g.dtype) for g in arena.groups],
             ],
         )
-        self._primed = False
 
     @property
     def model(self) -> Any:
@@ -74,21 +71,11 @@ class Trainer:
     @property
     def traces(self) -> int:
         """How often the step has been traced; more than a few is a defect."""
-        return int(self._step.experimental_get_tracing_count())
+        return self._step.traces
 
     def prime(self, batch: Batch) -> None:
         """Trace the step once for all sizes of a minibatch shaped like this one."""
-        if self._primed:
-            return
-        self._primed = True
-        try:
-            self._step.get_concrete_function(
-                relaxed(batch.features, batch.size), relaxed(batch.labels, batch.size)
-            )
-        except Exception as error:
-            # A model that needs to know the size is traced for each size; errors of other
-            # kinds come again, where they can be told with the records at work.
-            log.debug("the step cannot be traced for any size of minibatch: %r", error)
+        self._step.prime(batch.size, batch.features, batch.labels)
 
     def assign(self, payload: npt.NDArray[np.uint8]) -> None:
         """Give all weights the values of a payload.
@@ -100,8 +87,7 @@ class Trainer:
 
     def compute(self, batch: Batch) -> Step:
         """The gradient of the loss of a minibatch at the present values."""
-        self.prime(batch)
-        gradient, delta, loss = self._step(batch.features, batch.labels)
+        gradient, delta, loss = self._step(batch.size, batch.features, batch.labels)
         return Step(_memory(gradient), _memory(delta), float(loss))
 
     # --- traced ----------------------------------------------------------------------------
@@ -147,18 +133,6 @@ class Trainer:
             pieces = tf.split(flat, group.sizes)
             for weight, piece in zip(group.weights, pieces, strict=True):
                 weight.variable.value.assign(tf.reshape(piece, weight.shape))
-
-
-def relaxed(nest: Any, size: int) -> Any:
-    """The specification of a nest of tensors in which the number of elements is open."""
-
-    def one(value: Any) -> Any:
-        spec = tf.type_spec_from_value(value)
-        if isinstance(spec, tf.TensorSpec) and spec.shape.rank and spec.shape[0] == size:
-            return tf.TensorSpec([None, *spec.shape[1:]], spec.dtype)
-        return spec
-
-    return tf.nest.map_structure(one, nest)
 
 
 def _flatten(tensors: Sequence[Any]) -> tf.Tensor:

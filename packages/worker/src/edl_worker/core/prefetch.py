@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def is_due(*, done: int, expected: int, step_s: float, lead_s: float) -> bool:
+def is_due(*, done: int, expected: int, step_s: float | None, lead_s: float) -> bool:
     """Whether so little of the present task is left that the next one should be fetched.
 
     Early enough that the worker never waits for it; not earlier, since a lease that is held
@@ -12,10 +12,13 @@ def is_due(*, done: int, expected: int, step_s: float, lead_s: float) -> bool:
     Args:
         done: minibatches of the task that are done.
         expected: minibatches that the task is thought to have.
-        step_s: seconds of one step; 0 while unknown.
+        step_s: seconds of one step; None while unknown.
         lead_s: how long fetching a lease and building its pipeline may take.
     """
-    return max(0, expected - done) * step_s <= lead_s
+    left = max(0, expected - done)
+    if step_s is None:
+        return left <= 1
+    return left * step_s <= lead_s
 
 
 def expected_minibatches(records: int, minibatch_size: int) -> int:

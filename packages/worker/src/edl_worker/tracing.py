@@ -1,0 +1,61 @@
+"""Functions of minibatches, traced as seldom as possible."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+log = logging.getLogger(__name__)
+
+
+class AnySize:
+    """A traced function of minibatches: one trace for all sizes, where the model allows it.
+
+    The last minibatch of a task is usually smaller than the others; without this each task
+    might begin or end with a trace of some hundred milliseconds.
+
+    Args:
+        function: takes nests of tensors whose first dimension is the size of the minibatch.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._traced = tf.function(function, reduce_retracing=True, autograph=False)
+        self._primed = False
+
+    def prime(self, size: int, *nests: Any) -> None:
+        """Trace for minibatches shaped like this one, if that has not been done yet."""
+        if self._primed:
+            return
+        self._primed = True
+        try:
+            self._traced.get_concrete_function(*(relaxed(nest, size) for nest in nests))
+        except Exception as error:
+            # A model that needs to know the size is traced for each size. What else may be
+            # wrong is raised again by the call, where the records at work are known.
+            log.debug("no trace for minibatches of any size: %r", error)
+            self._traced = tf.function(self._function, autograph=False)
+
+    def __call__(self, size: int, *nests: Any) -> Any:
+        self.prime(size, *nests)
+        return self._traced(*nests)
+
+    @property
+    def traces(self) -> int:
+        """How often the function has been traced."""
+        return int(self._traced.experimental_get_tracing_count())
+
+
+def relaxed(nest: Any, size: int) -> Any:
+    """The specification of a nest of tensors in which the number of elements is open."""
+
+    def one(value: Any) -> Any:
+        spec = tf.type_spec_from_value(value)
+        if isinstance(spec, tf.TensorSpec) and spec.shape.rank and spec.shape[0] == size:
+            return tf.TensorSpec([None, *spec.shape[1:]], spec.dtype)
+        return spec
+
+    return tf.nest.map_structure(one, nest)

@@ -1,0 +1,234 @@
+"""How a worker leaves, and how it comes through the loss of its master."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import reference
+from conftest import Start, StartProcess, training
+from practice_master import WAIT_S, PracticeMaster
+
+from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
+
+Master = Callable[..., PracticeMaster]
+Header = parameters_pb2.PushHeader
+
+
+def two_tasks(points: Path) -> list[task_pb2.Lease]:
+    return [training(points, 0, 44, number=0), training(points, 44, 100, number=1)]
+
+
+def hold_at(minibatch: int) -> Callable[[PracticeMaster, Header], int | None]:
+    """A master that answers STALE from this minibatch on, so that the task does not end."""
+
+    def answer(master: PracticeMaster, header: Header) -> int | None:
+        time.sleep(0.01)
+        return parameters_pb2.STALE if header.minibatch >= minibatch else None
+
+    return answer
+
+
+def computing(master: PracticeMaster) -> bool:
+    """Whether a worker is in a step, as it said itself."""
+    return any(beat.leases and beat.phase == task_pb2.COMPUTING for beat in master.heard.heartbeats)
+
+
+def in_the_model(master: PracticeMaster) -> list[tuple[int, int]]:
+    return [
+        (h.lease.task.number, h.minibatch)
+        for h, outcome in master.heard.pushes
+        if outcome == parameters_pb2.APPLIED
+    ]
+
+
+# --- leaving -----------------------------------------------------------------------------------
+
+
+def test_sigterm_hands_all_leases_back_and_ends_with_0(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_process: StartProcess
+) -> None:
+    master = start_master(job, [two_tasks(points)])
+    master.on_push = hold_at(3)
+    process = start_process(master.address)
+    # Two leases: the one at work and the one that was fetched ahead.
+    master.wait_for(lambda: sum(t.token > 0 for t in master.all_tasks()) == 2, "a prefetch")
+    master.wait_for(lambda: len(master.heard.pushes) > 5, "work")
+    asked = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(WAIT_S) == 0
+    assert time.monotonic() - asked < job.worker_grace_s
+    (returned,) = master.heard.returned
+    assert returned.leaving
+    assert returned.reason == "preempted"
+    assert sorted(lease.token for lease in returned.leases) == [1, 2]
+    assert [task.applied for task in master.all_tasks()] == [3, 0]
+
+    # What it handed back, another one can do.
+    master.on_push = None
+    assert start_process(master.address, 1).wait(WAIT_S) == 0
+    assert sorted(in_the_model(master)) == [(t, i) for t in (0, 1) for i in range(6 + t)]
+
+
+def test_a_worker_stuck_in_user_code_leaves_within_its_grace_time(
+    job: job_pb2.JobSpec,
+    points: Path,
+    start_master: Master,
+    start_process: StartProcess,
+    logs: Callable[[int], Path],
+) -> None:
+    job.model.loss, job.model.dataset_fn = "faulty.endless", "faulty.counted"
+    job.worker_grace_s = 4.0
+    master = start_master(job, [two_tasks(points)])
+    process = start_process(master.address)
+    master.wait_for(lambda: computing(master), "work")
+    beats = len(master.heard.heartbeats)
+    master.wait_for(lambda: len(master.heard.heartbeats) > beats + 2, "heartbeats go on")
+    process.send_signal(signal.SIGTERM)
+    asked = time.monotonic()
+    assert process.wait(WAIT_S) == 0
+    assert time.monotonic() - asked < job.worker_grace_s
+    assert [lease.token for lease in master.heard.returned[0].leases] == [1]
+    assert "does not end in time" in logs(0).read_text()
+
+
+def test_a_second_signal_ends_it_at_once(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_process: StartProcess
+) -> None:
+    job.model.loss, job.model.dataset_fn = "faulty.endless", "faulty.counted"
+    job.worker_grace_s = 3600
+    master = start_master(job, [two_tasks(points)])
+    process = start_process(master.address)
+    master.wait_for(lambda: computing(master), "work")
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(WAIT_S) in (128 + signal.SIGINT, 128 + signal.SIGTERM)
+
+
+@pytest.mark.parametrize(("reason", "told"), [("scaled-down", True), ("replaced", False)])
+def test_a_heartbeat_may_say_to_leave(
+    reason: str,
+    told: bool,
+    job: job_pb2.JobSpec,
+    points: Path,
+    start_master: Master,
+    start_worker: Start,
+) -> None:
+    master = start_master(job, [two_tasks(points)])
+    master.on_push = hold_at(2)
+    worker = start_worker(master, prefetch_lead_s=-1.0)
+    master.wait_for(lambda: len(master.heard.pushes) > 3, "work")
+    with master.changed:
+        master.leave_reason = reason
+    assert worker.wait() == 0
+    said = [(r.reason, r.leaving, len(r.leases)) for r in master.heard.returned]
+    assert said == ([(reason, True, 1)] if told else [])
+
+
+def test_the_end_of_the_job_is_no_failure(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    master = start_master(job, [])
+    assert start_worker(master).wait() == 0
+    assert not master.heard.failed
+    assert [r.reason for r in master.heard.returned] == ["job-over"]
+
+
+# --- the master --------------------------------------------------------------------------------
+
+
+def test_a_master_that_comes_back_restored_gets_what_it_lost_again(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    tasks = two_tasks(points)
+    master = start_master(job, [tasks])
+    taken: list[dict[str, object]] = []
+
+    def snapshot(m: PracticeMaster, header: Header) -> int | None:
+        if header.lease.token == 1 and header.minibatch == 2 and not taken:
+            taken.append(m.snapshot())
+        return hold_at(4)(m, header) if header.lease.token == 1 else None
+
+    master.on_push = snapshot
+    worker = start_worker(master)
+    master.wait_for(lambda: in_the_model(master)[-1:] == [(0, 3)], "the fourth minibatch")
+    master.restart(taken[0])
+    assert worker.wait() == 0
+    assert worker.app.registrations == 2
+    # The third and fourth were lost with the old master and are in the model once, again.
+    counted = in_the_model(master)
+    assert counted[:6] == [(0, i) for i in (0, 1, 2, 3, 2, 3)]
+    assert [task.applied for task in master.all_tasks()] == [6, 7]
+    reference.assert_close(master.by_name(), reference.train(job, tasks, rate=0.1))
+
+
+def test_a_master_that_lost_everything_gets_the_initial_values_again(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    tasks = two_tasks(points)
+    master = start_master(job, [tasks])
+    nothing = master.snapshot()
+    master.on_push = hold_at(4)
+    worker = start_worker(master)
+    master.wait_for(lambda: len(master.heard.pushes) > 5, "work")
+    with master.changed:
+        master.initialized = False
+        master.on_push = None
+    master.restart(nothing)
+    assert worker.wait() == 0
+    assert [task.applied for task in master.all_tasks()] == [6, 7]
+    reference.assert_close(master.by_name(), reference.train(job, tasks, rate=0.1))
+
+
+def test_a_worker_whose_master_is_gone_for_good_ends_with_a_clear_message(
+    job: job_pb2.JobSpec,
+    points: Path,
+    start_master: Master,
+    start_process: StartProcess,
+    logs: Callable[[int], Path],
+) -> None:
+    master = start_master(job, [two_tasks(points)])
+    master.on_push = hold_at(2)
+    process = start_process(master.address, EDL_MASTER_WAIT_S="1.5")
+    master.wait_for(lambda: len(master.heard.pushes) > 3, "work")
+    master.stop()
+    assert process.wait(WAIT_S) == 1
+    told = logs(0).read_text()
+    assert "the job's master could not be reached for" in told
+    assert master.address in told
+    assert "EDL_MASTER_WAIT_S" in told
+
+
+def test_a_worker_stuck_in_user_code_does_not_outlive_its_master(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_process: StartProcess
+) -> None:
+    job.model.loss, job.model.dataset_fn = "faulty.endless", "faulty.counted"
+    job.worker_grace_s = 2.0
+    master = start_master(job, [two_tasks(points)])
+    process = start_process(master.address, EDL_MASTER_WAIT_S="1")
+    master.wait_for(lambda: computing(master), "work")
+    master.stop()
+    assert process.wait(WAIT_S) == 1
+
+
+def test_a_worker_that_finds_no_master_says_so(
+    start_process: StartProcess, logs: Callable[[int], Path]
+) -> None:
+    process = start_process("127.0.0.1:9", EDL_MASTER_WAIT_S="0.5")
+    assert process.wait(WAIT_S) == 1
+    assert "127.0.0.1:9" in logs(0).read_text()
+
+
+def test_an_error_of_the_worker_itself_is_reported_and_ends_it(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_process: StartProcess
+) -> None:
+    job.model.dataset_fn = "faulty.ending"
+    master = start_master(job, [two_tasks(points)])
+    assert start_process(master.address).wait(WAIT_S) == 70
+    (failed,) = master.heard.failed
+    assert failed.error.code == error_pb2.INTERNAL
+    assert not failed.permanent
+    assert "SystemExit" in failed.error.what

@@ -1,0 +1,68 @@
+"""Parts of model files that go wrong while they work, each in one way."""
+
+import time
+
+import tensorflow as tf
+from points import dataset_fn as points_dataset
+from points import loss as points_loss
+
+_calls = 0
+
+
+def not_finite(labels, predictions):
+    return points_loss(labels, predictions) * float("nan")
+
+
+def raising(dataset, mode):
+    """Fine with the first minibatch, which the model is tried on."""
+    global _calls
+    _calls += 1
+    if _calls > 1:
+        raise RuntimeError("the cat is on the keyboard")
+    return points_dataset(dataset, mode)
+
+
+def reshaped(dataset, mode):
+    global _calls
+    _calls += 1
+    dataset = points_dataset(dataset, mode)
+    if _calls > 1:
+        dataset = dataset.map(lambda x, label: ({"x": x["x"][:3]}, label))
+    return dataset
+
+
+def doubled(dataset, mode):
+    """Two predictions for each record."""
+    return points_dataset(dataset, mode).flat_map(
+        lambda x: tf.data.Dataset.from_tensors(x).repeat(2)
+    )
+
+
+def halved(dataset, mode):
+    """A prediction for every other record."""
+    return points_dataset(dataset, mode).enumerate().filter(lambda i, x: i % 2 == 0).map(
+        lambda i, x: x
+    )
+
+
+def counted(dataset, mode):
+    """Only counts for ``endless`` how often a pipeline was made."""
+    global _calls
+    _calls += 1
+    return points_dataset(dataset, mode)
+
+
+def endless(labels, predictions):
+    """Comes to an end while the model is tried on the first minibatch, and never again."""
+
+    def wait():
+        while _calls > 1:
+            time.sleep(0.05)
+        return 0.0
+
+    waited = tf.py_function(wait, [], tf.float32)
+    return points_loss(labels, predictions) + tf.stop_gradient(tf.reshape(waited, []))
+
+
+def ending(dataset, mode):
+    raise SystemExit(3)
