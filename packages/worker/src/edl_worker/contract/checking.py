@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -63,9 +65,14 @@ def run_check(spec_json_path: str | Path) -> dict[str, Any]:
     data can tell), ``inputs`` (name, shape and dtype of each, None likewise), ``metrics``
     and ``errors`` (``edl.v1.Error`` as JSON).
     """
+    with contextlib.redirect_stdout(sys.stderr):  # a model file may print
+        return _run_check(Path(spec_json_path))
+
+
+def _run_check(spec_json_path: Path) -> dict[str, Any]:
     spec = job_pb2.JobSpec()
     try:
-        json_format.Parse(Path(spec_json_path).read_text(encoding="utf-8"), spec)
+        json_format.Parse(spec_json_path.read_text(encoding="utf-8"), spec)
     except (OSError, json_format.ParseError) as error:
         failure = EdlError(
             error_pb2.USAGE,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,12 +35,40 @@ class Metadata:
     column_names: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What a task's pipeline depends on beside records and seed."""
+
+    mode: Mode
+    minibatch_size: int
+    columns: tuple[str, ...]
+
+
+class _Source:
+    """A dataset of the records of one task at a time, and what was built on it.
+
+    Tracing a pipeline's functions costs more than running a small task, so sources are used
+    again, and so are whole pipelines if nothing in them is random or remembers anything.
+    """
+
+    def __init__(self) -> None:
+        self.blocks: Blocks = lambda: iter(())
+        self.reading = tfdata.Failure()
+        self.records = tfdata.from_blocks(self._read, failure=self.reading)
+        self.built: dict[_Kind, tf.data.Dataset] = {}
+
+    def _read(self) -> Iterator[list[bytes]]:
+        return self.blocks()
+
+
 class DatasetPipeline:
     """Runs a model file's dataset function over the records of a task."""
 
     def __init__(self, function: Bound, root: Path) -> None:
         self._function = function
         self._root = root
+        self._idle: list[_Source] = []
+        self._lock = threading.Lock()
 
     def batches(
         self,
@@ -50,28 +80,54 @@ class DatasetPipeline:
         skip: int,
         columns: tuple[str, ...],
     ) -> Iterator[Batch]:
-        reading = tfdata.Failure()
-        with compat.served(), seeded(seed):
-            source = tfdata.from_blocks(blocks, failure=reading)
-            dataset = self._dataset(source, mode, columns)
+        with self._source() as source:
+            source.blocks = blocks
+            dataset = self._minibatches(source, _Kind(mode, minibatch_size, columns), seed)
+            iterator = iter((dataset.skip(skip) if skip else dataset).prefetch(_PREFETCHED))
             try:
-                dataset = dataset.batch(minibatch_size)
-            except (ValueError, TypeError) as error:
-                raise self._blame(error, reading) from error
-            if skip:
-                dataset = dataset.skip(skip)
-            options = tf.data.Options()
-            options.deterministic = True
-            dataset = dataset.with_options(options).prefetch(_PREFETCHED)
-            iterator = iter(dataset)
-        while True:
-            try:
-                element = next(iterator)
-            except StopIteration:
-                return
-            except Exception as error:
-                raise self._blame(error, reading) from error
-            yield _batch(element, mode)
+                while True:
+                    try:
+                        element = next(iterator)
+                    except StopIteration:
+                        break
+                    except Exception as error:
+                        raise self._blame(error, source.reading) from error
+                    yield _batch(element, mode)
+            finally:
+                del iterator  # its threads are done with the source before the next task is
+        # A function that ignores errors ignores those of the reader too; nobody else may.
+        if source.reading.error is not None:
+            raise reading_error(source.reading.error)
+
+    @contextmanager
+    def _source(self) -> Iterator[_Source]:
+        with self._lock:
+            source = self._idle.pop() if self._idle else None
+        if source is None:
+            with seeded(0):
+                source = _Source()
+        try:
+            yield source
+        finally:
+            with self._lock:
+                self._idle.append(source)
+
+    def _minibatches(self, source: _Source, kind: _Kind, seed: int) -> tf.data.Dataset:
+        if kind in source.built:
+            return source.built[kind]
+        with compat.served(), seeded(seed) as draws:
+            dataset = self._dataset(source.records, kind.mode, kind.columns)
+            again = not draws and _may_run_again(dataset, source.records)
+        try:
+            dataset = dataset.batch(kind.minibatch_size)
+        except (ValueError, TypeError) as error:
+            raise self._blame(error, source.reading) from error
+        options = tf.data.Options()
+        options.deterministic = True
+        dataset = dataset.with_options(options)
+        if again:
+            source.built[kind] = dataset
+        return dataset
 
     def _dataset(
         self, source: tf.data.Dataset, mode: Mode, columns: tuple[str, ...]
@@ -199,6 +255,29 @@ def _lineage(dataset: Any) -> Iterator[Any]:
         step = waiting.pop()
         yield step
         waiting.extend(getattr(step, "_inputs", tuple)())
+
+
+# Steps that begin anew with each iteration and hold nothing from the last one.
+_FORGETFUL = frozenset(
+    ("Map", "ParallelMap", "Filter", "Prefetch", "Take", "Skip", "Batch", "Unbatch", "Options")
+)
+
+
+def _may_run_again(dataset: Any, source: Any) -> bool:
+    """Whether a second iteration over another task's records is like a new pipeline."""
+    for step in _lineage(dataset):
+        if step is source:
+            return True
+        kind = type(step).__name__.strip("_").removesuffix("Dataset")
+        functions: list[Any] = getattr(step, "_functions", list)()
+        operations = [
+            operation
+            for function in functions
+            for operation in function.function.graph.get_operations()
+        ]
+        if kind not in _FORGETFUL or any(o.op_def.is_stateful for o in operations):
+            return False
+    return False
 
 
 def _filename(step: Any) -> bool:

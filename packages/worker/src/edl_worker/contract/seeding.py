@@ -17,9 +17,27 @@ from tensorflow.python.eager import context as eager_context
 _lock = threading.RLock()
 
 
+class Draws:
+    """Whether anything was drawn from the global generators since this was made."""
+
+    def __init__(self) -> None:
+        self._before = self._state()
+
+    def __bool__(self) -> bool:
+        return self._state() != self._before
+
+    def _state(self) -> tuple[object, ...]:
+        name, keys, *rest = np.random.get_state(legacy=True)
+        generator = getattr(eager_context.context(), "_rng", None)
+        of_tensorflow = generator.getstate() if generator is not None else None
+        return random.getstate(), name, np.asarray(keys).tobytes(), tuple(rest), of_tensorflow
+
+
 @contextmanager
-def seeded(*seed: int) -> Iterator[None]:
+def seeded(*seed: int) -> Iterator[Draws]:
     """Runs the body with all global generators at a state that ``seed`` alone fixes.
+
+    Gives what tells whether the body has drawn anything.
 
     The generators are back in their former state afterwards. What TensorFlow builds in the
     body (``dataset.shuffle``, random ops in ``dataset.map``) keeps the seeds it drew.
@@ -32,7 +50,7 @@ def seeded(*seed: int) -> Iterator[None]:
         np.random.seed(number % 2**32)
         restore_tensorflow = _seed_tensorflow(number % 2**31)
         try:
-            yield
+            yield Draws()
         finally:
             restore_tensorflow()
             np.random.set_state(numpy_state)
