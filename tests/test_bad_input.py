@@ -213,7 +213,7 @@ def test_an_optimizer_that_is_not_there(
 def test_a_loss_that_is_not_a_number(
     edl: Edl, tmp_path: Path, digit_data: Path, zoo: Callable[[str], Path]
 ) -> None:
-    wrong = GOOD.replace("SGD(0.01)", "SGD(1e30)")
+    wrong = GOOD.replace("SGD(0.01)", "SGD(1e38)")
     told(
         attempt(
             edl,
