@@ -277,7 +277,8 @@ def test_predictions_in_another_order_than_the_records_are_refused(zoo: ZooFolde
     write(
         zoo,
         dataset_fn="def dataset_fn(dataset, mode):\n"
-        "    return dataset.shuffle(10).map(lambda r: (r, r))",
+        "    mixed = tf.data.experimental.shuffle_and_repeat(10, 1)\n"
+        "    return dataset.apply(mixed).map(lambda r: (r, r))",
     )
     model_file = zoo.load("mine", purpose=Mode.PREDICTION)
     with pytest.raises(EdlError) as caught:

@@ -18,6 +18,7 @@ import recordio
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 from edl_worker.contract import Batch, ModelFile
+from edl_worker.contract.compat import CompatibilityWarning
 from elasticdl.python.common.constants import Mode
 
 HEAD = """
@@ -202,6 +203,16 @@ def test_predictions_have_no_labels_and_keep_the_order(zoo: ZooFolder, source: s
     found = batches(model_file, rows(0, 50), mode=Mode.PREDICTION, size=7)
     assert all(batch.labels is None for batch in found)
     assert joined(values(found)) == list(range(50))
+
+
+def test_a_function_that_always_shuffles_predicts_in_order(zoo: ZooFolder) -> None:
+    always = SHUFFLED.replace("dataset if mode == Mode.PREDICTION else ", "")
+    model_file = load(zoo, always)
+    with pytest.warns(CompatibilityWarning, match="shuffle.. is left out") as warned:
+        found = batches(model_file, rows(0, 50), mode=Mode.PREDICTION, size=7)
+    assert joined(values(found)) == list(range(50))
+    assert warned[0].lineno == zoo.line("mine.py", ".shuffle(64)")
+    assert joined(numbers(batches(model_file, rows(0, 50)))) != list(range(50))
 
 
 @pytest.mark.parametrize("source", [PLAIN, SHUFFLED, RECORDS], ids=["plain", "shuffled", "records"])

@@ -59,20 +59,25 @@ def served_attribute(owner: Any, name: str) -> bool:
         return hasattr(owner, name)
 
 
-def warn(old: str, new: str, filename: str | None = None, line: int = 0) -> None:
-    """Says once per place that ``old`` is served and ``new`` should be written."""
-    if filename is None:
-        filename, line = _caller()
-    if (old, filename, line) in _warned:
-        return
-    _warned.add((old, filename, line))
-    warnings.warn_explicit(
+def warn(old: str, new: str, place: tuple[str, int] | None = None) -> None:
+    """Says that ``old`` is served and ``new`` should be written."""
+    say(
         f"{old} is not part of TensorFlow {tf.__version__}; edl serves it here. "
         f"Write {new} instead.",
-        CompatibilityWarning,
-        filename,
-        line,
+        place,
     )
+
+
+def say(text: str, place: tuple[str, int] | None = None) -> None:
+    """Warns once per place.
+
+    Args:
+        place: file and line; by default the model file's that is being run.
+    """
+    filename, line = place or _caller()
+    if (text, filename, line) not in _warned:
+        _warned.add((text, filename, line))
+        warnings.warn_explicit(text, CompatibilityWarning, filename, line)
 
 
 def forget_warnings() -> None:

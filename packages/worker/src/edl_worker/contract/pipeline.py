@@ -95,9 +95,9 @@ class DatasetPipeline:
                     yield _batch(element, mode)
             finally:
                 del iterator  # its threads are done with the source before the next task is
-        # A function that ignores errors ignores those of the reader too; nobody else may.
-        if source.reading.error is not None:
-            raise reading_error(source.reading.error)
+            # A function that ignores errors ignores those of the reader too; nobody else may.
+            if source.reading.error is not None:
+                raise reading_error(source.reading.error)
 
     @contextmanager
     def _source(self) -> Iterator[_Source]:
@@ -115,7 +115,7 @@ class DatasetPipeline:
     def _minibatches(self, source: _Source, kind: _Kind, seed: int) -> tf.data.Dataset:
         if kind in source.built:
             return source.built[kind]
-        with compat.served(), seeded(seed) as draws:
+        with compat.served(), seeded(seed) as draws, _in_order(kind.mode):
             dataset = self._dataset(source.records, kind.mode, kind.columns)
             again = not draws and _may_run_again(dataset, source.records)
         try:
@@ -246,6 +246,28 @@ def _batch(element: Any, mode: Mode) -> Batch:
 
 def _only(element: Any) -> Any:
     return element[0] if isinstance(element, tuple) and len(element) == 1 else element
+
+
+@contextmanager
+def _in_order(mode: Mode) -> Iterator[None]:
+    """Leaves shuffles out of a prediction, which has to keep the order of the records.
+
+    To be used under the lock of ``seeded``, like all building of pipelines.
+    """
+    if mode != Mode.PREDICTION:
+        yield
+        return
+
+    def stay(self: tf.data.Dataset, *args: Any, **kwargs: Any) -> tf.data.Dataset:
+        compat.say("predictions keep the order of the records: .shuffle() is left out")
+        return self
+
+    shuffle = tf.data.Dataset.shuffle
+    tf.data.Dataset.shuffle = stay
+    try:
+        yield
+    finally:
+        tf.data.Dataset.shuffle = shuffle
 
 
 def _lineage(dataset: Any) -> Iterator[Any]:

@@ -135,7 +135,7 @@ def _check(code: CodeType, function: FunctionType) -> Iterator[EdlError]:
                 if name in compat.GLOBALS:
                     value, new = compat.GLOBALS[name]
                     known[name] = value
-                    compat.warn(name, new, code.co_filename, line)
+                    compat.warn(name, new, (code.co_filename, line))
                     continue
                 yield _undefined(name, code, function, line)
             case "LOAD_ATTR" | "LOAD_METHOD" if isinstance(owner, ModuleType):
