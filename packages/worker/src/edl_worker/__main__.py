@@ -13,13 +13,15 @@ import time
 _STARTED = time.monotonic()
 
 import argparse  # noqa: E402
+import contextlib  # noqa: E402
 import json  # noqa: E402
 import logging  # noqa: E402
 import os  # noqa: E402
 import sys  # noqa: E402
 from collections.abc import Sequence  # noqa: E402
 
-from edl_proto.errors import EdlError  # noqa: E402
+from edl_proto.errors import CATALOG, EdlError  # noqa: E402
+from edl_proto.v1 import error_pb2  # noqa: E402
 from edl_worker import config  # noqa: E402
 
 
@@ -49,10 +51,13 @@ def _check(arguments: Sequence[str]) -> int:
     parser.add_argument("--spec", required=True, metavar="FILE", help="JobSpec as JSON")
     options = parser.parse_args(arguments)
     config.quiet_tensorflow()
-    from edl_worker.contract import run_check
+    with contextlib.redirect_stdout(sys.stderr):  # what a model file prints is no answer
+        from edl_worker.contract import run_check
 
-    answer = run_check(options.spec)
+        answer = run_check(options.spec)
     print(json.dumps(answer))
+    for error in answer["errors"]:
+        return CATALOG[error_pb2.ErrorCode.Value(error["code"])].exit_code
     return 0
 
 

@@ -62,6 +62,7 @@ class App:
         self._ended = threading.Event()
         self._exit_code = 70
         self._asked_at: float | None = None
+        self._signalled = False
 
     def run(self) -> int:
         """Work until the job is over for this worker; return the exit code.
@@ -78,7 +79,6 @@ class App:
             now = time.monotonic()
             if self._asked_at is None:
                 self._asked_at = now
-                log.info("leaving: %s", departure.reason)
             if now - self._asked_at > self._patience_s:
                 log.warning("the work at hand does not end in time: leaving without it")
                 self._session.farewell()
@@ -109,8 +109,9 @@ class App:
         )
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self._state.leaving:
+        if self._signalled:
             os._exit(128 + number)
+        self._signalled = True
         self._state.leave(Departure("preempted"))
 
     def _live(self) -> None:

@@ -71,6 +71,20 @@ class WorkerMetrics:
     def pushed(self, outcome: PushOutcome.ValueType) -> None:
         self._pushes.labels(PushOutcome.Name(outcome).lower()).inc()
 
+    def step_summary(self) -> str:
+        """Where the time of training steps went, for a log."""
+        counted = self.counters()
+        name = "edl_worker_step_duration_seconds"
+        parts = []
+        for phase in ("input", "compute", "exchange"):
+            labels = f'{{phase="{phase}"}}'
+            steps = counted.get(f"{name}_count{labels}", 0)
+            if steps:
+                mean_ms = 1000 * counted[f"{name}_sum{labels}"] / steps
+                parts.append(f"{phase} {mean_ms:.2f} ms")
+        steps = counted["edl_worker_steps_total"]
+        return f"{steps:.0f} steps: {', '.join(parts)}" if parts else "no steps"
+
     def counters(self) -> dict[str, float]:
         """Everything that only grows, by name with labels as Prometheus writes them."""
         return {

@@ -143,10 +143,8 @@ class Session:
         self.metrics.task_ended(kind, outcome, records)
         if outcome == "completed":
             seconds = max(done.seconds, 1e-9)
-            log.info(
-                "%s: %d records in %.2f s, %.0f records/s",
-                *(describe(lease), records, seconds, records / seconds),
-            )
+            pace = f": {records} records, {records / seconds:.0f} records/s" if records else ""
+            log.info("%s done in %.2f s%s", describe(lease), seconds, pace)
 
     def _report(self, assignment: Assignment, error: EdlError, *, permanent: bool) -> None:
         try:
@@ -171,9 +169,12 @@ class Session:
         """Hand all leases back and say that this process ends; never raises."""
         self.state.phase = task_pb2.LEAVING
         leaving = self.state.departure
+        if leaving is not None:
+            log.info("leaving: %s; %s", leaving.reason, self.metrics.step_summary())
         if leaving is None or not leaving.tell or not self.registrations:
             return
         try:
+            self.heartbeat.last()
             self.link.give_back(
                 self.state.leases(),
                 leaving.reason,
