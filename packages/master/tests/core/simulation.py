@@ -393,7 +393,7 @@ class World:
         for process in list(self.processes):
             if process in self.processes and chance() < 0.8:
                 self._act(process)
-        if self.storm > 0:
+        if self.storm > 0 and self.end is None:
             self._misbehave()
         saved = self.job.snapshot()["ledger"]["rounds"]
         self.most_open = max(self.most_open, sum(len(round_["open"]) for round_ in saved))
