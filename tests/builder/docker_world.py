@@ -94,6 +94,11 @@ def open_world() -> Iterator[World]:
     Raises:
         NoEngine: one of the parts does not start on this machine.
     """
+    if running := os.environ.get("EDL_DOCKER_WORLD"):
+        # `python -m tests.builder.docker_world` keeps one for a developer's many runs.
+        url, registry = running.split()
+        yield World(url, registry, Path(tempfile.gettempdir()))
+        return
     # Not below pytest's folder: a socket's path is short, and images are large.
     folder = Path(tempfile.mkdtemp(prefix="edl-docker-"))
     try:
@@ -116,11 +121,15 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def started(command: Sequence[str], log: Path, **settings: Any) -> Iterator[subprocess.Popen[bytes]]:
+def started(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process in a session of its own, ended with its children."""
     with log.open("ab") as file:
         process = subprocess.Popen(
-            command, stdout=file, stderr=file, start_new_session=True, **settings
+            # Even if this run is killed, it ends with it.
+            ["setpriv", "--pdeathsig", "TERM", "--", *command],
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
         )
     try:
         yield process

@@ -170,7 +170,7 @@ class FakeEngine:
         self.registry.put(name, Found(digest, 1000 + len(state)))
         return digest
 
-    def collect(self, keep: int) -> None:
+    def collect(self, keep: int) -> bool:
         self.ping()
         with self._lock:
             assert not self.running, "cleaned while a build runs"
@@ -179,6 +179,7 @@ class FakeEngine:
                 del self._images[name]
             kept = {state for name in self._images for state in self._steps[name]}
             self._cache &= kept
+            return True
 
     def images(self) -> list[str]:
         with self._lock:

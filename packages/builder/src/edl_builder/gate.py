@@ -25,8 +25,11 @@ class Gate:
             with self._condition:
                 self._inside -= 1
 
-    def collect(self, collect: Callable[[], None]) -> None:
-        """Clean, unless a build is inside; none goes in meanwhile."""
+    def collect(self, collect: Callable[[], bool]) -> bool:
+        """Clean, unless a build is inside; none goes in meanwhile.
+
+        Returns:
+            What ``collect`` says; true if a build is inside, whose end is the next occasion.
+        """
         with self._condition:
-            if not self._inside:
-                collect()
+            return collect() if not self._inside else True

@@ -40,6 +40,9 @@ from edl_builder.work import ARCHIVE, Work, failure_of
 log = logging.getLogger(__name__)
 
 _TICK_S = 1.0
+_COLLECT_TRIES = 60
+"""Once per tick: an engine needs a moment to end what was stopped."""
+
 _LOOK_S = 1.0
 """How long a watcher that has left may go unnoticed."""
 
@@ -328,10 +331,13 @@ class Workshop:
             event = on.WorkFailed(name, failure)
         self._tell(event)
 
-    def _collect(self) -> None:
+    def _collect(self, tries: int = _COLLECT_TRIES) -> None:
+        self._collect_tries = 0
         try:
-            self._gate.collect(lambda: self._engine.collect(self._keep_images))
+            clean = self._gate.collect(lambda: self._engine.collect(self._keep_images))
             self._metrics.up.set(1)
+            if not clean:
+                self._collect_tries = tries - 1
         except Refused as error:
             self._metrics.up.set(0)
             log.warning("the engine could not be cleaned: %s", error.failure.what)
@@ -339,6 +345,8 @@ class Workshop:
     def _tick(self) -> None:
         while not self._closing.wait(_TICK_S):
             self._tell(on.Tick())
+            if self._collect_tries:
+                self._collect(self._collect_tries)
 
     # --- on disk ---------------------------------------------------------------------------
 

@@ -148,7 +148,7 @@ class EngineSuite:
         assert refused.value.failure.reason is Reason.BUILD
         assert any("no-such-package-of-anybody-0" in line for line in lines)
         assert harness.leftovers()[1] == before[1]
-        harness.engine.collect(100)
+        assert harness.engine.collect(100)
         assert harness.leftovers() == (0, before[1])
 
     def test_a_stopped_build_ends_and_leaves_nothing(
@@ -182,7 +182,7 @@ class EngineSuite:
         assert isinstance(failure, Refused)
         assert failure.failure.reason is Reason.CANCELLED
         _until(lambda: harness.leftovers()[1] == containers)
-        harness.engine.collect(100)
+        _until(lambda: harness.engine.collect(100))
         assert harness.leftovers() == (0, containers)
 
     def test_a_base_that_is_not_there_is_a_clear_refusal(

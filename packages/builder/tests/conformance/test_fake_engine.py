@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conformance.engine_suite import EngineSuite
 from fakes import FakeEngine, FakeRegistry
 
+from conformance.engine_suite import EngineSuite
 from edl_builder.core.ports import Found
 from edl_builder.core.references import Reference
 

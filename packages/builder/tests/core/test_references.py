@@ -63,8 +63,10 @@ def test_tags_are_taken() -> None:
 
 @pytest.mark.parametrize(
     "labels",
-    [[("a b", "c")], [("io.edl.key", "x")], [("a", "x\ny")], [("a", "x" * 2000)], [("", "")]]
-    + [[(f"l{n}", "") for n in range(40)]],
+    [
+        *([("a b", "c")], [("io.edl.key", "x")], [("a", "x\ny")], [("a", "x" * 2000)], [("", "")]),
+        [(f"l{n}", "") for n in range(40)],
+    ],
 )
 def test_other_labels_are_refused(labels: list[tuple[str, str]]) -> None:
     with pytest.raises(Refused):

@@ -100,8 +100,10 @@ def test_refs_are_taken(ref: str) -> None:
 
 @pytest.mark.parametrize(
     "ref",
-    ["-x", "--upload-pack=id", "a..b", "a b", "a\n", "+a:b", "a:b", "a~1", "a^", "HEAD@{1}"]
-    + ["/a", "a/", "a//b", "a/-b", "a/.b", "a.lock", "a.", "*", "a\\b", "x" * 300, ":/x"],
+    [
+        *("-x", "--upload-pack=id", "a..b", "a b", "a\n", "+a:b", "a:b", "a~1", "a^", "HEAD@{1}"),
+        *("/a", "a/", "a//b", "a/-b", "a/.b", "a.lock", "a.", "*", "a\\b", "x" * 300, ":/x"),
+    ],
 )
 def test_other_refs_are_refused(ref: str) -> None:
     with pytest.raises(Refused):
@@ -189,7 +191,9 @@ def test_a_name_without_an_address_is_refused() -> None:
 @given(st.ip_addresses())
 def test_no_private_address_passes(address: ipaddress.IPv4Address) -> None:
     if is_public(str(address)):
-        assert not (address.is_private or address.is_loopback or address.is_link_local)
+        assert not address.is_private
+        assert not address.is_loopback
+        assert not address.is_link_local
 
 
 def test_a_private_host_is_allowed_by_name_and_port() -> None:

@@ -113,33 +113,38 @@ class DockerEngine:
                 raise _transfer_failed(name, "the engine named no digest")
             return digest
 
-    def collect(self, keep: int) -> None:
+    def collect(self, keep: int) -> bool:
         """Remove half-built and old images. Raises: Refused: ENGINE."""
         mark = {"label": [f"{MARK}=1"]}
         with self._client(_CALL_S * 5) as client:
             tagged = [
                 image for image in client.images(filters=mark) if _names(image) != ["<none>:<none>"]
             ]
-            tagged.sort(key=lambda image: image["Created"], reverse=True)
+            # The list has whole seconds, and no order within them.
+            tagged.sort(key=lambda i: str(client.inspect_image(i["Id"])["Created"]), reverse=True)
             for image in tagged[keep:]:
                 for one in _names(image):
                     # In use by a container: it goes another time.
                     with contextlib.suppress(APIError):
                         client.remove_image(one)
             client.prune_images(filters={**mark, "dangling": True})
+            return not client.images(filters={**mark, "dangling": True})
 
     def _pull(self, client: Any, base: Reference, cut: _Cut, on_line: Line) -> None:
         try:
             client.inspect_image(str(base))
         except ImageNotFound:
             on_line(f"pulling {base}")
-            news = client.pull(
-                base.repository,
-                tag=base.digest or base.tag,
-                stream=True,
-                decode=True,
-                auth_config=self._auth(base),
-            )
+            try:
+                news = client.pull(
+                    base.repository,
+                    tag=base.digest or base.tag,
+                    stream=True,
+                    decode=True,
+                    auth_config=self._auth(base),
+                )
+            except APIError as error:
+                raise _transfer_failed(base, str(error.explanation)) from error
             for each in cut.follow(news):
                 if "error" in each:
                     raise _transfer_failed(base, str(each["error"])) from None

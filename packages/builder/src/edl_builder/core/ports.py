@@ -71,11 +71,14 @@ class Engine(Protocol):
     def push(self, name: Reference, on_line: Line, stop: Stop) -> str:
         """Push the image of that name; returns its digest in the registry."""
 
-    def collect(self, keep: int) -> None:
+    def collect(self, keep: int) -> bool:
         """Remove half-built images, and all finished ones but the ``keep`` newest.
 
         Those are what the next builds find their cached steps in. Never called while a build
         runs.
+
+        Returns:
+            Whether nothing half-built is left. What was stopped a moment ago may still be in use.
         """
 
 
