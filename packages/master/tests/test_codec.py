@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from edl_master import codec
 from edl_master.core.effects import JobPhase
+from edl_master.core.events import TaskFailed, WorkerFailed
 from edl_master.core.failure import Failure
 from edl_master.core.names import TaskKey, TaskType
 from edl_proto import tensor
@@ -57,6 +58,16 @@ def test_counts_beyond_float_precision_stay_exact() -> None:
     array = np.array([2**62 + 1, 7])
     sent = task_pb2.MetricState(name="count", variables=[tensor.encode(array)])
     assert codec.metric_state_to(codec.metric_state_from(sent)) == sent
+
+
+def test_a_worker_that_may_do_better_next_time_ends_no_job() -> None:
+    request = task_pb2.FailRequest(worker_id=3, body="b", error=error_pb2.Error(what="x"))
+    assert codec.failed_from(request) is None
+    request.permanent = True
+    assert isinstance(codec.failed_from(request), WorkerFailed)
+    request.permanent = False
+    request.lease.task.type = task_pb2.TRAINING
+    assert isinstance(codec.failed_from(request), TaskFailed)
 
 
 def test_a_tensor_that_is_none_is_refused() -> None:

@@ -85,7 +85,7 @@ def test_a_sync_job_waits_for_everybody_unless_told_otherwise() -> None:
 def test_bounded_staleness() -> None:
     training = job_pb2.TrainingSpec(update=job_pb2.BOUNDED)
     found = read(spec(training=training, workers=job_pb2.WorkersSpec(max=4)))
-    assert found.update_mode(Reduction.MEAN) == Bounded(8)
+    assert found.update_mode(Reduction.MEAN) == Bounded(4)
     training.max_staleness = 3
     assert read(spec(training=training)).update_mode(Reduction.MEAN) == Bounded(3)
 

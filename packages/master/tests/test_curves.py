@@ -29,6 +29,14 @@ def test_a_curve_stays_small_and_keeps_its_end_and_its_mean(count: int, most: in
         assert total == pytest.approx(count * (count - 1) / 2)
 
 
+def test_a_curve_goes_on_where_its_job_does() -> None:
+    curves = Curves()
+    points = [Point(step, float(step), 1.0) for step in range(10)]
+    curves.restore("loss", points, last_step=6)
+    curves.add("loss", Point(8, 20.0, 0.5))
+    assert [point.step for point in curves.all()["loss"]] == [0, 1, 2, 3, 4, 5, 6, 8]
+
+
 def test_short_curves_are_exact() -> None:
     curves = Curves()
     points = [Point(step, 0.0, 2.0**step) for step in range(50)]

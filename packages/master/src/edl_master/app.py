@@ -13,7 +13,7 @@ import secrets
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from types import FrameType, TracebackType
@@ -28,6 +28,7 @@ from edl_master.adapters.files import JobDirectory, rfc3339
 from edl_master.adapters.http import StatusServer
 from edl_master.adapters.journal import Journal
 from edl_master.adapters.outputs import Predictions, check_output
+from edl_master.adapters.ports import is_free
 from edl_master.conductor import Conductor, End
 from edl_master.config import Config
 from edl_master.core.effects import LeaseGranted
@@ -113,7 +114,7 @@ class App:
             checkpoints,
             chosen_length=not spec.records_per_task,
         )
-        self._resumed = beginning.is_resumed
+        self._resumed = beginning.version is not None
         predictions = None
         if config.type is JobType.PREDICT:
             cut = Cut(self._data.counts, settings.records_per_task)
@@ -124,6 +125,9 @@ class App:
         self._metrics = Metrics()
         self._counters = CarriedCounters()
         self._curves = Curves()
+        if beginning.version is not None:
+            for name, points in codec.curves_from(self._directory.read_status()).items():
+                self._curves.restore(name, points, beginning.version)
         self._reporter = Reporter(
             self._directory,
             self._journal,
@@ -146,9 +150,6 @@ class App:
             tell=self._tell,
             grace_s=config.worker_grace_s,
         )
-        if training:
-            # Importing the compiler takes about a second: done while the workers import theirs.
-            threading.Thread(target=kernel, args=("accumulate",), daemon=True).start()
         buffers = Buffers()
         threads = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="plane")
         opened.callback(threads.shutdown, wait=False, cancel_futures=True)
@@ -158,8 +159,7 @@ class App:
             buffers,
             threads,
             beginning.snapshot,
-            # Compiled beside, while the worker sends its initial values and the others load.
-            on_made=lambda plane: threading.Thread(target=plane.warm_up, daemon=True).start(),
+            on_made=lambda: self._beside(self._plane.warm_up),
         )
         self._conductor = Conductor(beginning.job, self._plane, self._works)
         for note in beginning.notes:
@@ -177,7 +177,7 @@ class App:
                 self._incarnation,
                 settings.timings.heartbeat_every_s,
             ),
-            job=JobServicer(self._conductor, self._journal, self.status, self._acknowledged.set),
+            job=JobServicer(self._conductor, self._journal, self.status, self._acknowledge),
             parameters=ParametersServicer(
                 self._conductor, self._plane, buffers, self._metrics, self._incarnation
             )
@@ -186,7 +186,11 @@ class App:
         )
         serving = spec.serving
         self._server = Server(
-            services, config.host, serving.port, config.workers_max, self._metrics.defects.inc
+            services,
+            config.host,
+            serving.port or self._former_port(),
+            config.workers_max,
+            self._metrics.defects.inc,
         )
         opened.callback(self._server.close, 0)
         self._page = StatusServer(config.host, serving.dashboard_port, self)
@@ -223,6 +227,13 @@ class App:
     def metrics(self) -> bytes:
         """Prometheus's text format."""
         return self._metrics.text()
+
+    def _former_port(self) -> int:
+        """The port at which workers expect a master that was started again; 0 for any."""
+        if not self._resumed:
+            return 0
+        port = self._directory.former_port()
+        return port if is_free(self._config.host, port) else 0
 
     def _registered(self) -> set[WorkerId]:
         return {worker.id for worker in self._conductor.view().workers if worker.pid}
@@ -280,6 +291,9 @@ class App:
         ):
             threading.Thread(target=target, name=name, daemon=True).start()
         self._reporter.start()
+        if self._config.type is JobType.TRAIN:
+            # Importing the compiler takes about a second: done while the workers import theirs.
+            self._beside(lambda: kernel("accumulate"))
         while (end := self._conductor.wait_for_end(1.0)) is None:
             pass
         status = self._finish(end)
@@ -350,6 +364,14 @@ class App:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         # A handler runs between any two steps of the main thread, which may hold a lock.
         self._requests.put(signal.Signals(number))
+
+    def _acknowledge(self) -> None:
+        if self._final is not None:
+            self._acknowledged.set()
+
+    @staticmethod
+    def _beside(act: Callable[[], object]) -> None:
+        threading.Thread(target=act, name="beside", daemon=True).start()
 
     # --- wires -----------------------------------------------------------------------------
 

@@ -172,11 +172,17 @@ def completion_from(message: task_pb2.CompleteRequest, applied: int) -> events.T
     )
 
 
-def failed_from(message: task_pb2.FailRequest) -> events.TaskFailed | events.WorkerFailed:
+def failed_from(
+    message: task_pb2.FailRequest,
+) -> events.TaskFailed | events.WorkerFailed | None:
+    """What failed: a task, or the worker itself.
+
+    None for a worker whose next body may do better: that it ends is what counts.
+    """
     worker, failure = WorkerId(message.worker_id), failure_from(message.error)
     if message.HasField("lease"):
         return events.TaskFailed(worker, lease_from(message.lease), failure, message.permanent)
-    return events.WorkerFailed(worker, Body(message.body), failure)
+    return events.WorkerFailed(worker, Body(message.body), failure) if message.permanent else None
 
 
 def metric_state_from(message: task_pb2.MetricState) -> MetricState:
@@ -372,6 +378,14 @@ def _curve_to(name: str, points: list[Point]) -> job_pb2.Curve:
             if math.isfinite(point.value)
         ],
     )
+
+
+def curves_from(status: job_pb2.JobStatus) -> dict[str, list[Point]]:
+    """The curves of a status by name."""
+    return {
+        curve.name: [Point(point.step, point.at_s, point.value) for point in curve.points]
+        for curve in status.curves
+    }
 
 
 def _dead_letter_to(letter: DeadLetter, uris: tuple[str, ...]) -> job_pb2.DeadLetter:

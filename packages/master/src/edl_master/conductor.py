@@ -113,7 +113,8 @@ class Conductor:
         self._plane = plane
         self._outside = outside
         self._clock = clock
-        self._started = clock()
+        # A job that goes on from a checkpoint has worked before.
+        self._started = clock() - job.view(clock()).seconds
         self._changed = threading.Condition()
         self._end: End | None = None
 
@@ -147,7 +148,7 @@ class Conductor:
 
     @property
     def seconds(self) -> float:
-        """Since this master began to work on the job."""
+        """Since the job began, over all incarnations of its master."""
         return self._clock() - self._started
 
     @property

@@ -41,9 +41,6 @@ KEEP_CHECKPOINTS = 3
 HOST = "127.0.0.1"
 """Whoever can reach a master can stop its job: the outside has to be asked for."""
 
-STALENESS_PER_WORKER = 2
-"""Bounded mode, updates: each worker may be overtaken by each other one and once more."""
-
 
 @dataclass(frozen=True, slots=True)
 class Rhythm:
@@ -109,13 +106,17 @@ class Config:
         return Reduction(word) if word else None
 
     def update_mode(self, reduction: Reduction) -> UpdateMode:
-        """How gradients become updates."""
+        """How gradients become updates.
+
+        A synchronous update is of everybody unless told otherwise; in bounded mode a worker
+        may be overtaken once by each other one.
+        """
         training = self.spec.training
         match self.update:
             case job_pb2.SYNC:
                 return Sync(training.grads_to_wait or self.workers_max, reduction)
             case job_pb2.BOUNDED:
-                return Bounded(training.max_staleness or STALENESS_PER_WORKER * self.workers_max)
+                return Bounded(training.max_staleness or self.workers_max)
             case _:
                 return Async()
 

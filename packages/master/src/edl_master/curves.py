@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 MOST_POINTS = 400
@@ -58,6 +59,12 @@ class Curves:
         """Add a point to a curve, which begins with it if it is new."""
         with self._lock:
             self._curves.setdefault(name, Curve()).add(point)
+
+    def restore(self, name: str, points: Iterable[Point], last_step: int) -> None:
+        """Take over a curve of an earlier master, up to the step from which this one goes on."""
+        for point in points:
+            if point.step <= last_step:
+                self.add(name, point)
 
     def all(self) -> dict[str, list[Point]]:
         """All curves, in the order in which they began."""

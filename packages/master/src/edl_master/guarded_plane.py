@@ -32,6 +32,9 @@ from edl_master.core.parameters.snapshot import Snapshot, SnapshotError
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 
+_LONGEST_WARM_UP_S = 60.0
+"""After that the first push compiles for itself what is still missing."""
+
 MakeMode = Callable[[Reduction], UpdateMode]
 
 
@@ -64,7 +67,8 @@ class GuardedPlane:
         buffers: where values are copied to.
         executor: as in ``ParameterPlane``.
         snapshot: what to go on from, if this is not the beginning.
-        on_made: told once there is a plane; for what may be prepared in the background.
+        on_made: told once there is a plane, and to call ``warm_up`` in the background; until
+            that is done nothing is applied. None: everything is compiled by the first push.
     """
 
     def __init__(
@@ -74,7 +78,7 @@ class GuardedPlane:
         buffers: Buffers,
         executor: Executor | None = None,
         snapshot: Snapshot | None = None,
-        on_made: Callable[[ParameterPlane], None] = lambda _: None,
+        on_made: Callable[[], None] | None = None,
     ) -> None:
         self._make_mode = make_mode
         self._reduction = reduction
@@ -86,6 +90,7 @@ class GuardedPlane:
         self._plane: ParameterPlane | None = None
         self._layout: Layout | None = None
         self._over = False
+        self._warm = threading.Event()
 
     # --- the model -------------------------------------------------------------------------
 
@@ -108,7 +113,10 @@ class GuardedPlane:
             if self._plane is None:
                 self._plane = self._make(layout, optimizer_json, reduction)
                 self._layout = layout
-                self._on_made(self._plane)
+                if self._on_made is None:
+                    self._warm.set()
+                else:
+                    self._on_made()
             elif difference := self._plane.layout.mismatch(layout):
                 raise EdlError(
                     error_pb2.SHAPE_MISMATCH,
@@ -148,6 +156,13 @@ class GuardedPlane:
         self._snapshot = None  # its memory is the plane's now
         return plane
 
+    def warm_up(self) -> None:
+        """Compile what updates need, beside all else: it takes seconds, and no lock is held."""
+        try:
+            self._made.warm_up()
+        finally:
+            self._warm.set()
+
     @property
     def layout(self) -> Layout:
         """The job's layout. Takes no lock: payloads are received while others are applied."""
@@ -170,6 +185,9 @@ class GuardedPlane:
 
     def push(self, push: GradientPush) -> PushOutcome:
         """Apply a gradient and count its minibatch, in one step."""
+        if self._layout is None:
+            raise _not_ready()
+        self._warm.wait(_LONGEST_WARM_UP_S)
         with self._changing() as plane:
             return plane.push(push)
 

@@ -9,6 +9,7 @@ from edl_master.adapters.checkpoints import Checkpoints
 from edl_master.adapters.data import DataSet
 from edl_master.core.effects import Record, Severity
 from edl_master.core.job import JobState
+from edl_master.core.names import Version
 from edl_master.core.parameters.snapshot import Snapshot
 from edl_master.core.settings import JobSettings
 from edl_master.outside import LEDGER, PLANE
@@ -33,9 +34,9 @@ class Beginning:
     notes: tuple[Record, ...]
 
     @property
-    def is_resumed(self) -> bool:
-        """Whether there was a checkpoint."""
-        return self.snapshot is not None
+    def version(self) -> Version | None:
+        """Parameter version that it goes on from; None for a new job."""
+        return Version(self.snapshot.meta["version"]) if self.snapshot else None
 
 
 def begin(

@@ -69,6 +69,7 @@ class Acting:
                 except EdlError as error:
                     self.errors.append(error)
                     body.printed.append(str(error))
+                    worker.report(error)
                     return 1
 
         return live
@@ -221,6 +222,19 @@ class Worker:
             ),
         )
         self.held.clear()
+
+    def report(self, error: EdlError) -> None:
+        """This worker cannot work at all."""
+        self.call(
+            self.tasks.Fail,
+            task_pb2.FailRequest(
+                worker_id=self.id,
+                incarnation=self.incarnation,
+                body=self.body.name,
+                error=error.to_proto(),
+                permanent=True,
+            ),
+        )
 
     # --- tasks -----------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from acting.jobs import DEADLINE_S, RunningJob, training_spec, write_numbers
+from acting.jobs import RunningJob, training_spec, write_numbers
 from acting.threads import Died
 from acting.worker import Acting, Worker
 
@@ -153,18 +153,8 @@ def test_a_worker_that_cannot_work_fails_the_job_with_its_own_words(tmp_path: Pa
     class Contractless(Worker):
         def join(self) -> None:
             super().join()
-            error = EdlError(
+            raise EdlError(
                 error_pb2.MODEL_CONTRACT, "there is no loss", where="zoo/a.py", detail="x" * 5000
-            )
-            self.call(
-                self.tasks.Fail,
-                task_pb2.FailRequest(
-                    worker_id=self.id,
-                    incarnation=self.incarnation,
-                    body=self.body.name,
-                    error=error.to_proto(),
-                    permanent=True,
-                ),
             )
 
     with pytest.MonkeyPatch.context() as patch:
@@ -202,16 +192,18 @@ def test_an_optimizer_that_the_master_lacks_ends_the_job(tmp_path: Path) -> None
     acting = Acting(106, optimizer='{"class_name": "Magic", "config": {}}')
     with RunningJob(spec, tmp_path / "job", acting) as job:
         assert job.wait() == 1
-        assert job.app.status().state == job_pb2.FAILED
-    assert acting.errors
-    assert {error.code for error in acting.errors} == {error_pb2.OPTIMIZER_UNSUPPORTED}
-    assert "Magic" in acting.errors[0].what
+        status = job.app.status()
+    assert status.state == job_pb2.FAILED
+    assert status.error.code == error_pb2.OPTIMIZER_UNSUPPORTED
+    assert "Magic" in status.error.what
+    assert status.progress.steps == 0
 
 
-def test_a_second_worker_with_another_model_is_told_which_variable_differs(tmp_path: Path) -> None:
+def test_a_second_worker_with_another_model_ends_the_job_and_names_the_variable(
+    tmp_path: Path,
+) -> None:
     sizes = iter((106, 107))
     lock = threading.Lock()
-    over = threading.Event()
 
     class Another(Worker):
         def describe(self) -> task_pb2.ModelDescription:
@@ -221,17 +213,15 @@ def test_a_second_worker_with_another_model_is_told_which_variable_differs(tmp_p
                 return model
 
     def at_minibatch(worker: Worker, minibatch: int) -> None:
-        assert over.wait(DEADLINE_S)
+        # The first one waits for the second.
+        while not worker.body.asked.wait(0.01):
+            worker.body.check()
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("acting.worker.Worker", Another)
         acting = Acting(106, at_minibatch=at_minibatch)
         with RunningJob(training_spec(tmp_path), tmp_path / "job", acting) as job:
-            deadline = threading.Event()
-            while not acting.errors:
-                assert not deadline.wait(0.01)
-            over.set()
-            assert job.wait() == 0
-    (error,) = acting.errors
-    assert error.code == error_pb2.SHAPE_MISMATCH
-    assert "'weights'" in error.what
+            assert job.wait() == 1
+            status = job.app.status()
+    assert status.error.code == error_pb2.SHAPE_MISMATCH
+    assert "'weights'" in status.error.what

@@ -193,8 +193,14 @@ def test_a_stopped_job_goes_on_from_its_checkpoint(tmp_path: Path, update: str) 
     acting = Acting(RECORDS, sync=update == "SYNC")
     with RunningJob(spec, tmp_path / "job", acting) as job:
         assert job.wait() == 0
-        check_exact(spec, job.app.status())
+        status = job.app.status()
+    check_exact(spec, status)
     assert len(acting.outcomes) < EPOCHS * RECORDS / 4
+    assert status.seconds > stopped.seconds
+    (before,), (after,) = stopped.curves, status.curves
+    assert list(after.points)[: len(before.points)] == list(before.points)
+    steps = [point.step for point in after.points]
+    assert steps == sorted(steps)
     kinds = [event["kind"] for event in events_of(tmp_path / "job")]
     assert "JobResumed" in kinds
     numbers = [int(event["number"]) for event in events_of(tmp_path / "job")]

@@ -78,13 +78,16 @@ def flush_directory(path: Path) -> None:
         os.close(fd)
 
 
-def to_json(message: Message, *, one_line: bool = False) -> str:
-    """A message as the JSON that every reader of a job's directory expects: all fields named."""
+def to_json(message: Message) -> str:
+    """A message as the JSON that every reader of a job's directory expects: all fields named.
+
+    In one line: indenting would take seven times as long, and a status is written every second.
+    """
     return json_format.MessageToJson(
         message,
         always_print_fields_with_no_presence=True,
         preserving_proto_field_name=True,
-        indent=None if one_line else 2,
+        indent=None,
         ensure_ascii=False,
     )
 
@@ -162,6 +165,23 @@ class JobDirectory:
         """Keep some space, so that a job whose disk is full can still say so."""
         with self._writing(_RESERVE):
             replace_file(self.path / _RESERVE, bytes(_RESERVED_BYTES))
+
+    def former_port(self) -> int:
+        """The port of the master that last wrote where it is; 0 if none did."""
+        try:
+            facts = json.loads((self.path / jobdir.MASTER).read_bytes())
+            return int(str(facts["address"]).rpartition(":")[2])
+        except (OSError, ValueError, KeyError, TypeError):
+            return 0
+
+    def read_status(self) -> job_pb2.JobStatus:
+        """The last status that was written; an empty one if there is none."""
+        try:
+            return json_format.Parse(
+                (self.path / jobdir.STATUS).read_text(), job_pb2.JobStatus(), True
+            )
+        except (OSError, json_format.ParseError, UnicodeDecodeError):
+            return job_pb2.JobStatus()
 
     def write_status(self, status: job_pb2.JobStatus, *, final: bool = False) -> None:
         """The present state of the job; the final one is safe on the disk when this returns."""

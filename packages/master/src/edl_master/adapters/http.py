@@ -132,7 +132,7 @@ class _Answers:
         if not text.isascii() or not text.isdigit():
             raise ValueError(f"after must be the number of an event, not {text[:40]!r}")
         events = self._source.events(int(text[:18]), _EVENTS_AT_ONCE)
-        return _JSON, f"[{','.join(to_json(e, one_line=True) for e in events)}]".encode()
+        return _JSON, f"[{','.join(to_json(e) for e in events)}]".encode()
 
     def _file(self, path: str) -> tuple[HTTPStatus, str, bytes]:
         # Only names that are really there, one level at a time: nothing leads out of the folder.

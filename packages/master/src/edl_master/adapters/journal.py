@@ -71,7 +71,7 @@ class Journal:
         with self._flushing:
             with self._changed:
                 events, self._unwritten = self._unwritten, []
-            lines = "".join(to_json(event, one_line=True) + "\n" for event in events).encode()
+            lines = "".join(to_json(event) + "\n" for event in events).encode()
             try:
                 size = os.fstat(self._file.fileno()).st_size
                 try:

@@ -26,6 +26,15 @@ def address_in_use(error: OSError, host: str, port: int, option: str) -> EdlErro
     )
 
 
+def is_free(host: str, port: int) -> bool:
+    """Whether a listener could have this port now."""
+    try:
+        check_port(host, port, "")
+    except EdlError:
+        return False
+    return True
+
+
 def check_port(host: str, port: int, option: str) -> None:
     """Find out why a listener cannot have a port, or return if it can.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from edl_master.metrics import CarriedCounters
 from edl_master.servicers.checks import bounded_wait, check_incarnation
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2, task_pb2_grpc
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +143,9 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         self, request: task_pb2.FailRequest, context: grpc.ServicerContext
     ) -> task_pb2.FailReply:
         check_incarnation(self._incarnation, request.incarnation)
-        _check(self._conductor.tell(codec.failed_from(request)))
+        log.warning("worker %d failed: %s", request.worker_id, request.error.what)
+        if (fact := codec.failed_from(request)) is not None:
+            _check(self._conductor.tell(fact))
         return task_pb2.FailReply()
 
     def Return(
