@@ -7,8 +7,8 @@ prints. A failure is an ``EdlError``.
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Any, TypedDict, Unpack
 
 from edl import codec
@@ -23,7 +23,7 @@ from edl_proto.errors import EdlError
 
 __all__ = ["EdlError", "Result", "evaluate", "predict", "train"]
 
-Place = str | os.PathLike[str]
+Place = str | PurePath
 Duration = str | float
 
 

@@ -15,7 +15,7 @@ from edl_proto.errors import CATALOG
 
 HEAVY = (
     "grpc", "google.protobuf", "rich", "numpy", "yaml", "recordio", "edl_proto", "pyarrow",
-    "tensorflow", "keras", "asyncio", "concurrent.futures", "subprocess.run",
+    "tensorflow", "keras", "asyncio", "concurrent.futures", "pydantic",
 )  # fmt: skip
 
 
@@ -69,6 +69,20 @@ def test_help_imports_nothing_heavy(args: tuple[str, ...]) -> None:
     assert code == "0"
     loaded = {name for name in modules for heavy in HEAVY if f"{name}.".startswith(f"{heavy}.")}
     assert not loaded
+
+
+def test_a_usual_command_line_is_read_without_pydantic() -> None:
+    program = "import sys; from edl.__main__ import run; run(sys.argv[1:]); print(*sys.modules)"
+    for args in (
+        ("list", "-o", "name"),
+        ("train", "--data", "a", "--data", "b", "--no-shuffle", "-q"),
+        ("data", "convert", "a.csv", "b.csv", "--to"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", program, *args], capture_output=True, text=True, check=True
+        )
+        assert "edl.cli.root" in done.stdout
+        assert "pydantic" not in done.stdout.split(), args
 
 
 def test_the_exit_codes_in_the_help_are_those_of_the_errors() -> None:

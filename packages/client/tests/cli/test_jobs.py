@@ -273,11 +273,12 @@ def test_detach_returns_and_the_job_goes_on(tidy: Edl) -> None:
 
 def test_ctrl_c_leaves_the_job_and_says_how_to_come_back(tidy: Edl) -> None:
     tidy.part = "endless"
-    running = tidy.start(*tidy.job("--name", "goes-on"))
+    running = tidy.start(*tidy.job("--name", "goes-on", "-o", "json"))
     eventually(lambda: running_job(tidy, "goes-on"), "the job runs")
     running.send_signal(signal.SIGINT)
-    _, err = running.communicate(timeout=60)
+    out, err = running.communicate(timeout=60)
     assert running.returncode == 130
+    assert json.loads(out)["state"] == "RUNNING"
     for word in ("goes on", "edl status goes-on", "edl logs -f goes-on", "edl stop goes-on"):
         assert word in err
     assert "Traceback" not in err

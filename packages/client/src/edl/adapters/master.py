@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import TracebackType
 from typing import TypeVar
 
@@ -66,18 +66,6 @@ class MasterLink:
                 for event in self._job.WatchEvents(request, timeout=CALL_S)
             ]
         )
-
-    def watch_events(self, after: int) -> Iterator[Happening]:
-        """Events as they happen, until the job is over or the master is gone.
-
-        Has no deadline: the channel's keepalive notices a master that vanished.
-        """
-        request = job_pb2.WatchEventsRequest(after=after, follow=True)
-        try:
-            for event in self._job.WatchEvents(request):
-                yield codec.decode_event(event)
-        except grpc.RpcError as error:
-            raise _translate(error) from error
 
     def scale(self, workers: WorkerRange) -> WorkerRange:
         request = job_pb2.ScaleRequest(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from importlib import import_module
 from typing import Any
 
@@ -14,7 +15,22 @@ CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_w
 _OPTIONS = "Options"
 
 
-class EdlCommand(TyperCommand):
+class _PlainValues:
+    """Mixed into commands: see ``_leave_plain_values``."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        for param in self.params:  # type: ignore[attr-defined]
+            _leave_plain_values(param)
+
+    def get_help_option(self, ctx: Any) -> Any:
+        option = super().get_help_option(ctx)  # type: ignore[misc]
+        if option is not None and "process_value" not in vars(option):
+            _leave_plain_values(option)
+        return option
+
+
+class EdlCommand(_PlainValues, TyperCommand):
     """A command whose help begins with examples (its ``epilog``) and groups its options.
 
     ``--model_def`` is read as ``--model-def``.
@@ -42,7 +58,7 @@ class EdlCommand(TyperCommand):
                 formatter.write_dl(records)
 
 
-class EdlGroup(TyperGroup):
+class EdlGroup(_PlainValues, TyperGroup):
     """A group of commands such as ``edl data``, with examples first, too."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -67,7 +83,7 @@ class Entry:
     is_group: bool = False
 
 
-class LazyGroup(TyperGroup):
+class LazyGroup(_PlainValues, TyperGroup):
     """The root: knows its commands by a table and imports only the one that is called."""
 
     table: Mapping[str, Entry] = {}
@@ -104,6 +120,32 @@ class LazyGroup(TyperGroup):
             for name, entry in self.table.items()
             if name.startswith(incomplete)
         ]
+
+
+def _leave_plain_values(param: Any) -> None:
+    """Spare values that are what they should be the coercion that typer does for all.
+
+    Texts, missing values and words of an enumeration are most of what is ever given, and the
+    library behind that coercion takes longer to import than most commands take to run.
+    """
+    wanted = getattr(getattr(param, "type_descriptor", None), "annotation", None)
+    coerce = param.process_value
+
+    def process(ctx: Any, value: Any) -> Any:
+        if isinstance(wanted, type) and issubclass(wanted, StrEnum) and isinstance(value, str):
+            known = {str(item): item for item in wanted}
+            value = known.get(value, value)
+        plain = (
+            value is None
+            or (isinstance(wanted, type) and isinstance(value, wanted))
+            or (wanted == list[str] and value and all(isinstance(item, str) for item in value))
+        )
+        if not plain or (value is None and param.required):
+            return coerce(ctx, value)
+        return param.callback(ctx, param, value) if param.callback is not None else value
+
+    if wanted is not None:
+        param.process_value = process
 
 
 def with_dashes(args: list[str], known: set[str]) -> list[str]:

@@ -135,12 +135,13 @@ def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet
         if plan.job.detach:
             _put_detached(client, started, form, quiet=quiet)
             return
-    status = follow(client, plan.job, _display(quiet))
+    status = follow(client, plan.job, _display(quiet), form)
     finish(status, form, quiet=quiet, keep_page_s=plan.job.keep_page)
 
 
-def follow(client: Client, job: Submission, display: Display) -> Status:
-    """Follow a job to its end, or until the user has had enough."""
+def follow(client: Client, job: Submission, display: Display, form: Format | None) -> Status:
+    """Follow a job to its end, or until the user has had enough: then exit, the job goes on."""
+    from edl.core.result import of_status
     from edl.following import Follower
     from edl.render import terminal
 
@@ -158,6 +159,8 @@ def follow(client: Client, job: Submission, display: Display) -> Status:
             terminal.message(f"\nstopping {job.name}")
             follower.stop("stopped by Ctrl-C")
             return follower.run()
+        so_far = of_status(client.store.read(job.name).status)
+        put(so_far.to_dict(), form, [], [job.name])
         raise typer.Exit(_INTERRUPTED) from None
     finally:
         display.close()

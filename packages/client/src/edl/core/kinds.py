@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Protocol
 
 from edl.core import literals
@@ -43,8 +43,8 @@ class Text:
     may_be_empty: bool = False
 
     def read(self, value: object) -> str:
-        if isinstance(value, os.PathLike):
-            value = os.fspath(value)
+        if isinstance(value, PurePath):
+            value = str(value)
         if not isinstance(value, str):
             raise ValueError(f"it must be a text, and is {type(value).__name__}")
         if "\0" in value:
@@ -61,7 +61,7 @@ class Texts:
     metavar: str = "PATTERN"
 
     def read(self, value: object) -> tuple[str, ...]:
-        if isinstance(value, (str, os.PathLike)):
+        if isinstance(value, (str, PurePath)):
             return (Text().read(value),)
         if not isinstance(value, Iterable):
             raise ValueError(f"it must be a text or a list, and is {type(value).__name__}")
