@@ -61,6 +61,7 @@ def dataset_fn(dataset, mode):
     return dataset.map(parse).map(noise).shuffle(16)
 """
 )
+RANDOM_OPS_ALONE = RANDOM_OPS.replace(".shuffle(16)", "")
 NUMPY_AT_BUILD = (
     PARSE
     + """
@@ -79,8 +80,13 @@ def input_fn(records):
     x = np.array([[r["x"]] for r in records])
     return {"x": x + np.random.random(x.shape) + random.random()}, x
 """
-RANDOMNESS = {"shuffle": SHUFFLED, "random ops": RANDOM_OPS, "numpy at build": NUMPY_AT_BUILD,
-              "input_fn": RANDOM_RECORDS}  # fmt: skip
+RANDOMNESS = {
+    "shuffle": SHUFFLED,
+    "random ops": RANDOM_OPS,
+    "random ops alone": RANDOM_OPS_ALONE,
+    "numpy at build": NUMPY_AT_BUILD,
+    "input_fn": RANDOM_RECORDS,
+}
 
 
 def load(zoo: ZooFolder, source: str, **options: Any) -> ModelFile:
@@ -151,7 +157,7 @@ def test_pipelines_of_other_threads_change_nothing(zoo: ZooFolder, source: str) 
 
     threads = [threading.Thread(target=run, args=(task,)) for task in range(len(tasks))]
     noise = threading.Thread(target=disturb)
-    if source in (SHUFFLED, RANDOM_OPS):
+    if source in (SHUFFLED, RANDOM_OPS, RANDOM_OPS_ALONE):
         noise.start()
     else:
         begin = threading.Barrier(len(tasks))
@@ -163,6 +169,15 @@ def test_pipelines_of_other_threads_change_nothing(zoo: ZooFolder, source: str) 
     if noise.ident:
         noise.join(60)
     assert [together[task] for task in range(len(tasks))] == alone
+
+
+def test_each_minibatch_draws_numbers_of_its_own(zoo: ZooFolder) -> None:
+    found = batches(load(zoo, RANDOM_RECORDS), rows(0, 48))
+    noise = [
+        tuple(round(value - number, 6) for value, number in zip(*pair, strict=True))
+        for pair in zip(values(found), numbers(found), strict=True)
+    ]
+    assert len(set(noise)) == len(noise) == 3
 
 
 def test_the_global_generators_are_as_they_were(zoo: ZooFolder) -> None:
