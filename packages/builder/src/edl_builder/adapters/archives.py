@@ -106,11 +106,11 @@ def _unzip(archive: Path, plain: Path, limits: ArchiveLimits) -> Path:
         with plain.open("wb") as out:
             nbytes = 0
             unzip = zlib.decompressobj(wbits=31)
-            data = b""
+            data, whole = b"", False
             try:
                 while data or (data := raw.read(_CHUNK)):
                     piece = unzip.decompress(data, _CHUNK)
-                    data = unzip.unconsumed_tail
+                    data, whole = unzip.unconsumed_tail, unzip.eof
                     nbytes += len(piece)
                     if nbytes > most:
                         raise too_large(limits.unpacked_nbytes, "unpacked zoo")
@@ -122,6 +122,8 @@ def _unzip(archive: Path, plain: Path, limits: ArchiveLimits) -> Path:
                             data = b""
             except zlib.error as error:
                 raise _damaged(f"the archive's gzip is damaged: {error}") from error
+            if not whole:
+                raise _damaged("the archive's gzip is cut off")
     return plain
 
 

@@ -90,6 +90,9 @@ class Git:
             on_line(f"commit {commit}")
             tree = f"{commit}:{source.folder}" if source.folder else commit
             run([*git, "archive", "--format=tar", f"--output={archive}", tree])
+        except BaseException:
+            archive.unlink(missing_ok=True)
+            raise
         finally:
             shutil.rmtree(repository, ignore_errors=True)
         return archive

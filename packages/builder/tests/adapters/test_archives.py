@@ -1,0 +1,195 @@
+"""Archives: what comes out of them, and that nothing else does, whatever they hold."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+import tempfile
+from pathlib import Path
+
+import pytest
+import zoos
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from edl_builder.adapters import archives
+from edl_builder.core.archive import ArchiveLimits
+from edl_builder.core.content import Zoo
+from edl_builder.core.names import Reason, Refused
+
+LIMITS = ArchiveLimits(1 << 20, 1 << 18, 50)
+
+
+def repack(content: bytes, folder: Path, limits: ArchiveLimits = LIMITS) -> tuple[Zoo, Path]:
+    path = folder / "archive"
+    path.write_bytes(content)
+    return archives.repack(path, folder, limits)
+
+
+def names(context: Path) -> dict[str, tuple[bytes, int, bytes]]:
+    with tarfile.open(context) as tar:
+        return {
+            member.name: (
+                member.type,
+                member.mode,
+                file.read()
+                if member.isreg() and (file := tar.extractfile(member))
+                else member.linkname.encode(),
+            )
+            for member in tar
+            if not member.isdir()
+        }
+
+
+def test_content_goes_through_and_nothing_else(tmp_path: Path) -> None:
+    odd = zoos.member("run.sh", mode=0o4777, uid=7, gid=8, uname="me", mtime=12345)
+    link = zoos.member("pkg/l", type=b"2", linkname="../a.py")
+    zoo, context = repack(
+        zoos.tar({"./a.py": "a", "requirements.txt": "x\n"}, [odd, link]), tmp_path
+    )
+    assert names(context) == {
+        "zoo/a.py": (tarfile.REGTYPE, 0o644, b"a"),
+        "zoo/requirements.txt": (tarfile.REGTYPE, 0o644, b"x\n"),
+        "zoo/run.sh": (tarfile.REGTYPE, 0o755, b""),
+        "zoo/pkg/l": (tarfile.SYMTYPE, 0o644, b"../a.py"),
+    }
+    with tarfile.open(context) as tar:
+        assert {(m.uid, m.gid, m.mtime, m.uname) for m in tar} == {(0, 0, 0, "")}
+    assert zoo.requirements == b"x\n"
+    assert zoo.nbytes == 3
+    assert [f.executable for f in sorted(zoo.files)] == [False, False, False, True]
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_several_members_and_padding(tmp_path: Path, zipped: bool) -> None:
+    content = zoos.tar({"a.py": "a"}, zipped=zipped)
+    zoo, _ = repack(content + bytes(1024), tmp_path)
+    assert len(zoo.files) == 1
+
+
+def test_a_gzip_in_parts(tmp_path: Path) -> None:
+    plain = zoos.tar({"a.py": "a" * 5000})
+    parts = gzip.compress(plain[:3000]) + gzip.compress(plain[3000:])
+    assert repack(parts, tmp_path)[0].nbytes == 5000
+
+
+def test_long_names_and_other_formats(tmp_path: Path) -> None:
+    for number, form in enumerate((tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w", format=form) as out:
+            info = tarfile.TarInfo("d" * 120 + "/" + "é" * 100)
+            info.size = 1
+            out.addfile(info, io.BytesIO(b"x"))
+        (file,) = repack(buffer.getvalue(), folder)[0].files
+        assert file.path == "d" * 120 + "/" + "é" * 100
+
+
+def test_a_bomb_is_not_unpacked(tmp_path: Path) -> None:
+    bomb = gzip.compress(bytes(100 << 20))
+    with pytest.raises(Refused) as refused:
+        repack(bomb, tmp_path)
+    assert refused.value.failure.reason is Reason.LIMIT
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 4 << 20
+
+
+def test_a_header_that_asks_for_much_memory_is_refused(tmp_path: Path) -> None:
+    for kind in (tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.XGLTYPE):
+        info = zoos.member("x", type=kind, size=1 << 34)
+        with pytest.raises(Refused):
+            repack(info.tobuf(tarfile.GNU_FORMAT) + bytes(2048), tmp_path)
+
+
+def test_a_damaged_header_in_the_middle_is_not_the_end(tmp_path: Path) -> None:
+    content = bytearray(zoos.tar({"a.py": "a", "b.py": "b"}))
+    content[1024 + 150] ^= 0xFF  # the checksum of the second header
+    with pytest.raises(Refused, match="cut off or damaged"):
+        repack(bytes(content), tmp_path)
+
+
+def test_what_comes_is_no_larger_than_allowed(tmp_path: Path) -> None:
+    def endless() -> object:
+        while True:
+            yield bytes(1 << 16)
+
+    with pytest.raises(Refused) as refused:
+        archives.receive(endless(), tmp_path / "a", 0, "", LIMITS)  # type: ignore[arg-type]
+    assert refused.value.failure.reason is Reason.LIMIT
+    assert (tmp_path / "a").stat().st_size <= LIMITS.archive_nbytes
+
+
+GOOD = zoos.tar({"a.py": "x = 1\n", "pkg/b.py": "y = 2\n" * 200, "requirements.txt": "toolz\n"})
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, len(GOOD) - 1), st.integers(0, 255)), max_size=8),
+    st.integers(0, len(GOOD)),
+    st.booleans(),
+)
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_damage_is_refused_or_harmless(
+    damage: list[tuple[int, int]], length: int, zipped: bool
+) -> None:
+    """Fuzz: an archive with any bytes changed, cut anywhere."""
+    content = bytearray(GOOD)
+    for place, value in damage:
+        content[place] = value
+    _only_safe(gzip.compress(bytes(content[:length])) if zipped else bytes(content[:length]))
+
+
+@given(st.binary(max_size=3000))
+@settings(max_examples=200, deadline=None)
+def test_anything_at_all_is_refused_or_harmless(content: bytes) -> None:
+    """Fuzz: bytes."""
+    _only_safe(content)
+    _only_safe(b"\x1f\x8b\x08" + content)
+
+
+_names = st.one_of(
+    st.sampled_from(["../x", "/x", "a/../../x", "a", "a/b", "./a", "requirements.txt", "a\0b"]),
+    st.text(max_size=20),
+)
+
+
+@given(
+    st.lists(
+        st.tuples(_names, st.sampled_from(b"01234567LKSxg\0"), _names, st.integers(0, 3000)),
+        max_size=8,
+    )
+)
+@settings(max_examples=300, deadline=None)
+def test_hostile_entries_are_refused_or_harmless(
+    entries: list[tuple[str, int, str, int]],
+) -> None:
+    """Fuzz: any names, kinds, targets and sizes."""
+    content = b""
+    for name, kind, target, size in entries:
+        info = zoos.member(name, type=bytes([kind]), linkname=target, size=size)
+        try:
+            content += info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+        except (ValueError, UnicodeError):
+            continue
+        content += bytes(size + -size % 512)
+    _only_safe(content + bytes(1024))
+
+
+def _only_safe(content: bytes) -> None:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        try:
+            zoo, context = repack(content, folder)
+        except Refused:
+            return
+        assert zoo.nbytes <= LIMITS.unpacked_nbytes
+        with tarfile.open(context) as tar:
+            for member in tar:
+                assert member.isreg() or member.isdir() or member.issym()
+                assert member.name == "zoo" or member.name.startswith("zoo/")
+                assert ".." not in member.name.split("/")
+                assert not member.linkname.startswith("/")
+        # Nothing was written but the context.
+        assert {path.name for path in folder.iterdir()} == {"archive", "context.tar"}
