@@ -1,0 +1,31 @@
+# The builder: a model zoo becomes an image. Needs git, and an engine that it can reach.
+# What is left in the last stage: Python, this package with what it needs, no compiler, no cache.
+ARG BASE=docker.io/library/python:3.11-slim-bookworm
+
+FROM ${BASE} AS build
+WORKDIR /src
+RUN python3 -m venv --without-pip /opt/edl
+COPY requirements.lock ./
+COPY packages/ packages/
+RUN python3 -m pip --python /opt/edl/bin/python install --no-cache-dir --no-compile \
+      --disable-pip-version-check --root-user-action=ignore --constraint requirements.lock packages/proto packages/builder
+
+FROM ${BASE}
+RUN apt-get update -qq \
+ && apt-get install -y -qq --no-install-recommends git ca-certificates \
+ && rm -rf /var/lib/apt/lists/* \
+ && install -d -o 10001 -g 10001 -m 0700 /var/lib/edl-builder
+COPY --from=build /opt/edl /opt/edl
+ENV PATH=/opt/edl/bin:${PATH} HOME=/tmp PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+USER 10001:10001
+VOLUME /var/lib/edl-builder
+EXPOSE 50051 9090
+ENTRYPOINT ["python3", "-m", "edl_builder", "--state-dir", "/var/lib/edl-builder"]
+CMD ["--help"]
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="edl-builder" \
+      org.opencontainers.image.description="gRPC service that turns a model zoo into a pushed image." \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"

@@ -1,0 +1,27 @@
+# The master of a job: hands tasks out, holds the parameters, serves the status page.
+# What is left in the last stage: Python, this package with what it needs, no compiler, no cache.
+ARG BASE=docker.io/library/python:3.11-slim-bookworm
+
+FROM ${BASE} AS build
+WORKDIR /src
+RUN python3 -m venv --without-pip /opt/edl
+COPY requirements.lock ./
+COPY packages/ packages/
+RUN python3 -m pip --python /opt/edl/bin/python install --no-cache-dir --no-compile \
+      --disable-pip-version-check --root-user-action=ignore --constraint requirements.lock packages/proto packages/recordio packages/master
+
+FROM ${BASE}
+COPY --from=build /opt/edl /opt/edl
+ENV PATH=/opt/edl/bin:${PATH} HOME=/tmp PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+USER 10001:10001
+# Compiled kernels are kept where this user may write.
+ENV NUMBA_CACHE_DIR=/tmp/numba
+ENTRYPOINT ["python3", "-m", "edl_master"]
+CMD ["--help"]
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="edl-master" \
+      org.opencontainers.image.description="One per job: task dispatch, parameters, worker lifecycle, status page." \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"

@@ -1,0 +1,56 @@
+"""edl's own images: the worker's, and that it serves as the base of a zoo's."""
+
+from __future__ import annotations
+
+import importlib.util
+import uuid
+from pathlib import Path
+from typing import Any
+
+import zoos
+
+from .docker_world import World
+from .service import build, serving
+
+_IMAGES = Path(__file__).parents[2] / "deploy" / "docker" / "images.py"
+
+
+def _images() -> Any:
+    spec = importlib.util.spec_from_file_location("edl_images", _IMAGES)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_workers_image_is_a_base_for_zoos(world: World, tmp_path: Path) -> None:
+    """Without TensorFlow, which is 600 MB that change nothing here."""
+    name = f"{world.registry}/edl-test/worker"
+    _images().build_image(
+        "worker", tag=f"{name}:1", base=world.bare, extra="", network="host", engine=world.engine
+    )
+    client = world.client()
+    try:
+        image = client.images.get(f"{name}:1")
+        assert image.attrs["Config"]["User"] == "10001:10001"
+        assert image.labels["org.opencontainers.image.title"] == "edl-worker"
+        assert image.labels["org.opencontainers.image.licenses"] == "Apache-2.0"
+        asked = "command -v gcc g++ cc make ld || echo none"
+        compilers = client.containers.run(image, ["sh", "-c", asked], remove=True)
+        assert compilers.decode().strip() == "none"
+        for news in client.api.push(f"{name}:1", stream=True, decode=True):
+            assert "error" not in news, news
+        options = ("--allow-base", f"{world.registry}/edl-test/*")
+        archive = zoos.tar({"requirements.txt": "toolz==1.0.0\n", "m.py": "import toolz\n"})
+        with serving(world, tmp_path / "state", *options) as service, service.caller() as stub:
+            repository = f"{world.registry}/tests/{uuid.uuid4().hex[:8]}"
+            outcome = build(stub, repository, archive, base_image=f"{name}:1")
+            assert outcome.error is None, outcome.text
+        program = "import os, m, edl_worker, elasticdl, recordio, grpc; print(os.getuid())"
+        output = client.containers.run(
+            outcome.last.result.image, ["python3", "-c", program], remove=True
+        )
+        assert output.decode().strip() == "10001"
+    finally:
+        client.close()
