@@ -55,7 +55,7 @@ class App:
             metrics=self._metrics,
             heartbeat=self._heartbeat,
             load=self._load,
-            metrics_port=self._metrics.serve(settings.metrics_host, settings.metrics_port),
+            metrics_port=self._serve_metrics(),
             started=time.monotonic() if started is None else started,
         )
         self._importing = threading.Thread(target=_import_tensorflow, name="import", daemon=True)
@@ -107,6 +107,17 @@ class App:
         return max(0.5, self._session.grace_s - self._settings.grace_margin_s) - min(
             self._settings.farewell_s, self._session.grace_s / 4
         )
+
+    def _serve_metrics(self) -> int:
+        host, port = self._settings.metrics_host, self._settings.metrics_port
+        try:
+            return self._metrics.serve(host, port)
+        except OSError as error:
+            if not port:
+                raise
+            # Several workers of one machine have the same environment.
+            log.warning("metrics are served on another port than %d: %s", port, error)
+            return self._metrics.serve(host, 0)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._signalled:

@@ -68,10 +68,12 @@ class Heartbeat:
                 self._beat()
 
     def _beat(self) -> None:
+        named = self._link.incarnation
         try:
             reply = self._link.heartbeat(self._counters())
         except MasterReplacedError:
-            self._state.replaced = True
+            # Unless the session has registered again in the meantime.
+            self._state.replaced = named == self._link.incarnation
         except EdlError as error:
             log.warning("the master did not take a heartbeat: %s", error.what)
         except grpc.RpcError as error:

@@ -61,6 +61,7 @@ class Intake:
         self._link = link
         self._state = state
         self._pipeline = pipeline
+        self._incarnation = link.incarnation
         self._answers: queue.SimpleQueue[Answer | BaseException] = queue.SimpleQueue()
         self._busy = False  # a thread is at work, or its answer waits to be taken
         self._closed = False
@@ -109,7 +110,7 @@ class Intake:
 
     def _next(self) -> Answer:
         while True:
-            reply = self._link.lease(prefetched=len(self._state.leases()))
+            reply = self._link.lease(len(self._state.leases()), self._incarnation)
             match reply.WhichOneof("answer"):
                 case "lease":
                     return self._prepare(reply.lease)

@@ -102,12 +102,13 @@ class MasterLink:
 
     # --- tasks -----------------------------------------------------------------------------
 
-    def lease(self, prefetched: int) -> task_pb2.LeaseReply:
+    def lease(self, prefetched: int, incarnation: str) -> task_pb2.LeaseReply:
+        """Ask for a task; ``incarnation`` is the one whose tasks the caller is there for."""
         wait_s = self._settings.task_wait_s
         request = task_pb2.LeaseRequest(
             worker_id=self._identity.worker_id,
             body=self._identity.body,
-            incarnation=self.incarnation,
+            incarnation=incarnation,
             wait_s=wait_s,
             prefetched=prefetched,
         )

@@ -26,6 +26,8 @@ from elasticdl.python.common.constants import Mode
 
 log = logging.getLogger(__name__)
 
+_MINIBATCH = 32  # as Keras
+
 _PURPOSES = {
     job_pb2.TRAIN: Mode.TRAINING,
     job_pb2.EVALUATE: Mode.EVALUATION,
@@ -117,6 +119,7 @@ def load(job: job_pb2.JobSpec, context: dict[str, Any]) -> LoadedModel:
         directory = trained.open_directory(job.trained_model)
         spec = directory.model_spec(job.model)
         minibatch_size = minibatch_size or directory.description.minibatch_size
+    minibatch_size = minibatch_size or _MINIBATCH
     seed = job.training.seed
     file = contract.load(ModelChoice.from_spec(spec), context=context, purpose=purpose, seed=seed)
     sample = first_batch(file, job, purpose, minibatch_size)
