@@ -126,7 +126,13 @@ def package(session: nox.Session, package: str) -> None:
 @nox.session(tags=["test"], **in_workspace)
 def integration(session: nox.Session) -> None:
     """The product as a whole, through its command line."""
-    pytest(session, *(() if session.posargs else ("tests",)))
+    pytest(session, *(() if session.posargs else ("tests", "--ignore=tests/builder")))
+
+
+@nox.session(**in_workspace)
+def engine(session: nox.Session) -> None:
+    """The builder with a real container engine and registry (root, docker.io, docker-registry)."""
+    pytest(session, *(() if session.posargs else ("tests/builder",)))
 
 
 @nox.session(**in_workspace)

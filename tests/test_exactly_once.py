@@ -67,7 +67,8 @@ def test_workers_that_die_lose_and_repeat_nothing(
         *arguments(numbered(total), total, output, "--num-workers", "2", "--name", "dying")
     )
     try:
-        victims = set()
+        eventually(lambda: edl.run("status", "dying").code == 0, "the job is there")
+        victims: set[int] = set()
         for kills in range(1, 4):
             eventually(
                 lambda kills=kills: int(edl.status("dying")["records_trained"]) > kills * 4_000,

@@ -37,7 +37,7 @@ def test_a_job_is_seen_scaled_stopped_and_forgotten(
     assert name in edl("list").out
     assert [job["job"] for job in edl("list", "-o", "json").json] == [name]
     assert edl("list", "-o", "name").out.split() == [name]
-    assert "RUNNING" in edl("status", name).out
+    assert "running" in edl("status", name).out
     kinds = [
         json.loads(line)["kind"] for line in edl("events", name, "-o", "json").out.splitlines()
     ]

@@ -211,7 +211,9 @@ class Evaluations:
             self.metrics = metrics
             if running.version is not None:
                 for metric, value in metrics.items():
-                    self._emit(LogScalar(metric, running.version, value))
+                    # The training loss has the plain name: another curve over the same steps.
+                    curve = "validation loss" if metric == "loss" else metric
+                    self._emit(LogScalar(curve, running.version, value))
             values = {metric: f"{value:.6g}" for metric, value in metrics.items()}
             shown = ", ".join(f"{metric} {value}" for metric, value in values.items())
             line = f"{name} ended: {shown or 'no metrics'}."
