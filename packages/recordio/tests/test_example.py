@@ -124,13 +124,13 @@ def tf() -> Any:
 
 
 class TestAgainstTensorFlow:
-        @given(features=features_of)
+    @given(features=features_of)
     def test_what_is_encoded(self, tf: Any, features: dict[str, Any]) -> None:
         parsed = tf.train.Example.FromString(example.encode(features))
         assert same(self._values(parsed), features)
         assert same(example.decode(parsed.SerializeToString()), features)
 
-        @given(features=features_of)
+    @given(features=features_of)
     def test_what_is_decoded(self, tf: Any, features: dict[str, Any]) -> None:
         record = self._message(tf, features).SerializeToString()
         assert same(example.decode(record), features)

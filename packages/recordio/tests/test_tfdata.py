@@ -6,6 +6,7 @@ import gc
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,8 @@ def test_blocks_of_any_size(sizes: list[int]) -> None:
             yield records[at : at + size]
             at += size
 
-    assert elements(tfdata.from_blocks(blocks)) == records
+    batches = tfdata.from_blocks(blocks).batch(1_000).as_numpy_iterator()
+    assert [record for batch in batches for record in batch] == records
 
 
 def test_long_records_and_every_byte() -> None:
@@ -99,6 +101,31 @@ def test_iterations_at_once_do_not_disturb_each_other() -> None:
     for thread in threads:
         thread.join(60)
     assert found == [expected] * 3
+
+
+def test_nothing_stays_behind_when_a_dataset_is_gone() -> None:
+    class Blocks:
+        def __call__(self) -> Iterator[list[bytes]]:
+            return iter([[b"a"]])
+
+    blocks = Blocks()
+    kept = weakref.ref(blocks)
+    dataset = tfdata.from_blocks(blocks).batch(2)
+    assert len(list(dataset)) == 1
+    del blocks
+    gc.collect()
+    assert kept() is not None
+    del dataset
+    gc.collect()
+    assert kept() is None
+
+
+def test_a_cleared_session_does_no_harm() -> None:
+    dataset = tfdata.from_blocks(lambda: iter([[b"a"]]))
+    tf.keras.backend.clear_session()
+    gc.collect()
+    assert elements(dataset) == [b"a"]
+    assert elements(tfdata.from_blocks(lambda: iter([[b"b"]]))) == [b"b"]
 
 
 def test_the_datasets_made_from_it_keep_it_alive() -> None:

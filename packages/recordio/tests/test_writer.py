@@ -7,6 +7,7 @@ import gc
 import os
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -118,14 +119,14 @@ def test_a_failing_rename_leaves_nothing(
 def test_writers_of_one_name_do_not_disturb_each_other(place: Path, make: Make) -> None:
     def write(number: int) -> None:
         with make(str(place)) as writer:
+            together.wait()
             for _ in range(500):
                 writer.write(b"%d" % number)
 
-    threads = [threading.Thread(target=write, args=(n,)) for n in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    # All have begun before the first ends, or they would not be in each other's way.
+    together = threading.Barrier(8, timeout=60)
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(write, range(8), timeout=60))
     found = read(place)
     assert len(found) == 500
     assert len(set(found)) == 1
