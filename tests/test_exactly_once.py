@@ -61,7 +61,7 @@ def test_every_record_trains_exactly_once_per_epoch(
 def test_workers_that_die_lose_and_repeat_nothing(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path], sign: signal.Signals
 ) -> None:
-    total = 20_011
+    total = 8_009
     output = tmp_path / "model"
     running = edl.start(
         *arguments(numbered(total), total, output, "--num-workers", "2", "--name", "dying")
@@ -71,7 +71,7 @@ def test_workers_that_die_lose_and_repeat_nothing(
         victims: set[int] = set()
         for kills in range(1, 4):
             eventually(
-                lambda kills=kills: int(edl.status("dying")["records_trained"]) > kills * 4_000,
+                lambda kills=kills: int(edl.status("dying")["records_trained"]) > kills * 2_000,
                 "training goes on",
             )
             pid = eventually(lambda: set(edl.workers("dying").values()) - victims, "a worker").pop()
