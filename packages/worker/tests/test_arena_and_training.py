@@ -14,6 +14,7 @@ from edl_proto.errors import EdlError
 from edl_worker import values
 from edl_worker.arena import Arena, Buffers
 from edl_worker.contract import Batch
+from edl_worker.loaded import describe_optimizer
 from edl_worker.training import Step, Trainer
 
 SIZE = 16
@@ -297,3 +298,18 @@ class Twins(keras.Model):
 def test_a_payload_of_another_size_is_a_defect_that_says_so() -> None:
     with pytest.raises(EdlError, match="12 bytes"):
         Buffers(8).receive(12)
+
+
+def test_variables_spared_from_weight_decay_are_named_for_the_master() -> None:
+    """Keras forgets them when it serializes an optimizer; the master must not decay them."""
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, name="only")])
+    optimizer = keras.optimizers.AdamW(0.01, weight_decay=0.1)
+    arena = Arena(model)
+    assert "excluded_from_weight_decay" not in describe_optimizer(optimizer, arena)
+    optimizer = keras.optimizers.AdamW(0.01, weight_decay=0.1)
+    optimizer.exclude_from_weight_decay(var_names=["bias"])
+    described = describe_optimizer(optimizer, arena)
+    assert described["excluded_from_weight_decay"] == [
+        weight.name for weight in arena.weights if weight.name.endswith("bias")
+    ]
+    assert len(described["excluded_from_weight_decay"]) == 1

@@ -70,7 +70,7 @@ class LoadedModel:
             description.variables.extend(self.arena.describe())
             description.reduction = file.reduction
             description.optimizer_json = json.dumps(
-                keras.optimizers.serialize(file.optimizer), default=_plain
+                describe_optimizer(file.optimizer, self.arena), default=_plain
             )
         return description
 
@@ -92,6 +92,23 @@ class LoadedModel:
             skip=lease.skip_minibatches,
             columns=list(lease.records.columns) or None,
         )
+
+
+def describe_optimizer(optimizer: keras.optimizers.Optimizer, arena: Arena) -> dict[str, Any]:
+    """An optimizer as Keras serializes it, and what Keras leaves out of that.
+
+    ``exclude_from_weight_decay`` of the optimizer is no part of its configuration: the names
+    of the variables that it spares stand beside it, as ``excluded_from_weight_decay``.
+    """
+    described: dict[str, Any] = dict(keras.optimizers.serialize(optimizer))
+    spared = [
+        weight.name
+        for weight in arena.weights
+        if weight.trainable and not optimizer._use_weight_decay(weight.variable)
+    ]
+    if spared:
+        described["excluded_from_weight_decay"] = spared
+    return described
 
 
 def read(records: task_pb2.RecordRange) -> Iterator[list[bytes]]:
