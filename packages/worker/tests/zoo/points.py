@@ -1,6 +1,7 @@
 """Points in the plane and the class they belong to: small, with every kind of variable."""
 
 import tensorflow as tf
+
 from elasticdl.python.common.constants import Mode
 
 inputs = tf.keras.Input(shape=(4,), name="x")
