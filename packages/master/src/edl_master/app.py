@@ -33,6 +33,7 @@ from edl_master.conductor import Conductor, End
 from edl_master.config import Config
 from edl_master.core.effects import LeaseGranted
 from edl_master.core.events import BodyExited, Event, MasterFailed, StopRequested, Tick
+from edl_master.core.failure import Failure
 from edl_master.core.names import TaskType, WorkerId
 from edl_master.core.parameters.arithmetic import kernel
 from edl_master.core.platform import BodyStarted
@@ -79,6 +80,7 @@ class App:
         self._directory = directory
         self._incarnation = secrets.token_hex(4)
         self._started_at = rfc3339(time.time())
+        self._failure: Failure | None = None
         self._final: job_pb2.JobStatus | None = None
         self._acknowledged = threading.Event()
         self._leave = threading.Event()
@@ -148,6 +150,7 @@ class App:
             join_output=lambda: self._join(predictions),
             metrics=self._metrics,
             tell=self._tell,
+            on_error=self._fail,
             grace_s=config.worker_grace_s,
         )
         buffers = Buffers()
@@ -314,20 +317,20 @@ class App:
         self._works.close(_LONGEST_S)
         self._platform.close(self._config.rhythm.workers_leave_s)
         self._over.set()
-        failure = self._works.failure
         try:
             self._reporter.stop()
         except Exception as error:
-            failure = failure or failure_from_exception(error)
+            self._fail(error)
         status = self._status(rfc3339(time.time()))
         status.state = codec.phase_to(end.phase)
-        if failure is not None and status.state != job_pb2.FAILED:
+        if self._failure is not None and status.state != job_pb2.FAILED:
             # Found out when the job had its result already; it is not whole.
             status.state = job_pb2.FAILED
-            status.error.CopyFrom(codec.error_to(failure))
+            status.error.CopyFrom(codec.error_to(self._failure))
         self._final = status
         try:
             self._directory.write_status(status, final=True)
+            self._journal.flush()  # what a full disk did not take, before that gave some space
         except Exception:
             log.exception("the final status cannot be written")
         log.info("the job ended: %s", job_pb2.JobState.Name(status.state))
@@ -379,7 +382,10 @@ class App:
         self._conductor.tell(event)
 
     def _fail(self, error: Exception) -> None:
-        self._tell(MasterFailed(failure_from_exception(error)))
+        """Something of the master's own failed: the job fails, even if it is all but over."""
+        failure = failure_from_exception(error)
+        self._failure = self._failure or failure
+        self._tell(MasterFailed(failure))
 
     def _locate(self, lease: LeaseGranted) -> task_pb2.RecordRange | None:
         if lease.records is None:

@@ -15,7 +15,7 @@ from edl_master.adapters.checkpoints import Checkpoint, Checkpoints
 from edl_master.adapters.journal import Journal, event
 from edl_master.codec import failure_of
 from edl_master.core.effects import LogScalar, Record
-from edl_master.core.events import CheckpointTaken, Event, MasterFailed, OutputFinished
+from edl_master.core.events import CheckpointTaken, Event, OutputFinished
 from edl_master.core.failure import Failure
 from edl_master.core.names import Version, WorkerId
 from edl_master.core.parameters.snapshot import Snapshot
@@ -44,6 +44,7 @@ class Works:
         join_output: joins the predictions; raises ``EdlError``.
         metrics: durations of checkpoints.
         tell: takes facts.
+        on_error: told what failed here.
         grace_s: from asking a body to leave to killing it.
     """
 
@@ -57,6 +58,7 @@ class Works:
         join_output: Callable[[], None],
         metrics: Metrics,
         tell: Callable[[Event], object],
+        on_error: Callable[[Exception], None],
         grace_s: float,
     ) -> None:
         self._platform = platform
@@ -68,11 +70,9 @@ class Works:
         self._metrics = metrics
         self._tell = tell
         self._grace_s = grace_s
-        self._processes = Lane("platform", self._failed)
-        self._slow = Lane("slow", self._failed)
+        self._processes = Lane("platform", on_error)
+        self._slow = Lane("slow", on_error)
         self._latest_checkpoint = Latest(self._slow)
-        self.failure: Failure | None = None
-        """The first thing that failed here; also told to the job, which may be over by then."""
 
     def start_worker(self, worker: WorkerId, attempt: int) -> None:
         self._processes.do(lambda: self._platform.start(worker, attempt))
@@ -128,11 +128,6 @@ class Works:
         for lane in (self._processes, self._slow):
             if not lane.close(timeout_s):
                 log.error("the master ends before it could finish its work on files")
-
-    def _failed(self, error: Exception) -> None:
-        failure = failure_from_exception(error)
-        self.failure = self.failure or failure
-        self._tell(MasterFailed(failure))
 
 
 def failure_from_exception(error: Exception) -> Failure:

@@ -77,10 +77,12 @@ class Reporter:
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join()
-        self._write_points()
-        if self._tensorboard is not None:
-            self._tensorboard.close()
-        self._journal.close()
+        try:
+            self._write_points()
+            if self._tensorboard is not None:
+                self._tensorboard.close()
+        finally:
+            self._journal.close()
 
     def _run(self) -> None:
         next_status = next_points = time.monotonic()

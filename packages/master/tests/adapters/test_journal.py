@@ -108,5 +108,8 @@ def test_a_disk_that_is_full_is_said(tmp_path: Path) -> None:
     with pytest.raises(EdlError) as caught:
         journal.flush()
     full.close()
-    real.close()
     assert caught.value.code in (error_pb2.DISK_FULL, error_pb2.OUTPUT_UNWRITABLE)
+    journal._file = real
+    add(journal, 1)
+    journal.close()
+    assert numbers(path) == [1, 2]

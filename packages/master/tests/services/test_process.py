@@ -172,9 +172,11 @@ def test_the_next_master_finds_the_workers_of_one_that_was_killed(
     master.process.kill()
     master.wait()
     assert len(alive(orphans)) == 2
-    master.start(spec)
-    assert master.wait() == 0, master.log()
+    master.start(spec, EDL_TEST_DELAY_S="0.02")
+    old = {pod["pid"] for pod in orphans}
+    until(lambda: any(pod["pid"] not in old for pod in master.pods()), "a new worker")
     assert alive(orphans) == []
+    assert master.wait() == 0, master.log()
     assert np.array_equal(np.load(tmp_path / "model" / "weights.npy"), np.full(RECORDS, 2.0))
 
 
@@ -294,7 +296,8 @@ def test_a_full_disk_under_the_job_itself_is_still_said_in_its_status(
     script = (
         f'cp -r "{disk}" "{tmp_path}/saved" && mount -t tmpfs -o size=1200k none "{disk}" && '
         f'cp -r "{tmp_path}/saved/counting" "{disk}/" && shift && '
-        f'(sleep 3; head -c 2m /dev/zero > "{disk}/filler") & shift; "$@"; code=$?; '
+        f'(while [ ! -e "{disk}/counting/master.json" ]; do sleep 0.1; done; '
+        f'head -c 2m /dev/zero > "{disk}/filler") & shift; "$@"; code=$?; '
         f'cp -r "{disk}/counting" "{copy}"; exit $code'
     )
     master.start(spec, "unshare", "-rm", "sh", "-c", script, "sh", "--", EDL_TEST_DELAY_S="0.05")
@@ -302,3 +305,6 @@ def test_a_full_disk_under_the_job_itself_is_still_said_in_its_status(
     status = json.loads((copy / "status.json").read_text())
     assert status["state"] == "FAILED"
     assert status["error"]["code"] == "DISK_FULL"
+    events = [json.loads(line) for line in (copy / "events.jsonl").read_text().splitlines()]
+    assert [int(event["number"]) for event in events] == list(range(1, len(events) + 1))
+    assert "JobFailed" in [event["kind"] for event in events]

@@ -18,6 +18,8 @@ from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
 SIZES = (37, 64, 5)
 RECORDS = sum(SIZES)
 EPOCHS = 2
+MINIBATCHES = 11 + 19 + 2
+"""In an epoch: tasks are of 10 records, minibatches of 4, and none goes on in another file."""
 
 
 def events_of(job_dir: Path) -> list[dict[str, str]]:
@@ -28,6 +30,8 @@ def check_exact(spec: job_pb2.JobSpec, status: job_pb2.JobStatus) -> None:
     assert np.array_equal(trained_weights(spec), np.full(RECORDS, float(EPOCHS)))
     assert status.state == job_pb2.SUCCEEDED
     assert status.records_trained == EPOCHS * RECORDS
+    assert status.progress.steps == EPOCHS * MINIBATCHES
+    assert 0 < status.progress.parameter_version <= EPOCHS * MINIBATCHES
     assert status.progress.records_done == status.progress.records_total == EPOCHS * RECORDS
     assert not status.HasField("error")
 

@@ -25,9 +25,14 @@ _RESERVED_BYTES = 512 << 10
 """A status with full curves and a hundred workers is about a tenth of that."""
 
 
+def is_full(error: OSError) -> bool:
+    """Whether a write failed for lack of space."""
+    return error.errno in _FULL
+
+
 def storage_error(error: OSError, path: Path | str) -> EdlError:
     """What a failed write means for a person."""
-    if error.errno in _FULL:
+    if is_full(error):
         return EdlError(
             error_pb2.DISK_FULL,
             f"there is no space left to write {path}",

@@ -81,6 +81,8 @@ class Journal:
                     self._file.truncate(size)  # no half a line
                     raise
             except OSError as error:
+                with self._changed:
+                    self._unwritten[:0] = events  # there may be space again
                 raise storage_error(error, self._path) from error
 
     def after(self, number: int, limit: int = 1000) -> list[Event]:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edl_master.adapters import pids
-from edl_master.adapters.files import replace_file
+from edl_master.adapters.files import is_full, replace_file, storage_error
 from edl_master.core.events import BodyExited, BodyNotStarted
 from edl_master.core.names import Body, WorkerId
 from edl_master.core.platform import BodyStarted, LiveBody, Observation
@@ -116,6 +116,8 @@ class LocalProcesses:
                 process = self._spawn(worker, attempt)
             except OSError as error:
                 self._seen.put(BodyNotStarted(worker, str(error)))
+                if is_full(error):
+                    raise storage_error(error, self._logs) from error
                 return
             self._processes[process.pidfd] = process
             self._seen.put(BodyStarted(worker, attempt, process.body))

@@ -47,6 +47,8 @@ class Platform(Protocol):
 
         Told exactly once by ``observe``: as BodyStarted, or as BodyNotStarted. Every body
         that started is followed by exactly one BodyExited, whatever ended it.
+
+        An adapter may also raise what stands in the way of every body, such as a full disk.
         """
 
     def stop(self, worker: WorkerId, grace_s: float) -> None:
