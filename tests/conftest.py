@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import recordio.example
 
 import recordio
+import recordio.example
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))

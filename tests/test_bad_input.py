@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import recordio.example
 from conftest import ROOT, Done, Edl
 
 import recordio
+import recordio.example
 
 SCREEN = 50  # lines
 USAGE, DATA, MODEL, EXISTS, RESOURCE, FAILED = 2, 3, 4, 5, 7, 1

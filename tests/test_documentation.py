@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import digits
 from conftest import ROOT, Edl
+
+import digits
 
 
 def test_the_readme_s_model_file_trains(edl: Edl, tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import recordio.example
 from conftest import ROOT, Edl
 
 import recordio
+import recordio.example
 from edl_proto.v1 import model_pb2
 
 ZOO = ROOT / "model_zoo"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import recordio.example
 from conftest import ROOT, Edl, read_all
 
 import recordio
+import recordio.example
 
 
 @pytest.fixture(scope="module")

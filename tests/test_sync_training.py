@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import recordio.example
 from conftest import Edl
 from safetensors.numpy import load_file
 
 import recordio
+import recordio.example
 
 MODEL = """
 import keras

@@ -16,11 +16,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-import digits
 import numpy as np
-import recordio.example
 
+import digits
 import recordio
+import recordio.example
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET_ACCURACY = 0.95

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import recordio.example
 
 import recordio
+import recordio.example
 
 SIDE = 28
 

@@ -9,9 +9,8 @@ import tempfile
 from importlib.resources import files
 from pathlib import Path
 
-import recordio.example
-
 import recordio
+import recordio.example
 from edl.adapters.checks import check_writable
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
