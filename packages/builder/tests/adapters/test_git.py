@@ -122,6 +122,7 @@ def _handler(served: Path, remote: Remote) -> type[http.server.BaseHTTPRequestHa
             if self.path.startswith("/moved"):
                 self.send_response(302)
                 self.send_header("Location", remote.url() + self.path.partition(".git")[2])
+                self.send_header("Content-Length", "0")
                 self.end_headers()
                 return
             if self.headers.get("Authorization") != f"Basic {right}":
