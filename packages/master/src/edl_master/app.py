@@ -12,8 +12,7 @@ import queue
 import secrets
 import signal
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from types import FrameType, TracebackType
@@ -24,7 +23,7 @@ from edl_master.adapters import pids
 from edl_master.adapters.buffers import Buffers
 from edl_master.adapters.checkpoints import Checkpoints
 from edl_master.adapters.data import open_data
-from edl_master.adapters.files import JobDirectory, rfc3339
+from edl_master.adapters.files import JobDirectory
 from edl_master.adapters.http import StatusServer
 from edl_master.adapters.journal import Journal
 from edl_master.adapters.outputs import Predictions, check_output
@@ -43,6 +42,7 @@ from edl_master.curves import Curves
 from edl_master.guarded_plane import GuardedPlane
 from edl_master.metrics import CarriedCounters, JobCollector, Metrics
 from edl_master.outside import Works, failure_from_exception
+from edl_master.report import JobReport
 from edl_master.reporter import Reporter
 from edl_master.server import Server, Services
 from edl_master.servicers.job import JobServicer
@@ -78,10 +78,9 @@ class App:
     ) -> None:
         self._config = config
         self._directory = directory
+        self._training = config.type is JobType.TRAIN
         self._incarnation = secrets.token_hex(4)
-        self._started_at = rfc3339(time.time())
         self._failure: Failure | None = None
-        self._final: job_pb2.JobStatus | None = None
         self._acknowledged = threading.Event()
         self._leave = threading.Event()
         self._over = threading.Event()
@@ -92,23 +91,11 @@ class App:
 
     def _open(self, opened: ExitStack, make_platform: MakePlatform) -> None:
         config, spec, rhythm = self._config, self._config.spec, self._config.rhythm
-        training = config.type is JobType.TRAIN
         self._directory.reserve()
         self._journal = Journal(config.job_dir / jobdir.EVENTS)
-
-        self._data = open_data(spec.data, spec.data_format, "--data")
-        self._validation = (
-            open_data(spec.validation_data, spec.data_format, "--validation-data")
-            if training and spec.validation_data
-            else None
-        )
+        self._find_data()
         settings = config.job_settings(self._data.records)
-        if config.output and config.type is not JobType.EVALUATE:
-            check_output(config.output)
-        checkpoints = None
-        if training and config.checkpoint_dir is not None:
-            checkpoints = Checkpoints(config.checkpoint_dir, spec.name, config.keep_checkpoints)
-            checkpoints.prepare()
+        checkpoints = self._prepare_places(settings.records_per_task)
         beginning = resuming.begin(
             settings,
             self._data,
@@ -117,12 +104,6 @@ class App:
             chosen_length=not spec.records_per_task,
         )
         self._resumed = beginning.version is not None
-        predictions = None
-        if config.type is JobType.PREDICT:
-            cut = Cut(self._data.counts, settings.records_per_task)
-            parts = config.job_dir / jobdir.PARTS
-            predictions = Predictions(parts, config.output, self._data.uris, cut)
-            predictions.prepare()
 
         self._metrics = Metrics()
         self._counters = CarriedCounters()
@@ -134,7 +115,6 @@ class App:
             self._directory,
             self._journal,
             config.tensorboard_dir,
-            self.status,
             rhythm.status_every_s,
             rhythm.flush_every_s,
             self._fail,
@@ -147,19 +127,19 @@ class App:
             curves=self._curves,
             reporter=self._reporter,
             checkpoints=checkpoints,
-            join_output=lambda: self._join(predictions),
+            join_output=self._join,
             metrics=self._metrics,
             tell=self._tell,
             on_error=self._fail,
             grace_s=config.worker_grace_s,
         )
-        buffers = Buffers()
+        self._buffers = Buffers()
         threads = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="plane")
         opened.callback(threads.shutdown, wait=False, cancel_futures=True)
         self._plane = GuardedPlane(
             config.update_mode,
             config.reduction,
-            buffers,
+            self._buffers,
             threads,
             beginning.snapshot,
             on_made=lambda: self._beside(self._plane.warm_up),
@@ -167,37 +147,74 @@ class App:
         self._conductor = Conductor(beginning.job, self._plane, self._works)
         for note in beginning.notes:
             self._works.record(note, self._conductor.seconds)
+        self.report = JobReport(
+            spec.name,
+            config.output,
+            self._incarnation,
+            self._conductor,
+            self._journal,
+            self._curves,
+            self._metrics,
+            self._data.uris,
+            lambda: self.dashboard_url,
+        )
         self._metrics.add(JobCollector(spec.name, self._incarnation, self._conductor.view))
         self._metrics.add(self._counters)
 
-        services = Services(
-            tasks=TasksServicer(
-                self._conductor,
-                self._plane if training else None,
-                JobFiles(self._locate, predictions, config.output),
-                self._counters,
-                spec,
-                self._incarnation,
-                settings.timings.heartbeat_every_s,
-            ),
-            job=JobServicer(self._conductor, self._journal, self.status, self._acknowledge),
-            parameters=ParametersServicer(
-                self._conductor, self._plane, buffers, self._metrics, self._incarnation
-            )
-            if training
-            else None,
-        )
         serving = spec.serving
         self._server = Server(
-            services,
+            self._services(settings.timings.heartbeat_every_s),
             config.host,
             serving.port or self._former_port(),
             config.workers_max,
             self._metrics.defects.inc,
         )
         opened.callback(self._server.close, 0)
-        self._page = StatusServer(config.host, serving.dashboard_port, self)
+        self._page = StatusServer(config.host, serving.dashboard_port, self.report)
         opened.callback(self._page.close)
+
+    def _find_data(self) -> None:
+        spec = self._config.spec
+        self._data = open_data(spec.data, spec.data_format, "--data")
+        self._validation = None
+        if self._training and spec.validation_data:
+            option = "--validation-data"
+            self._validation = open_data(spec.validation_data, spec.data_format, option)
+
+    def _prepare_places(self, records_per_task: int) -> Checkpoints | None:
+        """Make sure, before any work, that results and checkpoints can be written."""
+        config = self._config
+        if config.output and config.type is not JobType.EVALUATE:
+            check_output(config.output)
+        self._predictions = None
+        if config.type is JobType.PREDICT:
+            cut = Cut(self._data.counts, records_per_task)
+            parts = config.job_dir / jobdir.PARTS
+            self._predictions = Predictions(parts, config.output, self._data.uris, cut)
+            self._predictions.prepare()
+        if not self._training or config.checkpoint_dir is None:
+            return None
+        checkpoints = Checkpoints(config.checkpoint_dir, config.spec.name, config.keep_checkpoints)
+        checkpoints.prepare()
+        return checkpoints
+
+    def _services(self, heartbeat_every_s: float) -> Services:
+        tasks = TasksServicer(
+            self._conductor,
+            self._plane if self._training else None,
+            JobFiles(self._locate, self._predictions, self._config.output),
+            self._counters,
+            self._config.spec,
+            self._incarnation,
+            heartbeat_every_s,
+        )
+        job = JobServicer(self._conductor, self._journal, self.report.status, self._acknowledge)
+        parameters = None
+        if self._training:
+            parameters = ParametersServicer(
+                self._conductor, self._plane, self._buffers, self._metrics, self._incarnation
+            )
+        return Services(tasks, job, parameters)
 
     # --- where it is, and what it looks like -----------------------------------------------
 
@@ -211,26 +228,6 @@ class App:
         """The status page."""
         return f"http://{_reachable(self._config.host)}:{self._page.port}/"
 
-    def status(self) -> job_pb2.JobStatus:
-        """The job as it is now."""
-        if self._final is not None:
-            return self._final
-        status = self._status()
-        # Over is a job only when everything of it is on the disk.
-        if status.state == job_pb2.SUCCEEDED:
-            status.state = job_pb2.FINISHING
-        elif status.state in (job_pb2.FAILED, job_pb2.CANCELLED):
-            status.state = job_pb2.STOPPING
-        return status
-
-    def events(self, after: int, limit: int) -> Sequence[job_pb2.Event]:
-        """Events with numbers above ``after``, oldest first."""
-        return self._journal.after(after, limit)
-
-    def metrics(self) -> bytes:
-        """Prometheus's text format."""
-        return self._metrics.text()
-
     def _former_port(self) -> int:
         """The port at which workers expect a master that was started again; 0 for any."""
         if not self._resumed:
@@ -240,19 +237,6 @@ class App:
 
     def _registered(self) -> set[WorkerId]:
         return {worker.id for worker in self._conductor.view().workers if worker.pid}
-
-    def _status(self, finished_at: str = "") -> job_pb2.JobStatus:
-        facts = codec.JobFacts(
-            name=self._config.spec.name,
-            started_at=self._started_at,
-            finished_at=finished_at,
-            dashboard_url=self.dashboard_url,
-            output=self._config.output,
-            incarnation=self._incarnation,
-            curves=self._curves.all(),
-            data_uris=self._data.uris,
-        )
-        return codec.status_to(self._conductor.view(), facts)
 
     # --- a master's life -------------------------------------------------------------------
 
@@ -282,19 +266,15 @@ class App:
                 "start_time": pids.start_time(os.getpid()) or 0,
                 "dashboard_url": self.dashboard_url,
                 "incarnation": self._incarnation,
-                "started_at": self._started_at,
+                "started_at": self.report.started_at,
             }
         )
         wait_s = rhythm.register_wait_s if self._resumed else 0.0
         take_over(self._platform, self._registered, wait_s)
-        for name, target in (
-            ("observer", self._observe),
-            ("ticker", self._tick),
-            ("requests", self._heed_requests),
-        ):
-            threading.Thread(target=target, name=name, daemon=True).start()
-        self._reporter.start()
-        if self._config.type is JobType.TRAIN:
+        for act in (self._tick, self._observe, self._heed_requests):
+            self._beside(act)
+        self._reporter.start(self.report.status)
+        if self._training:
             # Importing the compiler takes about a second: done while the workers import theirs.
             self._beside(lambda: kernel("accumulate"))
         while (end := self._conductor.wait_for_end(1.0)) is None:
@@ -321,13 +301,7 @@ class App:
             self._reporter.stop()
         except Exception as error:
             self._fail(error)
-        status = self._status(rfc3339(time.time()))
-        status.state = codec.phase_to(end.phase)
-        if self._failure is not None and status.state != job_pb2.FAILED:
-            # Found out when the job had its result already; it is not whole.
-            status.state = job_pb2.FAILED
-            status.error.CopyFrom(codec.error_to(self._failure))
-        self._final = status
+        status = self.report.seal(end, self._failure)
         try:
             self._directory.write_status(status, final=True)
             self._journal.flush()  # what a full disk did not take, before that gave some space
@@ -339,6 +313,7 @@ class App:
     # --- threads ---------------------------------------------------------------------------
 
     def _tick(self) -> None:
+        self._tell(Tick())
         while not self._over.wait(self._config.rhythm.tick_s):
             self._tell(Tick())
 
@@ -369,12 +344,20 @@ class App:
         self._requests.put(signal.Signals(number))
 
     def _acknowledge(self) -> None:
-        if self._final is not None:
+        if self.report.is_sealed:
             self._acknowledged.set()
 
-    @staticmethod
-    def _beside(act: Callable[[], object]) -> None:
-        threading.Thread(target=act, name="beside", daemon=True).start()
+    def _beside(self, act: Callable[[], object]) -> None:
+        """Do something in a thread of its own; a job whose thread has failed must not go on."""
+
+        def guarded() -> None:
+            try:
+                act()
+            except Exception as error:
+                self._fail(error)
+
+        name = getattr(act, "__name__", "beside").strip("_")
+        threading.Thread(target=guarded, name=name, daemon=True).start()
 
     # --- wires -----------------------------------------------------------------------------
 
@@ -395,10 +378,10 @@ class App:
         assert data is not None
         return data.locate(lease.records)
 
-    def _join(self, predictions: Predictions | None) -> None:
-        assert predictions is not None, "only prediction jobs have parts to join"
+    def _join(self) -> None:
+        assert self._predictions is not None, "only prediction jobs have parts to join"
         counts = self._conductor.view().tasks.get(TaskType.PREDICTION)
-        predictions.join(counts.dead if counts else 0)
+        self._predictions.join(counts.dead if counts else 0)
 
 
 def _reachable(host: str) -> str:

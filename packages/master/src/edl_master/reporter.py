@@ -30,8 +30,7 @@ class Reporter:
         directory: of the job.
         journal: its events.
         tensorboard_dir: made with the first point.
-        status: the job as it is now.
-        status_every_s: how often it is written.
+        status_every_s: how often the status is written.
         flush_every_s: how often events are written.
         on_error: told once when something cannot be written; nothing is written any more then.
     """
@@ -41,7 +40,6 @@ class Reporter:
         directory: JobDirectory,
         journal: Journal,
         tensorboard_dir: Path,
-        status: Callable[[], job_pb2.JobStatus],
         status_every_s: float,
         flush_every_s: float,
         on_error: Callable[[Exception], None],
@@ -50,17 +48,19 @@ class Reporter:
         self._journal = journal
         self._tensorboard_dir = tensorboard_dir
         self._tensorboard: TensorBoard | None = None
-        self._status = status
         self._status_every_s = status_every_s
         self._flush_every_s = flush_every_s
         self._on_error = on_error
         self._lock = threading.Lock()
         self._points: list[tuple[float, LogScalar]] = []
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="reporter", daemon=True)
+        self._thread: threading.Thread | None = None
 
-    def start(self) -> None:
-        """Begin to write."""
+    def start(self, status: Callable[[], job_pb2.JobStatus]) -> None:
+        """Begin to write; ``status`` gives the job as it is."""
+        self._thread = threading.Thread(
+            target=self._run, args=(status,), name="reporter", daemon=True
+        )
         self._thread.start()
 
     def add(self, point: LogScalar) -> None:
@@ -75,7 +75,7 @@ class Reporter:
             EdlError: OUTPUT_UNWRITABLE or DISK_FULL.
         """
         self._stopped.set()
-        if self._thread.is_alive():
+        if self._thread is not None:
             self._thread.join()
         try:
             self._write_points()
@@ -84,14 +84,14 @@ class Reporter:
         finally:
             self._journal.close()
 
-    def _run(self) -> None:
+    def _run(self, status: Callable[[], job_pb2.JobStatus]) -> None:
         next_status = next_points = time.monotonic()
         try:
             while not self._stopped.wait(self._flush_every_s):
                 self._journal.flush()
                 now = time.monotonic()
                 if now >= next_status:
-                    self._directory.write_status(self._status())
+                    self._directory.write_status(status())
                     next_status = now + self._status_every_s
                 if now >= next_points:
                     self._write_points()

@@ -96,7 +96,7 @@ class RunningJob:
     def wait(self) -> int:
         """The exit code, when the job is over."""
         self._thread.join(DEADLINE_S)
-        assert self.exit_code is not None, f"the job does not end: {self.app.status()}"
+        assert self.exit_code is not None, f"the job does not end: {self.app.report.status()}"
         return self.exit_code
 
     def status(self) -> job_pb2.JobStatus:

@@ -209,10 +209,10 @@ def test_a_finished_job_keeps_its_page_and_ends_when_the_client_has_read_the_res
 
 
 def test_what_workers_have_counted_is_carried_by_the_master(job: RunningJob, gate: Gate) -> None:
-    until(lambda: "edl_worker_steps_total" in job.app.metrics().decode())
+    until(lambda: "edl_worker_steps_total" in job.app.report.metrics().decode())
     gate.opened.set()
     assert job.wait() == 0
-    text = job.app.metrics().decode()
+    text = job.app.report.metrics().decode()
     assert (
         'edl_parameter_request_duration_seconds_count{method="push"} 64.0' in text
     )  # 32 per epoch

@@ -32,7 +32,7 @@ def test_an_evaluation_job_gives_metrics(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, "EVALUATE", (37, 64))
     with RunningJob(spec, tmp_path / "job", Acting(0)) as job:
         assert job.wait() == 0
-        status = job.app.status()
+        status = job.app.report.status()
     assert status.state == job_pb2.SUCCEEDED
     assert dict(status.metrics) == {"mean_weight": 1.0}
     assert status.progress.records_done == 101
@@ -48,7 +48,7 @@ def test_predictions_are_one_per_record_in_order_in_a_file_per_file(tmp_path: Pa
     spec = spec_of(tmp_path, "PREDICT", (37, 0, 64, 5))
     with RunningJob(spec, tmp_path / "job", Acting(0)) as job:
         assert job.wait() == 0
-        status = job.app.status()
+        status = job.app.report.status()
     output = Path(spec.output)
     assert sorted(path.name for path in output.iterdir()) == [
         f"part-{number}.recordio" for number in range(4)
@@ -87,7 +87,7 @@ def test_predictions_of_workers_that_die_appear_once(tmp_path: Path) -> None:
     spec.output = str(tmp_path / "all.recordio")
     with RunningJob(spec, tmp_path / "job", Acting(0, at_minibatch=at_record)) as job:
         assert job.wait() == 0
-        status = job.app.status()
+        status = job.app.report.status()
     assert predictions_in(Path(spec.output)) == [b"predicted %d" % n for n in range(101)]
     assert (status.predictions, status.preemptions) == (101, 8)
 
@@ -124,7 +124,7 @@ def test_a_task_that_fails_for_good_fails_the_job_and_says_where(tmp_path: Path)
     spec = spec_of(tmp_path, "PREDICT", (37, 64))
     with RunningJob(spec, tmp_path / "job", Acting(0)) as job:
         assert job.wait() == 1
-        status = job.app.status()
+        status = job.app.report.status()
     assert status.state == job_pb2.FAILED
     assert status.error.code == error_pb2.USER_CODE
     assert "zoo/a.py:7" in status.error.where
@@ -142,7 +142,7 @@ def test_with_dead_letters_allowed_the_rest_is_predicted(tmp_path: Path) -> None
     spec.failures.allow_dead_letters = True
     with RunningJob(spec, tmp_path / "job", Acting(0)) as job:
         assert job.wait() == 0
-        status = job.app.status()
+        status = job.app.report.status()
     assert status.tasks["prediction"].dead == 1
     assert len(predictions_in(Path(spec.output) / "part-0.recordio")) == 37
     found = predictions_in(Path(spec.output) / "part-1.recordio")
@@ -162,7 +162,7 @@ def test_a_worker_that_cannot_work_fails_the_job_with_its_own_words(tmp_path: Pa
         spec = spec_of(tmp_path, "EVALUATE", (37,))
         with RunningJob(spec, tmp_path / "job", Acting(0)) as job:
             assert job.wait() == 1
-            status = job.app.status()
+            status = job.app.report.status()
     assert status.error.code == error_pb2.MODEL_CONTRACT
     assert status.error.where == "zoo/a.py"
     assert len(status.error.detail) == 5000
@@ -181,7 +181,7 @@ def test_workers_that_crash_before_any_work_end_the_job_with_their_log(tmp_path:
         spec.workers.min = spec.workers.max = 1
         with RunningJob(spec, tmp_path / "job", Acting(106)) as job:
             assert job.wait() == 1
-            status = job.app.status()
+            status = job.app.report.status()
     assert status.error.code == error_pb2.WORKER_CRASH_LOOP
     assert "Segmentation fault" in status.error.detail
     assert status.worker_failures == 3
@@ -192,7 +192,7 @@ def test_an_optimizer_that_the_master_lacks_ends_the_job(tmp_path: Path) -> None
     acting = Acting(106, optimizer='{"class_name": "Magic", "config": {}}')
     with RunningJob(spec, tmp_path / "job", acting) as job:
         assert job.wait() == 1
-        status = job.app.status()
+        status = job.app.report.status()
     assert status.state == job_pb2.FAILED
     assert status.error.code == error_pb2.OPTIMIZER_UNSUPPORTED
     assert "Magic" in status.error.what
@@ -222,6 +222,6 @@ def test_a_second_worker_with_another_model_ends_the_job_and_names_the_variable(
         acting = Acting(106, at_minibatch=at_minibatch)
         with RunningJob(training_spec(tmp_path), tmp_path / "job", acting) as job:
             assert job.wait() == 1
-            status = job.app.status()
+            status = job.app.report.status()
     assert status.error.code == error_pb2.SHAPE_MISMATCH
     assert "'weights'" in status.error.what

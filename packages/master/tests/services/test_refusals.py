@@ -75,7 +75,7 @@ def held(tmp_path: Path) -> Iterator[Held]:
         # Whatever was tried, the job is none the worse for it.
         go.set()
         assert job.wait() == 0
-        assert job.app.status().records_trained == 2 * RECORDS
+        assert job.app.report.status().records_trained == 2 * RECORDS
 
 
 @pytest.mark.parametrize("nbytes", [0, 3, NBYTES - 4, NBYTES + 4, 1 << 62])

@@ -45,7 +45,7 @@ def test_every_weight_is_the_number_of_epochs(tmp_path: Path, update: str, worke
     acting = Acting(RECORDS, sync=update == "SYNC")
     with RunningJob(spec, tmp_path / "job", acting) as job:
         assert job.wait() == 0
-        check_exact(spec, job.app.status())
+        check_exact(spec, job.app.report.status())
     assert acting.errors == []
     exported = json.loads((Path(spec.output) / "info.json").read_text())
     assert exported["epochs"] == EPOCHS
@@ -57,7 +57,7 @@ def test_pushes_that_are_repeated_change_nothing(tmp_path: Path) -> None:
     acting = Acting(RECORDS, repeat_pushes=True)
     with RunningJob(spec, tmp_path / "job", acting) as job:
         assert job.wait() == 0
-        check_exact(spec, job.app.status())
+        check_exact(spec, job.app.report.status())
     applied = acting.outcomes.count(parameters_pb2.APPLIED)
     assert acting.outcomes.count(parameters_pb2.ALREADY_APPLIED) == applied
     assert 2 * applied == len(acting.outcomes)
@@ -98,7 +98,7 @@ def test_a_worker_that_rises_from_the_dead_changes_nothing(tmp_path: Path, updat
             assert not zombie.pull(old)
         buried.set()
         assert job.wait() == 0
-        status = job.app.status()
+        status = job.app.report.status()
     check_exact(spec, status)
     assert status.preemptions == 1
     assert status.worker_failures == 0
@@ -122,7 +122,7 @@ def test_a_storm_of_kills_loses_and_repeats_nothing(tmp_path: Path) -> None:
     acting = Acting(RECORDS, repeat_pushes=True, at_minibatch=at_minibatch)
     with RunningJob(spec, tmp_path / "job", acting) as job:
         assert job.wait() == 0
-        status = job.app.status()
+        status = job.app.report.status()
     assert deaths >= 10
     check_exact(spec, status)
     assert status.preemptions == deaths
@@ -141,7 +141,7 @@ def test_workers_asked_to_leave_hand_their_tasks_back(tmp_path: Path) -> None:
     acting = Acting(RECORDS, at_minibatch=at_minibatch)
     with RunningJob(spec, tmp_path / "job", acting) as job:
         assert job.wait() == 0
-        status = job.app.status()
+        status = job.app.report.status()
     assert len(asked) == 5
     check_exact(spec, status)
     assert status.preemptions == 5
@@ -156,7 +156,7 @@ def test_evaluations_are_of_one_frozen_version(tmp_path: Path) -> None:
     acting = Acting(RECORDS, sync=True)
     with RunningJob(spec, tmp_path / "job", acting) as job:
         assert job.wait() == 0
-        status = job.app.status()
+        status = job.app.report.status()
     check_exact(spec, status)
     # The last evaluation is of the final version, where each weight is the number of epochs.
     assert dict(status.metrics) == {"mean_weight": float(EPOCHS)}
@@ -189,7 +189,7 @@ def test_a_stopped_job_goes_on_from_its_checkpoint(tmp_path: Path, update: str) 
         assert stop.wait(DEADLINE_S)
         job.job.Stop(job_pb2.StopRequest(reason="a test"), timeout=30)
         assert job.wait() == 1
-        stopped = job.app.status()
+        stopped = job.app.report.status()
     assert stopped.state == job_pb2.CANCELLED
     assert 0 < stopped.records_trained < EPOCHS * RECORDS
     assert not Path(spec.output).exists()
@@ -197,7 +197,7 @@ def test_a_stopped_job_goes_on_from_its_checkpoint(tmp_path: Path, update: str) 
     acting = Acting(RECORDS, sync=update == "SYNC")
     with RunningJob(spec, tmp_path / "job", acting) as job:
         assert job.wait() == 0
-        status = job.app.status()
+        status = job.app.report.status()
     check_exact(spec, status)
     assert len(acting.outcomes) < EPOCHS * RECORDS / 4
     assert status.seconds > stopped.seconds
@@ -228,7 +228,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path) 
     spec.output += "-again"
     with RunningJob(spec, tmp_path / "again", Acting(RECORDS)) as job:
         assert job.wait() == 0
-        check_exact(spec, job.app.status())
+        check_exact(spec, job.app.report.status())
     kinds = [event["kind"] for event in events_of(tmp_path / "again")]
     assert kinds.index("CheckpointDamaged") < kinds.index("JobResumed")
 
@@ -237,7 +237,7 @@ def test_status_events_and_curves_are_on_disk_at_the_end(tmp_path: Path) -> None
     spec = training_spec(tmp_path, SIZES)
     with RunningJob(spec, tmp_path / "job", Acting(RECORDS)) as job:
         assert job.wait() == 0
-        status = job.app.status()
+        status = job.app.report.status()
     written = json.loads((tmp_path / "job" / "status.json").read_text())
     assert written["state"] == "SUCCEEDED"
     assert written["finished_at"]
