@@ -147,6 +147,12 @@ def engine(session: nox.Session) -> None:
 
 
 @nox.session(**in_workspace)
+def images(session: nox.Session) -> None:
+    """Build the images of client, builder, master and worker with the local engine."""
+    session.run("python", "deploy/docker/images.py", *session.posargs, external=True)
+
+
+@nox.session(**in_workspace)
 def demo(session: nox.Session) -> None:
     """The main job on real handwritten digits."""
     session.run("python", "tools/demo.py", *session.posargs, external=True)

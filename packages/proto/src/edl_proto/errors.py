@@ -211,7 +211,7 @@ class ErrorInterceptor(grpc.ServerInterceptor):
                 error_pb2.INTERNAL,
                 f"{type(error).__name__}: {error}",
                 where=method,
-                remedy="This is a defect of edl; the master's log has the traceback.",
+                remedy="This is a defect of edl; the service's log has the traceback.",
             )
         context.set_trailing_metadata(((_METADATA_KEY, known.to_proto().SerializeToString()),))
         context.abort(known.entry.status, known.what)
