@@ -224,6 +224,8 @@ def test_names_that_do_not_exist_are_found_without_running(
     "body",
     [
         "try:\n        return unicode(labels)\n    except NameError:\n        return predictions",
+        "if hasattr(tf, 'placeholder'):\n        return tf.placeholder\n    return predictions",
+        "return tf.old(labels) if tf.__version__ < '2' else predictions",
         "import math\n    return math.pi * predictions",
         "global late\n    late = predictions\n    return late",
         "return [labels for labels in (predictions,)][0]",

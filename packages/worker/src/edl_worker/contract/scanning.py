@@ -20,6 +20,9 @@ from edl_worker.contract import compat
 from edl_worker.contract.errors import Frame
 from edl_worker.contract.zoo import Zoo
 
+_CAREFUL = frozenset(
+    ("NameError", "AttributeError", "hasattr", "getattr", "__version__", "VERSION")
+)
 _IMPORTS = {
     "tf": "import tensorflow as tf",
     "np": "import numpy as np",
@@ -114,8 +117,8 @@ def _stored_globals(module_globals: dict[str, Any]) -> set[str]:
 
 
 def _check(code: CodeType, function: FunctionType) -> Iterator[EdlError]:
-    if "NameError" in code.co_names or "AttributeError" in code.co_names:
-        return  # it expects the name to be missing
+    if _CAREFUL & set(code.co_names):
+        return  # it expects that names may be missing
     known = function.__globals__
     line = code.co_firstlineno
     reported: set[str] = set()
