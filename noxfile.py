@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -22,6 +23,11 @@ PACKAGES = {
     "worker": ("edl_worker", "[cpu]", ("proto", "recordio")),
 }
 PROTOS = ROOT / "packages" / "proto" / "src"
+
+# A shell that starts this in the background lets it ignore Ctrl-C, and so would every process
+# below; but what Ctrl-C does is among the things that are tried.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 nox.options.default_venv_backend = "uv"
 nox.options.reuse_venv = "yes"
