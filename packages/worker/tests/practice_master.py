@@ -208,7 +208,8 @@ class PracticeMaster:
             lease.ttl_s = 10.0
             if lease.task.type in (task_pb2.EVALUATION, task_pb2.EVALUATION_SUMMARY):
                 trains = self.job.type == job_pb2.TRAIN
-                lease.frozen = f"stage-{number - self._summaries(number)}" if trains else ""
+                frozen = f"stage-{number - self._summaries(number)}" if trains else ""
+                lease.frozen = lease.frozen or frozen
             if lease.task.type == task_pb2.EXPORT:
                 lease.frozen = f"stage-{number}"
                 lease.export.parameter_version = self.version

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from edl_proto.errors import EdlError
 from edl_worker import values
-from edl_worker.arena import Arena, Buffers
+from edl_worker.arena import Arena, Inbox
 from edl_worker.contract import Batch
 from edl_worker.loaded import describe_optimizer
 from edl_worker.training import Step, Trainer
@@ -168,16 +168,17 @@ def test_values_survive_the_way_through_a_payload() -> None:
     np.testing.assert_array_equal(arena.pack(), payload)
 
 
-def test_filling_the_spare_buffer_does_not_change_the_model() -> None:
-    # TensorFlow may use the memory of a buffer as the memory of variables.
-    model = regression(keras.layers.Dense(64), size=64)
+@pytest.mark.parametrize("bias", [False, True])
+def test_values_that_arrive_do_not_change_the_model_before_they_are_assigned(bias: bool) -> None:
+    # TensorFlow could use the memory of an array as the memory of a variable.
+    model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64, use_bias=bias)])
     trainer, arena = trainer_of(model)
-    buffers = Buffers(arena.nbytes)
+    inbox = Inbox(arena.nbytes)
     for value in (1.0, 2.0, 3.0):
-        np.frombuffer(buffers.receive(arena.nbytes), np.float32)[:] = value
+        np.frombuffer(inbox.open(arena.nbytes), np.float32)[:] = value
         for weight in arena.weights:
             assert np.all(weight.variable.numpy() != value)
-        trainer.assign(buffers.take())
+        trainer.assign(inbox.content)
         for weight in arena.weights:
             assert np.all(weight.variable.numpy() == value), weight.name
 
@@ -297,7 +298,7 @@ class Twins(keras.Model):
 
 def test_a_payload_of_another_size_is_a_defect_that_says_so() -> None:
     with pytest.raises(EdlError, match="12 bytes"):
-        Buffers(8).receive(12)
+        Inbox(8).open(12)
 
 
 def test_variables_spared_from_weight_decay_are_named_for_the_master() -> None:

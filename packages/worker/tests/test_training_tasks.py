@@ -149,9 +149,14 @@ def test_a_stale_gradient_is_computed_again_from_newer_parameters(
     assert start_worker(master).wait() == 0
     assert outcomes(master).count(parameters_pb2.STALE) == 2
     assert applied(master) == ALL
-    again = [h for h, _ in master.heard.pushes if (h.lease.task.number, h.minibatch) == (0, 2)]
-    assert again[1].base_version == again[0].base_version + 1
-    assert again[1].loss != again[0].loss, "computed from other parameters"
+    for minibatch in answered:
+        again = [
+            header
+            for header, _ in master.heard.pushes
+            if (header.lease.task.number, header.minibatch) == minibatch
+        ]
+        assert again[1].base_version == again[0].base_version + 1
+        assert again[1].loss != again[0].loss, "computed from other parameters"
 
 
 def test_a_task_that_was_begun_elsewhere_goes_on_where_it_was_left(
@@ -208,7 +213,10 @@ def test_a_lease_that_a_heartbeat_reports_lost_is_dropped_without_a_push(
 ) -> None:
     master = start_master(job, [two_tasks(points)])
 
+    tried: list[int] = []
+
     def lose(m: PracticeMaster, header: Header) -> int | None:
+        tried.append(header.lease.token)
         if header.lease.token == 1 and header.minibatch == 2:
             m.lost.append(header.lease)
             m.held(header.lease).token = 0
@@ -219,8 +227,7 @@ def test_a_lease_that_a_heartbeat_reports_lost_is_dropped_without_a_push(
 
     master.on_push = lose
     assert start_worker(master, prefetch_lead_s=-1.0).wait() == 0
-    of_first = [h.minibatch for h, _ in master.heard.pushes if h.lease.token == 1]
-    assert of_first == [0, 1, 2]
+    assert tried.count(1) == 3, "the stale minibatch was not pushed again"
     assert sorted(applied(master)) == ALL
 
 

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2, job_pb2
+from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 from edl_worker import config
 from edl_worker.config import Settings
 from edl_worker.heartbeat import Heartbeat
@@ -79,10 +79,12 @@ class App:
             now = time.monotonic()
             if self._asked_at is None:
                 self._asked_at = now
-            if now - self._asked_at > self._patience_s:
+            late = now - self._asked_at > self._patience_s
+            if late:
                 log.warning("the work at hand does not end in time: leaving without it")
-                self._session.farewell()
-                return departure.exit_code
+            # While it loads a worker holds nothing, and imports cannot be interrupted.
+            if late or self._state.phase == task_pb2.LOADING:
+                return self._leave(departure)
         return self._exit_code
 
     def take_signals(self) -> None:
@@ -139,12 +141,9 @@ class App:
         try:
             self._session.run()
         except LeavingError:
-            self._session.farewell()
             departure = self._state.departure
             assert departure is not None
-            if departure.error is not None:
-                log.error("%s", departure.error)
-            return departure.exit_code
+            return self._leave(departure)
         except EdlError as error:
             log.error("%s", error)
             self._session.report_own_failure(error, permanent=error.code != error_pb2.INTERNAL)
@@ -162,6 +161,12 @@ class App:
             self._session.report_own_failure(defect, permanent=False)
             return defect.exit_code
         raise AssertionError("a session ends by an exception")
+
+    def _leave(self, departure: Departure) -> int:
+        self._session.farewell()
+        if departure.error is not None:
+            log.error("%s", departure.error)
+        return departure.exit_code
 
     def _load(self, job: job_pb2.JobSpec) -> Bench:
         self._importing.join()  # two threads in one package of such size end in a deadlock

@@ -24,8 +24,6 @@ from edl_worker.core import names
 DTYPES = ("float32", "float64")
 """What travels. Variables of other kinds of numbers are no weights and stay with the worker."""
 
-_ALIGNMENT = 64  # bytes; what TensorFlow asks of memory that it uses as it is
-
 
 @dataclass(frozen=True, slots=True)
 class Weight:
@@ -108,7 +106,7 @@ class Arena:
 
     def pack(self) -> npt.NDArray[np.uint8]:
         """The present values as a payload of parameters; a copy."""
-        buffer = aligned(self.nbytes)
+        buffer = np.empty(self.nbytes, np.uint8)
         at = 0
         for weight in self.weights:
             value = np.ascontiguousarray(weight.variable.numpy()).reshape(-1).view(np.uint8)
@@ -128,50 +126,26 @@ class Arena:
         return arrays
 
 
-class Buffers:
-    """Two buffers for values that arrive, used in turn.
-
-    TensorFlow may use a numpy array as a tensor without copying it, so the values of the
-    variables may lie in the buffer that was filled last: the next ones go into the other.
-    """
+class Inbox:
+    """The buffer into which values from the master are received, always the same one."""
 
     def __init__(self, nbytes: int) -> None:
-        self._nbytes = nbytes
-        self._pair: list[npt.NDArray[np.uint8] | None] = [None, None]
-        self._spare = 0
+        self.content = np.empty(nbytes, np.uint8)
 
-    def receive(self, nbytes: int) -> memoryview:
-        """The spare buffer, to be filled; asking again before ``take`` gives the same one.
+    def open(self, nbytes: int) -> memoryview:
+        """The buffer, to be filled.
 
         Raises:
             EdlError: the values are not as large as the model's.
         """
-        if nbytes != self._nbytes:
+        if nbytes != self.content.nbytes:
             raise EdlError(
                 error_pb2.INTERNAL,
-                f"the master sent {nbytes} bytes of parameters, the model has {self._nbytes}",
+                f"the master sent {nbytes} bytes of parameters, "
+                f"the model has {self.content.nbytes}",
                 remedy="This is a defect of edl: master and worker agreed on the layout before.",
             )
-        return self._buffer().data
-
-    def take(self) -> npt.NDArray[np.uint8]:
-        """The buffer that has been filled; the other one is the spare from now on."""
-        filled = self._buffer()
-        self._spare = 1 - self._spare
-        return filled
-
-    def _buffer(self) -> npt.NDArray[np.uint8]:
-        buffer = self._pair[self._spare]
-        if buffer is None:
-            buffer = self._pair[self._spare] = aligned(self._nbytes)
-        return buffer
-
-
-def aligned(nbytes: int) -> npt.NDArray[np.uint8]:
-    """Uninitialised memory that TensorFlow can use without copying it."""
-    raw = np.empty(nbytes + _ALIGNMENT, np.uint8)
-    skip = -raw.ctypes.data % _ALIGNMENT
-    return raw[skip : skip + nbytes]
+        return self.content.data
 
 
 def _weights(model: keras.Model) -> list[Weight]:

@@ -26,6 +26,9 @@ class Settings:
     call_timeout_s: float = 10.0
     """Deadline of a call beyond the time that it is allowed to wait at the master."""
 
+    ready_timeout_s: float = 60.0
+    """Deadline of the call that describes the model: the master may compile its update loops."""
+
     slowest_bytes_per_s: float = 5e6
     """Slowest transfer of parameters that still counts as working; adds to the deadline."""
 

@@ -96,7 +96,9 @@ class MasterLink:
             incarnation=self.incarnation,
             model=model,
         )
-        reply = self._call("Ready", lambda: self._tasks.Ready(request, timeout=self._timeout))
+        reply = self._call(
+            "Ready", lambda: self._tasks.Ready(request, timeout=self._settings.ready_timeout_s)
+        )
         self.layout_fingerprint = reply.layout_fingerprint
         return reply
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, parameters_pb2, task_pb2
-from edl_worker.arena import Arena, Buffers
+from edl_worker.arena import Arena, Inbox
 from edl_worker.link import MasterLink
 from edl_worker.training import Step, Trainer
 
@@ -21,7 +21,7 @@ class Replica:
         self._arena = arena
         self._trainer = trainer
         self._link = link
-        self._buffers = Buffers(arena.nbytes)
+        self._inbox = Inbox(arena.nbytes)
         self._initial = arena.pack()
         self.version: int | None = None
         self._frozen: tuple[str, int] | None = None
@@ -51,14 +51,14 @@ class Replica:
         """
         if self._frozen is None or self._frozen[0] != name:
             self.forget()
-            reply = self._link.pull(self._buffers.receive, self._arena.nbytes, frozen=name)
+            reply = self._link.pull(self._inbox.open, self._arena.nbytes, frozen=name)
             if not reply.nbytes:
                 raise EdlError(
                     error_pb2.INTERNAL,
                     f"the master has no values of the frozen version {name}",
                     remedy="This is a defect of edl; the master's log may tell more.",
                 )
-            self._trainer.assign(self._buffers.take())
+            self._trainer.assign(self._inbox.content)
             self._frozen = name, reply.version
         return self._frozen[1]
 
@@ -72,7 +72,7 @@ class Replica:
         reply = self._link.push(
             header,
             (*step.gradient, *step.state_delta),
-            self._buffers.receive,
+            self._inbox.open,
             2 * self._arena.nbytes,
         )
         if reply.nbytes:
@@ -81,7 +81,7 @@ class Replica:
 
     def _pull(self, slot_for: task_pb2.LeaseRef | None) -> parameters_pb2.PullReply:
         reply = self._link.pull(
-            self._buffers.receive,
+            self._inbox.open,
             self._arena.nbytes,
             have_version=self.version,
             slot_for=slot_for,
@@ -91,6 +91,6 @@ class Replica:
         return reply
 
     def _adopt(self, version: int) -> None:
-        self._trainer.assign(self._buffers.take())
+        self._trainer.assign(self._inbox.content)
         self.version = version
         self._frozen = None

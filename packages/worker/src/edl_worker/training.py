@@ -78,11 +78,7 @@ class Trainer:
         self._step.prime(batch.size, batch.features, batch.labels)
 
     def assign(self, payload: npt.NDArray[np.uint8]) -> None:
-        """Give all weights the values of a payload.
-
-        Its memory may be used as it is: it must not be written to until other values have
-        been assigned (see ``arena.Buffers``).
-        """
+        """Give all weights the values of a payload, which is copied."""
         self._assign([tf.convert_to_tensor(flat) for flat in self._arena.views(payload)])
 
     def compute(self, batch: Batch) -> Step:
@@ -141,8 +137,11 @@ def _flatten(tensors: Sequence[Any]) -> tf.Tensor:
 
 
 def _memory(tensors: Sequence[Any]) -> tuple[memoryview, ...]:
-    """The memory of eager tensors, not copied."""
-    return tuple(memoryview(tensor).cast("B") for tensor in tensors)
+    """The memory of eager tensors, copied only from a device that has its own."""
+    return tuple(
+        memoryview(tensor if "CPU" in tensor.backing_device else tensor.numpy()).cast("B")
+        for tensor in tensors
+    )
 
 
 def _written(graph: Any, weights: Sequence[Weight]) -> set[str]:
