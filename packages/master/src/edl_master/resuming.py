@@ -86,5 +86,5 @@ def begin(
             remedy="Use the data and options that it was made with, or another directory or name.",
         ) from error
     message = f"Goes on from checkpoint {found.name}, parameter version {plane['version']}."
-    notes.append(Record("JobResumed", message, facts={"checkpoint": found.name}))
+    notes.append(Record("CheckpointRestored", message, facts={"checkpoint": found.name}))
     return Beginning(job, Snapshot(plane, dict(found.arrays)), tuple(notes))

@@ -206,7 +206,7 @@ def test_a_stopped_job_goes_on_from_its_checkpoint(tmp_path: Path, update: str) 
     steps = [point.step for point in after.points]
     assert steps == sorted(steps)
     kinds = [event["kind"] for event in events_of(tmp_path / "job")]
-    assert "JobResumed" in kinds
+    assert "CheckpointRestored" in kinds
     numbers = [int(event["number"]) for event in events_of(tmp_path / "job")]
     assert numbers == list(range(1, len(numbers) + 1))
 
@@ -230,7 +230,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path) 
         assert job.wait() == 0
         check_exact(spec, job.app.report.status())
     kinds = [event["kind"] for event in events_of(tmp_path / "again")]
-    assert kinds.index("CheckpointDamaged") < kinds.index("JobResumed")
+    assert kinds.index("CheckpointDamaged") < kinds.index("CheckpointRestored")
 
 
 def test_status_events_and_curves_are_on_disk_at_the_end(tmp_path: Path) -> None:
