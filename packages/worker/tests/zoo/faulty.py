@@ -40,8 +40,11 @@ def doubled(dataset, mode):
 
 def halved(dataset, mode):
     """A prediction for every other record."""
-    return points_dataset(dataset, mode).enumerate().filter(lambda i, x: i % 2 == 0).map(
-        lambda i, x: x
+    return (
+        points_dataset(dataset, mode)
+        .enumerate()
+        .filter(lambda i, x: i % 2 == 0)
+        .map(lambda i, x: x)
     )
 
 
