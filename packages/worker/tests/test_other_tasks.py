@@ -24,6 +24,13 @@ import recordio.example
 from edl_proto import tensor
 from edl_proto.v1 import error_pb2, job_pb2, model_pb2, parameters_pb2, task_pb2
 from edl_worker import values
+from edl_worker.app import identity
+from edl_worker.config import Settings
+from edl_worker.evaluation import encode_states
+from edl_worker.link import MasterLink
+from edl_worker.loaded import load
+from edl_worker.replica import Replica
+from edl_worker.state import WorkerState
 
 Master = Callable[..., PracticeMaster]
 
@@ -109,15 +116,35 @@ def test_training_goes_on_with_the_newest_parameters_after_an_evaluation_of_froz
     assert frozen == ["stage-0"], "one version, fetched once for three tasks"
 
 
-def test_metric_states_travel_exactly(
-    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+def test_a_copy_of_frozen_parameters_is_none_of_the_newest(
+    job: job_pb2.JobSpec, start_master: Master
 ) -> None:
-    master = start_master(job, evaluations(points))
-    master.initialized = True  # no training: the parameters are those of the file
-    del master
-    file = reference.load_model(job)
-    from edl_worker.evaluation import encode_states
+    master = start_master(job, [])
+    model = load(job, {"worker_id": 0})
+    assert model.arena is not None
+    assert model.trainer is not None
+    link = MasterLink(Settings(master.address, 0), identity(0), WorkerState())
+    link.register(0)
+    link.ready(model.describe())
+    replica = Replica(model.arena, model.trainer, link)
+    assert not replica.refresh(), "there are no values yet"
+    assert replica.send_initial()
+    assert not replica.send_initial(), "only once"
+    initial = master.values.copy()
+    master.frozen["old"] = 0, initial
+    master.values = np.full_like(initial.view(np.float32), 7.0).view(np.uint8)
+    master.version = 3
+    for _ in range(2):
+        assert replica.refresh()
+        assert replica.version == 3
+        np.testing.assert_array_equal(model.arena.pack(), master.values)
+        assert replica.use_frozen("old") == 0
+        np.testing.assert_array_equal(model.arena.pack(), initial)
+    link.close()
 
+
+def test_metric_states_travel_exactly(job: job_pb2.JobSpec, points: Path) -> None:
+    file = reference.load_model(job)
     metrics = file.new_metrics()
     x, y = all_points(points)
     metrics.update(tf.constant(y), file.call({"x": tf.constant(x)}, training=False))
