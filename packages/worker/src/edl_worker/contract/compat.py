@@ -26,7 +26,6 @@ class CompatibilityWarning(UserWarning):
 
 _lock = threading.RLock()
 _depth = 0
-_undo: list[Callable[[], None]] = []
 _warned: set[tuple[str, str, int]] = set()
 
 # Global names that the documents' examples use without importing them.
@@ -49,8 +48,7 @@ def served() -> Iterator[None]:
         with _lock:
             _depth -= 1
             if _depth == 0:
-                while _undo:
-                    _undo.pop()()
+                _remove()
 
 
 def served_attribute(owner: Any, name: str) -> bool:
@@ -95,28 +93,48 @@ def _caller() -> tuple[str, int]:
     return "the model file", 0
 
 
-def _install() -> None:
+_ABSENT = object()
+
+
+@functools.cache
+def _served_names() -> list[tuple[Any, str, Any, Any]]:
+    """Owner, name, what it is while names are served, and what it is otherwise."""
+    names: list[tuple[Any, str, Any, Any]] = []
+
+    def provide(owner: Any, name: str, value: Any) -> None:
+        """What is missing, never what is there."""
+        if not hasattr(owner, name):
+            names.append((owner, name, value, _ABSENT))
+
     for name, (make, new) in _OPTIMIZERS.items():
-        _provide(tf.train, name, _announced(f"tf.train.{name}", new, make))
-    _provide(tf.train, "Optimizer", keras.optimizers.Optimizer)
+        provide(tf.train, name, _announced(f"tf.train.{name}", new, make))
+    provide(tf.train, "Optimizer", keras.optimizers.Optimizer)
     for name, new in _MOVED.items():
-        _provide(tf, name, _announced(f"tf.{name}", new, _resolve(new)))
+        provide(tf, name, _announced(f"tf.{name}", new, _resolve(new)))
     for name, (make, new) in _CASTS.items():
-        _provide(tf, name, _announced(f"tf.{name}", new, make))
+        provide(tf, name, _announced(f"tf.{name}", new, make))
     for module in ("losses", "metrics"):
         for name in _LONG_NAMES:
             new = f"keras.{module}.{name}"
             function = getattr(getattr(keras, module), name)
-            _provide(getattr(tf.keras, module), name, _announced(f"tf.{new}", new, function))
-    _provide(tf.Tensor, "flatten", _flatten)
-    _accept_lr()
+            provide(getattr(tf.keras, module), name, _announced(f"tf.{new}", new, function))
+    provide(tf.Tensor, "flatten", _flatten)
+    base = _optimizer_base()
+    names.append((base, "__init__", _accepts_lr(base.__init__), base.__init__))
+    return names
 
 
-def _provide(owner: Any, name: str, value: Any) -> None:
-    """Sets an attribute that is missing, never one that is there."""
-    if not hasattr(owner, name):
+def _install() -> None:
+    for owner, name, value, _ in _served_names():
         setattr(owner, name, value)
-        _undo.append(functools.partial(delattr, owner, name))
+
+
+def _remove() -> None:
+    for owner, name, _, original in _served_names():
+        if original is _ABSENT:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, original)
 
 
 def _announced(old: str, new: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -137,14 +155,17 @@ def _flatten(self: Any) -> Any:
     return tf.reshape(self, [-1])
 
 
-def _accept_lr() -> None:
-    """``SGD(lr=0.1)``: an unknown argument of every optimizer ends up in the base class."""
-    base = next(
+def _optimizer_base() -> Any:
+    """The class whose constructor sees every argument that an optimizer does not know."""
+    return next(
         cls
         for cls in reversed(keras.optimizers.Optimizer.__mro__)
         if "learning_rate" in getattr(vars(cls).get("__init__"), "__code__", _NO_CODE).co_varnames
     )
-    original = vars(base)["__init__"]
+
+
+def _accepts_lr(original: Callable[..., None]) -> Callable[..., None]:
+    """``SGD(lr=0.1)`` for every optimizer."""
 
     @functools.wraps(original)
     def init(self: Any, learning_rate: Any = 0.001, *args: Any, **kwargs: Any) -> None:
@@ -153,8 +174,7 @@ def _accept_lr() -> None:
             learning_rate = kwargs.pop("lr")
         original(self, learning_rate, *args, **kwargs)
 
-    base.__init__ = init
-    _undo.append(functools.partial(setattr, base, "__init__", original))
+    return init
 
 
 _NO_CODE = (lambda: None).__code__

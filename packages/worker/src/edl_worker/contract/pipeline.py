@@ -19,7 +19,7 @@ from edl_worker.contract import compat
 from edl_worker.contract.batch import Batch, rows_of
 from edl_worker.contract.binding import Bound
 from edl_worker.contract.errors import blame, message_of
-from edl_worker.contract.seeding import seeded
+from edl_worker.contract.seeding import Draws, seeded
 from elasticdl.python.common.constants import Mode
 from recordio import tfdata
 
@@ -115,7 +115,8 @@ class DatasetPipeline:
     def _minibatches(self, source: _Source, kind: _Kind, seed: int) -> tf.data.Dataset:
         if kind in source.built:
             return source.built[kind]
-        with compat.served(), seeded(seed) as draws, _in_order(kind.mode):
+        with compat.served(), seeded(seed), _in_order(kind.mode):
+            draws = Draws()
             dataset = self._dataset(source.records, kind.mode, kind.columns)
             again = not draws and _may_run_again(dataset, source.records)
         try:

@@ -34,10 +34,8 @@ class Draws:
 
 
 @contextmanager
-def seeded(*seed: int) -> Iterator[Draws]:
+def seeded(*seed: int) -> Iterator[None]:
     """Runs the body with all global generators at a state that ``seed`` alone fixes.
-
-    Gives what tells whether the body has drawn anything.
 
     The generators are back in their former state afterwards. What TensorFlow builds in the
     body (``dataset.shuffle``, random ops in ``dataset.map``) keeps the seeds it drew.
@@ -50,7 +48,7 @@ def seeded(*seed: int) -> Iterator[Draws]:
         np.random.seed(number % 2**32)
         restore_tensorflow = _seed_tensorflow(number % 2**31)
         try:
-            yield Draws()
+            yield
         finally:
             restore_tensorflow()
             np.random.set_state(numpy_state)
