@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from practice_master import WAIT_S, PracticeMaster
+from zoo_folder import ZooFolder
 
 import recordio
 import recordio.example
@@ -42,6 +43,11 @@ class Worker:
         self._thread.join(WAIT_S)
         assert self.exit_code is not None, f"the worker still runs after {WAIT_S:.0f} s"
         return self.exit_code
+
+
+@pytest.fixture
+def zoo(tmp_path: Path) -> ZooFolder:
+    return ZooFolder(tmp_path)
 
 
 @pytest.fixture(scope="session")

@@ -402,3 +402,14 @@ def test_missing_data_is_reported_before_any_task_is_leased(
     assert start_worker(master).wait() == 3
     (failed,) = master.heard.failed
     assert failed.error.code == error_pb2.DATA_NOT_FOUND
+
+
+def test_a_file_that_lost_records_since_it_was_indexed_is_damaged(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    master = start_master(job, [[training(points, 44, 108)]])
+    assert start_worker(master).wait() == 0
+    failed = master.heard.failed[0]
+    assert failed.error.code == error_pb2.DATA_DAMAGED
+    assert "points.recordio" in failed.error.where
+    assert failed.error.remedy

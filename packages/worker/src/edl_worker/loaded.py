@@ -112,12 +112,13 @@ def describe_optimizer(optimizer: keras.optimizers.Optimizer, arena: Arena) -> d
 
 
 def read(records: task_pb2.RecordRange) -> Iterator[list[bytes]]:
-    """The records of a range, in order, in blocks."""
+    """The records of a range, in order, in blocks; a file that lost some since is an error."""
     source = recordio.open_source(records.uri, format=records.format or None)
     return source.read_blocks(
         records.start,
         records.stop,
         hint=(records.block_first_record, records.block_offset),
+        exact=True,
     )
 
 

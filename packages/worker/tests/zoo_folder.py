@@ -8,7 +8,7 @@ from typing import Any
 
 from edl_worker.contract import ModelChoice, ModelFile, load
 
-SEEDS = Path(__file__).parent / "seeds"
+SEEDS = Path(__file__).parent / "contract" / "seeds"
 IMPORTS = """\
 import tensorflow as tf
 import numpy as np
