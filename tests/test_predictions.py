@@ -65,6 +65,26 @@ def test_one_file_when_the_output_is_named_as_one(
     assert len(read_all(tmp_path / "all.recordio")) == 80
 
 
+def test_models_and_predictions_by_uri(edl: Edl, tmp_path: Path, digit_data: Path) -> None:
+    """As in an object store: fsspec's own files under a scheme that is no plain path."""
+    store = f"local://{tmp_path}/store"
+    trained = edl(
+        *("train", "--model-zoo", str(ROOT / "model_zoo"), "--model-def", "mnist.mnist_subclass"),
+        *("--data", f"{digit_data}/train/*.recordio", "--output", f"{store}/model", "-o", "json"),
+    ).json
+    assert trained["output"] == f"{store}/model"
+    predict = (
+        *("predict", "--data", f"local://{digit_data}/test/*.recordio"),
+        *("--trained-model", f"{store}/model", "--output", f"{store}/out", "-q"),
+    )
+    edl(*predict)
+    assert len(read_all(tmp_path / "store" / "out")) == 80
+    assert sorted(p.name for p in (tmp_path / "store").iterdir()) == ["model", "out"]
+    again = edl.run(*predict)
+    assert again.code == 5
+    assert f"{store}/out" in again.err
+
+
 def test_evaluation_equals_counting_by_hand(
     edl: Edl, tmp_path: Path, digit_data: Path, moved_model: Path
 ) -> None:

@@ -351,7 +351,7 @@ def test_nothing_sticks_out(serve: Serve, visit: Visit, job: str) -> None:
     tab = visit(serve(*jobs.SCENARIOS[job](74.0)), width=360, mobile=True)
     tab.wait_for(f"{EVENTS_SHOWN} > 0")
     tab.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
-    for width in (360, 320, 640, 641, 768, 980, 981, 1280, 1920):
+    for width in (360, 320, 640, 641, 760, 761, 768, 980, 981, 1280, 1920):
         tab.resize(width, 800, mobile=width < 500)
         assert tab.evaluate("innerWidth") == width
         assert overflowing(tab) == [], f"at {width} pixels"

@@ -97,7 +97,6 @@ def test_bounded_staleness() -> None:
         {"name": ""},
         {"data": ""},
         {"type": job_pb2.PREDICT, "output": ""},
-        {"output": "gs://bucket/model"},
         {"training": job_pb2.TrainingSpec(checkpoint_dir="s3://bucket/checkpoints")},
         {"workers": job_pb2.WorkersSpec(min=3, max=2)},
         {"training": job_pb2.TrainingSpec(gradient_reduction="median")},
@@ -109,3 +108,8 @@ def test_what_makes_no_sense_is_refused(changes: dict[str, object]) -> None:
         read(spec(**changes))
     assert caught.value.code == error_pb2.USAGE
     assert caught.value.remedy
+
+
+def test_an_output_may_be_in_a_store() -> None:
+    assert read(spec(output="gs://bucket/model")).output == "gs://bucket/model"
+    assert read(spec(output="file:///tmp/model")).output == "/tmp/model"

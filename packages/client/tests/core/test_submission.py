@@ -122,7 +122,7 @@ def test_missing_options_are_all_named_with_an_example(verb: Verb) -> None:
         ("model_def", " ", ["empty"]),
         ("name", "No Good", ["No Good", "capital"]),
         ("name", "x" * 60, ["60 characters"]),
-        ("output", "gs://bucket/x", ["gs://"]),
+        ("checkpoint_dir", "gs://bucket/x", ["gs://"]),
         ("output", "a\0b", ["NUL"]),
         ("model_zoo", "https://git.company.com/models", ["local folder"]),
     ],

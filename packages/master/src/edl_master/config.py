@@ -75,7 +75,7 @@ class Config:
         type: of the job.
         update: async, sync or bounded.
         workers_max: the most workers that may run at a time.
-        output: where the result goes, an absolute path; empty: nowhere.
+        output: where the result goes, an absolute path or a URI; empty: nowhere.
         checkpoint_dir: None: no checkpoints.
         tensorboard_dir: where event files go.
         python: interpreter of the workers.
@@ -195,7 +195,7 @@ def read(
         workers_min=workers_min,
         workers_max=workers_max,
         host=spec.serving.host or HOST,
-        output=str(_local(spec.output, "--output")) if spec.output else "",
+        output=_place(spec.output) if spec.output else "",
         checkpoint_dir=_local(checkpoints, "--checkpoint-dir") if checkpoints else None,
         keep_checkpoints=spec.training.keep_checkpoints or KEEP_CHECKPOINTS,
         tensorboard_dir=(
@@ -208,6 +208,12 @@ def read(
         environ=environ,
         rhythm=rhythm,
     )
+
+
+def _place(place: str) -> str:
+    """A URI of a store as it is; a path made absolute."""
+    path = place.removeprefix("file://")
+    return path if "://" in path else str(Path(path).absolute())
 
 
 def _local(place: str, option: str) -> Path:

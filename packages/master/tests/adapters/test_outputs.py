@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import fsspec
 import pytest
 
 import recordio
@@ -178,3 +181,59 @@ def test_files_of_one_name_keep_apart() -> None:
         "00001-x.recordio",
     ]
     assert output_names(["/a/x", "/a/x.recordio"]) == ["00000-x.recordio", "00001-x.recordio"]
+
+
+# --- results in a store ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def store() -> Iterator[Any]:
+    """fsspec's own store in memory, empty."""
+    system = fsspec.filesystem("memory")
+    system.store.clear()
+    yield system
+    system.store.clear()
+
+
+@pytest.mark.parametrize("output", ["memory://bucket/all.recordio", "memory://bucket/some"])
+def test_predictions_go_to_a_store(tmp_path: Path, store: Any, output: str) -> None:
+    predictions = Predictions(tmp_path / "parts", output, URIS, CUT)
+    predictions.prepare()
+    check_output(output)
+    for number in range(CUT.count):
+        complete(predictions, number)
+    assert predictions.join() == sum(SIZES)
+    found = {path: recordio.open_source(f"memory://{path}").count() for path in store.find("/")}
+    if output.endswith(".recordio"):
+        assert found == {"/bucket/all.recordio": sum(SIZES)}
+    else:
+        names = ("a.recordio", "b.csv.recordio", "c.tfrecord.recordio")
+        wanted = [(f"/bucket/some/{name}", size) for name, size in zip(names, SIZES, strict=True)]
+        assert found == dict(wanted)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(EdlError) as caught:
+        check_output(output)
+    assert caught.value.code == error_pb2.OUTPUT_EXISTS
+    assert caught.value.where == output
+
+
+def test_an_output_that_appeared_in_a_store_meanwhile_is_not_overwritten(
+    tmp_path: Path, store: Any
+) -> None:
+    predictions = Predictions(tmp_path / "parts", "memory://bucket/out", URIS, CUT)
+    predictions.prepare()
+    for number in range(CUT.count):
+        complete(predictions, number)
+    store.pipe_file("/bucket/out/mine", b"somebody's")
+    with pytest.raises(EdlError) as caught:
+        predictions.join()
+    assert caught.value.code == error_pb2.OUTPUT_EXISTS
+    assert store.find("/") == ["/bucket/out/mine"]
+
+
+def test_a_store_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    for output in ("odd://bucket/out", "local:///proc/no/such"):
+        with pytest.raises(EdlError) as caught:
+            check_output(output)
+        assert caught.value.code == error_pb2.OUTPUT_UNWRITABLE
+        assert caught.value.where == output

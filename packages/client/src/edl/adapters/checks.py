@@ -10,7 +10,8 @@ from pathlib import Path
 
 from google.protobuf.message import DecodeError
 
-from edl.adapters import data, zoo
+from edl.adapters import data, stores, zoo
+from edl.core.locations import scheme
 from edl.core.options import Verb
 from edl.core.submission import HOST, Submission
 from edl_proto.errors import EdlError
@@ -36,7 +37,7 @@ def check(job: Submission) -> None:
     if job.validation_data:
         data.check(job.validation_data, job.data_format, "--validation-data")
     if job.output:
-        check_output(Path(job.output))
+        check_output(job.output)
     for folder in (job.checkpoint_dir, job.tensorboard_dir):
         if folder:
             check_writable(Path(folder))
@@ -45,43 +46,57 @@ def check(job: Submission) -> None:
 
 
 def _check_trained_model(folder: str) -> None:
-    path = Path(folder) / TRAINED_MODEL
+    place = f"{folder.rstrip('/')}/{TRAINED_MODEL}"
     try:
-        message = model_pb2.TrainedModel.FromString(path.read_bytes())
+        message = model_pb2.TrainedModel.FromString(stores.read(place))
         if not message.model_def:
             raise DecodeError("it names no model")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         there = "has no trained_model.pb" if Path(folder).is_dir() else "is not there"
         raise EdlError(
             error_pb2.MODEL_NOT_FOUND,
             f"the trained model {there}",
-            where=str(path),
+            where=place,
             remedy="Name the --output folder of a training job that succeeded.",
         ) from None
-    except (OSError, DecodeError) as error:
+    except (OSError, DecodeError, stores.StoreError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise EdlError(
             error_pb2.MODEL_NOT_FOUND,
             f"the trained model cannot be read: {reason}",
-            where=str(path),
+            where=place,
             remedy="Train it again, or copy the folder again, whole.",
         ) from None
 
 
-def check_output(path: Path, option: str = "--output") -> None:
+def check_output(place: str, option: str = "--output") -> None:
     """A result can be put here, and nothing is there yet.
+
+    Args:
+        place: a path or a URI; whether a store may be written to, the job's master tries.
 
     Raises:
         EdlError: OUTPUT_EXISTS, OUTPUT_UNWRITABLE or DISK_FULL.
     """
-    if path.exists() or path.is_symlink():
+    try:
+        exists = stores.exists(place)
+    except stores.StoreError as error:
+        raise EdlError(
+            error_pb2.OUTPUT_UNWRITABLE,
+            f"the store cannot be asked: {error}",
+            where=place,
+            remedy="Check the name and your access; s3://, gs:// and others each need their "
+            "package (s3fs, gcsfs, ...).",
+        ) from None
+    if exists:
         raise EdlError(
             error_pb2.OUTPUT_EXISTS,
             "the output exists, and nothing is ever overwritten",
-            where=str(path),
+            where=place,
             remedy=f"Name another {option}, or move this one away.",
         )
-    check_writable(path)
+    if not scheme(place):
+        check_writable(Path(place))
 
 
 def check_writable(path: Path) -> None:

@@ -110,7 +110,7 @@ def convert(
                 where="--delimiter",
                 remedy="For semicolons: --delimiter ';'",
             )
-        check_output(to.absolute(), "--to")
+        check_output(str(to.absolute()), "--to")
         options = Options(
             columns=tuple(name.strip() for name in columns.split(",") if name.strip()),
             label=label,

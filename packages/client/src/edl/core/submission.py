@@ -79,6 +79,7 @@ class Submission:
 
 _FIELDS = frozenset(item.name for item in fields(Submission))
 _PLACES = ("model_zoo", "trained_model", "output", "init_from", "checkpoint_dir", "tensorboard_dir")
+_MAY_BE_IN_A_STORE = ("trained_model", "output", "init_from")
 
 
 def build(
@@ -159,7 +160,7 @@ def _place(
 ) -> str:
     place = absolute(text, cwd, environ)
     kind = scheme(place)
-    if not kind:
+    if not kind or name in _MAY_BE_IN_A_STORE:
         return place
     if name == "model_zoo":
         raise Problem(
@@ -171,5 +172,5 @@ def _place(
     raise usage(
         f"{BY_NAME[name].flag} {text}: a job on this machine takes a local folder, not {kind}://",
         where=given[name].where,
-        remedy="Name a folder of this machine; --data may be any URI.",
+        remedy="Name a folder of this machine; data, outputs and trained models may be URIs.",
     )

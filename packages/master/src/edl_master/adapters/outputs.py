@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import recordio
+from edl_master.adapters import stores
 from edl_master.adapters.files import flush_directory, storage_error
 from edl_master.core.effects import Range
 from edl_master.core.events import HeldLease
@@ -23,17 +24,20 @@ RECORDIO = ".recordio"
 def check_output(output: str) -> None:
     """Make sure that a result can be put in its place later; makes the directory above it.
 
+    Args:
+        output: a path, or the URI of a place in a store.
+
     Raises:
         EdlError: OUTPUT_EXISTS or OUTPUT_UNWRITABLE.
     """
+    if stores.is_store(output):
+        if stores.exists(output):
+            raise _exists(output, output)
+        stores.check_writable(output)
+        return
     path = Path(output)
     if os.path.lexists(path):
-        raise EdlError(
-            error_pb2.OUTPUT_EXISTS,
-            f"the output {output} exists",
-            where=str(path.absolute()),
-            remedy="Choose another --output, or remove what is there.",
-        )
+        raise _exists(output, str(path.absolute()))
     probe = path.parent / f".{path.name}.{os.getpid()}.probe"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,14 +53,14 @@ class Predictions:
     Args:
         parts: directory of the parts.
         output: a directory to make, with one file per data file; or, if it ends in
-            ``.recordio``, one file of all.
+            ``.recordio``, one file of all. A path or a URI.
         uris: of the data files.
         cut: how the data is cut into tasks.
     """
 
     def __init__(self, parts: Path, output: str, uris: Sequence[str], cut: Cut) -> None:
         self._parts = parts
-        self._output = Path(output)
+        self._output = output
         self._uris = uris
         self._cut = cut
         self._completing = threading.Lock()
@@ -114,27 +118,47 @@ class Predictions:
             EdlError: OUTPUT_UNWRITABLE, DISK_FULL, or INTERNAL when a part is missing or does
                 not hold one prediction for each of its records.
         """
-        temporary = self._output.with_name(f".{self._output.name}.{os.getpid()}.tmp")
         with self._completing:
             tasks = list(self._tasks(dead))
+        if stores.is_store(self._output):
+            total = self._join_for_store(tasks)
+        else:
+            total = self._join_here(tasks, Path(self._output))
+        shutil.rmtree(self._parts, ignore_errors=True)
+        return total
+
+    def _join_here(self, tasks: list[tuple[int, Range]], output: Path) -> int:
+        temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
         try:
-            if self._output.suffix == RECORDIO:
-                total = self._concatenate(tasks, temporary)
-            else:
-                total = self._join_by_file(tasks, temporary)
-            if os.path.lexists(self._output):
-                check_output(str(self._output))
-            temporary.rename(self._output)
-            flush_directory(self._output.parent)
+            total = self._concatenated(tasks, temporary)
+            if os.path.lexists(output):
+                check_output(self._output)
+            temporary.rename(output)
+            flush_directory(output.parent)
         except OSError as error:
-            raise storage_error(error, self._output) from error
+            raise storage_error(error, output) from error
         finally:
             if temporary.is_dir():
                 shutil.rmtree(temporary, ignore_errors=True)
             else:
                 temporary.unlink(missing_ok=True)
-        shutil.rmtree(self._parts, ignore_errors=True)
         return total
+
+    def _join_for_store(self, tasks: list[tuple[int, Range]]) -> int:
+        joined = self._parts / "joined"
+        try:
+            total = self._concatenated(tasks, joined)
+        except OSError as error:
+            raise storage_error(error, joined) from error
+        if stores.exists(self._output):
+            raise _exists(self._output, self._output)
+        stores.put(joined, self._output)
+        return total
+
+    def _concatenated(self, tasks: list[tuple[int, Range]], to: Path) -> int:
+        if self._output.endswith(RECORDIO):
+            return self._concatenate(tasks, to)
+        return self._join_by_file(tasks, to)
 
     def _tasks(self, dead: int) -> Iterator[tuple[int, Range]]:
         """The tasks that have a part, in the order of the data."""
@@ -183,6 +207,15 @@ def output_names(uris: Sequence[str]) -> list[str]:
     if len(set(names)) == len(names):
         return names
     return [f"{number:05d}-{name}" for number, name in enumerate(names)]
+
+
+def _exists(output: str, where: str) -> EdlError:
+    return EdlError(
+        error_pb2.OUTPUT_EXISTS,
+        f"the output {output} exists",
+        where=where,
+        remedy="Choose another --output, or remove what is there.",
+    )
 
 
 def _incomplete(what: str, parts: Path) -> EdlError:

@@ -1,0 +1,56 @@
+"""Files and folders by path or URI."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from edl.core.locations import scheme
+
+
+class StoreError(Exception):
+    """A store could not be asked: no such scheme, no access, no network."""
+
+
+def exists(place: str) -> bool:
+    """Whether anything is there.
+
+    Raises:
+        StoreError: nobody can tell.
+    """
+    if not scheme(place):
+        return os.path.lexists(place)
+    try:
+        system, path = _open(place)
+        return bool(system.exists(path))
+    except Exception as error:  # a store's client has errors of its own
+        raise StoreError(f"{type(error).__name__}: {error}") from error
+
+
+def read(place: str) -> bytes:
+    """The content of a file.
+
+    Raises:
+        OSError: it is not there, or cannot be read.
+        StoreError: the store cannot be asked.
+    """
+    if not scheme(place):
+        return Path(place).read_bytes()
+    try:
+        system, path = _open(place)
+        content: bytes = system.cat_file(path)
+    except FileNotFoundError:
+        raise
+    except Exception as error:
+        raise StoreError(f"{type(error).__name__}: {error}") from error
+    return content
+
+
+def _open(place: str) -> tuple[Any, str]:
+    import fsspec
+
+    system, path = fsspec.core.url_to_fs(place.rstrip("/"))
+    # Another process may have written since this one looked.
+    system.invalidate_cache()
+    return system, path
