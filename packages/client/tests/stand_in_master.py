@@ -8,12 +8,15 @@ It trains nothing; it plays the part that $STAND_IN names:
     early       says in status.json what is wrong, and ends before it listens
     crash       ends with a traceback before it listens
     mute        never listens
+    dying       works once; when it is started again, it crashes before it listens
     deaf        listens and lives, but answers no call
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
 import json
 import math
 import os
@@ -138,6 +141,12 @@ class StandIn(job_pb2_grpc.JobServicer):
 
     def start_workers(self) -> None:
         (self.directory / jobdir.PODS).mkdir(exist_ok=True)
+        for record in (self.directory / jobdir.PODS).glob("*.json"):
+            # Those of a stand-in that was killed: a real master would keep them.
+            facts = json.loads(record.read_bytes())
+            with contextlib.suppress(OSError):
+                if start_time(facts["pid"]) == facts["start_time"]:
+                    os.kill(facts["pid"], signal.SIGKILL)
         for number in range(self.spec.workers.max):
             log = (self.directory / jobdir.LOGS / f"worker-{number}.log").open("wb")
             script = f"import time; print('worker {number} here', flush=True); time.sleep(900)"
@@ -180,7 +189,7 @@ class StandIn(job_pb2_grpc.JobServicer):
                         remedy="Write def loss(labels, predictions).",
                         detail="\n".join(f"line {n}" for n in range(100)),
                     )
-                case job_pb2.RUNNING if self.part == "endless":
+                case job_pb2.RUNNING if self.part in ("endless", "dying"):
                     progress.records_done = min(progress.records_done + 1, RECORDS - 1)
                     progress.loss, progress.records_per_s = 0.5, 20.0
                     progress.eta_s = 3600.0
@@ -246,9 +255,17 @@ def main() -> None:
     parser.add_argument("--job-dir", type=Path, required=True)
     directory = parser.parse_args().job_dir
     part = os.environ["STAND_IN"]
+    # As a real master: nobody else works in this directory.
+    held = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        sys.exit(jobdir.DIRECTORY_TAKEN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     match part:
         case "crash":
+            raise RuntimeError("the stand-in crashes as it was asked to")
+        case "dying" if (directory / jobdir.MASTER).exists():
             raise RuntimeError("the stand-in crashes as it was asked to")
         case "mute":
             time.sleep(3600)

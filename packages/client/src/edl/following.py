@@ -99,14 +99,21 @@ class Follower:
     def stop(self, reason: str) -> None:
         """Ask the job to stop; ``run`` then sees its end."""
         self._stop_deadline = time.monotonic() + STOP_S
-        stored = self._store.read(self._name)
-        if stored.master is None:
-            return
-        try:
-            self._connect(stored.master.address).stop(reason)
-        except Unreachable:
-            if stored.master_is_alive:
-                raise _mute(self._store, self._name) from None
+        while True:
+            stored = self._store.read(self._name)
+            if stored.is_over:
+                return
+            try:
+                if stored.master is not None:
+                    self._connect(stored.master.address).stop(reason)
+                    return
+            except Unreachable:
+                # It may be on its way back; a job that is not told to stop would go on.
+                if stored.master_is_alive:
+                    raise _mute(self._store, self._name) from None
+            if time.monotonic() > self._stop_deadline:
+                raise _mute(self._store, self._name)
+            time.sleep(POLL_S)
 
     def _watch_time(self, now: float) -> None:
         if self._stop_deadline is not None:

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from conftest import Edl, eventually
 
+from edl_proto import supervision
+
 RESULT = {
     "job", "state", "records_trained", "steps", "epochs", "metrics", "seconds", "records_per_s",
     "dashboard_url", "output",
@@ -171,8 +173,54 @@ def test_a_master_that_is_not_installed(tidy: Edl) -> None:
     assert "edl_master_that_nobody_has" in done.err
 
 
-def test_a_master_that_vanishes_is_noticed_and_leaves_no_worker(tidy: Edl) -> None:
+def test_a_master_that_is_killed_is_started_again(tidy: Edl) -> None:
     tidy.part = "endless"
+    running = tidy.start(*tidy.job("--name", "back", "-o", "json"))
+    eventually(lambda: running_job(tidy, "back"), "the job runs")
+    for _ in range(3):
+        before = master_pid(tidy, "back")
+        os.kill(before, signal.SIGKILL)
+        eventually(lambda: master_pid(tidy, "back") != before, "another master")  # noqa: B023
+        eventually(lambda: running_job(tidy, "back"), "the job runs on")
+    tidy("stop", "back")
+    out, err = running.communicate(timeout=60)
+    assert json.loads(out)["state"] == "CANCELLED", err
+
+
+def supervisor(edl: Edl, name: str) -> int | None:
+    return supervision.supervisor_pid(edl.job_dir(name))
+
+
+def test_a_killed_supervisor_is_replaced_by_whoever_asks_for_the_job(tidy: Edl) -> None:
+    tidy.begin("watched")
+    first = eventually(lambda: supervisor(tidy, "watched"), "a supervisor")
+    os.kill(first, signal.SIGKILL)
+    eventually(lambda: supervisor(tidy, "watched") is None, "it is gone")
+    # Its stand-in for a master does not miss it; so both are gone now, and nobody notices.
+    before = master_pid(tidy, "watched")
+    os.kill(before, signal.SIGKILL)
+    assert status(tidy, "watched")["state"] == "RUNNING"
+    eventually(lambda: master_pid(tidy, "watched") != before, "another master")
+    second = eventually(lambda: supervisor(tidy, "watched"), "another supervisor")
+    assert second != first
+    tidy("stop", "watched")
+
+
+def test_there_is_never_more_than_one_supervisor(tidy: Edl) -> None:
+    tidy.begin("single")
+    only = eventually(lambda: supervisor(tidy, "single"), "a supervisor")
+    job_dir = tidy.job_dir("single")
+    crowd = [
+        subprocess.Popen([sys.executable, "-m", "edl.supervisor", "--job-dir", str(job_dir)])
+        for _ in range(4)
+    ]
+    assert [each.wait(60) for each in crowd] == [0] * 4
+    assert supervisor(tidy, "single") == only
+    tidy("stop", "single")
+
+
+def test_a_master_that_cannot_live_is_given_up_and_leaves_no_worker(tidy: Edl) -> None:
+    tidy.part = "dying"
     running = tidy.start(*tidy.job("--name", "lost", "--num-workers", "2", "-o", "json"))
     eventually(lambda: running_job(tidy, "lost"), "the job runs")
     pods = [json.loads(p.read_text()) for p in (tidy.job_dir("lost") / "pods").iterdir()]
@@ -180,13 +228,24 @@ def test_a_master_that_vanishes_is_noticed_and_leaves_no_worker(tidy: Edl) -> No
     os.kill(master_pid(tidy, "lost"), signal.SIGKILL)
     out, err = running.communicate(timeout=60)
     assert running.returncode == 1, err
-    assert "the job's master is gone" in err
-    assert "2 of its workers were ended" in err
-    assert "stand-in listens" in err
+    assert "ended by itself 3 times in a row" in err
+    assert "crashes as it was asked to" in err
     assert json.loads(out)["error"]["code"] == "MASTER_LOST"
     assert len(pods) == 2
     assert not any(alive(pod["pid"]) for pod in pods)
-    assert tidy("list", "-o", "json").json[0]["state"] == "LOST"
+    assert tidy("list", "-o", "json").json[0]["state"] == "FAILED"
+
+
+def test_a_job_that_nobody_watches_is_lost_with_its_master(tidy: Edl) -> None:
+    """As with jobs of earlier versions."""
+    tidy.begin("alone", "--num-workers", "2")
+    supervision.release(tidy.job_dir("alone"))
+    eventually(lambda: supervisor(tidy, "alone") is None, "its supervisor ends")
+    os.kill(master_pid(tidy, "alone"), signal.SIGKILL)
+    done = tidy.run("wait", "alone", "-o", "json")
+    assert done.code == 1
+    assert "the job's master is gone" in done.err
+    assert "2 of its workers were ended" in done.err
 
 
 def alive(pid: int) -> bool:

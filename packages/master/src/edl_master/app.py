@@ -31,9 +31,9 @@ from edl_master.adapters.ports import is_free
 from edl_master.conductor import Conductor, End
 from edl_master.config import Config
 from edl_master.core.effects import LeaseGranted
-from edl_master.core.events import BodyExited, Event, MasterFailed, StopRequested, Tick
+from edl_master.core.events import BodyExited, BodyFound, Event, MasterFailed, StopRequested, Tick
 from edl_master.core.failure import Failure
-from edl_master.core.names import TaskType, WorkerId
+from edl_master.core.names import TaskType
 from edl_master.core.parameters.arithmetic import kernel
 from edl_master.core.platform import BodyStarted
 from edl_master.core.settings import JobType
@@ -49,10 +49,16 @@ from edl_master.servicers.job import JobServicer
 from edl_master.servicers.parameters import ParametersServicer
 from edl_master.servicers.tasks import JobFiles, TasksServicer
 from edl_master.workers import MakePlatform, exit_reason, take_over
-from edl_proto import jobdir
+from edl_proto import jobdir, supervision
 from edl_proto.v1 import job_pb2, task_pb2
 
 log = logging.getLogger(__name__)
+
+_SNAPSHOTS_KEPT = 2
+"""One to use, and one if that is damaged."""
+
+_SUPERVISED_EVERY_S = 1.0
+"""How soon a dead supervisor is noticed."""
 
 _LONGEST_S = 600.0
 """How long the last checkpoint may take to be written."""
@@ -81,6 +87,7 @@ class App:
         self._training = config.type is JobType.TRAIN
         self._incarnation = secrets.token_hex(4)
         self._failure: Failure | None = None
+        self._snapshots: Checkpoints | None = None
         self._acknowledged = threading.Event()
         self._leave = threading.Event()
         self._over = threading.Event()
@@ -91,17 +98,22 @@ class App:
 
     def _open(self, opened: ExitStack, make_platform: MakePlatform) -> None:
         config, spec, rhythm = self._config, self._config.spec, self._config.rhythm
+        died_at = self._directory.last_seen()
         self._directory.reserve()
         self._journal = Journal(config.job_dir / jobdir.EVENTS)
         self._find_data()
         settings = config.job_settings(self._data.records)
-        checkpoints = self._prepare_places(settings.records_per_task)
+        checkpoints, snapshots = self._prepare_places(settings.records_per_task)
+        for place in (checkpoints, snapshots):
+            if place is not None:
+                opened.callback(place.close)
         beginning = resuming.begin(
             settings,
             self._data,
             self._validation,
-            checkpoints,
+            [place for place in (snapshots, checkpoints) if place is not None],
             chosen_length=not spec.records_per_task,
+            died_at=died_at,
         )
         self._resumed = beginning.version is not None
 
@@ -127,6 +139,7 @@ class App:
             curves=self._curves,
             reporter=self._reporter,
             checkpoints=checkpoints,
+            snapshots=snapshots,
             join_output=self._join,
             metrics=self._metrics,
             tell=self._tell,
@@ -181,22 +194,33 @@ class App:
             option = "--validation-data"
             self._validation = open_data(spec.validation_data, spec.data_format, option)
 
-    def _prepare_places(self, records_per_task: int) -> Checkpoints | None:
-        """Make sure, before any work, that results and checkpoints can be written."""
+    def _prepare_places(
+        self, records_per_task: int
+    ) -> tuple[Checkpoints | None, Checkpoints | None]:
+        """Make sure, before any work, that results can be written; and where state is kept."""
         config = self._config
-        if config.output and config.type is not JobType.EVALUATE:
-            check_output(config.output)
         self._predictions = None
         if config.type is JobType.PREDICT:
             cut = Cut(self._data.counts, records_per_task)
             parts = config.job_dir / jobdir.PARTS
             self._predictions = Predictions(parts, config.output, self._data.uris, cut)
+            self._predictions.take_over()
+        if config.output and config.type is not JobType.EVALUATE:
+            again = self._directory.former_port() > 0
+            check_output(config.output, resumed_job=config.spec.name if again else "")
+        if self._predictions is not None:
             self._predictions.prepare()
-        if not self._training or config.checkpoint_dir is None:
-            return None
-        checkpoints = Checkpoints(config.checkpoint_dir, config.spec.name, config.keep_checkpoints)
+        if not self._training:
+            return None, None
+        name = config.spec.name
+        snapshots = Checkpoints(config.job_dir / jobdir.SNAPSHOTS, name, _SNAPSHOTS_KEPT)
+        snapshots.prepare()
+        self._snapshots = snapshots
+        if config.checkpoint_dir is None:
+            return None, snapshots
+        checkpoints = Checkpoints(config.checkpoint_dir, name, config.keep_checkpoints)
         checkpoints.prepare()
-        return checkpoints
+        return checkpoints, snapshots
 
     def _services(self, heartbeat_every_s: float) -> Services:
         tasks = TasksServicer(
@@ -235,9 +259,6 @@ class App:
         port = self._directory.former_port()
         return port if is_free(self._config.host, port) else 0
 
-    def _registered(self) -> set[WorkerId]:
-        return {worker.id for worker in self._conductor.view().workers if worker.pid}
-
     # --- a master's life -------------------------------------------------------------------
 
     def __enter__(self) -> Self:
@@ -269,9 +290,10 @@ class App:
                 "started_at": self.report.started_at,
             }
         )
-        wait_s = rhythm.register_wait_s if self._resumed else 0.0
-        take_over(self._platform, self._registered, wait_s)
-        for act in (self._tick, self._observe, self._heed_requests):
+        # One that begins anew needs workers that have not trained yet.
+        for body in take_over(self._platform, keep=self._resumed):
+            self._tell(BodyFound(body.worker, body.body, body.attempt))
+        for act in (self._tick, self._observe, self._heed_requests, self._stay_supervised):
             self._beside(act)
         self._reporter.start(self.report.status)
         if self._training:
@@ -304,6 +326,8 @@ class App:
         status = self.report.seal(end, self._failure)
         try:
             self._directory.write_status(status, final=True)
+            if self._snapshots is not None and status.state == job_pb2.SUCCEEDED:
+                self._snapshots.clear()
             self._journal.flush()  # what a full disk did not take, before that gave some space
         except Exception:
             log.exception("the final status cannot be written")
@@ -329,6 +353,11 @@ class App:
                         self._tell(seen)
                     case _:
                         self._tell(seen)
+
+    def _stay_supervised(self) -> None:
+        while not self._over.wait(_SUPERVISED_EVERY_S):
+            if supervision.ensure(self._config.job_dir):
+                log.warning("the job's supervisor was gone; another one is started")
 
     def _heed_requests(self) -> None:
         asked = False

@@ -224,6 +224,7 @@ def heartbeat_from(message: task_pb2.HeartbeatRequest) -> events.HeartbeatReceiv
         Body(message.body),
         leases_from(message.leases),
         phases.get(message.phase, ""),
+        message.stacks,
     )
 
 
@@ -315,6 +316,8 @@ def status_to(view: JobView, facts: JobFacts) -> job_pb2.JobStatus:
             eta_s=progress.eta_s,
             loss=progress.loss,
             goodput=progress.goodput,
+            productive_s=progress.productive_s,
+            lost_s=progress.lost_s,
         ),
         metrics=view.metrics,
         workers=map(_worker_to, view.workers),

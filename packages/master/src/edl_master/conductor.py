@@ -33,6 +33,7 @@ from edl_master.core.effects import (
     StartWorker,
     StopWorker,
     TakeCheckpoint,
+    TakeSnapshot,
     WaitForWork,
 )
 from edl_master.core.events import (
@@ -68,9 +69,26 @@ class Outside(Protocol):
 
     def log_scalar(self, point: LogScalar, at_s: float) -> None: ...
 
-    def write_checkpoint(self, ledger: dict[str, Any], plane: Snapshot) -> None: ...
+    def write_checkpoint(self, kept: Kept) -> None: ...
+
+    def write_snapshot(self, kept: Kept) -> None: ...
 
     def finish_output(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Ledger and parameters of one moment, for a checkpoint or a snapshot.
+
+    Attributes:
+        ledger: as ``JobState.snapshot`` returned it.
+        plane: as the plane returned it, after that.
+        held_up_s: how long nobody could push meanwhile.
+    """
+
+    ledger: dict[str, Any]
+    plane: Snapshot
+    held_up_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +236,7 @@ class Conductor:
         | Record
         | LogScalar
         | TakeCheckpoint
+        | TakeSnapshot
         | FinishOutput
         | EndJob,
     ) -> None:
@@ -239,7 +258,11 @@ class Conductor:
             case LogScalar():
                 self._outside.log_scalar(effect, self.seconds)
             case TakeCheckpoint():
-                self._take_checkpoint()
+                if (kept := self._keep()) is not None:
+                    self._outside.write_checkpoint(kept)
+            case TakeSnapshot():
+                if (kept := self._keep()) is not None:
+                    self._outside.write_snapshot(kept)
             case FinishOutput():
                 self._outside.finish_output()
             case EndJob(phase, failure):
@@ -247,12 +270,13 @@ class Conductor:
             case _:
                 assert_never(effect)
 
-    def _take_checkpoint(self) -> None:
+    def _keep(self) -> Kept | None:
+        """What there is to keep; None before a worker has described the model."""
+        began = self._clock()
         # The ledger first: what the plane is ahead by is skipped when it is replayed.
         ledger = self._job.snapshot()
         plane = self._plane.snapshot()
-        if plane is not None:
-            self._outside.write_checkpoint(ledger, plane)
+        return None if plane is None else Kept(ledger, plane, self._clock() - began)
 
     def _over(self, end: End) -> None:
         self._end = self._end or end

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from edl_master.codec import JOB_TYPES
 from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, UpdateMode
-from edl_master.core.settings import JobSettings, JobType, Timings, choose_records_per_task
+from edl_master.core.settings import JobSettings, JobType, choose_records_per_task, timings_for
 from edl_proto import jobdir
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2
@@ -38,6 +38,9 @@ WORKER_GRACE_S = 10.0
 KEEP_CHECKPOINTS = 3
 """One to use, one if that is damaged, one to look back at."""
 
+SNAPSHOT_EVERY_S = 5.0
+"""What a killed master costs at most, unless writing takes long: see ``core.keeping``."""
+
 HOST = "127.0.0.1"
 """Whoever can reach a master can stop its job: the outside has to be asked for."""
 
@@ -54,9 +57,6 @@ class Rhythm:
 
     flush_every_s: float = 0.25
     """How old an event may be before it is in events.jsonl."""
-
-    register_wait_s: float = 5.0
-    """How long a master that was started again waits for the workers that it finds alive."""
 
     acknowledge_s: float = 2.0
     """How long a finished job waits for its client to read the result: two of its looks."""
@@ -140,6 +140,7 @@ class Config:
                 epoch_barrier=self.update == job_pb2.SYNC,
                 evaluation_steps=spec.training.evaluation_steps,
                 checkpoint_steps=spec.training.checkpoint_steps if self.checkpoint_dir else 0,
+                snapshot_every_s=SNAPSHOT_EVERY_S if self.type is JobType.TRAIN else 0.0,
                 export=bool(self.output),
                 seed=spec.training.seed,
                 shuffle=spec.training.shuffle,
@@ -148,7 +149,7 @@ class Config:
                 task_attempts=spec.failures.task_attempts or TASK_ATTEMPTS,
                 allow_dead_letters=spec.failures.allow_dead_letters,
                 worker_crashes=spec.failures.worker_crashes or WORKER_CRASHES,
-                timings=Timings(worker_grace_s=self.worker_grace_s),
+                timings=timings_for(self.workers_max, self.worker_grace_s),
             )
         except ValueError as error:
             raise _usage(str(error)) from error

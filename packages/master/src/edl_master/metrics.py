@@ -83,6 +83,12 @@ class Metrics:
             buckets=_CHECKPOINT_BUCKETS,
             registry=self.registry,
         )
+        self.snapshot_duration = Histogram(
+            "edl_snapshot_duration_seconds",
+            "Time to write a snapshot for the next master of the job.",
+            buckets=_CHECKPOINT_BUCKETS,
+            registry=self.registry,
+        )
         self.checkpoint_last_success = Gauge(
             "edl_checkpoint_last_success_timestamp_seconds",
             "When the last checkpoint was complete; 0 before the first.",
@@ -136,6 +142,14 @@ class JobCollector(Collector):
             progress.records_done / total if total else 0.0,
         )
         yield _gauge("edl_goodput_ratio", "Useful time of workers / all.", progress.goodput)
+        lost = CounterMetricFamily(
+            "edl_worker_lost_seconds",
+            "Time that workers were wanted for and that trained nothing, by reason.",
+            labels=["reason"],
+        )
+        for reason, seconds in progress.lost_s.items():
+            lost.add_metric([reason], seconds)
+        yield lost
         yield _gauge("edl_loss", "Smoothed training loss.", progress.loss)
         yield _gauge("edl_parameter_version", "Updates made.", progress.parameter_version)
         workers = GaugeMetricFamily("edl_workers", "Workers by state.", labels=["state"])

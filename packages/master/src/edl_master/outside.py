@@ -9,16 +9,15 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
 
 from edl_master.adapters.checkpoints import Checkpoint, Checkpoints
 from edl_master.adapters.journal import Journal, event
 from edl_master.codec import failure_of
+from edl_master.conductor import Kept
 from edl_master.core.effects import LogScalar, Record
-from edl_master.core.events import CheckpointTaken, Event, OutputFinished
+from edl_master.core.events import CheckpointTaken, Event, OutputFinished, SnapshotTaken
 from edl_master.core.failure import Failure
 from edl_master.core.names import Version, WorkerId
-from edl_master.core.parameters.snapshot import Snapshot
 from edl_master.core.platform import Platform
 from edl_master.curves import Curves, Point
 from edl_master.lanes import Lane, Latest
@@ -41,6 +40,7 @@ class Works:
         curves: where points go.
         reporter: also gets points, for TensorBoard.
         checkpoints: None: none are kept.
+        snapshots: for the next master of this job; None: none are kept.
         join_output: joins the predictions; raises ``EdlError``.
         metrics: durations of checkpoints.
         tell: takes facts.
@@ -55,6 +55,7 @@ class Works:
         curves: Curves,
         reporter: Reporter,
         checkpoints: Checkpoints | None,
+        snapshots: Checkpoints | None,
         join_output: Callable[[], None],
         metrics: Metrics,
         tell: Callable[[Event], object],
@@ -66,6 +67,7 @@ class Works:
         self._curves = curves
         self._reporter = reporter
         self._checkpoints = checkpoints
+        self._snapshots = snapshots
         self._join_output = join_output
         self._metrics = metrics
         self._tell = tell
@@ -73,6 +75,7 @@ class Works:
         self._processes = Lane("platform", on_error)
         self._slow = Lane("slow", on_error)
         self._latest_checkpoint = Latest(self._slow)
+        self._latest_snapshot = Latest(self._slow)
 
     def start_worker(self, worker: WorkerId, attempt: int) -> None:
         self._processes.do(lambda: self._platform.start(worker, attempt))
@@ -93,20 +96,39 @@ class Works:
         self._curves.add(point.name, Point(point.version, at_s, point.value))
         self._reporter.add(point)
 
-    def write_checkpoint(self, ledger: dict[str, Any], plane: Snapshot) -> None:
+    def write_checkpoint(self, kept: Kept) -> None:
         checkpoints = self._checkpoints
         if checkpoints is None:
             return
 
         def write() -> None:
-            started = time.monotonic()
-            checkpoints.write(Checkpoint({LEDGER: ledger, PLANE: plane.meta}, plane.arrays))
-            seconds = time.monotonic() - started
+            seconds = self._write(checkpoints, kept)
             self._metrics.checkpoint_duration.labels("write").observe(seconds)
+            self._metrics.checkpoint_duration.labels("copy").observe(kept.held_up_s)
             self._metrics.checkpoint_last_success.set_to_current_time()
-            self._tell(CheckpointTaken(Version(plane.meta["version"]), seconds))
+            version = Version(kept.plane.meta["version"])
+            self._tell(CheckpointTaken(version, seconds, kept.held_up_s))
 
         self._latest_checkpoint.do(write)
+
+    def write_snapshot(self, kept: Kept) -> None:
+        snapshots = self._snapshots
+        if snapshots is None:
+            return
+
+        def write() -> None:
+            seconds = self._write(snapshots, kept)
+            self._metrics.snapshot_duration.observe(seconds)
+            version = Version(kept.plane.meta["version"])
+            self._tell(SnapshotTaken(version, seconds, kept.held_up_s))
+
+        self._latest_snapshot.do(write)
+
+    def _write(self, place: Checkpoints, kept: Kept) -> float:
+        """Write it, and return the seconds that this took."""
+        started = time.monotonic()
+        place.write(Checkpoint({LEDGER: kept.ledger, PLANE: kept.plane.meta}, kept.plane.arrays))
+        return time.monotonic() - started
 
     def finish_output(self) -> None:
         def finish() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from edl_master.adapters.checkpoints import Checkpoints
+from edl_master.adapters.checkpoints import Checkpoint, Checkpoints
 from edl_master.adapters.data import DataSet
 from edl_master.core.effects import Record, Severity
 from edl_master.core.job import JobState
@@ -43,9 +45,10 @@ def begin(
     settings: JobSettings,
     data: DataSet,
     validation: DataSet | None,
-    checkpoints: Checkpoints | None,
+    places: Sequence[Checkpoints],
     *,
     chosen_length: bool,
+    died_at: float | None = None,
 ) -> Beginning:
     """Make the job anew, or take it up from its newest whole checkpoint.
 
@@ -53,8 +56,10 @@ def begin(
         settings: of the job.
         data: to train, evaluate or predict on.
         validation: to evaluate on; None: no evaluation.
-        checkpoints: None: none are kept.
+        places: where snapshots and checkpoints are; the newest of all is used.
         chosen_length: the length of tasks was chosen here, and yields to that of the checkpoint.
+        died_at: when the earlier master was last seen alive, in seconds since the epoch; None if
+            this is not the same job, started again, but another one that goes on from its state.
 
     Raises:
         EdlError: CHECKPOINT_DAMAGED; USAGE when the checkpoint is of other data or settings.
@@ -70,14 +75,23 @@ def begin(
         message = f"Checkpoint {name} is damaged and passed over: {problem}."
         notes.append(Record("CheckpointDamaged", message, Severity.WARNING))
 
-    found = checkpoints.newest(damaged) if checkpoints else None
+    found = _newest(places, damaged)
     if found is None:
         return Beginning(JobState(settings, data.counts, counts, **names), None, tuple(notes))
     ledger, plane = found.documents[LEDGER], found.documents[PLANE]
     try:
         if chosen_length:
             settings = replace(settings, records_per_task=ledger["job"]["records_per_task"])
-        job = JobState.restore(settings, data.counts, counts, ledger, **names)
+        undone_s, down_s = _lost(found.taken_at, died_at)
+        job = JobState.restore(
+            settings,
+            data.counts,
+            counts,
+            ledger,
+            **names,
+            undone_s=undone_s,
+            down_s=down_s,
+        )
     except (ValueError, KeyError, TypeError) as error:
         raise EdlError(
             error_pb2.USAGE,
@@ -86,5 +100,32 @@ def begin(
             remedy="Use the data and options that it was made with, or another directory or name.",
         ) from error
     message = f"Goes on from checkpoint {found.name}, parameter version {plane['version']}."
+    if died_at is not None:
+        message += f" {undone_s:.1f} s of work after it are done again."
     notes.append(Record("CheckpointRestored", message, facts={"checkpoint": found.name}))
     return Beginning(job, Snapshot(plane, dict(found.arrays)), tuple(notes))
+
+
+def _newest(
+    places: Sequence[Checkpoints], damaged: Callable[[str, str], None]
+) -> Checkpoint | None:
+    """The newest whole one of all places; an error only if there are some, and none is whole."""
+    found: list[Checkpoint] = []
+    problems: list[EdlError] = []
+    for place in places:
+        try:
+            newest = place.newest(damaged)
+        except EdlError as error:
+            problems.append(error)
+        else:
+            found += [newest] if newest else []
+    if not found and problems:
+        raise problems[0]
+    return max(found, key=lambda each: int(each.documents[PLANE]["version"]), default=None)
+
+
+def _lost(taken_at: float, died_at: float | None) -> tuple[float, float]:
+    """Seconds of work that are undone, and seconds without a master."""
+    if died_at is None:
+        return 0.0, 0.0
+    return max(0.0, died_at - taken_at), max(0.0, time.time() - max(died_at, taken_at))

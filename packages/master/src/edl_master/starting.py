@@ -15,7 +15,7 @@ from edl_master.outside import failure_from_exception
 from edl_master.workers import MakePlatform, local_processes
 from edl_proto import jobdir
 from edl_proto.errors import EdlError
-from edl_proto.v1 import job_pb2
+from edl_proto.v1 import error_pb2, job_pb2
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ def run(job_dir: Path, make_platform: MakePlatform = local_processes) -> int:
     except EdlError as error:
         # The directory is another master's, or is not there: nothing is written to it.
         log.error("%s", error)
-        return FAILED
+        return jobdir.DIRECTORY_TAKEN if error.code == error_pb2.JOB_EXISTS else FAILED
     spec = job_pb2.JobSpec(name=job_dir.name)
     try:
         spec = directory.read_spec()

@@ -10,7 +10,7 @@ from edl_master.adapters.processes import LocalProcesses, limit_threads
 from edl_master.config import Config
 from edl_master.core.events import BodyExited
 from edl_master.core.names import WorkerId
-from edl_master.core.platform import Platform
+from edl_master.core.platform import LiveBody, Platform
 from edl_proto import jobdir
 
 log = logging.getLogger(__name__)
@@ -39,31 +39,26 @@ def local_processes(config: Config, address: Callable[[], str]) -> Platform:
     )
 
 
-def take_over(
-    platform: Platform, registered: Callable[[], set[WorkerId]], register_wait_s: float
-) -> None:
-    """Find what an earlier incarnation of the master left: let it register, or end it.
+def take_over(platform: Platform, *, keep: bool) -> tuple[LiveBody, ...]:
+    """Find what an earlier incarnation of the master left; return the bodies that may stay.
 
     Before the job begins, so that no worker ever has two bodies without anybody knowing.
 
     Args:
         platform: where bodies are.
-        registered: workers that have a body by now.
-        register_wait_s: how long to wait for those found; 0 ends all at once.
+        keep: they may register with this master; otherwise all are ended.
     """
     found = platform.adopt()
-    deadline = time.monotonic() + register_wait_s
-    left = [body for body in found if body.worker not in registered()]
-    while left and time.monotonic() < deadline:
-        time.sleep(0.05)
-        left = [body for body in found if body.worker not in registered()]
-    for body in left:
+    if keep:
+        return found
+    for body in found:
         log.info("ending %s of worker %d, left by an earlier master", body.body, body.worker)
         platform.kill(body.worker)
     ended = 0
     deadline = time.monotonic() + _KILLED_S
-    while ended < len(left) and (wait_s := deadline - time.monotonic()) > 0:
+    while ended < len(found) and (wait_s := deadline - time.monotonic()) > 0:
         ended += sum(isinstance(each, BodyExited) for each in platform.observe(wait_s))
+    return ()
 
 
 def exit_reason(exited: BodyExited) -> str:

@@ -63,7 +63,7 @@ def test_the_last_ones_stay_and_those_of_other_jobs(tmp_path: Path) -> None:
     found, _ = newest(checkpoints)
     assert found is not None
     assert found.documents["plane"] == {"version": 4}
-    assert not list(tmp_path.glob(".*"))
+    assert not list(tmp_path.glob(".*.tmp"))
 
 
 def test_what_a_crash_left_half_written_is_no_checkpoint_and_is_removed(tmp_path: Path) -> None:
@@ -75,6 +75,7 @@ def test_what_a_crash_left_half_written_is_no_checkpoint_and_is_removed(tmp_path
     found, damaged = newest(checkpoints)
     assert found is not None
     assert damaged == []
+    checkpoints.close()
     kept(tmp_path)
     assert not half.exists()
 
@@ -125,6 +126,42 @@ def test_when_all_are_damaged_training_does_not_begin_anew_in_silence(tmp_path: 
         newest(checkpoints)
     assert caught.value.code == error_pb2.CHECKPOINT_DAMAGED
     assert "ledger.json" in caught.value.what
+
+
+def test_a_second_master_of_the_job_is_fenced_off(tmp_path: Path) -> None:
+    first = kept(tmp_path)
+    kept(tmp_path, job="another")
+    with pytest.raises(EdlError) as caught:
+        kept(tmp_path)
+    assert caught.value.code == error_pb2.JOB_EXISTS
+    assert str(tmp_path) in caught.value.where
+    first.write(checkpoint(1))
+    first.close()
+    kept(tmp_path).write(checkpoint(2))
+
+
+def test_where_locks_do_not_reach_the_earlier_master_finds_its_number_changed(
+    tmp_path: Path,
+) -> None:
+    first = kept(tmp_path)
+    first.write(checkpoint(1))
+    number = int((tmp_path / ".job.owner").read_text().split()[0])
+    # As another machine would, whose lock this file system does not know.
+    (tmp_path / ".job.owner").write_text(f"{number + 1} somebody")
+    with pytest.raises(EdlError) as caught:
+        first.write(checkpoint(2))
+    assert caught.value.code == error_pb2.STALE_INCARNATION
+    assert first.names() == ["job-00000001"]
+    assert not list(tmp_path.glob(".*.tmp"))
+
+
+def test_every_master_has_a_greater_number(tmp_path: Path) -> None:
+    numbers = []
+    for _ in range(3):
+        checkpoints = kept(tmp_path)
+        numbers.append(int((tmp_path / ".job.owner").read_text().split()[0]))
+        checkpoints.close()
+    assert numbers == [1, 2, 3]
 
 
 def test_a_place_that_cannot_be_written_is_found_before_training(tmp_path: Path) -> None:

@@ -65,7 +65,23 @@ def test_parts_are_joined_in_the_order_of_the_data(
     assert sorted(path.name for path in out.iterdir()) == names
     for file, (name, size) in enumerate(zip(names, SIZES, strict=True)):
         assert content(out / name) == [b"%d/%d by 1" % (file, record) for record in range(size)]
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "parts-joined"]
+
+
+def test_an_output_that_an_earlier_master_joined_is_made_again(
+    predictions: Predictions, tmp_path: Path
+) -> None:
+    """It died before it could say so; the job does not fail by its own result."""
+    for number in range(5):
+        complete(predictions, number)
+    predictions.join()
+    predictions.take_over()
+    assert not (tmp_path / "out").exists()
+    predictions.prepare()
+    predictions.take_over()  # nothing of it is left to be taken over
+    (tmp_path / "out").mkdir()
+    predictions.take_over()
+    assert (tmp_path / "out").exists(), "what somebody else put there stays"
 
 
 def test_an_output_that_ends_in_recordio_is_one_file(tmp_path: Path) -> None:

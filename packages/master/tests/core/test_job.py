@@ -217,7 +217,6 @@ def test_the_rate_is_of_the_last_seconds_and_gives_the_time_left() -> None:
     assert view.workers[0].records_per_s == pytest.approx(4.0, rel=0.05)
     assert view.progress.eta_s == pytest.approx((400 - 120) / 4, rel=0.05)
     assert view.staleness_mean == 3.0
-    assert view.progress.goodput == pytest.approx(60 * 0.5 / 30.5)
     assert job.view(60.0).progress.records_per_s == 0.0
 
 

@@ -37,7 +37,7 @@ from edl_master.core import events as ev
 from edl_master.core.failure import Failure
 from edl_master.core.job import JobState
 from edl_master.core.names import Body, TaskKey, TaskType, Token, Version, WorkerId
-from edl_master.core.settings import JobSettings, JobType
+from edl_master.core.settings import JobSettings, JobType, Timings
 from edl_master.core.view import JobView
 
 # --- the job -------------------------------------------------------------------------------
@@ -88,8 +88,11 @@ def make_job(line: str) -> tuple[JobSettings, tuple[int, ...], tuple[int, ...]]:
                 options["shuffle"] = True
             case _:
                 raise ValueError(f"job: {part!r}")
-    return JobSettings(**options), data, validation  # type: ignore[arg-type]
+    return JobSettings(timings=SLOW, **options), data, validation  # type: ignore[arg-type]
 
+
+SLOW = Timings(heartbeat_loss_s=5.0, pause_s=2.0)
+"""With the clock looked at every second, and times that are easy to follow."""
 
 # --- effects in words ----------------------------------------------------------------------
 

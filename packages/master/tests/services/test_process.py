@@ -22,6 +22,7 @@ from acting.jobs import DEADLINE_S, training_spec
 from google.protobuf import json_format
 
 from edl_master.adapters import pids
+from edl_proto import jobdir
 from edl_proto.v1 import job_pb2
 
 RECORDS = 106
@@ -161,7 +162,7 @@ def test_a_master_that_is_asked_to_end_stops_its_job_and_its_workers(
 def test_the_next_master_finds_the_workers_of_one_that_was_killed(
     master: Master, tmp_path: Path
 ) -> None:
-    """Without a checkpoint it begins anew, and ends them first: no two bodies of one worker."""
+    """Without a snapshot it begins anew, and ends them first: no two bodies of one worker."""
     spec = training_spec(tmp_path)
     master.start(spec, EDL_TEST_DELAY_S="0.2")
     until(lambda: int(master.status().get("progress", {}).get("steps", 0)) > 1, "some work")
@@ -172,6 +173,7 @@ def test_the_next_master_finds_the_workers_of_one_that_was_killed(
     master.process.kill()
     master.wait()
     assert len(alive(orphans)) == 2
+    shutil.rmtree(master.job_dir / "snapshots")
     master.start(spec, EDL_TEST_DELAY_S="0.02")
     old = {pod["pid"] for pod in orphans}
     until(lambda: any(pod["pid"] not in old for pod in master.pods()), "a new worker")
@@ -195,6 +197,24 @@ def failed(master: Master, code: str) -> dict[str, Any]:
     events = (master.job_dir / "events.jsonl").read_text().splitlines()
     assert json.loads(events[-1])["kind"] == "JobFailed"
     return error
+
+
+def test_a_killed_master_s_successor_goes_on_from_its_snapshot(
+    master: Master, tmp_path: Path
+) -> None:
+    """Snapshots are kept without being asked for."""
+    spec = training_spec(tmp_path)
+    master.start(spec, EDL_TEST_DELAY_S="0.2")
+    until(lambda: int(master.status().get("progress", {}).get("steps", 0)) > 3, "some work")
+    assert master.process is not None
+    master.process.kill()
+    master.wait()
+    master.start(spec, EDL_TEST_DELAY_S="0.2")
+    assert master.wait() == 0, master.log()
+    assert np.array_equal(np.load(tmp_path / "model" / "weights.npy"), np.full(RECORDS, 2.0))
+    events = (master.job_dir / "events.jsonl").read_text()
+    assert "CheckpointRestored" in events
+    assert not list((master.job_dir / "snapshots").glob("counting-*")), "not needed any more"
 
 
 @pytest.mark.parametrize("field", ["port", "dashboard_port"])
@@ -248,7 +268,7 @@ def test_two_masters_never_work_in_one_directory(master: Master, tmp_path: Path)
         timeout=DEADLINE_S,
         check=False,
     )
-    assert second.returncode == 1
+    assert second.returncode == jobdir.DIRECTORY_TAKEN
     assert "another master" in second.stderr
     assert master.wait() == 0, master.log()
     assert master.status()["state"] == "SUCCEEDED"

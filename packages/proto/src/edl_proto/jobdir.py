@@ -15,6 +15,15 @@ SPEC = "spec.json"
 MASTER = "master.json"
 """Where the running master is: address, pid, process start time, dashboard_url, incarnation."""
 
+SUPERVISOR = "supervisor.json"
+"""How the job's supervisor and master are started; see ``edl_proto.supervision``."""
+
+SUPERVISOR_LOCK = "supervisor.lock"
+"""Held by the job's supervisor for as long as it lives; holds its process number."""
+
+SNAPSHOTS = "snapshots"
+"""What a master that is started again goes on from."""
+
 STATUS = "status.json"
 """JobStatus as protobuf JSON, replaced atomically about once a second and at the end."""
 
@@ -29,6 +38,9 @@ TENSORBOARD = "tensorboard"
 
 PODS = "pods"
 """One JSON file per process that the local platform started."""
+
+DIRECTORY_TAKEN = 75
+"""Exit code of a master that found another one at work on its job (EX_TEMPFAIL)."""
 
 PARTS = "parts"
 """Predictions of single tasks before they are joined."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from edl_proto import supervision
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 from edl_worker import config
@@ -46,7 +47,11 @@ class App:
         self._identity = identity(settings.worker_id)
         self._link = MasterLink(settings, self._identity, self._state)
         self._heartbeat = Heartbeat(
-            self._link, self._state, self._metrics.counters, settings.master_wait_s
+            self._link,
+            self._state,
+            self._metrics.counters,
+            settings.master_wait_s,
+            self._see_to_supervisor,
         )
         self._session = Session(
             settings=settings,
@@ -167,6 +172,11 @@ class App:
         if departure.error is not None:
             log.error("%s", departure.error)
         return departure.exit_code
+
+    def _see_to_supervisor(self) -> None:
+        """Master and supervisor may have died together; then the workers are who notices."""
+        if self._session.job_dir and supervision.ensure(Path(self._session.job_dir)):
+            log.warning("the job's master and its supervisor are gone: starting a supervisor")
 
     def _load(self, job: job_pb2.JobSpec) -> Bench:
         self._importing.join()  # two threads in one package of such size end in a deadlock

@@ -94,6 +94,10 @@ class Exporter:
             if (there.job, there.parameter_version, there.records_trained) == mine:
                 log.info("%s was written before the last holder of this task was lost", output)
                 return True
+            if there.job == self.job.name:
+                # By this job, before its master died and what came after the snapshot was undone.
+                _remove([output])
+                return False
         raise _exists(str(output))
 
     def _export_remote(self, info: task_pb2.ExportInfo, token: int) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import grpc
 
 from edl_proto.errors import EdlError
+from edl_worker import stacks
 from edl_worker.link import MasterLink, MasterReplacedError
 from edl_worker.state import Departure, WorkerState
 
@@ -18,6 +19,10 @@ log = logging.getLogger(__name__)
 
 # Leaving for these reasons is nothing that the master needs to be told.
 NO_FAREWELL = frozenset(("replaced", "unknown-worker"))
+
+
+_MISSED_S = 3.0
+"""A master that is started again answers before that."""
 
 
 class Heartbeat:
@@ -28,6 +33,8 @@ class Heartbeat:
     Args:
         counters: the worker's counters, carried along.
         master_wait_s: how long the master may be away before the worker leaves.
+        on_missed: called with each heartbeat while the master is away for longer than usual;
+            somebody has to see to it that it is started again.
     """
 
     def __init__(
@@ -36,12 +43,15 @@ class Heartbeat:
         state: WorkerState,
         counters: Callable[[], dict[str, float]],
         master_wait_s: float,
+        on_missed: Callable[[], object] = lambda: None,
     ) -> None:
         self._link = link
         self._state = state
         self._counters = counters
         self._master_wait_s = master_wait_s
+        self._on_missed = on_missed
         self._every_s = 1.0
+        self._stacks = ""
         self._away_since: float | None = None
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
@@ -70,7 +80,7 @@ class Heartbeat:
     def _beat(self) -> None:
         named = self._link.incarnation
         try:
-            reply = self._link.heartbeat(self._counters())
+            reply = self._link.heartbeat(self._counters(), self._stacks)
         except MasterReplacedError:
             # Unless the session has registered again in the meantime.
             self._state.replaced = named == self._link.incarnation
@@ -83,6 +93,10 @@ class Heartbeat:
             log.exception("a heartbeat could not be sent")
             return
         else:
+            self._stacks = ""
+            if reply.tell_stacks:
+                self._stacks = stacks.of_all_threads()
+                stacks.show(self._stacks)
             if reply.lost:
                 self._state.lose(reply.lost)
             if reply.leave:
@@ -94,6 +108,8 @@ class Heartbeat:
         if self._away_since is None:
             self._away_since = now
         away_s = now - self._away_since
+        if away_s > _MISSED_S:
+            self._on_missed()
         if away_s > self._master_wait_s:
             error = self._link.lost(away_s, cause)
             self._state.leave(Departure("master-lost", error, tell=False))

@@ -156,7 +156,7 @@ class MasterLink:
 
         self._call("Return", attempt, patience_s=within_s, heed_leaving=False)
 
-    def heartbeat(self, counters: dict[str, float]) -> task_pb2.HeartbeatReply:
+    def heartbeat(self, counters: dict[str, float], stacks: str = "") -> task_pb2.HeartbeatReply:
         """One heartbeat, tried once: the next one comes soon enough.
 
         Raises:
@@ -169,6 +169,7 @@ class MasterLink:
             leases=self._state.leases(),
             phase=self._state.phase,
             counters=counters,
+            stacks=stacks,
         )
         try:
             return self._tasks.Heartbeat(request, timeout=self._timeout)

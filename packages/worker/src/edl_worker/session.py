@@ -43,6 +43,7 @@ class Session:
     started: float
     grace_s: float = field(default=10.0, init=False)
     registrations: int = field(default=0, init=False)
+    job_dir: str = field(default="", init=False)
 
     def run(self) -> None:
         """Work until there is nothing more to do.
@@ -72,6 +73,7 @@ class Session:
         self.state.replaced = False
         self.registrations += 1
         self.grace_s = reply.job.worker_grace_s or self.grace_s
+        self.job_dir = reply.job.job_dir
         self.heartbeat.start(reply.heartbeat_every_s)
         self._reached("registered")
         return reply.job

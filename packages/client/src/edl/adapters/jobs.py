@@ -15,11 +15,12 @@ from pathlib import Path
 from google.protobuf import json_format
 
 from edl import codec
+from edl.adapters import processes
 from edl.adapters.processes import Process
 from edl.core import names
 from edl.core.status import Happening, State, Status
 from edl.core.suggestions import did_you_mean
-from edl_proto import jobdir
+from edl_proto import jobdir, supervision
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2
 
@@ -123,7 +124,7 @@ class JobStore:
         return True
 
     def read(self, name: str) -> StoredJob:
-        """The job of this name.
+        """The job of this name. One whose supervisor has died with its master gets a new one.
 
         Raises:
             EdlError: JOB_NOT_FOUND, or DATA_DAMAGED if its directory cannot be read.
@@ -149,12 +150,16 @@ class JobStore:
         """The status with the state that follows from what is left of the master."""
         if status.state.is_final:
             return status
-        if master is not None:
-            if master.process.is_alive:
-                return replace(status, dashboard_url=status.dashboard_url or master.dashboard_url)
-            return replace(status, state=State.LOST)
+        if master is not None and master.process.is_alive:
+            return replace(status, dashboard_url=status.dashboard_url or master.dashboard_url)
         age_s = time.time() - (path / jobdir.SPEC).stat().st_mtime
-        return status if age_s < START_DEADLINE_S else replace(status, state=State.NOT_STARTED)
+        if master is None and age_s < START_DEADLINE_S:
+            return status  # whoever submitted it is starting it
+        if supervision.commands(path) is not None:
+            # Somebody starts the master again; if that somebody is gone too, we see to it.
+            supervision.ensure(path)
+            return status
+        return replace(status, state=State.NOT_STARTED if master is None else State.LOST)
 
     def master(self, name: str) -> MasterRecord | None:
         """What master.json says; None while there is none."""
@@ -223,6 +228,14 @@ class JobStore:
             except (OSError, ValueError, KeyError, TypeError):
                 continue
         return found
+
+    def leave_alone(self, name: str) -> None:
+        """Nobody is to start this job's master again; its supervisor ends first."""
+        path = self.path(name)
+        supervision.release(path)
+        pid = supervision.supervisor_pid(path)
+        if pid is not None and (found := processes.find(pid)) is not None:
+            processes.end([found], 0.0)
 
     def delete(self, name: str) -> None:
         """Forget a job that is over: its state, logs and events; never its output.

@@ -1,4 +1,7 @@
-"""Starts the master of a job on this machine, detached from whoever asked for it."""
+"""Starts the master of a job on this machine, detached from whoever asked for it.
+
+Beside it goes a supervisor, which starts the master again when that dies (``edl.supervisor``).
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from edl import codec
 from edl.adapters import processes
 from edl.adapters.jobs import START_DEADLINE_S, JobStore, MasterRecord, tail
+from edl_proto import jobdir, supervision
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 
@@ -31,6 +35,11 @@ def master_command(environ: Mapping[str, str] = os.environ) -> list[str]:
     if custom := environ.get("EDL_MASTER_COMMAND"):
         return shlex.split(custom)
     return [python(environ), "-m", "edl_master"]
+
+
+def supervisor_command() -> list[str]:
+    """The command that starts a supervisor; ``--job-dir DIR`` is appended to it."""
+    return [sys.executable, "-P", "-m", "edl.supervisor"]
 
 
 class LocalLauncher:
@@ -58,6 +67,7 @@ class LocalLauncher:
         log = self._store.log(name)
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
+            supervision.describe(path, supervisor_command(), self._command)
             with log.open("ab") as output:
                 child = subprocess.Popen(
                     [*self._command, "--job-dir", str(path)],
@@ -74,7 +84,9 @@ class LocalLauncher:
                 remedy="edl doctor tells what is missing.",
             ) from error
         try:
-            return self._await(name, child, deadline_s)
+            record = self._await(name, child, deadline_s)
+            supervision.ensure(path)
+            return record
         except BaseException:
             self._abandon(name, child)
             raise
@@ -90,7 +102,7 @@ class LocalLauncher:
             record = self._store.master(name)
             if record is not None:
                 return record
-            if ended is not None:
+            if ended is not None and not self._has_another(name, ended):
                 raise self._early_end(name, ended)
             if time.monotonic() > deadline:
                 raise EdlError(
@@ -101,6 +113,11 @@ class LocalLauncher:
                     detail=self._store.log_tail(name),
                 )
             time.sleep(_POLL_S)
+
+    def _has_another(self, name: str, code: int) -> bool:
+        """Whether the job has a master that somebody else started at the same moment."""
+        taken = code == jobdir.DIRECTORY_TAKEN
+        return taken and not self._store.status(name).state.is_final
 
     def _early_end(self, name: str, code: int) -> EdlError:
         failure = self._store.status(name).failure
@@ -124,6 +141,7 @@ class LocalLauncher:
 
     def _abandon(self, name: str, child: subprocess.Popen[bytes]) -> None:
         """Leave nothing behind of a master that did not come up."""
+        self._store.leave_alone(name)
         with contextlib.suppress(OSError):
             if child.poll() is None and (master := processes.find(child.pid)):
                 processes.end([master], _END_S)

@@ -159,7 +159,8 @@ def end(store: JobStore, name: str, reason: str, *, at_once: bool = False) -> St
 
     stored = store.read(name)
     if at_once and stored.master is not None:
-        # The master first: it would start its workers anew.
+        # Each would start the next one anew: supervisor, master, workers.
+        store.leave_alone(name)
         processes.end([stored.master.process], 0.0)
         stored = store.read(name)
     if stored.is_over:
@@ -204,6 +205,7 @@ def delete(
             typer.confirm(f"Forget {name}, its logs and events ({stored.path})?", abort=True)
         if not stored.is_over:
             end(store, name, "edl delete --stop")
+        store.leave_alone(name)
         # A master that only keeps its page goes with the job.
         if stored.master is not None:
             processes.end([stored.master.process], _GRACE_S)

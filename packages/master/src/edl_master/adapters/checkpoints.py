@@ -7,11 +7,14 @@ damaged, is said so, and the one before it is used.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import os
 import re
+import secrets
 import shutil
+import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -32,6 +35,7 @@ Array: TypeAlias = npt.NDArray[Any]
 _FORMAT = 1
 _MANIFEST = "manifest.json"
 _CRC_CHUNK = 16 << 20
+_LOCK_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +46,13 @@ class Checkpoint:
         documents: JSON-able values by name.
         arrays: arrays by name.
         name: of its directory, for messages.
+        taken_at: when it was complete, in seconds since the epoch.
     """
 
     documents: Mapping[str, Any]
     arrays: Mapping[str, Array]
     name: str = ""
+    taken_at: float = 0.0
 
 
 class Checkpoints:
@@ -63,15 +69,23 @@ class Checkpoints:
         self._job = job
         self._keep = keep
         self._name = re.compile(rf"{re.escape(job)}-(\d{{8}})")
+        self._owner = directory / f".{job}.owner"
+        self._held: int | None = None
+        self._mark = b""
 
     def prepare(self) -> None:
-        """Make the directory, try to write there, and remove what a crash left half-written.
+        """Make the directory this master's, and remove what a crash left half-written.
+
+        Two masters that write checkpoints of one job would mix two courses of training. A lock
+        keeps the second one out. Where locks do not reach, on some shared file systems, there is
+        a number that grows with every master: the earlier one finds it changed when it writes.
 
         Raises:
-            EdlError: OUTPUT_UNWRITABLE or DISK_FULL.
+            EdlError: JOB_EXISTS when another master has it; OUTPUT_UNWRITABLE or DISK_FULL.
         """
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
+            self._hold()
             for path in self._directory.glob(f".{self._job}-*.tmp"):
                 shutil.rmtree(path, ignore_errors=True)
             probe = self._directory / f".{self._job}-probe.tmp"
@@ -79,6 +93,53 @@ class Checkpoints:
             probe.rmdir()
         except OSError as error:
             raise storage_error(error, self._directory) from error
+
+    def _hold(self) -> None:
+        held = os.open(self._owner, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        deadline = time.monotonic() + _LOCK_S
+        while True:
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                # The processes of a killed master may take a moment to be gone.
+                if time.monotonic() < deadline:
+                    time.sleep(0.05)
+                    continue
+                os.close(held)
+                raise EdlError(
+                    error_pb2.JOB_EXISTS,
+                    f"another master writes checkpoints of {self._job}",
+                    where=str(self._directory),
+                    remedy="Use another --name or --checkpoint-dir, or stop that job first.",
+                ) from None
+        self._held = held
+        number = int((os.pread(held, 100, 0).split() or [b"0"])[0]) + 1
+        self._mark = f"{number} {secrets.token_hex(8)}\n".encode()
+        os.ftruncate(held, 0)
+        os.pwrite(held, self._mark, 0)
+        os.fsync(held)
+
+    def close(self) -> None:
+        """Let another master of the job write here."""
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
+
+    def clear(self) -> None:
+        """Remove all of them: the job has its result."""
+        for name in self.names():
+            shutil.rmtree(self._directory / name, ignore_errors=True)
+
+    def _check_owner(self) -> None:
+        if self._mark and self._owner.read_bytes() != self._mark:
+            raise EdlError(
+                error_pb2.STALE_INCARNATION,
+                f"another master of {self._job} has begun to write checkpoints here;"
+                " this one is fenced off",
+                where=str(self._owner),
+                remedy="One of two masters of the same job is too many: stop one of them.",
+            )
 
     def names(self) -> list[str]:
         """Names of this job's checkpoints, oldest first."""
@@ -92,13 +153,15 @@ class Checkpoints:
         """Keep a checkpoint, and drop the oldest ones beyond ``keep``; return its name.
 
         Raises:
-            EdlError: OUTPUT_UNWRITABLE or DISK_FULL; the earlier checkpoints are as they were.
+            EdlError: OUTPUT_UNWRITABLE or DISK_FULL; STALE_INCARNATION when another master has
+                taken over. The earlier checkpoints are as they were.
         """
         names = self.names()
         number = int(names[-1].rpartition("-")[2]) + 1 if names else 1
         name = f"{self._job}-{number:08d}"
         temporary = self._directory / f".{name}.tmp"
         try:
+            self._check_owner()
             temporary.mkdir(parents=True)
             files = {}
             for key, value in checkpoint.documents.items():
@@ -111,8 +174,12 @@ class Checkpoints:
             body = {"format": _FORMAT, "job": self._job, "files": files, "arrays": arrays}
             _write(temporary / _MANIFEST, _sealed(body))
             flush_directory(temporary)
+            self._check_owner()
             temporary.rename(self._directory / name)
             flush_directory(self._directory)
+        except EdlError:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
         except OSError as error:
             shutil.rmtree(temporary, ignore_errors=True)
             raise storage_error(error, self._directory / name) from error
@@ -171,7 +238,7 @@ class Checkpoints:
                 documents[file.removesuffix(".json")] = json.loads(path.read_bytes())
         if missing := body["arrays"].keys() - arrays.keys():
             raise ValueError(f"arrays are missing: {', '.join(sorted(missing))}")
-        return Checkpoint(documents, arrays, name)
+        return Checkpoint(documents, arrays, name, (directory / _MANIFEST).stat().st_mtime)
 
 
 def _write(path: Path, content: bytes) -> dict[str, int]:

@@ -179,6 +179,17 @@ class JobDirectory:
         except (OSError, ValueError, KeyError, TypeError):
             return 0
 
+    def last_seen(self) -> float | None:
+        """When an earlier master last wrote its status, in seconds since the epoch.
+
+        None if there was none, or if its job had ended: then this is another one.
+        """
+        try:
+            at = (self.path / jobdir.STATUS).stat().st_mtime
+        except OSError:
+            return None
+        return None if self.read_status().HasField("error") else at
+
     def read_status(self) -> job_pb2.JobStatus:
         """The last status that was written; an empty one if there is none."""
         try:

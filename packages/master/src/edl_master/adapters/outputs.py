@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from google.protobuf.message import DecodeError
+
 import recordio
 from edl_master.adapters import stores
 from edl_master.adapters.files import flush_directory, storage_error
@@ -16,16 +18,20 @@ from edl_master.core.effects import Range
 from edl_master.core.events import HeldLease
 from edl_master.core.tasks import Cut
 from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.v1 import error_pb2, model_pb2
 
 RECORDIO = ".recordio"
 
+TRAINED_MODEL = "trained_model.pb"
 
-def check_output(output: str) -> None:
+
+def check_output(output: str, *, resumed_job: str = "") -> None:
     """Make sure that a result can be put in its place later; makes the directory above it.
 
     Args:
         output: a path, or the URI of a place in a store.
+        resumed_job: a job whose earlier master may have died after its model was written there;
+            that model is no obstacle, and the worker that exports again knows it.
 
     Raises:
         EdlError: OUTPUT_EXISTS or OUTPUT_UNWRITABLE.
@@ -36,7 +42,7 @@ def check_output(output: str) -> None:
         stores.check_writable(output)
         return
     path = Path(output)
-    if os.path.lexists(path):
+    if os.path.lexists(path) and not (resumed_job and _model_of(path) == resumed_job):
         raise _exists(output, str(path.absolute()))
     probe = path.parent / f".{path.name}.{os.getpid()}.probe"
     try:
@@ -45,6 +51,14 @@ def check_output(output: str) -> None:
         probe.rmdir()
     except OSError as error:
         raise storage_error(error, path) from error
+
+
+def _model_of(path: Path) -> str:
+    """The job that wrote the trained model in this directory; empty if there is none."""
+    try:
+        return model_pb2.TrainedModel.FromString((path / TRAINED_MODEL).read_bytes()).job
+    except (OSError, DecodeError):
+        return ""
 
 
 class Predictions:
@@ -64,6 +78,27 @@ class Predictions:
         self._uris = uris
         self._cut = cut
         self._completing = threading.Lock()
+        self._joined = parts.with_name(f"{parts.name}-joined")
+
+    def take_over(self) -> None:
+        """Remove the output if an earlier master of this job put it there and then died.
+
+        It died before it could say so, and the job makes its predictions again.
+
+        Raises:
+            EdlError: OUTPUT_UNWRITABLE.
+        """
+        if not self._joined.exists():
+            return
+        output = Path(self._output)
+        try:
+            if output.is_dir():
+                shutil.rmtree(output)
+            else:
+                output.unlink(missing_ok=True)
+            self._joined.unlink()
+        except OSError as error:
+            raise storage_error(error, output) from error
 
     def prepare(self) -> None:
         """Make the directory of the parts, without those of an earlier master.
@@ -133,6 +168,7 @@ class Predictions:
             total = self._concatenated(tasks, temporary)
             if os.path.lexists(output):
                 check_output(self._output)
+            self._joined.touch()
             temporary.rename(output)
             flush_directory(output.parent)
         except OSError as error:

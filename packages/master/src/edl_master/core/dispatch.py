@@ -34,9 +34,11 @@ from edl_master.core.failures import (
     SetTaskAside,
     after_task_failure,
 )
+from edl_master.core.goodput import Spent
+from edl_master.core.hanging import Finding
 from edl_master.core.leases import Lease
 from edl_master.core.member import Member
-from edl_master.core.members import Ended
+from edl_master.core.members import WAITING, Ended
 from edl_master.core.names import TaskType, WorkerId, WorkerState
 from edl_master.core.order import task_seed
 from edl_master.core.rooms import Rooms
@@ -54,6 +56,7 @@ class Dispatch:
         self._evaluations = rooms.evaluations
         self._progress = rooms.progress
         self._outcome = rooms.outcome
+        self._hanging = rooms.hanging
         self._emit = rooms.emit
         self._streak = CrashStreak(rooms.settings)
         self._last_completed: dict[WorkerId, HeldLease] = {}
@@ -70,6 +73,8 @@ class Dispatch:
         if member.state is not WorkerState.READY:
             self._emit(WaitForWork(wait_s, "this worker is not ready"))
             return
+        if event.worker not in self._ledger.leases.holders:
+            member.watch.begin(now)
         alone = self._members.is_alone(event.worker)
         lease = self._ledger.lease(event.worker, now, alone=alone)
         if lease is None:
@@ -106,6 +111,10 @@ class Dispatch:
     def heartbeat(self, event: HeartbeatReceived, now: float) -> None:
         """Renew the leases that the worker names, and tell which it has lost."""
         member = self._members.hear(event.worker, event.body, now)
+        if isinstance(member, Member):
+            member.phase = event.phase
+            if event.stacks and member.watch.asked_at is not None and not member.watch.stacks:
+                self._take_stacks(member, event.stacks)
         lost = []
         for held in event.leases:
             lease = self._ledger.leases.current(event.worker, held)
@@ -113,15 +122,50 @@ class Dispatch:
                 lost.append(held)
             else:
                 self._ledger.leases.renew(lease, now)
-        leave = "" if isinstance(member, Member) else member
-        self._emit(HeartbeatAnswer(tuple(lost), leave))
+        if isinstance(member, Member):
+            watch = member.watch
+            asks = watch.asked_at is not None and not watch.stacks
+            self._emit(HeartbeatAnswer(tuple(lost), tell_stacks=asks))
+        else:
+            self._emit(HeartbeatAnswer(tuple(lost), member))
+
+    def _take_stacks(self, member: Member, stacks: str) -> None:
+        member.watch.stacks = stacks
+        line = f"{member.name} told what its threads do."
+        facts = {"worker": str(member.id), "stacks": stacks}
+        self._emit(Record("WorkerStacks", line, Severity.WARNING, facts))
+
+    def look_for_hanging(self, now: float) -> None:
+        """Name workers that are heard but get nowhere; end those that had their time."""
+        for member in list(self._members.at_work(self._ledger.leases.holders)):
+            if member.phase == WAITING:
+                member.watch.since = now  # for somebody else, who is looked at as well
+                continue
+            lease = self._ledger.leases.of(member.id)[0]
+            has_steps = lease.task.key.type is TaskType.TRAINING
+            since = member.watch.since
+            match self._hanging.judge(member.watch, now, has_steps=has_steps):
+                case Finding.NOTHING:
+                    continue
+                case Finding.ASK:
+                    line = f"{member.name} got nowhere for {now - since:.0f} s"
+                    line += f" in {self._ledger.place(lease.task)}; asking for its stacks."
+                    facts = {"worker": str(member.id), "task": str(lease.task.key)}
+                    self._emit(Record("WorkerSuspected", line, Severity.WARNING, facts))
+                case Finding.END:
+                    reason = f"it got nowhere for {now - since:.0f} s"
+                    ended = self._members.end_hanging(member, reason, now)
+                    line = f"{member.name} is ended: {reason}."
+                    facts = {"worker": str(member.id), "task": str(lease.task.key)}
+                    self._emit(Record("WorkerHung", line, Severity.ERROR, facts))
+                    self._take_back_all(member, ended, now)
 
     # --- what gets done --------------------------------------------------------------------
 
     def minibatch_applied(self, event: MinibatchApplied, now: float) -> None:
         """It is in the model, whoever holds the task by now: it counts."""
         before = self._progress.version
-        self._progress.step(event.version, event.loss, event.compute_s, event.staleness)
+        self._progress.step(event.version, event.loss, event.staleness)
         self._progress.records(event.records, now)
         self._streak.progress()
         task = self._ledger.find(event.lease.task)
@@ -130,7 +174,8 @@ class Dispatch:
         lease = self._ledger.leases.current(event.worker, event.lease)
         if lease is not None:
             self._ledger.leases.renew(lease, now)
-            self._members.work_done(event.worker, event.records, 1, now)
+            member = self._members.work_done(event.worker, event.records, 1, now)
+            self._hanging.stepped(member.watch, now)
         if (point := self._progress.loss_point(now)) is not None:
             self._emit(point)
         if not self._outcome.decided:
@@ -168,11 +213,11 @@ class Dispatch:
                 self._emit(Record("ModelExported", "The trained model is written."))
         self._ledger.close(task)
         self._last_completed[event.worker] = event.lease
+        self._members.turned_to_next(event.worker, now)
         self._streak.progress()
         if task.key.type is TaskType.TRAINING:
             self._members.work_done(event.worker, 0, 0, now)
         else:
-            self._progress.worked(event.seconds)
             self._members.work_done(event.worker, task.length, 0, now)
             if task.key.type is self._course.main:
                 self._progress.records(task.length, now)
@@ -181,7 +226,7 @@ class Dispatch:
         what = f"{predictions} predictions were made for {lease.task.length} records."
         remedy = "In prediction the dataset function must keep every record, once."
         failure = Failure("MODEL_CONTRACT", what, remedy=remedy)
-        self._take_back(lease, redo=True)
+        self._take_back(lease, redo=True, now=now)
         self._judge(lease.task, lease.worker, failure, permanent=True, now=now)
 
     # --- what goes wrong -------------------------------------------------------------------
@@ -192,7 +237,7 @@ class Dispatch:
         if lease is None:
             self._emit(Refused(f"the lease on {event.lease.task} is not current"))
             return
-        self._take_back(lease, redo=True)
+        self._take_back(lease, redo=True, now=now)
         self._judge(lease.task, event.worker, event.failure, event.permanent, now)
 
     def leases_returned(self, event: LeasesReturned, now: float) -> None:
@@ -202,7 +247,8 @@ class Dispatch:
             lease = self._ledger.leases.current(event.worker, held)
             if lease is not None:
                 working = lease is self._ledger.leases.of(event.worker)[0]
-                self._take_back(lease, redo=working and held.task.type is not TaskType.TRAINING)
+                redo = working and held.task.type is not TaskType.TRAINING
+                self._take_back(lease, redo=redo, now=now)
         if event.leaving and isinstance(member, Member):
             self._members.announce_leaving(member, event.reason, now)
 
@@ -212,12 +258,12 @@ class Dispatch:
             place = self._ledger.place(lease.task)
             line = f"Worker {lease.worker} did not renew its lease on {place} in time."
             self._emit(Record("LeaseExpired", line, Severity.WARNING))
-            self._take_back(lease, redo=True)
+            self._take_back(lease, redo=True, now=now)
 
-    def body_replaced(self, member: Member) -> None:
+    def body_replaced(self, member: Member, now: float) -> None:
         """Take all leases back: the body that registered holds none."""
         for lease in self._ledger.leases.of(member.id):
-            self._take_back(lease, redo=True)
+            self._take_back(lease, redo=True, now=now)
 
     def body_lost(self, member: Member, now: float) -> None:
         """The body fell silent: take its leases back."""
@@ -235,7 +281,7 @@ class Dispatch:
     def _take_back_all(self, member: Member, ended: Ended, now: float) -> None:
         """The first lease was in work, and its task may be to blame; the others only waited."""
         for place, lease in enumerate(self._ledger.leases.of(member.id)):
-            self._take_back(lease, redo=place == 0)
+            self._take_back(lease, redo=place == 0, now=now)
             if place == 0:
                 self._count_death(lease.task, member, ended, now)
 
@@ -249,7 +295,10 @@ class Dispatch:
             failure = Failure("WORKER_CRASH_LOOP", what, remedy=remedy, detail=ended.log_tail)
             self._judge(task, member.id, failure, permanent=False, now=now)
 
-    def _take_back(self, lease: Lease, *, redo: bool) -> None:
+    def _take_back(self, lease: Lease, *, redo: bool, now: float) -> None:
+        if redo and lease is self._ledger.leases.of(lease.worker)[0]:
+            in_vain_s = now - self._members.busy_since(lease.worker)
+            self._progress.goodput.take_off(Spent.REDONE, in_vain_s)
         self._ledger.take_back(lease, redo=redo)
         if lease.task.key.type is TaskType.TRAINING:
             self._emit(RevokeLease(lease.task.key, lease.token))

@@ -87,10 +87,14 @@ class LeaveJob:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatAnswer:
-    """Which of the named leases the caller no longer holds, and why to leave, if it has to."""
+    """Which of the named leases the caller no longer holds, and why to leave, if it has to.
+
+    With ``tell_stacks`` the next heartbeat is to say what every thread does.
+    """
 
     lost: tuple[HeldLease, ...]
     leave: str = ""
+    tell_stacks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +194,11 @@ class TakeCheckpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeSnapshot:
+    """Write the same for the next master of this job, should this one die."""
+
+
+@dataclass(frozen=True, slots=True)
 class FinishOutput:
     """Predictions: join the parts in the order of the tasks; answered by ``OutputFinished``."""
 
@@ -222,6 +231,7 @@ Effect = (
     | Record
     | LogScalar
     | TakeCheckpoint
+    | TakeSnapshot
     | FinishOutput
     | EndJob
 )

@@ -34,6 +34,18 @@ class WorkerRegistered:
 
 
 @dataclass(frozen=True, slots=True)
+class BodyFound:
+    """A body that an earlier master started is alive. Before the first ``Tick`` only.
+
+    It is expected to be heard soon; until then its worker gets no other body.
+    """
+
+    worker: WorkerId
+    body: Body
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerReady:
     """The worker has loaded the model file, and its layout agrees with the job's."""
 
@@ -43,12 +55,16 @@ class WorkerReady:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatReceived:
-    """The worker is alive and says which leases it works on; answered by ``HeartbeatAnswer``."""
+    """The worker is alive and says which leases it works on; answered by ``HeartbeatAnswer``.
+
+    ``stacks`` is what every thread of the worker does, if the last answer asked for that.
+    """
 
     worker: WorkerId
     body: Body
     leases: tuple[HeldLease, ...]
     phase: str
+    stacks: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,10 +217,23 @@ class OutputFinished:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointTaken:
-    """A checkpoint is complete on its storage, as asked by ``TakeCheckpoint``."""
+    """A checkpoint is complete on its storage, as asked by ``TakeCheckpoint``.
+
+    ``seconds`` is how long it took; for ``held_up_s`` of them nobody could push.
+    """
 
     version: Version
     seconds: float
+    held_up_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTaken:
+    """The same for a snapshot, as asked by ``TakeSnapshot``."""
+
+    version: Version
+    seconds: float
+    held_up_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +265,7 @@ class Tick:
 
 Event = (
     WorkerRegistered
+    | BodyFound
     | WorkerReady
     | HeartbeatReceived
     | WorkerFailed
@@ -250,6 +280,7 @@ Event = (
     | ParametersFrozen
     | OutputFinished
     | CheckpointTaken
+    | SnapshotTaken
     | ScaleRequested
     | StopRequested
     | MasterFailed

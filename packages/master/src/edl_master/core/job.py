@@ -24,9 +24,11 @@ from edl_master.core.effects import (
     ReleaseFrozen,
     Severity,
     TakeCheckpoint,
+    TakeSnapshot,
 )
 from edl_master.core.events import (
     BodyExited,
+    BodyFound,
     BodyNotStarted,
     CheckpointTaken,
     Event,
@@ -39,6 +41,7 @@ from edl_master.core.events import (
     OutputFinished,
     ParametersFrozen,
     ScaleRequested,
+    SnapshotTaken,
     StopRequested,
     TaskCompleted,
     TaskFailed,
@@ -48,6 +51,7 @@ from edl_master.core.events import (
     WorkerRegistered,
 )
 from edl_master.core.failure import Failure
+from edl_master.core.goodput import Spent
 from edl_master.core.looking import view_job
 from edl_master.core.member import IllegalMove, Member
 from edl_master.core.members import Ended
@@ -59,6 +63,9 @@ from edl_master.core.view import JobView
 
 FACTS_REMEMBERED = 64
 """What an InvalidTransition tells of: the last moments, on a few screens."""
+
+PAUSE_TOLD_S = 2.0
+"""Shorter pauses of the master are excused without a word."""
 
 _FINAL = (JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.CANCELLED)
 _PHASES: dict[JobPhase, tuple[JobPhase, ...]] = {
@@ -137,7 +144,7 @@ class JobState:
                 self._refuse(event)
             else:
                 if not self._outcome.decided:
-                    self._progress.pass_time(now, self._members.maximum if self._begun else 0)
+                    self._progress.pass_time(now)
                 self._take(event, now)
                 self._follow(now)
         except IllegalMove as move:
@@ -147,8 +154,10 @@ class JobState:
     def _excuse(self, pause_s: float) -> None:
         """The master was held up: what it could not hear does not count as silence."""
         if self._begun and self._phase not in _FINAL:
-            line = f"The master was held up for {pause_s:.1f} s; nobody is blamed for that time."
-            self._emit(Record("MasterPaused", line, Severity.WARNING))
+            if pause_s > PAUSE_TOLD_S:
+                line = f"The master was held up for {pause_s:.1f} s;"
+                line += " nobody is blamed for that time."
+                self._emit(Record("MasterPaused", line, Severity.WARNING))
             self._rooms.ledger.leases.excuse(pause_s)
             self._members.excuse(pause_s)
 
@@ -163,9 +172,11 @@ class JobState:
             case WorkerRegistered():
                 member = self._members.register(event, now)
                 if isinstance(member, Member):
-                    self._dispatch.body_replaced(member)
+                    self._dispatch.body_replaced(member, now)
                 elif member is not None:
                     self._emit(LeaveJob(member))
+            case BodyFound():
+                self._members.found(event, now)
             case WorkerReady():
                 self._ready(event, now)
             case WorkerFailed(worker, body, failure):
@@ -193,7 +204,11 @@ class JobState:
                 self._frozen(name, version)
             case OutputFinished(failure):
                 self._output_finished(failure)
-            case CheckpointTaken(version, seconds):
+            case SnapshotTaken(_, seconds, held_up_s):
+                self._rooms.keeping.kept(seconds, now)
+                self._held_up(held_up_s)
+            case CheckpointTaken(version, seconds, held_up_s):
+                self._held_up(held_up_s)
                 line = f"A checkpoint of parameter version {version} took {seconds:.1f} s."
                 self._emit(Record("CheckpointTaken", line, facts={"version": str(version)}))
             case ScaleRequested(minimum, maximum):
@@ -207,6 +222,11 @@ class JobState:
 
     # --- facts -----------------------------------------------------------------------------
 
+    def _held_up(self, seconds: float) -> None:
+        """For so long nobody could push."""
+        holders = len(self._rooms.ledger.leases.holders)
+        self._progress.goodput.take_off(Spent.CHECKPOINT, seconds * holders)
+
     def _tick(self, now: float) -> None:
         if not self._begun:
             self._begun = True
@@ -217,12 +237,20 @@ class JobState:
             line = f"The job {what}: {records} records, {crew}."
             self._emit(Record("JobStarted", line, facts={"records": str(records)}))
             self._members.begin(now)
+        elif not self._outcome.decided:
+            holders = self._rooms.ledger.leases.holders
+            self._progress.spend(self._members.time_spent(holders))
         self._dispatch.leases_expired(now)
         silent = self._members.look_at_clock(now)
         for member in silent.lost:
             self._dispatch.body_lost(member, now)
         for found in silent.given_up:
             self._body_ended(found, now)
+        if not self._outcome.decided:
+            self._dispatch.look_for_hanging(now)
+            at_work = self._phase in (JobPhase.RUNNING, JobPhase.FINISHING)
+            if at_work and self._rooms.keeping.is_due(now):
+                self._emit(TakeSnapshot())
         self._members.restart_due(now)
 
     def _ready(self, event: WorkerReady, now: float) -> None:
@@ -334,8 +362,16 @@ class JobState:
         *,
         data_names: Sequence[str] = (),
         validation_names: Sequence[str] = (),
+        undone_s: float = 0.0,
+        down_s: float = 0.0,
     ) -> JobState:
         """Make a job that goes on where the snapshot was taken, with no workers yet.
+
+        Args:
+            settings, data, validation, data_names, validation_names: as for a new one.
+            snapshot: what ``snapshot`` returned.
+            undone_s: how long the earlier master worked on after the snapshot.
+            down_s: how long there was no master.
 
         Bodies that register before the first ``Tick`` are adopted; that Tick starts the rest.
 
@@ -346,6 +382,7 @@ class JobState:
             settings, data, validation, data_names=data_names, validation_names=validation_names
         )
         restore_snapshot(job._rooms, job._identity, snapshot)
+        job._progress.away(undone_s, down_s, job._members.maximum)
         job._restored = True
         return job
 

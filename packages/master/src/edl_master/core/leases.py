@@ -6,7 +6,7 @@ present one for ever.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
 from edl_master.core.events import HeldLease
@@ -37,6 +37,7 @@ class Leases:
         self.last_token = last_token
         self._by_token: dict[Token, Lease] = {}
         self._by_task: dict[TaskKey, Lease] = {}
+        self._by_worker: dict[WorkerId, dict[Token, Lease]] = {}
 
     def __len__(self) -> int:
         return len(self._by_token)
@@ -47,6 +48,7 @@ class Leases:
         lease = Lease(Token(self.last_token), task, worker, now + self._ttl_s)
         self._by_token[lease.token] = lease
         self._by_task[task.key] = lease
+        self._by_worker.setdefault(worker, {})[lease.token] = lease
         return lease
 
     def current(self, worker: WorkerId, held: HeldLease) -> Lease | None:
@@ -62,7 +64,12 @@ class Leases:
 
     def of(self, worker: WorkerId) -> list[Lease]:
         """Return a worker's leases, the one it works on first: tasks are done as granted."""
-        return [lease for lease in self._by_token.values() if lease.worker == worker]
+        return list(self._by_worker.get(worker, {}).values())
+
+    @property
+    def holders(self) -> Set[WorkerId]:
+        """The workers that hold anything."""
+        return self._by_worker.keys()
 
     def renew(self, lease: Lease, now: float) -> None:
         """Count the time to live from now."""
@@ -81,14 +88,20 @@ class Leases:
         """End a lease; its token is worth nothing from now on."""
         del self._by_token[lease.token]
         del self._by_task[lease.task.key]
+        own = self._by_worker[lease.worker]
+        del own[lease.token]
+        if not own:
+            del self._by_worker[lease.worker]
 
     def __iter__(self) -> Iterator[Lease]:
         """Every lease, oldest first."""
         return iter(self._by_token.values())
 
     def check_invariants(self) -> None:
-        """Raise AssertionError when the two views of the same leases disagree."""
+        """Raise AssertionError when the views of the same leases disagree."""
         assert len(self._by_token) == len(self._by_task)
+        assert len(self._by_token) == sum(len(own) for own in self._by_worker.values())
         for token, lease in self._by_token.items():
             assert token == lease.token <= self.last_token
             assert self._by_task[lease.task.key] is lease
+            assert self._by_worker[lease.worker][token] is lease

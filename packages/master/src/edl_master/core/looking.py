@@ -55,7 +55,9 @@ def _progress(rooms: Rooms, now: float) -> ProgressView:
         records_per_s=progress.per_s(now),
         eta_s=progress.eta_s(total - done, now),
         loss=progress.loss,
-        goodput=progress.goodput,
+        goodput=progress.goodput.ratio,
+        productive_s=progress.goodput.productive_s,
+        lost_s=progress.goodput.lost_s,
     )
 
 

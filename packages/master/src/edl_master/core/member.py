@@ -6,16 +6,17 @@ leaves or is lost, and is gone. Only a body that is gone is followed by another 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from edl_master.core.events import BodyExited
 from edl_master.core.failures import ExitKind
+from edl_master.core.hanging import Watch
 from edl_master.core.names import Body, TaskKey, WorkerId, WorkerState
 from edl_master.core.progress import Rate
 from edl_master.core.view import WorkerView
 
 _MOVES: dict[WorkerState, frozenset[WorkerState]] = {
-    WorkerState.GONE: frozenset({WorkerState.STARTING, WorkerState.LOADING}),
+    WorkerState.GONE: frozenset({WorkerState.STARTING, WorkerState.LOADING, WorkerState.LOST}),
     WorkerState.STARTING: frozenset({WorkerState.LOADING, WorkerState.LEAVING, WorkerState.GONE}),
     WorkerState.LOADING: frozenset(
         {WorkerState.LOADING, WorkerState.READY, WorkerState.LEAVING, WorkerState.LOST}
@@ -65,6 +66,12 @@ class Member:
     killed_at: float | None = None
     productive: bool = False
     """Whether this body got any work done."""
+    false_alarms: int = 0
+    """How often this body was taken for lost and came back."""
+    watch: Watch = field(default_factory=lambda: Watch(0.0))
+    """Its progress in the work at hand."""
+    phase: str = ""
+    """What it said in its last heartbeat that it does."""
     barren: int = 0
     """Bodies in a row that ended, not as asked, before they got any work done."""
     restart_at: float | None = None
@@ -105,6 +112,8 @@ class Member:
         self.host, self.pid = "", 0
         self.heard_at = None
         self.was_ready = self.productive = False
+        self.false_alarms, self.phase = 0, ""
+        self.watch = Watch(0.0)
         self.leave_reason, self.leaving_as, self.killed_at = "", None, None
         self.restart_at = None
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
-from typing import Any
+from math import ldexp
+from typing import Any, assert_never
 
 from edl_master.core.effects import Effect, Record, Severity, StartWorker, StopWorker
-from edl_master.core.events import BodyExited, WorkerRegistered
+from edl_master.core.events import BodyExited, BodyFound, WorkerRegistered
 from edl_master.core.failures import ExitKind, classify_exit, describe_exit, restart_delay_s
+from edl_master.core.goodput import Spent
 from edl_master.core.member import Member
 from edl_master.core.names import Body, TaskKey, WorkerId, WorkerState
 from edl_master.core.progress import Rate
@@ -32,6 +35,25 @@ class Silent:
 
     lost: list[Member] = field(default_factory=list)
     given_up: list[tuple[Member, Ended]] = field(default_factory=list)
+
+
+WAITING = "waiting"
+"""What a worker says in its heartbeats while it waits for a task or for a step slot."""
+
+
+def _spends(member: Member, holders: Set[WorkerId]) -> Spent:
+    match member.state:
+        case WorkerState.READY if member.watch.asked_at is not None:
+            return Spent.STALLED
+        case WorkerState.READY | WorkerState.WORKING:
+            waits = member.id not in holders or member.phase == WAITING
+            return Spent.WAITING if waits else Spent.PRODUCTIVE
+        case WorkerState.LOST:
+            return Spent.STALLED
+        case WorkerState.STARTING | WorkerState.LOADING | WorkerState.LEAVING | WorkerState.GONE:
+            return Spent.STARTING if member.attempt <= 0 else Spent.RESTARTING
+        case _:
+            assert_never(member.state)
 
 
 class Members:
@@ -90,6 +112,11 @@ class Members:
         self._leave(member, reason, ExitKind.LEFT, now)
         self._emit(StopWorker(member.id, reason))
 
+    def end_hanging(self, member: Member, reason: str, now: float) -> Ended:
+        """Kill a body that gets nowhere; return its end as those who decide have to take it."""
+        self._kill(member, reason, ExitKind.CRASHED, now)
+        return Ended(ExitKind.CRASHED, reason, member.productive, member.watch.stacks)
+
     def _kill(self, member: Member, reason: str, kind: ExitKind, now: float) -> None:
         if member.state is not WorkerState.LEAVING:
             self._leave(member, reason, kind, now)
@@ -123,6 +150,7 @@ class Members:
         if member.knows_dead(event.body):
             return "replaced"
         if event.body == member.body:
+            member.host, member.pid = event.host, event.pid  # one that was only found has none
             self.hear(member.id, event.body, now)
             return None
         if member.body is not None or member.state is WorkerState.GONE:
@@ -134,6 +162,25 @@ class Members:
         line = f"{member.name} runs and loads the model file."
         self._note("WorkerStarted", line, member, attempt=str(member.attempt))
         return member
+
+    def found(self, event: BodyFound, now: float) -> None:
+        """A body of an earlier master is alive: its worker's, unless another one has registered.
+
+        Nothing was heard of it, so it is lost until it speaks.
+        """
+        member = self._member(event.worker, now)
+        if member.body == event.body:
+            member.attempt = max(member.attempt, event.attempt)  # it was quicker to register
+        if member.state is not WorkerState.GONE:
+            return
+        member.new_body()
+        member.move(WorkerState.LOST, now)
+        member.body, member.attempt = event.body, event.attempt
+        member.false_alarms = -1  # nobody took it for lost
+        line = f"{member.name} has a process from before the master was started again."
+        self._note("WorkerFound", line, member)
+        if not self.wanted(member):
+            self.stop(member, "scaled-down", now)
 
     def ready(self, member: Member, now: float) -> bool:
         """The present body has loaded the model; False when it had said so before."""
@@ -165,6 +212,8 @@ class Members:
         if member.state is WorkerState.LOST:
             back = WorkerState.READY if member.was_ready else WorkerState.LOADING
             member.move(back, now)
+            member.false_alarms += 1
+            member.watch.since = now
             self._note("WorkerBack", f"{member.name} is heard again.", member)
         return member
 
@@ -179,7 +228,15 @@ class Members:
             kind = ExitKind.PREEMPTED if reason == "preempted" else ExitKind.LEFT
             self._leave(member, reason, kind, now)
 
-    def work_done(self, worker: WorkerId, records: int, steps: int, now: float) -> None:
+    def turned_to_next(self, worker: WorkerId, now: float) -> None:
+        """A worker has done a task, and begins the next one that it holds."""
+        self._members[worker].watch.begin(now)
+
+    def busy_since(self, worker: WorkerId) -> float:
+        """Since when a worker has been at what it does now."""
+        return self._members[worker].watch.since
+
+    def work_done(self, worker: WorkerId, records: int, steps: int, now: float) -> Member:
         """A worker that holds a lease got something done that counts."""
         member = self._members[worker]
         member.heard_at = now
@@ -188,6 +245,7 @@ class Members:
         member.records += records
         member.steps += steps
         member.rate.add(records, now)
+        return member
 
     def exited(self, event: BodyExited, now: float) -> tuple[Member, Ended] | None:
         """A body is gone; None when it was not the present one of its worker."""
@@ -264,7 +322,7 @@ class Members:
                 self._kill(member, reason, ExitKind.CRASHED, now)
             case WorkerState.LOADING if silent_s > timings.start_timeout_s:
                 self._lose(member, silent_s, found, now)
-            case WorkerState.READY if silent_s > timings.heartbeat_loss_s:
+            case WorkerState.READY if silent_s > self._loss_s(member):
                 self._lose(member, silent_s, found, now)
             case WorkerState.LOST if in_state_s > timings.lost_kill_s:
                 reason = f"was not heard for {silent_s:.0f} s"
@@ -280,6 +338,11 @@ class Members:
             case _:
                 pass
 
+    def _loss_s(self, member: Member) -> float:
+        """Silence after which a ready body is lost: longer for one that has come back before."""
+        doublings = min(member.false_alarms, self._timings.loss_patience)
+        return ldexp(self._timings.heartbeat_loss_s, doublings)
+
     def _lose(self, member: Member, silent_s: float, found: Silent, now: float) -> None:
         member.move(WorkerState.LOST, now)
         found.lost.append(member)
@@ -290,12 +353,29 @@ class Members:
         """Do not count time in which nobody could be heard."""
         for member in self._members.values():
             member.since += pause_s
+            member.watch.excuse(pause_s)
             if member.heard_at is not None:
                 member.heard_at += pause_s
             if member.killed_at is not None:
                 member.killed_at += pause_s
 
     # --- looking ---------------------------------------------------------------------------
+
+    def at_work(self, holders: Set[WorkerId]) -> Iterator[Member]:
+        """Workers that are heard and hold a task."""
+        return (
+            member
+            for member in self._members.values()
+            if member.state is WorkerState.READY and member.id in holders
+        )
+
+    def time_spent(self, holders: Set[WorkerId]) -> Counter[Spent]:
+        """What the wanted workers do at this moment, for the accounts of goodput."""
+        spent: Counter[Spent] = Counter()
+        for number in range(self.maximum):
+            member = self._members.get(WorkerId(number))
+            spent[_spends(member, holders) if member else Spent.STARTING] += 1
+        return spent
 
     @property
     def all_gone(self) -> bool:

@@ -1,4 +1,4 @@
-"""Progress: rates, the smoothed loss, and how much of the workers' time counted."""
+"""Progress: rates, the smoothed loss, and the time that went by."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from edl_master.core.effects import LogScalar
+from edl_master.core.goodput import Goodput, Spent
 from edl_master.core.names import Version
 
 _SMOOTHING = 0.05
@@ -56,38 +57,50 @@ class Progress:
         self.gradients_rejected = 0
         self.loss = math.nan
         self._staleness_sum = 0
-        self._productive_s = 0.0
-        self._wanted_s = 0.0
+        self.goodput = Goodput()
         self._elapsed_s = 0.0
+        self._accounted_s = 0.0
         self._clock: float | None = None
         self._rate: Rate | None = None
         self._point: tuple[float, int] = (0.0, 0)
         self._point_at = -math.inf
 
-    def pass_time(self, now: float, workers_wanted: int) -> None:
-        """Let time pass up to now, with so many workers wanted meanwhile."""
+    def pass_time(self, now: float) -> None:
+        """Let time pass up to now."""
         if self._clock is None:
             self._rate = Rate(self._window_s, now)
         else:
             self._elapsed_s += now - self._clock
-            self._wanted_s += (now - self._clock) * workers_wanted
         self._clock = now
 
-    def step(self, version: Version, loss: float, compute_s: float, staleness: int) -> None:
+    def spend(self, workers: Mapping[Spent, int]) -> None:
+        """Account for the time since the last call, which the workers spent so."""
+        self.goodput.spend(self._elapsed_s - self._accounted_s, workers)
+        self._accounted_s = self._elapsed_s
+
+    def away(self, undone_s: float, down_s: float, workers: int) -> None:
+        """Account for the time from the snapshot to the start of the next master.
+
+        Args:
+            undone_s: of that, the time in which the earlier master still worked.
+            down_s: the time without a master.
+            workers: wanted meanwhile.
+        """
+        self._elapsed_s += undone_s + down_s
+        self._accounted_s = self._elapsed_s
+        self.goodput.spend(undone_s, {Spent.REDONE: workers})
+        self.goodput.spend(down_s, {Spent.RESTARTING: workers})
+
+    def step(self, version: Version, loss: float, staleness: int) -> None:
         """One minibatch has been applied."""
         self.steps += 1
         self.version = max(self.version, version)
-        self._productive_s += compute_s
         self._staleness_sum += staleness
         if math.isfinite(loss):
             total, count = self._point
             self._point = (total + loss, count + 1)
             first = math.isnan(self.loss)
             self.loss = loss if first else self.loss + _SMOOTHING * (loss - self.loss)
-
-    def worked(self, seconds: float) -> None:
-        """A task without minibatches is done, and took so long."""
-        self._productive_s += seconds
 
     def records(self, count: int, now: float) -> None:
         """So many records of the main work are done."""
@@ -113,11 +126,6 @@ class Progress:
         """Average staleness of applied gradients, in versions."""
         return self._staleness_sum / self.steps if self.steps else 0.0
 
-    @property
-    def goodput(self) -> float:
-        """Worker seconds in work that counted / worker seconds wanted, 0 to 1."""
-        return min(1.0, self._productive_s / self._wanted_s) if self._wanted_s > 0 else 0.0
-
     def per_s(self, now: float) -> float:
         """Records per second, lately."""
         return self._rate.per_s(now) if self._rate else 0.0
@@ -138,8 +146,7 @@ class Progress:
             "gradients_rejected": self.gradients_rejected,
             "loss": None if math.isnan(self.loss) else self.loss,
             "staleness_sum": self._staleness_sum,
-            "productive_s": self._productive_s,
-            "wanted_s": self._wanted_s,
+            "goodput": self.goodput.snapshot(),
             "elapsed_s": self._elapsed_s,
         }
 
@@ -151,6 +158,5 @@ class Progress:
         self.gradients_rejected = saved["gradients_rejected"]
         self.loss = math.nan if saved["loss"] is None else saved["loss"]
         self._staleness_sum = saved["staleness_sum"]
-        self._productive_s = saved["productive_s"]
-        self._wanted_s = saved["wanted_s"]
-        self._elapsed_s = saved["elapsed_s"]
+        self.goodput.restore(saved.get("goodput", {}))
+        self._elapsed_s = self._accounted_s = saved["elapsed_s"]

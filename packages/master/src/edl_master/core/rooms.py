@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from edl_master.core.course import Course, course_of
 from edl_master.core.effects import Effect
 from edl_master.core.evaluation import Evaluations
+from edl_master.core.hanging import Hanging
+from edl_master.core.keeping import Keeping
 from edl_master.core.ledger import Ledger
 from edl_master.core.members import Members
 from edl_master.core.outcome import Outcome
@@ -28,6 +30,8 @@ class Rooms:
     course: Course
     progress: Progress
     outcome: Outcome
+    hanging: Hanging
+    keeping: Keeping
 
 
 def furnish(
@@ -55,4 +59,6 @@ def furnish(
         course=course_of(settings, main, ledger, evaluations, emit),
         progress=Progress(settings.timings.rate_window_s),
         outcome=Outcome(emit),
+        hanging=Hanging(settings.timings.patience),
+        keeping=Keeping(settings.snapshot_every_s),
     )

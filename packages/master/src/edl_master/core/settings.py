@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from edl_master.core.hanging import Patience
+
 
 class JobType(StrEnum):
     """What a job is for."""
@@ -21,11 +23,16 @@ class Timings:
     lease_ttl_s: float = 10.0
     """A lease that nobody renews for so long is lost. Ten missed heartbeats."""
 
-    heartbeat_every_s: float = 1.0
-    """How often a worker speaks; cheap, and a tenth of a lease."""
+    heartbeat_every_s: float = 0.5
+    """How often a worker speaks; cheap for some hundred of them, see ``timings_for``."""
 
-    heartbeat_loss_s: float = 5.0
-    """Silence after which a ready worker counts as lost. Short pauses are common on laptops."""
+    heartbeat_loss_s: float = 1.6
+    """Silence after which a ready worker counts as lost: three heartbeats. Its task is leased
+    again within 2 s. A worker that comes back has lost a minibatch, and gets more patience."""
+
+    loss_patience: int = 4
+    """So many times a body's patience doubles when it comes back from being lost: code that
+    keeps a whole process from speaking for half a minute is found out, and no longer blamed."""
 
     start_timeout_s: float = 120.0
     """From starting a body to its registration, and the longest silence while it loads.
@@ -49,9 +56,13 @@ class Timings:
     retry_elsewhere_s: float = 10.0
     """How long a failed task is kept for another worker than the one that failed it."""
 
-    pause_s: float = 2.0
+    pause_s: float = 0.8
     """No fact for so long, not even a look at the clock: the master itself was held up, and
-    nobody is to blame for a silence that nobody listened to. Twice the rhythm of its clock."""
+    nobody is to blame for a silence that nobody listened to. Three times the rhythm of its
+    clock, and half of what makes a worker count as lost."""
+
+    patience: Patience = field(default_factory=Patience)
+    """How long a worker that is heard may get nowhere."""
 
     wait_s: float = 0.2
     """When a worker without work asks again: far below the length of a task."""
@@ -78,6 +89,8 @@ class JobSettings:
     """Parameter versions between evaluations; 0: one at the end of every epoch."""
     checkpoint_steps: int = 0
     """Parameter versions between checkpoints; 0: only when training ends or the job is stopped."""
+    snapshot_every_s: float = 0.0
+    """Seconds between snapshots for the next master, should this one die; 0: none."""
     export: bool = True
     """Whether a training job ends with an EXPORT task."""
     seed: int = 0
@@ -111,6 +124,23 @@ class JobSettings:
                 f"max_workers must be at least min_workers ({self.min_workers}), "
                 f"not {self.max_workers}"
             )
+
+
+HEARTBEATS_PER_S = 400.0
+"""What a master takes from all workers together, beside their work."""
+
+
+def timings_for(workers: int, worker_grace_s: float) -> Timings:
+    """Timings of a job of at most so many workers: very many of them speak less often."""
+    default = Timings()
+    every_s = max(default.heartbeat_every_s, workers / HEARTBEATS_PER_S)
+    loss_s = max(default.heartbeat_loss_s, 3.2 * every_s)
+    return Timings(
+        heartbeat_every_s=every_s,
+        heartbeat_loss_s=loss_s,
+        lease_ttl_s=max(default.lease_ttl_s, 3 * loss_s),
+        worker_grace_s=worker_grace_s,
+    )
 
 
 MINIBATCHES_PER_TASK = 64

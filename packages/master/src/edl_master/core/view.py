@@ -32,6 +32,10 @@ class ProgressView:
     """Smoothed; NaN before the first minibatch."""
     goodput: float
     """Worker seconds in work that counted / worker seconds wanted so far, 0 to 1."""
+    productive_s: float
+    """Worker seconds in work that counted."""
+    lost_s: dict[str, float]
+    """The other worker seconds, by reason: see ``core.goodput.Spent``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,6 +174,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
             lost=map(codec.lease_ref_to, answer.lost),
             leave=bool(answer.leave),
             leave_reason=answer.leave,
+            tell_stacks=answer.tell_stacks,
         )
 
     def _lease(self, lease: LeaseGranted, skip_minibatches: int) -> task_pb2.Lease:

@@ -397,6 +397,26 @@ Global___JobSpec: _TypeAlias = JobSpec  # noqa: Y015
 class Progress(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class LostSEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.float
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.float = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     RECORDS_DONE_FIELD_NUMBER: _builtins.int
     RECORDS_TOTAL_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
@@ -407,6 +427,8 @@ class Progress(_message.Message):
     ETA_S_FIELD_NUMBER: _builtins.int
     LOSS_FIELD_NUMBER: _builtins.int
     GOODPUT_FIELD_NUMBER: _builtins.int
+    PRODUCTIVE_S_FIELD_NUMBER: _builtins.int
+    LOST_S_FIELD_NUMBER: _builtins.int
     records_done: _builtins.int
     """of this job's main work, over all epochs"""
     records_total: _builtins.int
@@ -424,6 +446,12 @@ class Progress(_message.Message):
     """smoothed; NaN before the first"""
     goodput: _builtins.float
     """productive time / elapsed, 0..1"""
+    productive_s: _builtins.float
+    """worker seconds in work that counted"""
+    @_builtins.property
+    def lost_s(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
+        """the other worker seconds, by reason"""
+
     def __init__(
         self,
         *,
@@ -437,10 +465,12 @@ class Progress(_message.Message):
         eta_s: _builtins.float = ...,
         loss: _builtins.float = ...,
         goodput: _builtins.float = ...,
+        productive_s: _builtins.float = ...,
+        lost_s: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "eta_s", b"eta_s", "goodput", b"goodput", "loss", b"loss", "num_epochs", b"num_epochs", "parameter_version", b"parameter_version", "records_done", b"records_done", "records_per_s", b"records_per_s", "records_total", b"records_total", "steps", b"steps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "eta_s", b"eta_s", "goodput", b"goodput", "loss", b"loss", "lost_s", b"lost_s", "num_epochs", b"num_epochs", "parameter_version", b"parameter_version", "productive_s", b"productive_s", "records_done", b"records_done", "records_per_s", b"records_per_s", "records_total", b"records_total", "steps", b"steps"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

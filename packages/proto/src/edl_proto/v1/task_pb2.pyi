@@ -868,10 +868,13 @@ class HeartbeatRequest(_message.Message):
     LEASES_FIELD_NUMBER: _builtins.int
     PHASE_FIELD_NUMBER: _builtins.int
     COUNTERS_FIELD_NUMBER: _builtins.int
+    STACKS_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
     body: _builtins.str
     incarnation: _builtins.str
     phase: Global___WorkerPhase.ValueType
+    stacks: _builtins.str
+    """what every thread does, if the last reply asked for it"""
     @_builtins.property
     def leases(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaseRef]:
         """renewed by this call"""
@@ -889,10 +892,11 @@ class HeartbeatRequest(_message.Message):
         leases: _abc.Iterable[Global___LeaseRef] | None = ...,
         phase: Global___WorkerPhase.ValueType = ...,
         counters: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
+        stacks: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "counters", b"counters", "incarnation", b"incarnation", "leases", b"leases", "phase", b"phase", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "counters", b"counters", "incarnation", b"incarnation", "leases", b"leases", "phase", b"phase", "stacks", b"stacks", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -905,8 +909,10 @@ class HeartbeatReply(_message.Message):
     LOST_FIELD_NUMBER: _builtins.int
     LEAVE_FIELD_NUMBER: _builtins.int
     LEAVE_REASON_FIELD_NUMBER: _builtins.int
+    TELL_STACKS_FIELD_NUMBER: _builtins.int
     leave: _builtins.bool
     leave_reason: _builtins.str
+    tell_stacks: _builtins.bool
     @_builtins.property
     def lost(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaseRef]:
         """leases that this worker no longer holds"""
@@ -917,10 +923,11 @@ class HeartbeatReply(_message.Message):
         lost: _abc.Iterable[Global___LeaseRef] | None = ...,
         leave: _builtins.bool = ...,
         leave_reason: _builtins.str = ...,
+        tell_stacks: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["leave", b"leave", "leave_reason", b"leave_reason", "lost", b"lost"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["leave", b"leave", "leave_reason", b"leave_reason", "lost", b"lost", "tell_stacks", b"tell_stacks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
