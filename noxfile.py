@@ -147,6 +147,19 @@ def integration(session: nox.Session) -> None:
 
 
 @nox.session(**in_workspace)
+def chaos(session: nox.Session) -> None:
+    """Real jobs under a schedule of faults: --minutes M --seed S."""
+    session.run("python", "tools/chaos.py", *session.posargs, external=True)
+
+
+@nox.session(**in_workspace)
+def simulate(session: nox.Session) -> None:
+    """Random schedules of the master's heart: --runs N [--from SEED] [--seconds S]."""
+    script = "packages/master/tests/core/schedules.py"
+    session.run("python", script, *session.posargs, external=True)
+
+
+@nox.session(**in_workspace)
 def engine(session: nox.Session) -> None:
     """The builder with a real container engine and registry (root, docker.io, docker-registry)."""
     pytest(session, *(() if session.posargs else ("tests/builder",)))

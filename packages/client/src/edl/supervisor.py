@@ -160,6 +160,7 @@ class Supervisor:
     # --- the job ---------------------------------------------------------------------------
 
     def _exists(self) -> bool:
+        supervision.beat(self._job_dir)
         return (self._job_dir / jobdir.SPEC).exists()
 
     def _is_over(self) -> bool:

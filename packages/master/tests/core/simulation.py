@@ -70,6 +70,9 @@ class Process:
     silent: int = 0
     """Turns for which it is frozen."""
     told_to_leave: bool = False
+    stacks: str = ""
+    stuck: int = 0
+    """Turns for which it beats, and does nothing else."""
 
 
 KILLS_IN_A_ROW = 8
@@ -110,6 +113,8 @@ class World:
         self.scored: list[float] = []
         self.end: fx.EndJob | None = None
         self.happened: Counter[str] = Counter()
+        self.story: list[str] | None = None
+        """What happened, in words, for whoever wants to read it."""
         self.saved = self._save()
 
     # --- the owner of the heart ------------------------------------------------------------
@@ -120,7 +125,11 @@ class World:
         self.happened[type(event).__name__] += 1
         self.happened.update(type(effect).__name__ for effect in effects)
         self.happened.update(e.kind for e in effects if isinstance(e, fx.Record))
+        if self.story is not None:
+            self.story.append(f"{self.now:.2f} {event}")
+            self.story += [f"    -> {effect}" for effect in effects]
         self.job.check_invariants()
+        self._check_view()
         follow: list[ev.Event] = []
         for effect in effects:
             match effect:
@@ -150,6 +159,10 @@ class World:
                     self._stop(worker, kill)
                 case fx.TakeCheckpoint():
                     self.saved = self._save()
+                case fx.TakeSnapshot():
+                    self.saved = self._save()
+                    kept = ev.SnapshotTaken(Version(self.plane.version), 0.01, 0.001)
+                    follow.append(kept)
                 case fx.FinishOutput():
                     tasks = sum(-(-n // self.settings.records_per_task) for n in self.data)
                     assert len(self.parts) == tasks, "parts are missing"
@@ -162,6 +175,25 @@ class World:
         for event_ in follow:
             effects += self.tell(event_)
         return effects
+
+    def _check_view(self) -> None:
+        """What people see is never absurd, whatever happened."""
+        view = self.job.view(self.now)
+        progress = view.progress
+        numbers = [
+            *(progress.records_done, progress.records_total, progress.epoch, progress.steps),
+            *(progress.parameter_version, progress.records_per_s, progress.productive_s),
+            *(view.seconds, view.min_workers, view.max_workers, view.records_trained),
+            *(view.records_replayed, view.preemptions, view.worker_failures, view.predictions),
+            *(view.gradients_rejected, view.staleness_mean, *progress.lost_s.values()),
+        ]
+        for counts in view.tasks.values():
+            numbers += [counts.pending, counts.leased, counts.done, counts.retried, counts.dead]
+        for worker in view.workers:
+            numbers += [worker.records, worker.steps, worker.restarts, worker.records_per_s]
+        assert all(number >= 0 for number in numbers), view
+        assert 0.0 <= progress.goodput <= 1.0, view
+        assert progress.records_done <= progress.records_total, view
 
     def _check_barrier(self, epoch: int) -> None:
         if self.settings.epoch_barrier:
@@ -195,8 +227,11 @@ class World:
             process.leases.clear()
         self.processes = [p for p in self.processes if self.random.random() < 0.7]
         for process in self.processes:
-            if self.random.random() < 0.7:
+            if self.random.random() < 0.5:
                 self._register(process)
+        for process in self.processes:
+            if self.random.random() < 0.7:
+                self.tell(ev.BodyFound(process.worker, process.body, process.attempt))
 
     # --- the platform ----------------------------------------------------------------------
 
@@ -246,6 +281,15 @@ class World:
         """One turn of a worker process."""
         if process.silent > 0:
             process.silent -= 1
+        elif process.stuck > 0 and process.ready and self.random.random() < 0.5:
+            process.stuck -= 1
+            held = tuple(ev.HeldLease(lease.task, lease.token) for lease in process.leases)
+            beat = ev.HeartbeatReceived(
+                process.worker, process.body, held, "computing", process.stacks
+            )
+            self._mind(process, self._send(beat))
+        elif process.stuck > 0 and process.ready:
+            process.stuck -= 1
         elif process.told_to_leave:
             held = tuple(ev.HeldLease(lease.task, lease.token) for lease in process.leases)
             if self.random.random() < 0.8:
@@ -261,7 +305,12 @@ class World:
         elif self.random.random() < 0.3:
             held = tuple(ev.HeldLease(lease.task, lease.token) for lease in process.leases)
             self._mind(
-                process, self._send(ev.HeartbeatReceived(process.worker, process.body, held, ""))
+                process,
+                self._send(
+                    ev.HeartbeatReceived(
+                        process.worker, process.body, held, "computing", process.stacks
+                    )
+                ),
             )
         elif not process.leases or (len(process.leases) < 2 and self.random.random() < 0.3):
             self._mind(process, self._send(ev.LeaseRequested(process.worker, process.body)))
@@ -278,7 +327,8 @@ class World:
                         process.index = self._skip(effect)
                 case fx.LeaveJob():
                     process.told_to_leave = True
-                case fx.HeartbeatAnswer(lost, leave):
+                case fx.HeartbeatAnswer(lost, leave, tell_stacks):
+                    process.stacks = "somewhere" if tell_stacks else ""
                     self._drop(process, {held.token for held in lost})
                     process.told_to_leave = process.told_to_leave or bool(leave)
                 case _:
@@ -407,6 +457,8 @@ class World:
             self._die(process, 9, preempted=preempted)
         if self.processes and chance() < 0.02:
             self.random.choice(self.processes).silent = self.random.choice((20, 120, 600))
+        if self.processes and chance() < 0.01:
+            self.random.choice(self.processes).stuck = self.random.choice((50, 400, 1500))
         if chance() < 0.01:
             low = self.random.randrange(0, 3)
             self.tell(ev.ScaleRequested(low, low + self.random.randrange(1, 3)))

@@ -14,13 +14,18 @@ import contextlib
 import fcntl
 import json
 import os
+import signal
 import subprocess
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
 from edl_proto import jobdir
+
+FROZEN_S = 30.0
+"""A supervisor that has not beaten for so long is frozen for good; it beats twice a second."""
 
 
 def describe(job_dir: Path, supervisor: Sequence[str], master: Sequence[str]) -> None:
@@ -81,14 +86,31 @@ def supervisor_pid(job_dir: Path) -> int | None:
         return None  # it is writing its number at this moment
 
 
+def beat(job_dir: Path) -> None:
+    """The supervisor lives; called at least every few seconds."""
+    with contextlib.suppress(OSError):
+        os.utime(job_dir / jobdir.SUPERVISOR_LOCK)
+
+
 def has_master(job_dir: Path) -> bool:
     """Whether a master holds the job's directory: at work, starting, or frozen."""
     return _is_locked(job_dir)
 
 
 def ensure(job_dir: Path) -> bool:
-    """Start the supervisor of a job that should have one and has none; say whether one was."""
-    if (found := commands(job_dir)) is None or _is_locked(job_dir / jobdir.SUPERVISOR_LOCK):
+    """Start the supervisor of a job that should have one and has none; say whether one was.
+
+    One that has been frozen for long is killed first: it holds the lock, and does nothing.
+    """
+    if (found := commands(job_dir)) is None:
+        return False
+    if (pid := supervisor_pid(job_dir)) is not None:
+        lock = job_dir / jobdir.SUPERVISOR_LOCK
+        with contextlib.suppress(OSError):
+            if time.time() - lock.stat().st_mtime > FROZEN_S and supervisor_pid(job_dir) == pid:
+                os.kill(pid, signal.SIGKILL)
+        return False
+    if _is_locked(job_dir / jobdir.SUPERVISOR_LOCK):
         return False
     log = job_dir / jobdir.LOGS / "supervisor.log"
     try:
