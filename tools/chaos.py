@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -37,6 +38,8 @@ from edl_proto import supervision
 ROOT = Path(__file__).resolve().parent.parent
 EDL = str(Path(sys.executable).parent / "edl")
 WORKERS = 2
+SHORT_S = 30.0
+"""A job that would be left in calm so soon is not begun."""
 END_S = 420.0
 """How long a job may take to end once nothing disturbs it any more."""
 
@@ -258,7 +261,7 @@ def counting(place: Path, update: str, total: int, epochs: int) -> Kind:
     if not data.exists():
         data.mkdir()
         cuts = [0, total // 7, total // 2, total]
-        for part, (start, stop) in enumerate(zip(cuts, cuts[1:], strict=False)):
+        for part, (start, stop) in enumerate(itertools.pairwise(cuts)):
             with recordio.Writer(str(data / f"part-{part}.recordio")) as writer:
                 for number in range(start, stop):
                     writer.write(recordio.example.encode({"number": np.array([number])}))
@@ -361,7 +364,7 @@ def main() -> int:
         "--every", type=float, default=5.0, help="seconds between faults, on average"
     )
     parser.add_argument("--model", choices=("all", "counting", "mnist"), default="all")
-    parser.add_argument("--records", type=int, default=20_011, help="of the counting model")
+    parser.add_argument("--records", type=int, default=40_009, help="of the counting model")
     parser.add_argument("--keep", action="store_true", help="keep the files of the jobs")
     chosen = parser.parse_args()
     faults = schedule(chosen.seed, chosen.every)
@@ -373,7 +376,7 @@ def main() -> int:
     wrong: list[str] = []
     number = 0
     try:
-        while time.monotonic() < until and not wrong:
+        while not number or (time.monotonic() < until - SHORT_S and not wrong):
             kinds = [counting(place, "async", chosen.records, 3)]
             if chosen.model == "all":
                 kinds.append(mnist(place, 20))
@@ -381,7 +384,7 @@ def main() -> int:
             elif chosen.model == "mnist":
                 kinds = [mnist(place, 20)]
             for kind in kinds:
-                if time.monotonic() < until and not wrong:
+                if not number or (time.monotonic() < until - SHORT_S and not wrong):
                     name = f"chaos-{chosen.seed}-{number}"
                     wrong = run(kind, name, place / "home", faults, until)
                     number += 1

@@ -210,6 +210,7 @@ def decode_status(message: job_pb2.JobStatus) -> Status:
         worker_failures=message.worker_failures,
         dead_letters=tuple(f"{dead.task}: {dead.records}" for dead in message.dead_letters),
         goodput=progress.goodput,
+        lost_s=dict(progress.lost_s),
         pace_per_s=_pace(message),
     )
 

@@ -106,6 +106,8 @@ class Status:
     worker_failures: int = 0
     dead_letters: tuple[str, ...] = ()
     goodput: float = 0.0
+    lost_s: Mapping[str, float] = field(default_factory=dict)
+    """Worker seconds that trained nothing, by reason."""
     pace_per_s: float = 0.0
     """Records of the main work per second while it was being done, if known; else 0."""
 
@@ -150,6 +152,17 @@ def overall_pace(status: Status) -> float:
         return status.pace_per_s
     done = status.records_trained if status.verb is Verb.TRAIN else status.records_done
     return done / status.seconds if status.seconds > 0 else 0.0
+
+
+def losses(status: Status) -> str:
+    """What most of the workers' time was lost to, for a person; empty if next to nothing was."""
+    total = sum(status.lost_s.values())
+    if total <= 0 or status.goodput >= 1:
+        return ""
+    # What was lost is 1 - goodput of all that was wanted.
+    wanted = total / (1 - status.goodput)
+    parts = sorted(status.lost_s.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} {s / wanted:.0%}" for name, s in parts if s / wanted >= 0.005)
 
 
 @dataclass(frozen=True, slots=True)

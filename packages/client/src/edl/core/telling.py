@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from edl.core import quantities
 from edl.core.options import Verb
-from edl.core.status import Failure, Happening, State, Status, Worker, overall_pace
+from edl.core.status import Failure, Happening, State, Status, Worker, losses, overall_pace
 
 _DETAIL_LINES = 20  # an error stays on one screen
 
@@ -102,6 +102,8 @@ def summary(status: Status, keep_page_s: float = 0.0) -> list[str]:
         troubles.append(f"{quantities.count(status.records_replayed)} records computed again")
     if troubles:
         lines.append(f"  on the way: {', '.join(troubles)}")
+    if status.goodput > 0:
+        lines.append(f"  goodput {goodput(status)}")
     if status.dead_letters:
         lines.append(f"  NOT done: {plural(len(status.dead_letters), 'task')} that failed for good")
         lines.extend(f"    {letter}" for letter in status.dead_letters[:5])
@@ -113,6 +115,12 @@ def summary(status: Status, keep_page_s: float = 0.0) -> list[str]:
         )
         lines.append(f"  page: {status.dashboard_url} ({stays})")
     return lines
+
+
+def goodput(status: Status) -> str:
+    """How much of the workers' time trained, and where most of the rest went."""
+    lost = losses(status)
+    return f"{status.goodput:.0%}" + (f"; lost: {lost}" if lost else "")
 
 
 def outcome(status: Status, wide: bool = False) -> list[tuple[str, str]]:
@@ -132,6 +140,7 @@ def outcome(status: Status, wide: bool = False) -> list[tuple[str, str]]:
             ("parameter version", quantities.count(status.version)),
             ("seconds", f"{status.seconds:.1f}"),
             ("goodput", f"{status.goodput:.0%}"),
+            ("lost time", losses(status) or "none"),
             ("page", status.dashboard_url),
         ]
     return rows
@@ -219,6 +228,8 @@ def status_lines(status: Status) -> list[str]:
     lines = [f"{status.job}  {status.state.words}", f"  {progress_line(status)}"]
     if status.started_at:
         lines.append(f"  started {status.started_at}, {quantities.duration(status.seconds)}")
+    if status.goodput > 0:
+        lines.append(f"  goodput {goodput(status)}")
     if status.dashboard_url and not status.state.is_over:
         lines.append(f"  page    {status.dashboard_url}")
     if status.output:

@@ -251,7 +251,21 @@ class JobState:
             at_work = self._phase in (JobPhase.RUNNING, JobPhase.FINISHING)
             if at_work and self._rooms.keeping.is_due(now):
                 self._emit(TakeSnapshot())
+            if self._phase is JobPhase.RUNNING:
+                self._try_numbers(now)
         self._members.restart_due(now)
+
+    def _try_numbers(self, now: float) -> None:
+        """Have as many workers as bring something, of those that may be."""
+        ledger, main = self._rooms.ledger, self._course.main
+        done = ledger.records_complete(main) + ledger.records_applied(main)
+        change = self._rooms.elasticity.look(now, self._members.ready_count, done)
+        if change is not None:
+            facts = {"workers": str(change.workers)}
+            self._emit(
+                Record("WorkersTried", f"{change.why[:1].upper()}{change.why[1:]}", facts=facts)
+            )
+            self._members.aim(change.workers, now)
 
     def _ready(self, event: WorkerReady, now: float) -> None:
         member = self._members.hear(event.worker, event.body, now)
@@ -291,6 +305,7 @@ class JobState:
             line = f"From {before} to {minimum}:{maximum} workers."
             self._emit(Record("Scaled", line, facts={"workers": f"{minimum}:{maximum}"}))
             self._members.scale(minimum, maximum, now)
+            self._rooms.elasticity.scale(minimum, maximum)
 
     def _refuse(self, event: Event) -> None:
         """Answer those who ask after the end."""
@@ -382,6 +397,7 @@ class JobState:
             settings, data, validation, data_names=data_names, validation_names=validation_names
         )
         restore_snapshot(job._rooms, job._identity, snapshot)
+        job._rooms.elasticity.scale(job._members.minimum, job._members.maximum)
         job._progress.away(undone_s, down_s, job._members.maximum)
         job._restored = True
         return job

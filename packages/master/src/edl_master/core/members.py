@@ -70,6 +70,7 @@ class Members:
     ) -> None:
         self.minimum = minimum
         self.maximum = maximum
+        self.target = maximum
         self.preemptions = 0
         self.failures = 0
         self._timings = timings
@@ -81,14 +82,19 @@ class Members:
 
     def begin(self, now: float) -> None:
         """Start every wanted worker that has no body yet."""
-        for number in range(self.maximum):
+        for number in range(self.target):
             member = self._member(WorkerId(number), now)
             if member.state is WorkerState.GONE and member.restart_at is None:
                 self._start(member, now)
 
     def scale(self, minimum: int, maximum: int, now: float) -> None:
-        """Want another number of workers; the highest numbers leave first."""
+        """Want workers between other numbers: the most of them, until that turns out to be many."""
         self.minimum, self.maximum = minimum, maximum
+        self.aim(maximum, now)
+
+    def aim(self, target: int, now: float) -> None:
+        """Want so many workers of those that may be; the highest numbers leave first."""
+        self.target = target
         for member in self._members.values():
             if not self.wanted(member):
                 self.stop(member, "scaled-down", now)
@@ -102,7 +108,7 @@ class Members:
 
     def wanted(self, member: Member) -> bool:
         """Whether the worker should have a body."""
-        return not self.over and member.id < self.maximum
+        return not self.over and member.id < self.target
 
     def stop(self, member: Member, reason: str, now: float) -> None:
         """Ask a body to leave, unless it is leaving already."""
@@ -372,7 +378,7 @@ class Members:
     def time_spent(self, holders: Set[WorkerId]) -> Counter[Spent]:
         """What the wanted workers do at this moment, for the accounts of goodput."""
         spent: Counter[Spent] = Counter()
-        for number in range(self.maximum):
+        for number in range(self.target):
             member = self._members.get(WorkerId(number))
             spent[_spends(member, holders) if member else Spent.STARTING] += 1
         return spent
@@ -381,6 +387,11 @@ class Members:
     def all_gone(self) -> bool:
         """Whether no worker has a body."""
         return all(member.state is WorkerState.GONE for member in self._members.values())
+
+    @property
+    def ready_count(self) -> int:
+        """Workers that can be given tasks."""
+        return sum(member.state is WorkerState.READY for member in self._members.values())
 
     def is_alone(self, worker: WorkerId) -> bool:
         """Whether no other worker could take a task now or soon."""
@@ -431,6 +442,7 @@ class Members:
         """Take over what ``snapshot`` saved; with ``scaled``, the wanted numbers too."""
         if scaled:
             self.minimum, self.maximum = saved["minimum"], saved["maximum"]
+            self.target = self.maximum
         self.preemptions, self.failures = saved["preemptions"], saved["failures"]
 
     def check_invariants(self) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from edl_master.core.course import Course, course_of
 from edl_master.core.effects import Effect
+from edl_master.core.elasticity import Elasticity
 from edl_master.core.evaluation import Evaluations
 from edl_master.core.hanging import Hanging
 from edl_master.core.keeping import Keeping
@@ -32,6 +33,7 @@ class Rooms:
     outcome: Outcome
     hanging: Hanging
     keeping: Keeping
+    elasticity: Elasticity
 
 
 def furnish(
@@ -61,4 +63,5 @@ def furnish(
         outcome=Outcome(emit),
         hanging=Hanging(settings.timings.patience),
         keeping=Keeping(settings.snapshot_every_s),
+        elasticity=Elasticity(settings.min_workers, settings.max_workers, settings.elasticity),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from edl_master.core.elasticity import Rules
 from edl_master.core.hanging import Patience
 
 
@@ -104,6 +105,8 @@ class JobSettings:
     worker_crashes: int = 3
     """Crashes in a row, without any progress of the job in between, that make a crash loop."""
     timings: Timings = field(default_factory=Timings)
+    elasticity: Rules = field(default_factory=Rules)
+    """How the number of workers is found between the least and the most."""
 
     def __post_init__(self) -> None:
         for name, least in (

@@ -125,6 +125,14 @@ function resultParts(status, left) {
   return [what, element("dl", "error-facts", row)];
 }
 
+/** What took most of the workers' other time, as "; most lost: starting 4.1 %". */
+function mostLost(progress) {
+  const losses = Object.entries(progress.lost_s ?? {}).map(([why, s]) => [why, number(s)]);
+  const [why, most] = losses.reduce((a, b) => (b[1] > a[1] ? b : a), ["", 0]);
+  const all = losses.reduce((sum, [, s]) => sum + s, number(progress.productive_s));
+  return most / all >= 0.01 ? `; most lost: ${why} ${percent(most / all)} %` : "";
+}
+
 /** Percentage, bar, time left and time taken. */
 export function showProgress(status) {
   const progress = status.progress ?? {};
@@ -197,7 +205,7 @@ export function showStats(status) {
   }
   if (number(p.goodput) > 0) {
     const share = `${percent(number(p.goodput))} %`;
-    figures.push({ label: "goodput", value: share, note: "productive time" });
+    figures.push({ label: "goodput", value: share, note: `productive time${mostLost(p)}` });
   }
   fillFacts(byId("stats"), figures);
 }

@@ -1,0 +1,95 @@
+"""The policy on simulated jobs: it finds the number of workers that is worth having."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from edl_master.core.elasticity import Change, Elasticity, Rules
+
+
+def simulate(
+    throughput: Callable[[int], float],
+    minimum: int,
+    maximum: int,
+    *,
+    seconds: int = 7200,
+    noise: float = 0.0,
+    deaths: float = 0.0,
+    seed: int = 0,
+) -> tuple[Elasticity, list[Change], list[int]]:
+    """Play a job second by second; workers take five seconds to come and one to go."""
+    random = Random(seed)
+    policy = Elasticity(minimum, maximum, Rules())
+    arrivals: list[int] = []
+    ready, records = policy.target, 0.0
+    changes, wanted = [], []
+    for now in range(seconds):
+        ready += sum(1 for at in arrivals if at <= now)
+        arrivals = [at for at in arrivals if at > now]
+        if random.random() < deaths:
+            ready -= 1
+        ready = min(ready, policy.target)
+        arrivals += [now + 5] * (policy.target - ready - len(arrivals))
+        records += throughput(ready) * random.gauss(1.0, noise)
+        change = policy.look(float(now), ready, int(records))
+        if change is not None:
+            changes.append(change)
+        wanted.append(policy.target)
+    return policy, changes, wanted
+
+
+@pytest.mark.parametrize("maximum", [4, 50, 3000])
+def test_where_every_worker_brings_its_share_all_are_kept(maximum: int) -> None:
+    _, changes, wanted = simulate(lambda n: 100.0 * n, 1, maximum)
+    assert min(wanted) >= maximum - max(1, maximum // 8)
+    # Trials are short and become rare.
+    assert sum(wanted) / len(wanted) > 0.97 * maximum
+    assert len(changes) < 40
+
+
+@pytest.mark.parametrize(("useful", "maximum"), [(2, 8), (40, 300), (300, 3000)])
+def test_workers_beyond_what_something_can_take_are_removed(useful: int, maximum: int) -> None:
+    """As when the parameter plane or the disk is the limit."""
+    policy, _, wanted = simulate(lambda n: 100.0 * min(n, useful), 1, maximum)
+    assert useful <= policy.target <= useful + max(1, useful // 4)
+    settled = wanted[len(wanted) // 2 :]
+    assert sum(settled) / len(settled) < 1.3 * useful + 1
+
+
+def test_workers_that_stand_in_each_other_s_way_are_removed() -> None:
+    """More of them do less: threads on too few cores."""
+    policy, _, _ = simulate(lambda n: 100.0 * n / (1 + 0.02 * n * n), 1, 64)
+    assert 2 <= policy.target <= 12
+
+
+def test_when_there_is_room_again_workers_are_added() -> None:
+    limit = [10]
+    policy = Elasticity(1, 40, Rules())
+    records = 0.0
+    for now in range(20_000):
+        limit[0] = 10 if now < 5000 else 30
+        records += 100.0 * min(policy.target, limit[0])
+        policy.look(float(now), policy.target, int(records))
+        if now == 5000:
+            assert policy.target <= 13
+    assert policy.target >= 25
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_and_deaths_do_not_lead_it_astray(seed: int) -> None:
+    _, _, wanted = simulate(lambda n: 100.0 * n, 1, 16, noise=0.1, deaths=0.01, seed=seed)
+    assert sum(wanted) / len(wanted) > 13.5
+    policy, _, _ = simulate(lambda n: 100.0 * min(n, 4), 1, 16, noise=0.1, seed=seed)
+    assert policy.target <= 7
+
+
+def test_the_range_is_kept_and_a_fixed_number_is_left_alone() -> None:
+    _, _, wanted = simulate(lambda n: 100.0, 3, 20)
+    assert min(wanted) >= 3
+    _, changes, _ = simulate(lambda n: 100.0, 4, 4)
+    assert changes == []
+    _, _, wanted = simulate(lambda n: 100.0, 0, 2)
+    assert min(wanted) == 1

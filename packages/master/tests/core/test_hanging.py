@@ -1,0 +1,198 @@
+"""A worker that beats but gets nowhere is named, asked for its stacks, and ended."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from edl_master.core import effects as fx
+from edl_master.core import events as ev
+from edl_master.core.hanging import Finding, Hanging, Patience, Watch
+from edl_master.core.job import JobState
+from edl_master.core.names import Body, Version, WorkerId
+from edl_master.core.settings import JobSettings, JobType, Timings
+
+PATIENCE = Patience(
+    steps=10.0, least_s=2.0, starts=5.0, start_s=8.0, first_s=30.0, whole_task_s=60.0, stacks_s=3.0
+)
+SETTINGS = JobSettings(
+    JobType.TRAIN,
+    records_per_task=20,
+    minibatch_size=2,
+    max_workers=2,
+    timings=Timings(patience=PATIENCE),
+)
+
+
+def pace(step_s: float) -> tuple[Hanging, Watch]:
+    """A job whose tasks begin with a step of a second, and go on with these."""
+    hanging, watch = Hanging(PATIENCE), Watch(0.0)
+    now = 1.0
+    hanging.stepped(watch, now)
+    for _ in range(20):
+        now += step_s
+        hanging.stepped(watch, now)
+    return hanging, watch
+
+
+@pytest.mark.parametrize(("step_s", "limit_s"), [(0.01, 2.0), (1.0, 10.0), (5.0, 50.0)])
+def test_patience_is_a_multiple_of_the_median_step(step_s: float, limit_s: float) -> None:
+    hanging, watch = pace(step_s)
+    assert hanging.limit_s(watch, has_steps=True) == pytest.approx(limit_s)
+    assert hanging.judge(watch, watch.since + limit_s - 0.1, has_steps=True) is Finding.NOTHING
+    assert hanging.judge(watch, watch.since + limit_s + 0.1, has_steps=True) is Finding.ASK
+
+
+def test_one_odd_step_does_not_move_the_median() -> None:
+    hanging, watch = pace(0.5)
+    before = hanging.limit_s(watch, has_steps=True)
+    hanging.stepped(watch, watch.since + 1000.0)
+    assert hanging.limit_s(watch, has_steps=True) == pytest.approx(before)
+
+
+def test_first_steps_and_tasks_without_steps_have_times_of_their_own() -> None:
+    hanging, watch = pace(0.5)
+    watch.begin(watch.since)
+    assert hanging.limit_s(watch, has_steps=True) == 8.0
+    assert Hanging(PATIENCE).limit_s(Watch(0.0), has_steps=True) == 30.0
+    assert hanging.limit_s(watch, has_steps=False) == 60.0
+
+
+def test_it_is_ended_when_its_stacks_came_or_did_not_come_in_time() -> None:
+    hanging, watch = pace(0.1)
+    asked = watch.since + 3.0
+    assert hanging.judge(watch, asked, has_steps=True) is Finding.ASK
+    assert hanging.judge(watch, asked + 2.9, has_steps=True) is Finding.NOTHING
+    assert hanging.judge(watch, asked + 3.1, has_steps=True) is Finding.END
+    watch.stacks = "here"
+    assert hanging.judge(watch, asked + 0.1, has_steps=True) is Finding.END
+
+
+def test_a_step_clears_the_suspicion() -> None:
+    hanging, watch = pace(0.1)
+    hanging.judge(watch, watch.since + 3.0, has_steps=True)
+    hanging.stepped(watch, watch.since + 3.5)
+    assert hanging.judge(watch, watch.since + 1.0, has_steps=True) is Finding.NOTHING
+
+
+# --- in a job --------------------------------------------------------------------------------
+
+
+class Played:
+    """A job with two workers that beat; time passes in quarters of a second."""
+
+    def __init__(self) -> None:
+        self.job = JobState(SETTINGS, (200,))
+        self.now = 0.0
+        self.records: list[fx.Record] = []
+        self.leases: dict[int, fx.LeaseGranted] = {}
+        self.index = {0: 0, 1: 0}
+        self.tell(ev.Tick())
+        for number in (0, 1):
+            self.tell(ev.WorkerRegistered(WorkerId(number), Body(f"b{number}"), "host", 1))
+            self.tell(ev.WorkerReady(WorkerId(number), Body(f"b{number}")))
+            self.ask(number)
+
+    def tell(self, event: ev.Event) -> list[fx.Effect]:
+        effects = self.job.handle(event, self.now)
+        self.records += [effect for effect in effects if isinstance(effect, fx.Record)]
+        self.job.check_invariants()
+        return effects
+
+    def ask(self, number: int) -> fx.LeaseGranted:
+        effects = self.tell(ev.LeaseRequested(WorkerId(number), Body(f"b{number}")))
+        (granted,) = (effect for effect in effects if isinstance(effect, fx.LeaseGranted))
+        self.leases[number] = granted
+        return granted
+
+    def beat(self, number: int, phase: str = "computing", stacks: str = "") -> fx.HeartbeatAnswer:
+        lease = self.leases[number]
+        held = (ev.HeldLease(lease.task, lease.token),)
+        body = Body(f"b{number}")
+        beat = ev.HeartbeatReceived(WorkerId(number), body, held, phase, stacks)
+        effects = self.tell(beat)
+        (answer,) = (effect for effect in effects if isinstance(effect, fx.HeartbeatAnswer))
+        return answer
+
+    def step(self, number: int) -> None:
+        lease, index = self.leases[number], self.index[number]
+        held = ev.HeldLease(lease.task, lease.token)
+        version = Version(sum(self.index.values()) + 1)
+        applied = ev.MinibatchApplied(WorkerId(number), held, index, 2, version, 1.0, 0.1, 0)
+        self.tell(applied)
+        self.index[number] += 1
+
+    def pass_quarter(self) -> list[fx.Effect]:
+        self.now += 0.25
+        return self.tell(ev.Tick())
+
+    def kinds(self) -> list[str]:
+        return [record.kind for record in self.records]
+
+
+def test_a_hanging_worker_tells_its_stacks_is_killed_and_its_task_leased_again() -> None:
+    played = Played()
+    hung = played.leases[1].task
+    for _ in range(8):
+        played.pass_quarter()
+        for number in (0, 1):
+            played.step(number)
+            played.beat(number)
+    # From now on worker 1 beats, and does nothing else.
+    answer = played.beat(1)
+    while not answer.tell_stacks:
+        assert played.now < 20.0
+        effects = played.pass_quarter()
+        assert not any(isinstance(effect, fx.StopWorker) for effect in effects)
+        played.beat(0, "waiting")
+        answer = played.beat(1)
+    assert played.kinds()[-1] == "WorkerSuspected"
+    assert not played.beat(1, stacks="Thread 1: in dataset_fn, zoo/model.py:12").tell_stacks
+    (told,) = (record for record in played.records if record.kind == "WorkerStacks")
+    assert "zoo/model.py:12" in told.facts["stacks"]
+    effects = played.pass_quarter()
+    assert any(
+        effect == fx.StopWorker(WorkerId(1), e, kill=True)
+        for effect in effects
+        if isinstance(effect, fx.StopWorker)
+        for e in [effect.reason]
+    )
+    assert any(isinstance(effect, fx.RevokeLease) and effect.task == hung for effect in effects)
+    assert "WorkerHung" in played.kinds()
+    assert "TaskRetried" in played.kinds(), "it counts against the task"
+    assert played.job.view(played.now).progress.lost_s["stalled"] > 0
+    # The body's end is not counted a second time; the worker gets another one.
+    effects = played.tell(ev.BodyExited(WorkerId(1), Body("b1"), None, 9, False, attempt=0))
+    assert played.job.view(played.now).worker_failures == 1
+    assert any(isinstance(effect, fx.StartWorker) for effect in effects)
+    assert played.ask(0).task == hung
+
+
+def test_who_waits_for_others_is_not_suspected() -> None:
+    played = Played()
+    for _ in range(400):
+        played.pass_quarter()
+        for number in (0, 1):
+            played.beat(number, "waiting")
+    assert "WorkerSuspected" not in played.kinds()
+
+
+def test_slow_steps_of_everybody_are_no_hang() -> None:
+    """With steps of 20 s nothing is suspected before 200 s."""
+    settings = replace(SETTINGS, timings=Timings(patience=replace(PATIENCE, first_s=100.0)))
+    played = Played()
+    played.job = JobState(settings, (200,))
+    played.__dict__.update(now=0.0, records=[])
+    played.tell(ev.Tick())
+    for number in (0, 1):
+        played.tell(ev.WorkerRegistered(WorkerId(number), Body(f"b{number}"), "host", 1))
+        played.tell(ev.WorkerReady(WorkerId(number), Body(f"b{number}")))
+        played.ask(number)
+    for quarter in range(800):
+        played.pass_quarter()
+        for number in (0, 1):
+            played.beat(number)
+            if quarter % 80 == 79:
+                played.step(number)
+    assert "WorkerSuspected" not in played.kinds()
