@@ -91,6 +91,7 @@ class PracticeMaster:
         self.on_push: PushHook | None = None
         self.cut_next_answer = False
         self.workers_wanted = 1
+        self.tell_stacks = False
         self.leave_reason = ""
         self.lost: list[task_pb2.LeaseRef] = []
         self.changed = threading.Condition()
@@ -419,7 +420,10 @@ class _Tasks(task_pb2_grpc.TasksServicer):
             master.heard.heartbeats.append(request)
             master.changed.notify_all()
             return task_pb2.HeartbeatReply(
-                lost=master.lost, leave=bool(master.leave_reason), leave_reason=master.leave_reason
+                lost=master.lost,
+                leave=bool(master.leave_reason),
+                leave_reason=master.leave_reason,
+                tell_stacks=master.tell_stacks and not request.stacks,
             )
 
 

@@ -217,6 +217,49 @@ def test_a_killed_master_s_successor_goes_on_from_its_snapshot(
     assert not list((master.job_dir / "snapshots").glob("counting-*")), "not needed any more"
 
 
+@pytest.mark.parametrize("damage", ["torn", "missing part", "all torn"])
+def test_a_damaged_snapshot_is_said_so_and_the_one_before_is_used(
+    master: Master, tmp_path: Path, damage: str
+) -> None:
+    spec = training_spec(tmp_path)
+    spec.training.num_epochs = 6
+    master.start(spec, EDL_TEST_DELAY_S="0.15")
+    snapshots = master.job_dir / "snapshots"
+    kept = until(lambda: len(found := sorted(snapshots.glob("c*"))) == 2 and found, "two snapshots")
+    assert master.process is not None
+    master.process.kill()
+    master.wait()
+    kept = sorted(snapshots.glob("counting-*"))
+    for place in kept if damage == "all torn" else kept[-1:]:
+        if damage == "missing part":
+            next(place.glob("*.npy")).unlink()
+        else:
+            ledger = place / "ledger.json"
+            ledger.write_bytes(ledger.read_bytes()[:-9])
+    master.start(spec, EDL_TEST_DELAY_S="0.02")
+    if damage == "all torn":
+        error = failed_later(master)
+        assert error["code"] == "CHECKPOINT_DAMAGED"
+        assert str(snapshots) in error["where"]
+        return
+    assert master.wait() == 0, master.log()
+    weights = np.load(tmp_path / "model" / "weights.npy")
+    assert np.array_equal(weights, np.full(RECORDS, 6.0))
+    events = (master.job_dir / "events.jsonl").read_text()
+    assert "CheckpointDamaged" in events
+    assert kept[-1].name in events
+    assert f"Goes on from checkpoint {kept[0].name}" in events
+
+
+def failed_later(master: Master) -> dict[str, Any]:
+    """The error of a job whose next master could not be started."""
+    assert master.wait() == 1
+    status = master.status()
+    assert status["state"] == "FAILED"
+    error: dict[str, Any] = status["error"]
+    return error
+
+
 @pytest.mark.parametrize("field", ["port", "dashboard_port"])
 def test_a_port_in_use_is_named(master: Master, tmp_path: Path, field: str) -> None:
     spec = training_spec(tmp_path)
@@ -283,11 +326,11 @@ def can_mount() -> bool:
 
 
 @pytest.mark.skipif(not can_mount(), reason="no small disk can be mounted here")
-@pytest.mark.parametrize("place", ["checkpoints", "tensorboard"])
+@pytest.mark.parametrize("place", ["checkpoints", "tensorboard", "home/jobs/counting/snapshots"])
 def test_a_full_disk_fails_the_job_and_says_so(master: Master, tmp_path: Path, place: str) -> None:
     """The job trains on; what cannot be kept on a full disk is not passed over in silence."""
     disk = tmp_path / place
-    disk.mkdir()
+    disk.mkdir(parents=True, exist_ok=True)
     spec = training_spec(tmp_path)
     spec.training.checkpoint_dir = str(tmp_path / "checkpoints")
     spec.training.checkpoint_steps = 4

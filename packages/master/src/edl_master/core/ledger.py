@@ -30,6 +30,9 @@ class Ledger:
         self._rounds: dict[tuple[TaskType, int], Round] = {}
         self._closed: dict[TaskType, Counter[str]] = {type_: Counter() for type_ in TaskType}
         self._returns = 0
+        # Open tasks that nobody holds, the one handed back first in front: few, and asked for
+        # with every lease.
+        self._waiting: dict[TaskKey, OpenTask] = {}
 
     # --- rounds ----------------------------------------------------------------------------
 
@@ -65,6 +68,7 @@ class Ledger:
         task = self._pick(urgent, worker, now, alone) or self._pick(training, worker, now, alone)
         if task is None:
             return None
+        self._waiting.pop(task.key, None)
         if task.leases:
             self._round(task).retried += 1
         task.leases += 1
@@ -83,8 +87,8 @@ class Ledger:
 
     def _returned(self, rounds: Iterable[Round]) -> list[OpenTask]:
         """Open tasks that nobody holds, the one handed back first in front."""
-        tasks = [t for r in rounds for t in r.open.values() if self.leases.on(t.key) is None]
-        return sorted(tasks, key=lambda task: task.returned)
+        among = {(round_.type, round_.number) for round_ in rounds} if self._waiting else ()
+        return [t for t in self._waiting.values() if (t.key.type, t.key.round) in among]
 
     def take_back(self, lease: Lease, *, redo: bool) -> None:
         """End a lease; its task waits for another holder.
@@ -96,6 +100,7 @@ class Ledger:
         self.leases.drop(lease)
         self._returns += 1
         lease.task.returned = self._returns
+        self._waiting[lease.task.key] = lease.task
         lease.task.redo = lease.task.redo or redo
 
     # --- work done --------------------------------------------------------------------------
@@ -119,6 +124,7 @@ class Ledger:
         lease = self.leases.on(task.key)
         if lease is not None:
             self.leases.drop(lease)
+        self._waiting.pop(task.key, None)
         if task.redo and not dead:
             self.records_replayed += task.length - task.records_applied
         round_ = self._round(task)
@@ -194,8 +200,10 @@ class Ledger:
         self.dead_letters = [letter_from_json(letter) for letter in saved["dead_letters"]]
         for round_ in rounds:
             self.open_round(round_)
-            for task in round_.open.values():
-                self._returns = max(self._returns, task.returned)
+        tasks = (task for round_ in self._rounds.values() for task in round_.open.values())
+        for task in sorted(tasks, key=lambda task: task.returned):
+            self._returns = max(self._returns, task.returned)
+            self._waiting[task.key] = task
 
     def check_invariants(self) -> None:
         """Raise AssertionError when rounds and leases contradict each other."""
@@ -203,6 +211,11 @@ class Ledger:
             assert self.find(lease.task.key) is lease.task, f"{lease.task.key} is held, not open"
             assert lease.token <= self.leases.last_token
         self.leases.check_invariants()
+        tasks = (task for round_ in self._rounds.values() for task in round_.open.values())
+        free = {task.key for task in tasks if self.leases.on(task.key) is None}
+        assert free == self._waiting.keys(), f"{free} are free, {self._waiting.keys()} wait"
+        order = [task.returned for task in self._waiting.values()]
+        assert order == sorted(order), "the one handed back first is not in front"
         for round_ in self._rounds.values():
             assert not round_.complete, f"{round_.type} {round_.number} is complete, yet open"
             assert round_.cursor == round_.done + round_.dead + len(round_.open), round_

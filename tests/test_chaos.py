@@ -1,0 +1,40 @@
+"""A short spell of what ``./dev chaos`` does for long."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+
+from conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "tools"))
+
+import chaos
+
+MINUTES = 0.6
+
+
+def test_a_short_storm_over_every_role_loses_and_repeats_nothing() -> None:
+    done = subprocess.run(
+        [
+            *(sys.executable, str(ROOT / "tools" / "chaos.py"), "--minutes", str(MINUTES)),
+            *("--seed", "3", "--every", "2", "--model", "counting", "--records", "20011"),
+        ],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 lost, 0 repeated" in done.stdout
+    assert "(pid " in done.stdout, "nothing was done to anybody"
+
+
+def test_a_seed_is_always_the_same_schedule() -> None:
+    first = list(itertools.islice(chaos.schedule(5, 2.0), 200))
+    assert first == list(itertools.islice(chaos.schedule(5, 2.0), 200))
+    assert first != list(itertools.islice(chaos.schedule(6, 2.0), 200))
+    assert {(fault.role, fault.what) for fault in first} == set(chaos.WEIGHTS)
+    assert 1.5 < sum(fault.after_s for fault in first) / 200 < 2.5
