@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_STOP_S = 30.0
+"""How long a disk may keep the last writes waiting before the master ends without them."""
+
 _TENSORBOARD_EVERY_S = 2.0
 """TensorBoard itself looks every half a minute."""
 
@@ -76,7 +79,9 @@ class Reporter:
         """
         self._stopped.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(_STOP_S)
+            if self._thread.is_alive():
+                log.error("the job's directory takes no more writes; its files may lack the end")
         try:
             self._write_points()
             if self._tensorboard is not None:

@@ -169,8 +169,23 @@ def test_a_hanging_worker_tells_its_stacks_is_killed_and_its_task_leased_again()
     assert played.ask(0).task == hung
 
 
+def test_code_that_never_gives_a_first_minibatch_is_found() -> None:
+    """The worker says that it waits, since another thread of it builds the pipeline."""
+    played = Played()
+    while "WorkerHung" not in played.kinds():
+        assert played.now < 60.0
+        played.pass_quarter()
+        played.step(0) if played.index[0] < 10 else None
+        played.beat(0)
+        if "WorkerHung" not in played.kinds():
+            played.beat(1, "waiting")
+
+
 def test_who_waits_for_others_is_not_suspected() -> None:
     played = Played()
+    for number in (0, 1):
+        played.step(number)
+        played.step(number)
     for _ in range(400):
         played.pass_quarter()
         for number in (0, 1):

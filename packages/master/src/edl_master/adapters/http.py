@@ -41,6 +41,9 @@ _HEADERS = {
     "X-Frame-Options": "DENY",
 }
 
+_CLOSE_S = 5.0
+"""How long the listener may take to notice that it is to end."""
+
 
 class Source(Protocol):
     """Where the answers come from."""
@@ -99,7 +102,7 @@ class StatusServer:
         """Stop listening."""
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join()
+        self._thread.join(_CLOSE_S)
 
 
 class _Answers:

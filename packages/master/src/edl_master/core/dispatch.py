@@ -138,8 +138,10 @@ class Dispatch:
     def look_for_hanging(self, now: float) -> None:
         """Name workers that are heard but get nowhere; end those that had their time."""
         for member in list(self._members.at_work(self._ledger.leases.holders)):
-            if member.phase == WAITING:
-                member.watch.since = now  # for somebody else, who is looked at as well
+            if member.phase == WAITING and member.watch.stepped:
+                # For a step slot, so for somebody else, who is looked at as well. Before the
+                # first step it may as well be the user's own code that builds the pipeline.
+                member.watch.since = now
                 continue
             lease = self._ledger.leases.of(member.id)[0]
             has_steps = lease.task.key.type is TaskType.TRAINING
