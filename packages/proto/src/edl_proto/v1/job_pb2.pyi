@@ -341,10 +341,13 @@ class ContainersSpec(_message.Message):
     ENGINE_FIELD_NUMBER: _builtins.int
     USER_FIELD_NUMBER: _builtins.int
     MOUNTS_FIELD_NUMBER: _builtins.int
+    MODEL_ZOO_FIELD_NUMBER: _builtins.int
     engine: _builtins.str
     """URL: unix:///path or tcp://host:port"""
     user: _builtins.str
     """uid:gid, to whom all that they write belongs"""
+    model_zoo: _builtins.str
+    """what the image is made from, as the user named it"""
     @_builtins.property
     def mounts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Mount]: ...
     def __init__(
@@ -353,10 +356,11 @@ class ContainersSpec(_message.Message):
         engine: _builtins.str = ...,
         user: _builtins.str = ...,
         mounts: _abc.Iterable[Global___Mount] | None = ...,
+        model_zoo: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["engine", b"engine", "mounts", b"mounts", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["engine", b"engine", "model_zoo", b"model_zoo", "mounts", b"mounts", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
