@@ -21,6 +21,7 @@ from edl.core.images import Image, Order, service_of
 from edl.core.options import Given, Verb
 from edl.core.problem import Problem, usage
 from edl.core.submission import Submission, build
+from edl_proto import jobdir
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2
 
@@ -166,10 +167,14 @@ class Client:
     def _spec(self, job: Submission) -> job_pb2.JobSpec:
         now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         folder = str(self.store.path(job.name).absolute())
-        try:
-            seen = mounts.binds(job, str(Path.home())) if job.in_containers else ()
-        except Problem as problem:
-            raise codec.error_of(problem) from None
+        seen: tuple[mounts.Bind, ...] = ()
+        if job.in_containers:
+            try:
+                seen = mounts.binds(job, str(Path.home()))
+            except Problem as problem:
+                raise codec.error_of(problem) from None
+            if job.verb is Verb.PREDICT:
+                seen += (mounts.Bind(os.path.join(folder, jobdir.PARTS), writable=True),)
         return codec.encode_spec(job, folder, now, seen)
 
     def _same_job_runs(self, job: Submission) -> bool:

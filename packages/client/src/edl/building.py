@@ -14,6 +14,7 @@ from edl.adapters import checks, engine, git, local_builder, packing
 from edl.adapters.builder import BuilderLink
 from edl.core.gitzoo import GitZoo
 from edl.core.images import Image, Line, Look, Order, Service, service_of
+from edl.core.locations import scheme
 from edl.core.options import Verb
 from edl.core.problem import usage
 from edl.core.submission import Submission
@@ -163,6 +164,12 @@ def order_of(job: Submission, folder: Path | None) -> Order | None:
     zoo: str | GitZoo = job.model_zoo
     if job.verb is not Verb.TRAIN:
         message = checks.trained_model(job.trained_model)
+        if scheme(job.trained_model):
+            raise usage(
+                "the trained model names no image, and it is not on this machine to build one",
+                where="--trained-model",
+                remedy="Name an image with --image, or copy the trained model here.",
+            )
         zoo = str(Path(job.trained_model) / (message.model_zoo or "model_zoo"))
     elif job.git_zoo is not None:
         # With one's own builder it is also one's own git, with one's own passwords.

@@ -69,6 +69,8 @@ class DockerLauncher:
         for place, writable in places.items():
             if writable:  # else the engine makes it, and it is root's
                 Path(place).mkdir(parents=True, exist_ok=True)
+        # A folder that is seen twice could not be renamed or removed.
+        places = {p: w for p, w in places.items() if not p.startswith(f"{path}/")}
         places |= {str(path): True, str(kernels.absolute()): True}
         groups = []
         if container.engine.startswith("unix://"):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from edl.core.locations import scheme
+from edl.core.options import Verb
 from edl.core.problem import usage
 from edl.core.submission import Submission
 
@@ -58,11 +59,14 @@ def _wanted(job: Submission) -> Iterator[tuple[str, Bind]]:
             if not scheme(place):
                 yield option, Bind(_fixed_part(place))
     for option in ("trained_model", "init_from"):
-        if place := getattr(job, option):
+        place = getattr(job, option)
+        if place and not scheme(place):
             yield option, Bind(place)
-    if job.output:
-        # The result appears in its folder in one step, by a change of its name.
-        yield "output", Bind(posixpath.dirname(job.output), writable=True)
+    if job.output and not scheme(job.output):
+        # The result appears in its folder in one step, by a change of its name. Predictions
+        # are put together by the master.
+        folder = posixpath.dirname(job.output)
+        yield "output", Bind(folder, writable=True, for_workers=job.verb is Verb.TRAIN)
     for option in ("checkpoint_dir", "tensorboard_dir"):
         if place := getattr(job, option):
             yield option, Bind(place, writable=True, for_workers=False)
