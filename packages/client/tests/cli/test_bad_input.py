@@ -99,13 +99,8 @@ def test_an_output_form_that_is_none(attempt: Attempt) -> None:
         ("num_workers", "3:1"), ("num_workers", "0"), ("update", "later"),
         ("minibatch_size", "-4"), ("num_epochs", "many"), ("name", "No Good"),
         ("dashboard_port", "99999"), ("timeout", "later"), ("params", "a=b"),
-<<<<<<< HEAD
         ("grads_to_wait", "2"), ("data", " "), ("checkpoint_dir", "s3://bucket/kept"),
-        ("model_zoo", "https://git.company.com/models"),
-=======
-        ("grads_to_wait", "2"), ("data", " "), ("output", "s3://bucket/model"),
         ("model_zoo", "ssh://git.company.com/models"),
->>>>>>> dc8200a (Workers in containers write predictions where the master joins them)
     ],
 )  # fmt: skip
 def test_a_value_that_cannot_be(attempt: Attempt, option: str, value: str) -> None:
