@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -189,11 +190,7 @@ result = elasticdl.train(
 print(result.records_trained)
 """
     done = subprocess.run(
-        [
-            str(Path(os.environ.get("VIRTUAL_ENV", ROOT / ".venv")) / "bin" / "python"),
-            "-c",
-            program,
-        ],
+        [sys.executable, "-c", program],
         env=in_containers.env,
         capture_output=True,
         text=True,

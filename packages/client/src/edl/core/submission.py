@@ -214,8 +214,9 @@ def _place(
             if gitzoo.parse(text) is not None:
                 return text
         except ValueError as error:
+            # Not the text itself: it may hold a password.
             raise usage(
-                f"--model-zoo {text}: {error}",
+                f"--model-zoo: {error}",
                 where=given[name].where,
                 remedy="Write https://host/path.git, with #REF or #REF:FOLDER if need be, or"
                 " git clone it and name the folder: --model-zoo my_zoo",
