@@ -46,18 +46,8 @@ def install(session: nox.Session, *args: str) -> None:
 
 
 def pytest(session: nox.Session, *args: str) -> None:
-    """Run tests; what failed gets one second try, said aloud.
-
-    These are tests of processes, deaths and deadlines on machines that others share. What is
-    broken fails twice; what fails once is named here, to be made firm.
-    """
-    command = ("python", "-m", "pytest", "-q", *args, *session.posargs)
-    try:
-        session.run(*command)
-    except CommandFailed:
-        session.warn("some tests failed; once more, those alone:")
-        session.run(*command, "--last-failed", "--last-failed-no-failures=none")
-        session.warn("the tests above passed only the second time")
+    """Run tests, and name those that take longest. There is no second try: what fails is broken."""
+    session.run("python", "-m", "pytest", "-q", "--durations=8", *args, *session.posargs)
 
 
 @nox.session(tags=["test"], **in_workspace)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -45,7 +46,11 @@ def paired(
     target: float | None,
 ) -> Measure:
     """Run both in turn, ``runs`` times, and compare pair by pair."""
-    pairs = [(ours(), theirs()) for _ in range(runs)]
+    pairs = []
+    for run in range(1, runs + 1):
+        pairs.append((ours(), theirs()))
+        a, b = pairs[-1]
+        print(f"  {name}, {run} of {runs}: {a:,.6g} / {b:,.6g} {unit}", file=sys.stderr, flush=True)
     return Measure(
         name=name,
         value=statistics.median(a for a, _ in pairs),

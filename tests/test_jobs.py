@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -192,3 +193,28 @@ def test_evaluations_on_the_way_and_tensorboard(edl: Edl, tmp_path: Path, digit_
     }
     assert any("loss" in tag for tag in tags)
     assert any("accuracy" in tag for tag in tags)
+
+
+def test_the_page_of_a_job_that_is_over(edl: Edl, tmp_path: Path, digit_data: Path) -> None:
+    edl(
+        *("train", "--model-zoo", str(ROOT / "model_zoo"), "--model-def", "mnist.mnist_subclass"),
+        *("--data", f"{digit_data}/train/*.recordio", "--output", str(tmp_path / "model")),
+        *("--name", "past", "-q"),
+    )
+    looking = edl.start("dashboard", "past")
+    try:
+        assert looking.stdout is not None
+        url = looking.stdout.readline().strip()
+        with urllib.request.urlopen(f"{url}api/status", timeout=20) as answer:
+            status = json.load(answer)
+        assert (status["name"], status["state"]) == ("past", "SUCCEEDED")
+        with urllib.request.urlopen(f"{url}api/events?after=2", timeout=20) as answer:
+            events = json.load(answer)
+        assert [int(event["number"]) for event in events] == list(range(3, len(events) + 3))
+        assert "JobSucceeded" in [event["kind"] for event in events]
+        with urllib.request.urlopen(url, timeout=20) as answer:
+            assert b"<html" in answer.read()
+    finally:
+        looking.send_signal(signal.SIGINT)
+        _, err = looking.communicate(timeout=30)
+    assert looking.returncode == 0, err

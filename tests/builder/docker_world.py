@@ -65,6 +65,7 @@ class World:
         registry: ``127.0.0.1:PORT``, without TLS.
         bare: name of an image with Debian, Python and pip.
         base: the same with the worker's module, so that builds need not install it.
+        job_base: with all that a job needs; ``job_base.make`` makes it.
     """
 
     engine: str
@@ -78,6 +79,10 @@ class World:
     @property
     def base(self) -> str:
         return f"{self.registry}/edl-test/base:1"
+
+    @property
+    def job_base(self) -> str:
+        return f"{self.registry}/edl-test/job:1"
 
     def client(self) -> Any:
         """The engine's own interface."""
@@ -98,7 +103,7 @@ def open_world() -> Iterator[World]:
     if running := os.environ.get("EDL_DOCKER_WORLD"):
         # `python -m tests.builder.docker_world` keeps one for a developer's many runs.
         url, registry = running.split()
-        yield World(url, registry, Path(tempfile.gettempdir()))
+        yield World(url, registry, Path(url.removeprefix("unix://")).parent)
         return
     # Not below pytest's folder: a socket's path is short, and images are large.
     folder = Path(tempfile.mkdtemp(prefix="edl-docker-", dir=_fast_folder()))
@@ -249,18 +254,19 @@ def _make_base(world: World) -> None:
         repository, _, tag = world.bare.rpartition(":")
         client.api.import_image_from_stream(packed.stdout, repository=repository, tag=tag)
         assert packed.wait() == 0
-        _push(client, world.bare)
+        push(client, world.bare)
         context = world.folder / "base"
         shutil.copytree(_ROOT / "packages/worker/src/edl_worker", context / "edl_worker")
         (context / "Dockerfile").write_text(
             f"FROM {world.bare}\nCOPY edl_worker /usr/lib/python3/dist-packages/edl_worker\n"
         )
         client.images.build(path=str(context), tag=world.base, rm=True)
-        _push(client, world.base)
+        push(client, world.base)
     _remove(root)
 
 
-def _push(client: Any, name: str) -> None:
+def push(client: Any, name: str) -> None:
+    """Push an image, or fail with what the engine says."""
     for news in client.api.push(name, stream=True, decode=True):
         assert "error" not in news, news
 

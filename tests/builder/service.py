@@ -148,3 +148,13 @@ def read(
     except grpc.RpcError as error:
         found.error = error
     return found
+
+
+def left_in(world: World) -> tuple[int, int]:
+    """How many half-built images of the builder are in the engine, and how many containers."""
+    client = world.client()
+    try:
+        half_built = client.images.list(filters={"dangling": True, "label": "io.edl.image=1"})
+        return len(half_built), len(client.containers.list(all=True, ignore_removed=True))
+    finally:
+        client.close()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 import urllib.request
 import uuid
@@ -17,7 +15,7 @@ import zoos
 from edl_proto.v1 import builder_pb2 as pb
 
 from .docker_world import World, until
-from .service import Outcome, Service, build, read, requests, serving, spec_for
+from .service import Outcome, Service, build, left_in, read, requests, serving, spec_for
 
 REQUIREMENTS = "toolz==1.0.0\n"
 
@@ -169,51 +167,7 @@ def test_cancelling_ends_the_build_in_the_engine(
         thread.join(100)
         assert stub.Get(pb.GetBuildRequest(id=mine.id)).phase == pb.BUILD_CANCELLED
     assert found[0].last.phase == pb.BUILD_CANCELLED
-    until("nothing of the build is left", lambda: _left(world) == (0, 0))
-
-
-def _left(world: World) -> tuple[int, int]:
-    """Half-built images of the builder, and containers."""
-    client = world.client()
-    try:
-        half_built = client.images.list(filters={"dangling": True, "label": "io.edl.image=1"})
-        return len(half_built), len(client.containers.list(all=True))
-    finally:
-        client.close()
-
-
-def test_killed_in_the_middle_of_a_build(world: World, tmp_path: Path, repository: str) -> None:
-    state = tmp_path / "state"
-    archive = zoo(repository)
-    begun = threading.Event()
-
-    def news(each: pb.BuildProgress) -> None:
-        if "RUN" in each.line.text and "requirements" in each.line.text:
-            begun.set()
-
-    with serving(world, state) as first:
-
-        def ask() -> None:
-            with first.caller() as stub:
-                build(stub, repository, archive, on_news=news)
-
-        thread = threading.Thread(target=ask)
-        thread.start()
-        assert begun.wait(100)
-        os.kill(first.process.pid, signal.SIGKILL)
-        first.process.wait()
-        thread.join(100)
-
-    with serving(world, state) as second, second.caller() as stub:
-        (mine,) = stub.List(pb.ListBuildsRequest()).builds
-        outcome = read(stub.Watch(pb.WatchBuildRequest(id=mine.id), timeout=200))
-        assert outcome.error is None
-        assert outcome.last.phase == pb.DONE, outcome.text
-        assert "the builder was restarted" in outcome.text
-        assert build(stub, repository, archive).last.result.reused
-        until("nothing is left", lambda: _left(world) == (0, 0))
-    left = sorted(path.name for path in (state / "builds").rglob("*") if path.is_file())
-    assert left == ["build.json", "build.json", "log.jsonl", "log.jsonl"]
+    until("nothing of the build is left", lambda: left_in(world) == (0, 0))
 
 
 def test_it_ends_with_who_started_it(world: World, tmp_path: Path) -> None:

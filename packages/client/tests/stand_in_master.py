@@ -252,8 +252,14 @@ class StandIn(job_pb2_grpc.JobServicer):
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--job-dir", type=Path, required=True)
-    directory = parser.parse_args().job_dir
+    parser.add_argument("--job-dir", type=Path)
+    parser.add_argument("--view", type=Path)
+    parser.add_argument("--port", type=int)
+    chosen = parser.parse_args()
+    directory = chosen.job_dir
+    if chosen.view is not None:
+        print(json.dumps({"dashboard_url": f"http://127.0.0.1:{chosen.port or 4711}/"}), flush=True)
+        signal.pause()
     part = os.environ["STAND_IN"]
     # As a real master: nobody else works in this directory.
     held = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)

@@ -18,6 +18,7 @@ from edl.core.options import Given, Verb, options_of
 from edl.core.result import Result, of_status
 from edl.core.status import State
 from edl.following import Display, Follower
+from edl.render.build import PlainBuild, SilentBuild
 from edl.render.plain import PlainDisplay, Silence
 from edl_proto.errors import EdlError
 
@@ -41,6 +42,17 @@ class _Options(TypedDict, total=False):
     allow_dead_letters: bool
     dashboard_port: int
     keep_page: Duration
+    platform: str
+    image: str
+    builder: str
+    repository: str
+    base_image: str
+    builder_ca: Place
+    builder_identity: Place
+    builder_config: Place
+    build_network: str
+    engine: str
+    build_log: bool
     detach: bool
     dry_run: bool
     timeout: Duration
@@ -50,6 +62,7 @@ class TrainOptions(_Options, total=False):
     """Options of ``edl train``."""
 
     model_zoo: Place
+    git_credential: str
     model_def: str
     params: str | dict[str, object]
     loss: str
@@ -142,6 +155,7 @@ def _run(verb: Verb, options: Mapping[str, Any], progress: bool) -> Result:
     if plan.job.dry_run:
         return Result(job=plan.job.name, state=State.NOT_STARTED.value)
     display: Display = PlainDisplay() if progress else Silence()
+    plan = client.equip(plan, PlainBuild(plan.job.build_log) if progress else SilentBuild())
     started = client.start(plan)
     if progress:
         display.say(f"{started.name} started, page: {started.dashboard_url}")

@@ -9,16 +9,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from edl import codec, settings
 from edl.adapters import checks, zoo
 from edl.adapters.jobs import START_DEADLINE_S, JobStore, StoredJob
 from edl.adapters.launcher import LocalLauncher
+from edl.core import mounts
+from edl.core.gitzoo import GitZoo
+from edl.core.images import Image, Order, service_of
 from edl.core.options import Given, Verb
-from edl.core.problem import Problem
+from edl.core.problem import Problem, usage
 from edl.core.submission import Submission, build
+from edl_proto import jobdir
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2
+
+if TYPE_CHECKING:
+    from edl.adapters.docker_launcher import DockerLauncher
+    from edl.building import BuildDisplay
 
 _POLL_S = 0.05
 
@@ -29,11 +38,15 @@ class Plan:
 
     Attributes:
         running: whether the very same job runs already, so that there is nothing to start.
+        image: that it runs in, or that its trained model names; empty if there is none yet.
+        order: the image that is to be built before it starts.
     """
 
     job: Submission
     spec: job_pb2.JobSpec
     running: bool = False
+    image: str = ""
+    order: Order | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +87,60 @@ class Client:
             job = build(verb, given, cwd=str(folder), environ=environ)
         except Problem as problem:
             raise codec.error_of(problem) from None
+        as_named, checkout = job, None
+        if job.in_containers or job.git_zoo is not None:
+            job, checkout = self._settle(job, environ)
         if job.name and self.store.has(job.name):
             return Plan(job, self._spec(job), self._same_job_runs(job))
         named = job.named(secrets.token_hex(2))
         while named is not job and self.store.has(named.name):
             named = job.named(secrets.token_hex(2))
-        checks.check(named)
-        return Plan(named, self._spec(named))
+        checks.check(replace(named, model_zoo=str(checkout)) if checkout else named)
+        spec = self._spec(named)
+        if not job.with_image:
+            return Plan(named, spec)
+        from edl import building
+
+        try:
+            order = building.order_of(as_named, checkout)
+        except Problem as problem:
+            raise codec.error_of(problem) from None
+        return Plan(named, spec, image=building.image_of(named), order=order)
+
+    def _settle(
+        self, job: Submission, environ: Mapping[str, str]
+    ) -> tuple[Submission, Path | None]:
+        """The engine found, and a zoo from a repository brought here if it is needed here."""
+        from edl import building
+        from edl.adapters import engine
+
+        if job.in_containers:
+            job = replace(job, engine=engine.engine_url(job.engine, environ))
+            engine.check_engine(job.engine)
+            return job, building.fetched(job)
+        folder = building.fetched(job)
+        return replace(job, model_zoo=str(folder)), folder
+
+    def equip(self, plan: Plan, display: BuildDisplay) -> Plan:
+        """See to the image of a plan, if it needs one: build it, have the engine get it.
+
+        Raises:
+            EdlError: it cannot be had; nothing has been started.
+            KeyboardInterrupt: with a note that says what becomes of the build.
+        """
+        if plan.running or not plan.job.with_image:
+            return plan
+        from edl import building
+
+        image = plan.image
+        if plan.order is not None:
+            built = building.build(plan.order, service_of(plan.job), display)
+            image = built.name
+            display.say(str(built))
+        if plan.job.in_containers:
+            building.at_hand(plan.job.engine, image, display)
+        plan.spec.image = image
+        return replace(plan, image=image)
 
     def start(self, plan: Plan) -> Started:
         """Start the job of a plan, or find it running.
@@ -90,16 +150,32 @@ class Client:
         """
         name = plan.job.name
         if not plan.running and self.store.create(name, plan.spec):
-            record = self._launcher.start(name)
+            record = self._launcher_of(plan.job).start(name)
             return Started(name, record.dashboard_url, attached=False)
         # Somebody else was quicker with this name, or it ran already.
         self._same_job_runs(plan.job)
         stored = self._await_master(name)
         return Started(name, stored.status.dashboard_url, attached=True)
 
+    def _launcher_of(self, job: Submission) -> LocalLauncher | DockerLauncher:
+        if not job.in_containers:
+            return self._launcher
+        from edl.adapters.docker_launcher import DockerLauncher
+
+        return DockerLauncher(self.store)
+
     def _spec(self, job: Submission) -> job_pb2.JobSpec:
         now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        return codec.encode_spec(job, str(self.store.path(job.name).absolute()), now)
+        folder = str(self.store.path(job.name).absolute())
+        seen: tuple[mounts.Bind, ...] = ()
+        if job.in_containers:
+            try:
+                seen = mounts.binds(job, str(Path.home()))
+            except Problem as problem:
+                raise codec.error_of(problem) from None
+            if job.verb is Verb.PREDICT:
+                seen += (mounts.Bind(os.path.join(folder, jobdir.PARTS), writable=True),)
+        return codec.encode_spec(job, folder, now, seen)
 
     def _same_job_runs(self, job: Submission) -> bool:
         """True if the job of this name is the same and not over; an error otherwise."""
@@ -151,5 +227,51 @@ def model_submission(
         job = build(verb, given, cwd=str(folder), environ=environ)
     except Problem as problem:
         raise codec.error_of(problem) from None
+    if job.git_zoo is not None:
+        from edl.adapters import git
+
+        job = replace(job, model_zoo=str(git.fetch(job.git_zoo)))
     zoo.check(job)
     return replace(job, output="", data=job.data if "data" in flags else ())
+
+
+def build_image(
+    flags: Mapping[str, Given],
+    display: BuildDisplay,
+    tag: str = "",
+    labels: Mapping[str, str] | None = None,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    cwd: Path | None = None,
+) -> Image:
+    """Build the image of a model zoo, without a job.
+
+    Raises:
+        EdlError: a wrong option, or what kept it from being built.
+        KeyboardInterrupt: with a note that says what becomes of the build.
+    """
+    from edl import building
+    from edl.adapters import git
+
+    needed = {name: Given("-", "-") for name in ("model_def", "data", "output")}
+    folder = cwd or Path.cwd()
+    try:
+        given = settings.gather(Verb.TRAIN, {**needed, **flags}, environ=environ, cwd=folder)
+        if "model_zoo" not in given:
+            raise usage(
+                "edl zoo build needs the option --model-zoo",
+                remedy="For example: edl zoo build --model-zoo model_zoo"
+                " --repository registry.example.com/me/zoo",
+            )
+        job = build(Verb.TRAIN, given, cwd=str(folder), environ=environ)
+        service = service_of(job)
+        source: str | GitZoo = job.git_zoo or job.model_zoo
+        order = building.order(job, source, tag)
+    except Problem as problem:
+        raise codec.error_of(problem) from None
+    if isinstance(source, GitZoo):
+        if service.is_local:
+            order = replace(order, zoo=str(git.fetch(source)))
+    else:
+        zoo.check_folder(Path(source))
+    return building.build(replace(order, labels=labels or {}), service, display)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
+from edl.core.images import Image, Line, Look
+from edl.core.mounts import Bind
 from edl.core.options import Verb
 from edl.core.problem import Problem
 from edl.core.status import Failure, Happening, State, Status, Worker, pace
 from edl.core.submission import HOST, Submission
 from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2, job_pb2
+from edl_proto.v1 import builder_pb2, error_pb2, job_pb2
 
 WORKER_CRASHES = 3
 """In a row without progress: a crash loop."""
@@ -44,17 +47,24 @@ _STATES = {
 }
 
 
-def encode_spec(job: Submission, job_dir: str, submitted_at: str) -> job_pb2.JobSpec:
+IMAGE_ZOO = "/model_zoo"
+"""Where an image has its model zoo."""
+
+
+def encode_spec(
+    job: Submission, job_dir: str, submitted_at: str, binds: Sequence[Bind] = ()
+) -> job_pb2.JobSpec:
     """The message that a master is started with.
 
     Args:
         submitted_at: RFC 3339.
+        binds: what its containers see of this machine.
     """
     spec = job_pb2.JobSpec(
         name=job.name,
         type=_TYPES[job.verb],
         model=job_pb2.ModelSpec(
-            model_zoo=job.model_zoo,
+            model_zoo=IMAGE_ZOO if job.in_containers and job.model_zoo else job.model_zoo,
             model_def=job.model_def,
             params=job.params,
             input_fn=job.input_fn,
@@ -85,7 +95,23 @@ def encode_spec(job: Submission, job_dir: str, submitted_at: str) -> job_pb2.Job
         submitted_at=submitted_at,
         worker_grace_s=WORKER_GRACE_S,
         tensorboard_dir=job.tensorboard_dir,
+        platform=job.platform,
+        image=job.image,
     )
+    if job.in_containers:
+        spec.containers.CopyFrom(
+            job_pb2.ContainersSpec(
+                engine=job.engine,
+                user=f"{os.getuid()}:{os.getgid()}",
+                mounts=[
+                    job_pb2.Mount(
+                        path=bind.path, writable=bind.writable, for_workers=bind.for_workers
+                    )
+                    for bind in binds
+                ],
+                model_zoo=job.model_zoo,
+            )
+        )
     if job.verb is Verb.TRAIN:
         spec.training.CopyFrom(
             job_pb2.TrainingSpec(
@@ -140,9 +166,12 @@ def _plain(value: Any, field: Any) -> Any:
 
 
 def differences(one: job_pb2.JobSpec, other: job_pb2.JobSpec) -> list[str]:
-    """Dotted names of what two submissions differ in, the time of submitting aside."""
+    """Dotted names of what two submissions differ in, the time of submitting aside.
+
+    Nor does the image count: it is built for the one that is started.
+    """
     left, right = _flat(to_dict(one)), _flat(to_dict(other))
-    ignored = {"submitted_at", "job_dir"}
+    ignored = {"submitted_at", "job_dir", "image"}
     return sorted(
         name for name in (left.keys() | right.keys()) - ignored if left.get(name) != right.get(name)
     )
@@ -221,6 +250,46 @@ def _pace(message: job_pb2.JobStatus) -> float:
             points = [(point.step, point.at_s) for point in curve.points]
             return pace(points, message.records_trained)
     return 0.0
+
+
+_PHASES = {
+    builder_pb2.QUEUED: "queued",
+    builder_pb2.RECEIVING: "receiving",
+    builder_pb2.FETCHING: "fetching",
+    builder_pb2.RESOLVING: "resolving",
+    builder_pb2.BUILDING: "building",
+    builder_pb2.PUSHING: "pushing",
+    builder_pb2.DONE: "done",
+    builder_pb2.BUILD_FAILED: "failed",
+    builder_pb2.BUILD_CANCELLED: "cancelled",
+}
+
+
+def decode_build_news(message: builder_pb2.BuildProgress) -> Look | Line:
+    """What a builder streams."""
+    if message.WhichOneof("news") == "line":
+        return Line(message.line.number, message.line.text)
+    status = message.status
+    result = status.result
+    return Look(
+        id=status.id,
+        phase=_PHASES.get(status.phase, "queued"),
+        position=status.queue_position,
+        waiting=status.waiting,
+        image=Image(
+            name=result.image,
+            build=status.id,
+            key=result.key,
+            nbytes=result.nbytes,
+            seconds=result.seconds,
+            layers=result.layers,
+            cached_layers=result.cached_layers,
+            reused=result.reused,
+        )
+        if status.HasField("result")
+        else None,
+        failure=decode_failure(status.error) if status.HasField("error") else None,
+    )
 
 
 def decode_event(message: job_pb2.Event) -> Happening:

@@ -100,7 +100,7 @@ def test_an_output_form_that_is_none(attempt: Attempt) -> None:
         ("minibatch_size", "-4"), ("num_epochs", "many"), ("name", "No Good"),
         ("dashboard_port", "99999"), ("timeout", "later"), ("params", "a=b"),
         ("grads_to_wait", "2"), ("data", " "), ("checkpoint_dir", "s3://bucket/kept"),
-        ("model_zoo", "https://git.company.com/models"),
+        ("model_zoo", "ssh://git.company.com/models"),
     ],
 )  # fmt: skip
 def test_a_value_that_cannot_be(attempt: Attempt, option: str, value: str) -> None:

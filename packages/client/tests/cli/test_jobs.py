@@ -480,15 +480,20 @@ def test_following_logs_and_events_ends_with_the_job(tidy: Edl) -> None:
     assert "JobStopped" in tidy("events", "told").out
 
 
-def test_the_page_s_url_while_there_is_a_page(tidy: Edl) -> None:
+def test_the_page_s_url_while_the_job_runs_and_after(tidy: Edl) -> None:
     tidy.begin("page")
     url = tidy("dashboard", "page").out
     assert url.startswith("http://127.0.0.1:")
     tidy("stop", "page")
     eventually(lambda: not alive(master_pid(tidy, "page")), "the master has ended")
-    done = tidy.run("dashboard", "page")
-    assert done.code == 6
-    assert "edl status page" in done.err
+    child = tidy.start("dashboard", "page", "-o", "json")
+    assert child.stdout is not None
+    later = json.loads("".join(iter(child.stdout.readline, "}\n")) + "}")
+    assert later["dashboard_url"].startswith("http://127.0.0.1:")
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=30)
+    assert child.returncode == 0, err
+    assert "page cancelled; Ctrl-C closes the page" in err
 
 
 def test_delete_spares_running_jobs_and_asks(tidy: Edl) -> None:

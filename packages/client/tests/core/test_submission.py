@@ -46,7 +46,7 @@ def test_four_options_make_a_training_job() -> None:
 def test_every_option_has_a_place_in_the_submission() -> None:
     slots = set(Submission.__dataclass_fields__)
     assert {option.name for option in OPTIONS} <= slots
-    assert slots - {"verb"} == {option.name for option in OPTIONS}
+    assert slots - {"verb", "with_image"} == {option.name for option in OPTIONS}
 
 
 def test_defaults_of_the_table_and_of_the_submission_are_the_same() -> None:
@@ -124,7 +124,8 @@ def test_missing_options_are_all_named_with_an_example(verb: Verb) -> None:
         ("name", "x" * 60, ["60 characters"]),
         ("checkpoint_dir", "gs://bucket/x", ["gs://"]),
         ("output", "a\0b", ["NUL"]),
-        ("model_zoo", "https://git.company.com/models", ["local folder"]),
+        ("model_zoo", "ssh://git.company.com/models", ["only https"]),
+        ("image", "team/zoo:latest", ["digest"]),
     ],
 )
 def test_a_value_that_cannot_be(option: str, value: object, words: list[str]) -> None:

@@ -1,4 +1,7 @@
-"""``python -m edl_master --job-dir DIR``: work on the job that DIR/spec.json describes."""
+"""``python -m edl_master --job-dir DIR``: work on the job that DIR/spec.json describes.
+
+``--view DIR`` serves the page of a job that is over.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +12,28 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from edl_master.config import HOST
 from edl_master.starting import run
+from edl_master.viewing import view
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, set up logging, run; 0 if the job succeeded, 1 if it did not."""
     parser = argparse.ArgumentParser(prog="edl_master", description="The master of one edl job.")
-    parser.add_argument(
-        "--job-dir", type=Path, required=True, metavar="DIR", help="directory with spec.json"
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--job-dir", type=Path, metavar="DIR", help="directory with spec.json")
+    what.add_argument(
+        "--view", type=Path, metavar="DIR", help="serve the page of this job, which is over"
     )
+    parser.add_argument("--port", type=int, default=0, help="of the page of --view; 0: any")
     options = parser.parse_args(arguments)
     logging.basicConfig(
         level=os.environ.get("EDL_LOG_LEVEL", "INFO").upper(),
         format="%(asctime)s %(levelname).1s %(name)s: %(message)s",
         stream=sys.stderr,
     )
+    if options.view is not None:
+        return view(options.view.absolute(), HOST, options.port)
     return run(options.job_dir.absolute())
 
 

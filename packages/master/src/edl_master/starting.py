@@ -12,7 +12,7 @@ from edl_master.adapters.journal import Journal, event
 from edl_master.app import App
 from edl_master.core.failure import Failure
 from edl_master.outside import failure_from_exception
-from edl_master.workers import MakePlatform, local_processes
+from edl_master.workers import MakePlatform, of_the_job
 from edl_proto import jobdir
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2
@@ -23,7 +23,7 @@ FAILED = 1
 """Exit code of a master whose job did not succeed."""
 
 
-def run(job_dir: Path, make_platform: MakePlatform = local_processes) -> int:
+def run(job_dir: Path, make_platform: MakePlatform = of_the_job) -> int:
     """Work on a job until it has ended; return the exit code.
 
     A job that cannot be started ends FAILED, with the reason in its status.

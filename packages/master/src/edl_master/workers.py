@@ -12,8 +12,13 @@ from edl_master.core.events import BodyExited
 from edl_master.core.names import WorkerId
 from edl_master.core.platform import LiveBody, Platform
 from edl_proto import jobdir
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
 
 log = logging.getLogger(__name__)
+
+_PASSED_ON = ("TF_", "OMP_", "KERAS_", "XLA_", "CUDA_", "EDL_LOG_LEVEL", "EDL_MASTER_WAIT_S")
+"""Beginnings of the variables that containers get; secrets are none of these."""
 
 MakePlatform = Callable[[Config, Callable[[], str]], Platform]
 """Makes the platform of a job; the master's address is known when the first body starts."""
@@ -37,6 +42,47 @@ def local_processes(config: Config, address: Callable[[], str]) -> Platform:
         config.job_dir / jobdir.LOGS,
         config.job_dir / jobdir.PODS,
     )
+
+
+def local_containers(config: Config, address: Callable[[], str]) -> Platform:
+    """Workers as containers of this machine's engine, from the job's image."""
+    from edl_master.adapters.containers import LocalContainers, Recipe
+
+    def command(worker: WorkerId, attempt: int) -> Sequence[str]:
+        python = ["python3", "-P", "-m", "edl_worker"]
+        return [*python, "--master", address(), "--worker-id", str(worker)]
+
+    spec = config.spec
+    environment = {"PYTHONUNBUFFERED": "1", "HOME": "/tmp"}
+    environment |= {k: v for k, v in config.environ.items() if k.startswith(_PASSED_ON)}
+    recipe = Recipe(
+        engine=spec.containers.engine,
+        image=spec.image,
+        user=spec.containers.user,
+        mounts={each.path: each.writable for each in spec.containers.mounts if each.for_workers},
+        environment=limit_threads(environment, config.workers_max),
+    )
+    return LocalContainers(recipe, command, spec.name, config.job_dir)
+
+
+def of_the_job(config: Config, address: Callable[[], str]) -> Platform:
+    """The platform that the job names.
+
+    Raises:
+        EdlError: USAGE; there is none of that name here.
+    """
+    match config.spec.platform:
+        case "" | "processes":
+            return local_processes(config, address)
+        case "docker":
+            return local_containers(config, address)
+        case other:
+            raise EdlError(
+                error_pb2.USAGE,
+                f"this master knows no platform {other!r}",
+                where=jobdir.SPEC,
+                remedy="Client and master must be of the same version.",
+            )
 
 
 def take_over(platform: Platform, *, keep: bool) -> tuple[LiveBody, ...]:

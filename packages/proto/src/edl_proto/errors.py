@@ -24,7 +24,8 @@ class Entry:
 
 
 # Exit codes: 1 the job failed, 2 usage, 3 data, 4 model file, 5 exists or in use,
-# 6 not found, 7 resources of the machine, 8 stopped or timed out, 70 a defect of edl.
+# 6 not found, 7 resources of the machine, 8 stopped or timed out, 9 an image cannot be built,
+# 10 not allowed, 11 a service that is needed does not serve, 70 a defect of edl.
 CATALOG: dict[ErrorCode.ValueType, Entry] = {
     error_pb2.USAGE: Entry(grpc.StatusCode.INVALID_ARGUMENT, 2, "wrong option"),
     error_pb2.DATA_NOT_FOUND: Entry(grpc.StatusCode.NOT_FOUND, 3, "no such data"),
@@ -67,6 +68,25 @@ CATALOG: dict[ErrorCode.ValueType, Entry] = {
     ),
     error_pb2.NOT_READY: Entry(grpc.StatusCode.FAILED_PRECONDITION, 70, "not ready"),
     error_pb2.INTERNAL: Entry(grpc.StatusCode.INTERNAL, 70, "defect in edl"),
+    error_pb2.IMAGE_BUILD_FAILED: Entry(grpc.StatusCode.ABORTED, 9, "the image cannot be built"),
+    error_pb2.BUILD_NOT_FOUND: Entry(grpc.StatusCode.NOT_FOUND, 6, "no such build or image"),
+    error_pb2.FORBIDDEN: Entry(grpc.StatusCode.PERMISSION_DENIED, 10, "not allowed"),
+    error_pb2.LIMIT_EXCEEDED: Entry(grpc.StatusCode.RESOURCE_EXHAUSTED, 10, "over a limit"),
+    error_pb2.SOURCE_UNREACHABLE: Entry(
+        grpc.StatusCode.FAILED_PRECONDITION, 4, "the model zoo cannot be fetched"
+    ),
+    error_pb2.ENGINE_UNAVAILABLE: Entry(
+        grpc.StatusCode.UNAVAILABLE, 11, "the container engine does not serve"
+    ),
+    error_pb2.REGISTRY_UNAVAILABLE: Entry(
+        grpc.StatusCode.UNAVAILABLE, 11, "the image registry does not serve"
+    ),
+    error_pb2.BUILDER_RESTARTED: Entry(
+        grpc.StatusCode.UNAVAILABLE, 11, "the builder was restarted"
+    ),
+    error_pb2.BUILDER_UNAVAILABLE: Entry(
+        grpc.StatusCode.UNAVAILABLE, 11, "the builder does not answer"
+    ),
 }
 
 

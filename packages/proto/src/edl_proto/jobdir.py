@@ -46,6 +46,22 @@ PARTS = "parts"
 """Predictions of single tasks before they are joined."""
 
 
+CONTAINER = "container.json"
+"""Where the master's container is, if it has one: engine, name."""
+
+LABEL_JOB = "io.edl.job"
+LABEL_JOB_DIR = "io.edl.job-dir"
+"""Two users may have jobs of one name on one engine; their directories differ."""
+
+LABEL_ROLE = "io.edl.role"
+"""master or worker."""
+
+LABEL_WORKER = "io.edl.worker"
+LABEL_ATTEMPT = "io.edl.attempt"
+LABEL_LOG_START = "io.edl.log-start"
+"""Where in the worker's log a container's own part begins, in octets."""
+
+
 def home() -> Path:
     """The root of all state on this machine."""
     return Path(os.environ.get("EDL_HOME") or Path.home() / ".edl")

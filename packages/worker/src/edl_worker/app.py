@@ -194,8 +194,10 @@ class App:
 
 
 def identity(worker_id: int) -> Identity:
-    """Who this process is; the body is what the local platform calls it, too."""
+    """Who this process is; the body is what the platform calls it, too."""
     host, pid = socket.gethostname(), os.getpid()
+    if body := os.environ.get("EDL_BODY"):  # a container's
+        return Identity(worker_id, body, host, pid)
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
         started = stat[stat.rindex(")") + 2 :].split()[19]  # clock ticks since boot

@@ -28,11 +28,12 @@ def check(job: Submission) -> None:
         EdlError: the first thing that is wrong, in the order in which a person would mend it.
     """
     if job.verb is Verb.TRAIN:
-        zoo.check(job)
+        if job.git_zoo is None:  # what a builder fetches, the worker looks at
+            zoo.check(job)
     else:
-        _check_trained_model(job.trained_model)
+        trained_model(job.trained_model)
     if job.init_from:
-        _check_trained_model(job.init_from)
+        trained_model(job.init_from)
     data.check(job.data, job.data_format, "--data")
     if job.validation_data:
         data.check(job.validation_data, job.data_format, "--validation-data")
@@ -45,12 +46,14 @@ def check(job: Submission) -> None:
         check_port(HOST, job.dashboard_port)
 
 
-def _check_trained_model(folder: str) -> None:
+def trained_model(folder: str) -> model_pb2.TrainedModel:
+    """The description of a trained model. Raises: EdlError: MODEL_NOT_FOUND."""
     place = f"{folder.rstrip('/')}/{TRAINED_MODEL}"
     try:
         message = model_pb2.TrainedModel.FromString(stores.read(place))
         if not message.model_def:
             raise DecodeError("it names no model")
+        return message
     except (FileNotFoundError, NotADirectoryError):
         there = "has no trained_model.pb" if Path(folder).is_dir() else "is not there"
         raise EdlError(

@@ -15,8 +15,8 @@ from pathlib import Path
 from google.protobuf import json_format
 
 from edl import codec
-from edl.adapters import processes
-from edl.adapters.processes import Process
+from edl.adapters import engine, processes
+from edl.adapters.processes import Body, Process
 from edl.core import names
 from edl.core.status import Happening, State, Status
 from edl.core.suggestions import did_you_mean
@@ -35,7 +35,7 @@ class MasterRecord:
     """Where a job's master is, or was."""
 
     address: str
-    process: Process
+    process: Body
     dashboard_url: str
     incarnation: str
 
@@ -167,7 +167,9 @@ class JobStore:
             facts = json.loads((self.path(name) / jobdir.MASTER).read_bytes())
             return MasterRecord(
                 address=str(facts["address"]),
-                process=Process(int(facts["pid"]), int(facts["start_time"])),
+                # Numbers of processes within a container mean nothing outside.
+                process=engine.read(self.path(name))
+                or Process(int(facts["pid"]), int(facts["start_time"])),
                 dashboard_url=str(facts.get("dashboard_url", "")),
                 incarnation=str(facts.get("incarnation", "")),
             )
@@ -218,9 +220,9 @@ class JobStore:
     def log_tail(self, name: str, lines: int = 20) -> str:
         return tail(self.log(name), lines)
 
-    def workers(self, name: str) -> list[Process]:
-        """Processes that the job's master started and wrote down."""
-        found = []
+    def workers(self, name: str) -> list[Body]:
+        """Processes that the job's master started and wrote down, or its containers."""
+        found: list[Body] = list(engine.of_job(self.path(name), "worker"))
         for record in sorted((self.path(name) / jobdir.PODS).glob("*.json")):
             try:
                 facts = json.loads(record.read_bytes())
@@ -243,6 +245,7 @@ class JobStore:
         Raises:
             EdlError: OUTPUT_UNWRITABLE.
         """
+        engine.sweep(self.path(name))
         try:
             # Out of sight in one step, so that nobody meets half a job.
             doomed = Path(tempfile.mkdtemp(prefix=".old-", dir=self.root))

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 _STATE, _STARTED = 0, 19  # fields 3 and 22 of /proc/PID/stat, counted after the name
 _POLL_S = 0.05
@@ -36,6 +37,35 @@ class Process:
             and stat[_STATE] not in (b"Z", b"X")
         )
 
+    def send(self, what: signal.Signals) -> None:
+        """Signal it; SIGKILL goes to the whole group that it leads. Nothing if it is gone."""
+        try:
+            fd = os.pidfd_open(self.pid)
+        except OSError:
+            return
+        try:
+            # Only after the pidfd pins the process does its start time say which one it is.
+            if not self.is_alive:
+                return
+            with contextlib.suppress(OSError):
+                if what is signal.SIGKILL and os.getpgid(self.pid) == self.pid:
+                    os.killpg(self.pid, what)
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(fd, what)
+        finally:
+            os.close(fd)
+
+
+class Body(Protocol):
+    """A process or a container."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it is still there."""
+
+    def send(self, what: signal.Signals) -> None:
+        """Signal it."""
+
 
 def find(pid: int) -> Process | None:
     """The process that has this number now."""
@@ -43,42 +73,24 @@ def find(pid: int) -> Process | None:
     return Process(pid, int(stat[_STARTED])) if stat else None
 
 
-def end(processes: Iterable[Process], grace_s: float) -> list[Process]:
-    """End processes, each with the group it leads: ask, and kill those left after ``grace_s``.
+def end(bodies: Iterable[Body], grace_s: float) -> list[Body]:
+    """End bodies, each with the group it leads: ask, and kill those left after ``grace_s``.
 
     Returns:
         Those that were alive.
     """
-    living = [process for process in processes if process.is_alive]
-    for process in living:
-        _signal(process, signal.SIGTERM)
+    living = [body for body in bodies if body.is_alive]
+    for body in living:
+        body.send(signal.SIGTERM)
     deadline = time.monotonic() + grace_s
-    while any(process.is_alive for process in living) and time.monotonic() < deadline:
+    while any(body.is_alive for body in living) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
-    for process in living:
-        _signal(process, signal.SIGKILL)
+    for body in living:
+        body.send(signal.SIGKILL)
     deadline = time.monotonic() + grace_s
-    while any(process.is_alive for process in living) and time.monotonic() < deadline:
+    while any(body.is_alive for body in living) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
     return living
-
-
-def _signal(process: Process, what: signal.Signals) -> None:
-    try:
-        fd = os.pidfd_open(process.pid)
-    except OSError:
-        return
-    try:
-        # Only after the pidfd pins the process does its start time say which one it is.
-        if not process.is_alive:
-            return
-        with contextlib.suppress(OSError):
-            if what is signal.SIGKILL and os.getpgid(process.pid) == process.pid:
-                os.killpg(process.pid, what)
-        with contextlib.suppress(OSError):
-            signal.pidfd_send_signal(fd, what)
-    finally:
-        os.close(fd)
 
 
 def _stat(pid: int) -> list[bytes] | None:

@@ -30,6 +30,16 @@ def check(job: Submission) -> None:
         EdlError: MODEL_NOT_FOUND or MODEL_IMPORT (it is no Python).
     """
     zoo = Path(job.model_zoo)
+    check_folder(zoo)
+    own = _find_model(zoo, job.model_def)
+    for option in _OVERRIDES:
+        name = getattr(job, option)
+        if name:
+            _check_override(zoo, own, "--" + option.replace("_", "-"), name)
+
+
+def check_folder(zoo: Path) -> None:
+    """Raises: EdlError: MODEL_NOT_FOUND, if this is no folder."""
     if not zoo.is_dir():
         there = "is a file, not a folder" if zoo.exists() else "is not there"
         raise _not_found(
@@ -37,11 +47,6 @@ def check(job: Submission) -> None:
             str(zoo),
             "--model-zoo names the folder that holds the model files.",
         )
-    own = _find_model(zoo, job.model_def)
-    for option in _OVERRIDES:
-        name = getattr(job, option)
-        if name:
-            _check_override(zoo, own, "--" + option.replace("_", "-"), name)
 
 
 def _find_model(zoo: Path, model_def: str) -> Candidate:

@@ -53,11 +53,14 @@ EXIT_CODES: dict[int, str] = {
     3: "data: missing, empty, unreadable or damaged",
     4: "model file: missing, broken, or not fitting the data",
     5: "output, job or port exists or is in use",
-    6: "no such job",
+    6: "no such job or build",
     7: "the machine: disk full, output cannot be written",
     8: "stopped, or timed out",
+    9: "the image cannot be built",
+    10: "not allowed, or over a limit of the builder",
+    11: "builder, container engine or registry does not serve",
     70: "a defect of edl",
-    130: "interrupted by Ctrl-C; the job goes on",
+    130: "interrupted by Ctrl-C; the job goes on, or was not started",
 }
 
 _FOOTER = (

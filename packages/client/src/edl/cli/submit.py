@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,7 +18,8 @@ from edl.core.options import Given, Option, Verb, options_of
 from edl.render.structured import Format
 
 if TYPE_CHECKING:
-    from edl.app import Client, Started
+    from edl.app import Client, Plan, Started
+    from edl.building import BuildDisplay
     from edl.core.status import Status
     from edl.core.submission import Submission
     from edl.following import Display
@@ -128,6 +130,7 @@ def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet
         if plan.job.dry_run:
             _put_plan(plan.spec, form)
             return
+        plan = equip(client, plan, quiet=quiet)
         started = client.start(plan)
         if not quiet:
             how = "is running already; following it" if started.attached else "started"
@@ -137,6 +140,35 @@ def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet
             return
     status = follow(client, plan.job, _display(quiet), form)
     finish(status, form, quiet=quiet, keep_page_s=plan.job.keep_page)
+
+
+def equip(client: Client, plan: Plan, *, quiet: bool) -> Plan:
+    """See to a job's image; a Ctrl-C says what becomes of it, and no job is started."""
+    with interruptible():
+        return client.equip(plan, build_display(quiet, plan.job.build_log))
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Within, Ctrl-C ends the command, with the words that come with it."""
+    from edl.render import terminal
+
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        terminal.message("\n" + "\n".join(getattr(interrupt, "__notes__", ("interrupted",))))
+        raise typer.Exit(_INTERRUPTED) from None
+
+
+def build_display(quiet: bool, every_line: bool) -> BuildDisplay:
+    """How the build of an image is shown here."""
+    from edl.render import build, terminal
+
+    if quiet:
+        return build.SilentBuild()
+    if terminal.may_animate(sys.stderr):
+        return build.LiveBuild(every_line)
+    return build.PlainBuild(every_line)
 
 
 def follow(client: Client, job: Submission, display: Display, form: Format | None) -> Status:

@@ -124,30 +124,39 @@ def top(name: Name) -> None:
             _, look = newest(store, name)
 
 
-@app.command(cls=EdlCommand, epilog="edl dashboard my-job\nedl dashboard my-job --open")
+@app.command(cls=EdlCommand, epilog="edl dashboard my-job\nedl dashboard my-job --open --port 8080")
 def dashboard(
     name: Name,
     output_format: Output = None,
     open_: Annotated[bool, typer.Option("--open", help="Open it in the web browser.")] = False,
+    port: Annotated[
+        int,
+        typer.Option("--port", metavar="N", min=0, max=65535, help="For a job that is over."),
+    ] = 0,
 ) -> None:
-    """The URL of a job's page, while its master serves it."""
+    """The URL of a job's page. That of a job that is over is served until Ctrl-C."""
     with reporting(output_format):
         from edl.adapters.jobs import JobStore
-        from edl_proto.errors import EdlError
-        from edl_proto.v1 import error_pb2
+        from edl.adapters.viewer import viewer
+        from edl.render import terminal
 
         stored = JobStore().read(name)
-        if stored.master is None or not stored.master_is_alive:
-            raise EdlError(
-                error_pb2.JOB_NOT_FOUND,
-                f"the page of {name} is gone: the job is over ({stored.status.state.words})",
-                where=str(stored.path),
-                remedy=f"edl status {name} shows how it ended; --keep-page 1h keeps the page of"
-                " a job that long.",
-            )
-        url = stored.master.dashboard_url
-        put({"job": name, "dashboard_url": url}, output_format, [url], [name])
-        if open_:
-            import webbrowser
 
-            webbrowser.open(url)
+        def show(url: str) -> None:
+            put({"job": name, "dashboard_url": url}, output_format, [url], [name])
+            sys.stdout.flush()
+            if open_:
+                import webbrowser
+
+                webbrowser.open(url)
+
+        if stored.master is not None and stored.master_is_alive:
+            show(stored.master.dashboard_url)
+            return
+        try:
+            with viewer(stored.path, port) as (url, process):
+                show(url)
+                terminal.message(f"{name} {stored.status.state.words}; Ctrl-C closes the page")
+                process.wait()
+        except KeyboardInterrupt:
+            return

@@ -1,4 +1,4 @@
-"""``edl zoo init`` and ``edl zoo check``."""
+"""``edl zoo init``, ``edl zoo check`` and ``edl zoo build``."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 
 from edl.cli.parsing import CONTEXT, EdlCommand, EdlGroup
-from edl.cli.reporting import Output, put, reporting
+from edl.cli.reporting import Output, Quiet, put, reporting
 from edl.core.options import Given, Verb
 
 app = typer.Typer(
     cls=EdlGroup,
     name="zoo",
-    help="Start a model zoo, or check a model file.",
+    help="Start a model zoo, check a model file, build the zoo's image.",
     epilog="edl zoo init my_zoo\nedl zoo check --model-zoo my_zoo --model-def circle",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -117,3 +117,72 @@ def check(
         if known:
             terminal.message(f"{plural(len(known), 'error')} in {job.model_def}")
             raise typer.Exit(known[0].exit_code)
+
+
+@app.command(
+    cls=EdlCommand,
+    epilog="edl zoo build --model-zoo model_zoo --repository registry.example.com/me/zoo"
+    " --builder builder.example.com:50051\n"
+    "edl zoo build --model-zoo https://git.example.com/me/zoo.git#v2 --tag v2 -o json",
+)
+def build(
+    model_zoo: Annotated[
+        _Text, _text("--model-zoo", "DIR|URL", "folder, or https://host/path.git[#REF[:FOLDER]]")
+    ] = None,
+    repository: Annotated[
+        _Text, _text("--repository", "REGISTRY/PATH", "where the image goes")
+    ] = None,
+    tag: Annotated[str, typer.Option("--tag", metavar="TAG", help="besides the digest")] = "",
+    label: Annotated[
+        list[str] | None,
+        typer.Option("--label", metavar="NAME=VALUE", help="of the image; may be repeated"),
+    ] = None,
+    builder: Annotated[_Text, _text("--builder", "HOST:PORT", _SAME)] = None,
+    base_image: Annotated[_Text, _text("--base-image", "NAME", _SAME)] = None,
+    git_credential: Annotated[_Text, _text("--git-credential", "NAME", _SAME)] = None,
+    builder_ca: Annotated[_Text, _text("--builder-ca", "FILE", _SAME)] = None,
+    builder_identity: Annotated[_Text, _text("--builder-identity", "FILE", _SAME)] = None,
+    builder_config: Annotated[_Text, _text("--builder-config", "FILE", _SAME)] = None,
+    build_network: Annotated[_Text, _text("--build-network", "NAME", _SAME)] = None,
+    engine: Annotated[_Text, _text("--engine", "URL", _SAME)] = None,
+    build_log: Annotated[
+        bool, typer.Option("--build-log", help="show all lines of the build")
+    ] = False,
+    output_format: Output = None,
+    quiet: Quiet = False,
+) -> None:
+    """Make an image of a model zoo, and push it. Prints its name, pinned by its digest."""
+    values = dict(locals())
+    for other in ("tag", "label", "build_log", "output_format", "quiet"):
+        values.pop(other)
+    with reporting(output_format):
+        from edl.app import build_image
+        from edl.cli.submit import build_display, interruptible
+        from edl.render import terminal
+
+        flags = {
+            name: Given(value, "--" + name.replace("_", "-"))
+            for name, value in values.items()
+            if value is not None
+        }
+        with interruptible():
+            image = build_image(flags, build_display(quiet, build_log), tag, _labels(label or []))
+        if not quiet:
+            terminal.message(str(image))
+        put(image.to_dict(), output_format, [image.name], [image.name])
+
+
+def _labels(texts: list[str]) -> dict[str, str]:
+    from edl.core.problem import usage
+
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise usage(
+                f"--label {text}: it is not NAME=VALUE",
+                where="--label",
+                remedy="For example: --label team=vision",
+            )
+        found[name] = value
+    return found

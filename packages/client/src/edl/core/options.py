@@ -61,20 +61,21 @@ class Option:
         return "EDL_" + self.name.upper()
 
 
-_MODEL, _DATA, _TRAINING, _JOB, _HERE = (
+_MODEL, _DATA, _TRAINING, _JOB, _IMAGE, _HERE = (
     "The model",
     "Data and results",
     "Training",
     "The job",
+    "The image",
     "This command",
 )
 
 OPTIONS: tuple[Option, ...] = (
     Option(
         "model_zoo",
-        Text("DIR"),
+        Text("DIR|URL"),
         _MODEL,
-        "folder of model files",
+        "folder of model files, or https://host/path.git[#REF[:FOLDER]]",
         _TRAIN,
         required=_TRAIN,
         is_path=True,
@@ -281,6 +282,79 @@ OPTIONS: tuple[Option, ...] = (
         default_text="any free one",
     ),
     Option("keep_page", Duration(), _JOB, "how long the page stays after the end", default="0s"),
+    Option(
+        "platform",
+        Choice(("processes", "docker")),
+        _JOB,
+        "what master and workers are on this machine",
+        default="processes",
+    ),
+    Option(
+        "image",
+        Text("NAME@DIGEST"),
+        _IMAGE,
+        "use this image, build none",
+        default_text="the trained model's, or built from the zoo",
+    ),
+    Option(
+        "builder",
+        Text("HOST:PORT"),
+        _IMAGE,
+        "the builder service",
+        default_text="one of this machine, for this command",
+    ),
+    Option("repository", Text("REGISTRY/PATH"), _IMAGE, "where images are pushed to"),
+    Option(
+        "base_image",
+        Text("NAME"),
+        _IMAGE,
+        "image with worker and master to build on",
+        default_text="the builder's own",
+    ),
+    Option(
+        "git_credential",
+        Text("NAME"),
+        _IMAGE,
+        "the builder's credential for a private repository of model files",
+        _TRAIN,
+    ),
+    Option(
+        "builder_ca",
+        Text("FILE"),
+        _IMAGE,
+        "certificates by which the builder is trusted",
+        default_text="this machine's",
+        is_path=True,
+    ),
+    Option(
+        "builder_identity",
+        Text("FILE"),
+        _IMAGE,
+        "certificate and key, in PEM, shown to the builder",
+        is_path=True,
+    ),
+    Option(
+        "builder_config",
+        Text("FILE"),
+        _IMAGE,
+        "settings of the builder of this machine: registries, limits",
+        is_path=True,
+    ),
+    Option(
+        "build_network",
+        Text("NAME"),
+        _IMAGE,
+        "network of build steps on this machine",
+        default_text="the engine's default",
+    ),
+    Option(
+        "engine",
+        Text("URL"),
+        _IMAGE,
+        "container engine of this machine",
+        default_text="$DOCKER_HOST, or its usual socket",
+    ),
+    Option("build_log", Flag(), _HERE, "show all lines of an image's build", default=False),
     Option("detach", Flag(), _HERE, "start the job and return", default=False),
     Option(
         "dry_run", Flag(), _HERE, "check everything, print the job, start nothing", default=False

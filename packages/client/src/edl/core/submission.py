@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from edl.core import names
+from edl.core import gitzoo, names
+from edl.core.gitzoo import GitZoo
 from edl.core.kinds import WorkerRange
 from edl.core.locations import absolute, scheme, split
 from edl.core.options import BY_NAME, Given, Verb, read
-from edl.core.problem import Problem, usage
+from edl.core.problem import usage
 
 HOST = "127.0.0.1"
 """Where a local job listens: nobody else's machine can reach it."""
+
+
+PROCESSES, DOCKER = "processes", "docker"
+
+_PINNED = re.compile(r"[^@\s]+@sha256:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +69,32 @@ class Submission:
     allow_dead_letters: bool = False
     dashboard_port: int = 0
     keep_page: float = 0.0
+    platform: str = PROCESSES
+    image: str = ""
+    builder: str = ""
+    repository: str = ""
+    base_image: str = ""
+    git_credential: str = ""
+    builder_ca: str = ""
+    builder_identity: str = ""
+    builder_config: str = ""
+    build_network: str = ""
+    engine: str = ""
+    build_log: bool = False
     detach: bool = False
     dry_run: bool = False
     timeout: float | None = None
+    with_image: bool = False
+    """An image is wanted: to run in, or to be recorded in the trained model."""
+
+    @property
+    def in_containers(self) -> bool:
+        return self.platform == DOCKER
+
+    @property
+    def git_zoo(self) -> GitZoo | None:
+        """The repository of model files, if the zoo is one."""
+        return gitzoo.parse(self.model_zoo)
 
     def named(self, suffix: str) -> Submission:
         """With a name made from the model's, if it has none."""
@@ -77,8 +107,12 @@ class Submission:
         return replace(self, name=names.generate(subject, suffix))
 
 
-_FIELDS = frozenset(item.name for item in fields(Submission))
-_PLACES = ("model_zoo", "trained_model", "output", "init_from", "checkpoint_dir", "tensorboard_dir")
+_FIELDS = frozenset(item.name for item in fields(Submission)) - {"with_image"}
+_PLACES = (
+    *("model_zoo", "trained_model", "output", "init_from", "checkpoint_dir", "tensorboard_dir"),
+    *("builder_ca", "builder_identity", "builder_config"),
+)
+_FOR_IMAGES = ("image", "builder", "repository")
 _MAY_BE_IN_A_STORE = ("trained_model", "output", "init_from")
 
 
@@ -120,6 +154,8 @@ def build(
             settled[name] = tuple(absolute(part, cwd, environ) for part in split(settled[name]))
             if not settled[name]:
                 raise usage(f"{BY_NAME[name].flag}: it is empty", where=given[name].where)
+    asked = any(name in given and given[name].explicit for name in _FOR_IMAGES)
+    settled["with_image"] = settled["platform"] == DOCKER or asked
     return Submission(verb=verb, **settled)
 
 
@@ -136,7 +172,22 @@ def _check_together(verb: Verb, given: Mapping[str, Given], values: Mapping[str,
             "--timeout cannot go with --detach: nobody would be there to stop the job",
             remedy="Leave one out; edl wait NAME --timeout waits for a detached job.",
         )
+    image = values.get("image")
+    if isinstance(image, str) and not _PINNED.fullmatch(image):
+        raise usage(
+            f"--image {image}: an image is named by its digest, so that it stays the same",
+            where=given["image"].where,
+            remedy="Write registry/path@sha256:..., as edl zoo build prints it.",
+        )
     if verb is not Verb.TRAIN:
+        for option in _FOR_IMAGES:
+            entry = given.get(option)
+            if entry is not None and entry.explicit and values["platform"] != DOCKER:
+                raise usage(
+                    f"{BY_NAME[option].flag} has no effect without --platform docker",
+                    where=entry.where,
+                    remedy=f"Add --platform docker, or leave {BY_NAME[option].flag} out.",
+                )
         return
     for option, condition, needs in (
         ("grads_to_wait", values["update"] == "sync", "--update sync"),
@@ -158,17 +209,22 @@ def _check_together(verb: Verb, given: Mapping[str, Given], values: Mapping[str,
 def _place(
     name: str, text: str, given: Mapping[str, Given], cwd: str, environ: Mapping[str, str]
 ) -> str:
+    if name == "model_zoo":
+        try:
+            if gitzoo.parse(text) is not None:
+                return text
+        except ValueError as error:
+            # Not the text itself: it may hold a password.
+            raise usage(
+                f"--model-zoo: {error}",
+                where=given[name].where,
+                remedy="Write https://host/path.git, with #REF or #REF:FOLDER if need be, or"
+                " git clone it and name the folder: --model-zoo my_zoo",
+            ) from None
     place = absolute(text, cwd, environ)
     kind = scheme(place)
     if not kind or name in _MAY_BE_IN_A_STORE:
         return place
-    if name == "model_zoo":
-        raise Problem(
-            "USAGE",
-            f"--model-zoo {text}: a job on this machine takes a local folder",
-            where=given[name].where,
-            remedy=f"git clone {text} my_zoo, then --model-zoo my_zoo",
-        )
     raise usage(
         f"{BY_NAME[name].flag} {text}: a job on this machine takes a local folder, not {kind}://",
         where=given[name].where,

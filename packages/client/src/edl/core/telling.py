@@ -111,7 +111,7 @@ def summary(status: Status, keep_page_s: float = 0.0) -> list[str]:
         stays = (
             f"for {quantities.duration(keep_page_s)}"
             if keep_page_s > 0
-            else "closed; --keep-page 10m keeps it that long"
+            else f"closed; edl dashboard {status.job} opens it again"
         )
         lines.append(f"  page: {status.dashboard_url} ({stays})")
     return lines

@@ -93,13 +93,7 @@ class Journal:
                 skip = number + 1 - remembered
                 return [self._recent[i] for i in range(skip, min(len(self._recent), skip + limit))]
         self.flush()
-        found: list[Event] = []
-        for event in _read(self._path):
-            if event.number > number:
-                found.append(event)
-                if len(found) == limit:
-                    break
-        return found
+        return read_events(self._path, number, limit)
 
     def wait(self, number: int, timeout_s: float) -> bool:
         """Wait until there is an event above ``number``; False if there is none, or none any more.
@@ -129,6 +123,21 @@ class Journal:
             self._closed = True
             self._changed.notify_all()
         self.flush()
+
+
+def read_events(path: Path, after: int, limit: int) -> list[Event]:
+    """At most ``limit`` events of a file with numbers above ``after``, oldest first.
+
+    Raises:
+        OSError: the file is not there, or cannot be read.
+    """
+    found: list[Event] = []
+    for event in _read(path):
+        if event.number > after:
+            found.append(event)
+            if len(found) == limit:
+                break
+    return found
 
 
 def event(kind: str, severity: str, message: str, facts: dict[str, str], at_s: float) -> Event:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from edl_master.adapters import pids
+from edl_master.adapters import logs, pids
 from edl_master.adapters.files import is_full, replace_file, storage_error
 from edl_master.core.events import BodyExited, BodyNotStarted
 from edl_master.core.names import Body, WorkerId
@@ -29,8 +29,6 @@ from edl_master.core.platform import BodyStarted, LiveBody, Observation
 
 log = logging.getLogger(__name__)
 
-_TAIL_LINES = 40
-_TAIL_BYTES = 32 << 10
 _CLOSE_MARGIN_S = 10.0  # a process cannot refuse SIGKILL, but a disk may hold it for a while
 _TAKEN_AWAY = (signal.SIGTERM, signal.SIGKILL)
 
@@ -76,7 +74,7 @@ class LocalProcesses:
     Args:
         command: the command line of a worker's body, by worker and attempt.
         environment: its environment, whole.
-        logs: directory of ``worker-N.log``; a worker's bodies append to one file.
+        log_dir: directory of ``worker-N.log``; a worker's bodies append to one file.
         records: directory with one JSON file per living body.
         vmstat: where the kernel counts the processes that it killed for lack of memory.
     """
@@ -85,13 +83,13 @@ class LocalProcesses:
         self,
         command: Callable[[WorkerId, int], Sequence[str]],
         environment: Mapping[str, str],
-        logs: Path,
+        log_dir: Path,
         records: Path,
         vmstat: Path = Path("/proc/vmstat"),
     ) -> None:
         self._command = command
         self._environment = dict(environment)
-        self._logs = logs
+        self._logs = log_dir
         self._records = records
         self._vmstat = vmstat
         self._seen: queue.SimpleQueue[Observation | None] = queue.SimpleQueue()
@@ -101,7 +99,7 @@ class LocalProcesses:
         self._over = threading.Event()
         self._wake = os.eventfd(0)
         self._watcher = threading.Thread(target=self._watch, name="processes", daemon=True)
-        for directory in (logs, records):
+        for directory in (log_dir, records):
             directory.mkdir(parents=True, exist_ok=True)
         self._watcher.start()
 
@@ -174,10 +172,9 @@ class LocalProcesses:
     # --- processes -------------------------------------------------------------------------
 
     def _spawn(self, worker: WorkerId, attempt: int) -> _Process:
-        path = self._logs / f"worker-{worker}.log"
+        path = logs.path_of(self._logs, worker)
         with path.open("ab") as output:
-            at = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-            output.write(f"--- {at} worker {worker}, start {attempt + 1}\n".encode())
+            output.write(logs.heading(worker, attempt))
             output.flush()
             log_start = output.tell()
             child = subprocess.Popen(
@@ -244,7 +241,7 @@ class LocalProcesses:
             started=started,
             pidfd=pidfd,
             child=None,
-            log_path=self._logs / f"worker-{worker}.log",
+            log_path=logs.path_of(self._logs, WorkerId(worker)),
             log_start=log_start,
             record=record,
             memory_kills=_memory_kills(self._vmstat),
@@ -295,7 +292,7 @@ class LocalProcesses:
         status = process.child.wait() if process.child else None
         process.record.unlink(missing_ok=True)
         by = -status if status is not None and status < 0 else None
-        log_tail = _tail(process.log_path, process.log_start)
+        log_tail = logs.tail(process.log_path, process.log_start)
         taken_away = status is None or by in _TAKEN_AWAY
         if by == signal.SIGKILL and _memory_kills(self._vmstat) > process.memory_kills:
             # Nobody's will: started again, the process would meet the same end.
@@ -326,15 +323,3 @@ def _memory_kills(vmstat: Path) -> int:
         return 0
     counts = (line.split()[1] for line in lines if line.startswith("oom_kill "))
     return int(next(counts, "0"))
-
-
-def _tail(path: Path, start: int) -> str:
-    """The last lines that a process wrote; ``start`` is where its part of the file begins."""
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(start, size - _TAIL_BYTES))
-            content = file.read(_TAIL_BYTES)
-    except OSError as error:
-        return f"(no log: {error})"
-    return "\n".join(content.decode(errors="replace").splitlines()[-_TAIL_LINES:])

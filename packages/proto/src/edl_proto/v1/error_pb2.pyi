@@ -69,6 +69,23 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """said to a master that has been replaced"""
     NOT_READY: _ErrorCode.ValueType  # 28
     INTERNAL: _ErrorCode.ValueType  # 29
+    IMAGE_BUILD_FAILED: _ErrorCode.ValueType  # 30
+    """a step of an image's build failed"""
+    BUILD_NOT_FOUND: _ErrorCode.ValueType  # 31
+    FORBIDDEN: _ErrorCode.ValueType  # 32
+    """this caller may not, or nobody may here"""
+    LIMIT_EXCEEDED: _ErrorCode.ValueType  # 33
+    """too large or too many, by a limit that somebody set"""
+    SOURCE_UNREACHABLE: _ErrorCode.ValueType  # 34
+    """a model zoo cannot be fetched"""
+    ENGINE_UNAVAILABLE: _ErrorCode.ValueType  # 35
+    """no container engine, or it refuses"""
+    REGISTRY_UNAVAILABLE: _ErrorCode.ValueType  # 36
+    """no image registry, or it refuses"""
+    BUILDER_RESTARTED: _ErrorCode.ValueType  # 37
+    """the builder ended while it worked on this"""
+    BUILDER_UNAVAILABLE: _ErrorCode.ValueType  # 38
+    """no builder service answers, or none can be started"""
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
     """Every failure a person may see has one of these codes; edl_proto.errors
@@ -121,6 +138,23 @@ STALE_INCARNATION: ErrorCode.ValueType  # 27
 """said to a master that has been replaced"""
 NOT_READY: ErrorCode.ValueType  # 28
 INTERNAL: ErrorCode.ValueType  # 29
+IMAGE_BUILD_FAILED: ErrorCode.ValueType  # 30
+"""a step of an image's build failed"""
+BUILD_NOT_FOUND: ErrorCode.ValueType  # 31
+FORBIDDEN: ErrorCode.ValueType  # 32
+"""this caller may not, or nobody may here"""
+LIMIT_EXCEEDED: ErrorCode.ValueType  # 33
+"""too large or too many, by a limit that somebody set"""
+SOURCE_UNREACHABLE: ErrorCode.ValueType  # 34
+"""a model zoo cannot be fetched"""
+ENGINE_UNAVAILABLE: ErrorCode.ValueType  # 35
+"""no container engine, or it refuses"""
+REGISTRY_UNAVAILABLE: ErrorCode.ValueType  # 36
+"""no image registry, or it refuses"""
+BUILDER_RESTARTED: ErrorCode.ValueType  # 37
+"""the builder ended while it worked on this"""
+BUILDER_UNAVAILABLE: ErrorCode.ValueType  # 38
+"""no builder service answers, or none can be started"""
 Global___ErrorCode: _TypeAlias = ErrorCode  # noqa: Y015
 
 @_typing.final

@@ -305,6 +305,68 @@ class ServingSpec(_message.Message):
 Global___ServingSpec: _TypeAlias = ServingSpec  # noqa: Y015
 
 @_typing.final
+class Mount(_message.Message):
+    """A folder or file of the machine that a container sees under the same path."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    WRITABLE_FIELD_NUMBER: _builtins.int
+    FOR_WORKERS_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    writable: _builtins.bool
+    for_workers: _builtins.bool
+    """the master sees all mounts"""
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        writable: _builtins.bool = ...,
+        for_workers: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["for_workers", b"for_workers", "path", b"path", "writable", b"writable"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Mount: _TypeAlias = Mount  # noqa: Y015
+
+@_typing.final
+class ContainersSpec(_message.Message):
+    """How the containers of a job on a local engine are made."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENGINE_FIELD_NUMBER: _builtins.int
+    USER_FIELD_NUMBER: _builtins.int
+    MOUNTS_FIELD_NUMBER: _builtins.int
+    MODEL_ZOO_FIELD_NUMBER: _builtins.int
+    engine: _builtins.str
+    """URL: unix:///path or tcp://host:port"""
+    user: _builtins.str
+    """uid:gid, to whom all that they write belongs"""
+    model_zoo: _builtins.str
+    """what the image is made from, as the user named it"""
+    @_builtins.property
+    def mounts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Mount]: ...
+    def __init__(
+        self,
+        *,
+        engine: _builtins.str = ...,
+        user: _builtins.str = ...,
+        mounts: _abc.Iterable[Global___Mount] | None = ...,
+        model_zoo: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["engine", b"engine", "model_zoo", b"model_zoo", "mounts", b"mounts", "user", b"user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ContainersSpec: _TypeAlias = ContainersSpec  # noqa: Y015
+
+@_typing.final
 class JobSpec(_message.Message):
     """What a user submits, whole."""
 
@@ -329,6 +391,8 @@ class JobSpec(_message.Message):
     SUBMITTED_AT_FIELD_NUMBER: _builtins.int
     WORKER_GRACE_S_FIELD_NUMBER: _builtins.int
     TENSORBOARD_DIR_FIELD_NUMBER: _builtins.int
+    PLATFORM_FIELD_NUMBER: _builtins.int
+    CONTAINERS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     type: Global___JobType.ValueType
     data: _builtins.str
@@ -352,6 +416,8 @@ class JobSpec(_message.Message):
     """time from SIGTERM to SIGKILL"""
     tensorboard_dir: _builtins.str
     """empty: in the job directory"""
+    platform: _builtins.str
+    """processes (also if empty), docker"""
     @_builtins.property
     def model(self) -> Global___ModelSpec: ...
     @_builtins.property
@@ -362,6 +428,10 @@ class JobSpec(_message.Message):
     def failures(self) -> Global___FailureSpec: ...
     @_builtins.property
     def serving(self) -> Global___ServingSpec: ...
+    @_builtins.property
+    def containers(self) -> Global___ContainersSpec:
+        """docker"""
+
     def __init__(
         self,
         *,
@@ -384,10 +454,12 @@ class JobSpec(_message.Message):
         submitted_at: _builtins.str = ...,
         worker_grace_s: _builtins.float = ...,
         tensorboard_dir: _builtins.str = ...,
+        platform: _builtins.str = ...,
+        containers: Global___ContainersSpec | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["failures", b"failures", "model", b"model", "serving", b"serving", "training", b"training", "workers", b"workers"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["containers", b"containers", "failures", b"failures", "model", b"model", "serving", b"serving", "training", b"training", "workers", b"workers"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "data_format", b"data_format", "failures", b"failures", "image", b"image", "job_dir", b"job_dir", "minibatch_size", b"minibatch_size", "model", b"model", "name", b"name", "output", b"output", "records_per_task", b"records_per_task", "serving", b"serving", "submitted_at", b"submitted_at", "tensorboard_dir", b"tensorboard_dir", "trained_model", b"trained_model", "training", b"training", "type", b"type", "validation_data", b"validation_data", "worker_grace_s", b"worker_grace_s", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["containers", b"containers", "data", b"data", "data_format", b"data_format", "failures", b"failures", "image", b"image", "job_dir", b"job_dir", "minibatch_size", b"minibatch_size", "model", b"model", "name", b"name", "output", b"output", "platform", b"platform", "records_per_task", b"records_per_task", "serving", b"serving", "submitted_at", b"submitted_at", "tensorboard_dir", b"tensorboard_dir", "trained_model", b"trained_model", "training", b"training", "type", b"type", "validation_data", b"validation_data", "worker_grace_s", b"worker_grace_s", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

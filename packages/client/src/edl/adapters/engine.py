@@ -1,0 +1,185 @@
+"""This machine's container engine: what of a job runs there, and which images it has."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edl_proto import jobdir
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+
+DEFAULT_ENGINE = "unix:///var/run/docker.sock"
+
+_CALL_S = 60.0
+_LOOPBACK = ("tcp://127.0.0.1:", "tcp://localhost:")
+
+
+def engine_url(named: str, environ: Mapping[str, str] = os.environ) -> str:
+    """The engine of this machine.
+
+    Raises:
+        EdlError: USAGE; it is another machine's, where the job's places are not.
+    """
+    url = named or environ.get("DOCKER_HOST") or DEFAULT_ENGINE
+    if not url.startswith(("unix:///", *_LOOPBACK)):
+        raise EdlError(
+            error_pb2.USAGE,
+            f"{url} is not an engine of this machine",
+            where="--engine" if named else "$DOCKER_HOST",
+            remedy="Name a socket, such as unix:///var/run/docker.sock: containers are shown"
+            " folders of the machine that they run on.",
+        )
+    return url
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container, as it is found in its engine."""
+
+    engine: str
+    name: str
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs; an engine that does not answer runs nothing."""
+        try:
+            state = client(self.engine).inspect_container(self.name)["State"]
+        except Exception:
+            return False
+        return bool(state.get("Running"))
+
+    def send(self, what: signal.Signals) -> None:
+        """Signal it; SIGKILL also removes what is left of it. Nothing happens if it is gone."""
+        with contextlib.suppress(Exception):
+            if what is signal.SIGKILL:
+                client(self.engine).remove_container(self.name, force=True, v=True)
+            else:
+                client(self.engine).kill(self.name, what.value)
+
+
+def of_job(path: Path, role: str = "") -> list[Container]:
+    """The containers of a job that are there, running or not; none if it has no engine.
+
+    Args:
+        role: master or worker; all if empty.
+    """
+    record = read(path)
+    if record is None:
+        return []
+    labels = [f"{jobdir.LABEL_JOB_DIR}={path.absolute()}"]
+    labels += [f"{jobdir.LABEL_ROLE}={role}"] if role else []
+    try:
+        found = client(record.engine).containers(all=True, filters={"label": labels})
+    except Exception:
+        return []
+    return [Container(record.engine, each["Names"][0].lstrip("/")) for each in found]
+
+
+def sweep(path: Path) -> None:
+    """Remove all containers of a job."""
+    for container in of_job(path):
+        container.send(signal.SIGKILL)
+
+
+def read(path: Path) -> Container | None:
+    """The container of a job's master, from the job's directory; None for local processes."""
+    try:
+        facts = json.loads((path / jobdir.CONTAINER).read_bytes())
+        return Container(str(facts["engine"]), str(facts["name"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def check_engine(url: str) -> None:
+    """Raises: EdlError: ENGINE_UNAVAILABLE."""
+    with told(url):
+        client(url).ping()
+
+
+def has_image(url: str, image: str) -> bool:
+    """Whether the engine has an image. Raises: EdlError: ENGINE_UNAVAILABLE."""
+    from docker.errors import ImageNotFound
+
+    with told(url):
+        try:
+            client(url).inspect_image(image)
+        except ImageNotFound:
+            return False
+        return True
+
+
+def pull(url: str, image: str, on_line: Callable[[str], None]) -> None:
+    """Get an image from its registry, with the credentials of ``docker login``.
+
+    Raises:
+        EdlError: ENGINE_UNAVAILABLE or REGISTRY_UNAVAILABLE.
+    """
+    repository, _, digest = image.partition("@")
+    with told(url):
+        from docker.errors import APIError
+
+        try:
+            for news in client(url, None).pull(repository, tag=digest, stream=True, decode=True):
+                if "error" in news:
+                    raise _not_pulled(image, str(news["error"]))
+                if not news.get("progressDetail") and news.get("status"):
+                    on_line(f"{news.get('id', '')} {news['status']}".strip())
+        except APIError as error:
+            raise _not_pulled(image, str(error.explanation)) from error
+
+
+@functools.cache
+def client(url: str, timeout_s: float | None = _CALL_S) -> Any:
+    """The engine's own interface. Raises: EdlError: USAGE, if the package for it is missing."""
+    try:
+        import docker
+    except ImportError:
+        raise EdlError(
+            error_pb2.USAGE,
+            "--platform docker needs the package docker",
+            where="edl-client",
+            remedy="pip install 'edl-client[docker]'",
+        ) from None
+    made = docker.APIClient(url, version="auto", timeout=_CALL_S)
+    made.timeout = timeout_s
+    return made
+
+
+@contextlib.contextmanager
+def told(url: str) -> Iterator[None]:
+    """Within, what goes wrong with the engine is told as such."""
+    try:
+        yield
+    except EdlError:
+        raise
+    except Exception as error:
+        from docker.errors import APIError
+
+        if isinstance(error, APIError):
+            what = f"the container engine refuses: {error.explanation or error}"
+        else:
+            what = f"the container engine does not answer: {type(error).__name__}"
+        raise EdlError(
+            error_pb2.ENGINE_UNAVAILABLE,
+            what,
+            where=url,
+            remedy="See whether it runs (docker info), and whether you may use its socket;"
+            " --engine or DOCKER_HOST names another one.",
+        ) from error
+
+
+def _not_pulled(image: str, why: str) -> EdlError:
+    return EdlError(
+        error_pb2.REGISTRY_UNAVAILABLE,
+        f"the image cannot be pulled: {why}",
+        where=image,
+        remedy="See whether the registry is up; docker login tells the engine your password.",
+    )

@@ -1,0 +1,131 @@
+"""Model zoos in git repositories, fetched to this machine with the user's own git.
+
+Kept below ``$EDL_HOME/zoos``: the objects of each repository, and a folder for each commit that was
+used. A commit that is there is not asked for again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from edl.core.gitzoo import GitZoo
+from edl_proto import jobdir
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+
+_FETCH_S = 300.0
+_KEEP_S = 30 * 86400.0
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_LINES = 10
+
+
+def fetch(zoo: GitZoo, root: Path | None = None) -> Path:
+    """The zoo's folder at the ref's present commit. Nothing in it is to be changed.
+
+    Raises:
+        EdlError: SOURCE_UNREACHABLE, MODEL_NOT_FOUND (no such folder), or DISK_FULL.
+    """
+    name = zoo.url.rstrip("/").rpartition("/")[2].removesuffix(".git")
+    mark = hashlib.sha256(zoo.url.encode()).hexdigest()[:16]
+    place = (root or jobdir.home() / "zoos") / f"{name}-{mark}"
+    place.mkdir(parents=True, exist_ok=True)
+    with _alone(place):
+        checkout = _checkout(zoo, place)
+        _forget_old(place, checkout)
+    folder = checkout / zoo.folder if zoo.folder else checkout
+    if not folder.is_dir():
+        raise EdlError(
+            error_pb2.MODEL_NOT_FOUND,
+            f"the repository has no folder {zoo.folder}",
+            where=str(zoo),
+            remedy="Correct what follows the colon in --model-zoo.",
+        )
+    return folder
+
+
+def _checkout(zoo: GitZoo, place: Path) -> Path:
+    if _COMMIT.fullmatch(zoo.ref) and (place / zoo.ref).is_dir():
+        os.utime(place / zoo.ref)
+        return place / zoo.ref
+    git = ["git", f"--git-dir={place / 'git'}", "-c", "core.hooksPath=/dev/null"]
+    git += ["-c", "protocol.allow=never", "-c", "protocol.https.allow=always"]
+    if not (place / "git" / "HEAD").exists():
+        _run(zoo, ["git", "init", "--quiet", "--bare", "--template=", str(place / "git")])
+    what = ["--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules"]
+    _run(zoo, [*git, "fetch", *what, "--end-of-options", zoo.url, zoo.ref or "HEAD"])
+    commit = _run(zoo, [*git, "rev-parse", "--verify", "FETCH_HEAD^{commit}"]).strip()
+    checkout = place / commit
+    if checkout.is_dir():
+        os.utime(checkout)
+        return checkout
+    draft = Path(tempfile.mkdtemp(prefix=".new-", dir=place))
+    try:
+        draft.chmod(0o755)
+        index = {"GIT_INDEX_FILE": str(place / "git" / "index.new")}
+        tree = [f"--work-tree={draft}", "checkout", "--quiet", "--force", commit, "--", "."]
+        _run(zoo, [*git, *tree], index)
+        draft.rename(checkout)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+        (place / "git" / "index.new").unlink(missing_ok=True)
+    return checkout
+
+
+@contextlib.contextmanager
+def _alone(place: Path) -> Iterator[None]:
+    with (place / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _forget_old(place: Path, but: Path) -> None:
+    for each in place.iterdir():
+        old = _COMMIT.fullmatch(each.name) and time.time() - each.stat().st_mtime > _KEEP_S
+        if each != but and (old or each.name.startswith(".new-")):
+            shutil.rmtree(each, ignore_errors=True)
+
+
+def _run(zoo: GitZoo, command: list[str], environment: dict[str, str] | None = None) -> str:
+    try:
+        done = subprocess.run(
+            command,
+            # The user's own settings and credential helpers count; nobody is asked.
+            env={**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **(environment or {})},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_FETCH_S,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise _unreachable(zoo, "git is not installed", "Install git.", "") from None
+    except subprocess.TimeoutExpired:
+        what = f"git was not done within {_FETCH_S:.0f} s"
+        raise _unreachable(zoo, what, "Try again, or clone it and name the folder.", "") from None
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        what = lines[-1] if lines else f"git ended with exit code {done.returncode}"
+        remedy = "Check the URL and the ref; git fetch must work there without asking for anything."
+        raise _unreachable(zoo, what, remedy, "\n".join(lines[-_LINES:]))
+    return done.stdout
+
+
+def _unreachable(zoo: GitZoo, what: str, remedy: str, detail: str) -> EdlError:
+    return EdlError(
+        error_pb2.SOURCE_UNREACHABLE,
+        f"the model zoo cannot be fetched: {what}",
+        where=str(zoo),
+        remedy=remedy,
+        detail=detail,
+    )

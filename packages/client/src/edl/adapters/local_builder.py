@@ -1,0 +1,170 @@
+"""A builder as a process of this machine, for one call."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import shlex
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from edl.adapters.jobs import tail
+from edl.adapters.launcher import python
+from edl.core.images import Order, Service
+from edl_proto import jobdir
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+
+_START_S = 60.0
+_END_S = 20.0
+_LOG_LINES = 15
+_LOOPBACK = ("127.", "localhost", "[::1]")
+
+
+@contextlib.contextmanager
+def running(
+    order: Order,
+    service: Service,
+    say: Callable[[str], None],
+    environ: Mapping[str, str] = os.environ,
+) -> Iterator[str]:
+    """A builder that knows what this order needs; gives its address, and ends it afterwards.
+
+    One at a time on this machine: what is left in the engine is collected by whoever comes next,
+    and another's half-built images must not be. It ends with this process, however that ends.
+
+    Raises:
+        EdlError: USAGE, or BUILDER_UNAVAILABLE with the end of its log.
+    """
+    folder = jobdir.home() / "builder"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    log = folder / "builder.log"
+    with (folder / "turn").open("w") as turn:
+        _take(turn.fileno(), say)
+        process, address = _start(_command(order, service, folder, environ), log, environ)
+        try:
+            yield address
+        finally:
+            _end(process)
+
+
+def _take(turn: int, say: Callable[[str], None]) -> None:
+    try:
+        fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        say("waiting for another build of this machine")
+        while True:  # a lock that is waited for in the kernel would not heed Ctrl-C
+            with contextlib.suppress(OSError):
+                fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            time.sleep(0.1)
+
+
+def _command(order: Order, service: Service, folder: Path, environ: Mapping[str, str]) -> list[str]:
+    registry = order.repository.partition("/")[0]
+    custom = environ.get("EDL_BUILDER_COMMAND")
+    command = shlex.split(custom) if custom else [python(environ), "-m", "edl_builder"]
+    command += ["--listen", "127.0.0.1:0", "--until-stdin-closes"]
+    command += ["--state-dir", str(folder / "state"), "--registry", registry]
+    if registry.startswith(_LOOPBACK):
+        # As the engine itself has it; the settings file may say otherwise.
+        command += ["--plain-http", registry]
+    for option, value in (
+        ("--base-image", order.base_image),
+        ("--engine", service.engine),
+        ("--network", service.network),
+        ("--config", service.config),
+    ):
+        if value:
+            command += [option, value]
+    return command
+
+
+def _start(
+    command: Sequence[str], log: Path, environ: Mapping[str, str]
+) -> tuple[subprocess.Popen[bytes], str]:
+    deadline = time.monotonic() + _START_S
+    while True:
+        begin = log.stat().st_size if log.exists() else 0
+        try:
+            with log.open("ab") as output:
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=output,
+                    # A Ctrl-C is the client's; the builder ends when its standard input does.
+                    start_new_session=True,
+                    env=dict(environ),
+                )
+        except OSError as error:
+            raise _unavailable(f"{command[0]}: {error.strerror}", log, "") from error
+        try:
+            return process, _address(process, deadline)
+        except (TimeoutError, ValueError, KeyError) as error:
+            _end(process)
+            said = log.read_text(errors="replace")[begin:] if log.exists() else ""
+            # One whose client was killed takes a moment to end.
+            if "another builder works in" in said and time.monotonic() < deadline:
+                time.sleep(0.2)
+                continue
+            raise _unavailable(_why(said, error), log, said) from None
+        except BaseException:
+            _end(process)
+            raise
+
+
+def _address(process: subprocess.Popen[bytes], deadline: float) -> str:
+    assert process.stdout is not None
+    line = b""
+    while not line.endswith(b"\n"):
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select([process.stdout], [], [], left)[0]:
+            raise TimeoutError(f"it did not listen within {_START_S:.0f} s")
+        part = os.read(process.stdout.fileno(), 4096)
+        if not part:
+            raise ValueError("it ended before it listened")
+        line += part
+    return str(json.loads(line)["address"])
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.stdin is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+    try:
+        process.wait(_END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def _why(said: str, error: Exception) -> str:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    if "No module named edl_builder" in said:
+        return "edl_builder is not installed"
+    # How every failure of edl begins: a title, then what.
+    told = [line for line in lines if line.startswith(("wrong option: ", "the container engine"))]
+    return told[-1] if told else str(error)
+
+
+def _unavailable(what: str, log: Path, said: str) -> EdlError:
+    missing = what == "edl_builder is not installed"
+    return EdlError(
+        error_pb2.BUILDER_UNAVAILABLE,
+        f"no builder can be started here: {what}",
+        where=str(log),
+        remedy=(
+            "pip install 'edl-client[docker]', or name a service with --builder HOST:PORT."
+            if missing
+            else "The end of its log is below; a service of your company goes by --builder."
+        ),
+        detail="\n".join(said.splitlines()[-_LOG_LINES:]) or tail(log, _LOG_LINES),
+    )

@@ -1,0 +1,91 @@
+"""What of this machine the containers of a job see: exactly what the job names."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from edl.core.locations import scheme
+from edl.core.options import Verb
+from edl.core.problem import usage
+from edl.core.submission import Submission
+
+_MAGIC = re.compile(r"[*?\[{]")
+_NEVER_WITHIN = (
+    *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/model_zoo", "/proc"),
+    *("/run", "/sbin", "/sys", "/usr", "/var/lib/docker", "/var/run"),
+)
+_NEVER_THEMSELVES = ("/", "/home", "/media", "/mnt", "/opt", "/root", "/srv", "/tmp", "/var")
+_YET = ("/dev/shm/", "/usr/local/share/", "/run/media/")
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """A place of this machine that containers see under the same path.
+
+    Attributes:
+        for_workers: they run the user's code; the master sees all of a job's places.
+    """
+
+    path: str
+    writable: bool = False
+    for_workers: bool = True
+
+
+def binds(job: Submission, home: str) -> tuple[Bind, ...]:
+    """The places of a job, its own directory aside.
+
+    Args:
+        home: the user's home directory, which is never shown as a whole.
+
+    Raises:
+        Problem: USAGE; one of them holds more than a container should see.
+    """
+    found: dict[str, Bind] = {}
+    for option, bind in _wanted(job):
+        _check(option, bind, home)
+        known = found.get(bind.path, bind)
+        found[bind.path] = Bind(
+            bind.path, bind.writable or known.writable, bind.for_workers or known.for_workers
+        )
+    return tuple(found[path] for path in sorted(found))
+
+
+def _wanted(job: Submission) -> Iterator[tuple[str, Bind]]:
+    for option in ("data", "validation_data"):
+        for place in getattr(job, option):
+            if not scheme(place):
+                yield option, Bind(_fixed_part(place))
+    for option in ("trained_model", "init_from"):
+        place = getattr(job, option)
+        if place and not scheme(place):
+            yield option, Bind(place)
+    if job.output and not scheme(job.output):
+        # The result appears in its folder in one step, by a change of its name. Predictions
+        # are put together by the master.
+        folder = posixpath.dirname(job.output)
+        yield "output", Bind(folder, writable=True, for_workers=job.verb is Verb.TRAIN)
+    for option in ("checkpoint_dir", "tensorboard_dir"):
+        if place := getattr(job, option):
+            yield option, Bind(place, writable=True, for_workers=False)
+
+
+def _fixed_part(pattern: str) -> str:
+    """The deepest folder (or file) that a pattern is about."""
+    magic = _MAGIC.search(pattern)
+    return posixpath.dirname(pattern[: magic.start()]) or "/" if magic else pattern
+
+
+def _check(option: str, bind: Bind, home: str) -> None:
+    path = bind.path
+    within = any(f"{path}/".startswith(f"{each}/") for each in _NEVER_WITHIN)
+    if (within and not path.startswith(_YET)) or path in (*_NEVER_THEMSELVES, home):
+        flag = "--" + option.replace("_", "-")
+        raise usage(
+            f"{flag}: containers are not shown all of {path}",
+            where=flag,
+            remedy="Put it into a folder of its own"
+            + (f": {path.rstrip('/')}/results/NAME." if bind.writable else "."),
+        )

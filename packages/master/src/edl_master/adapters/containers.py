@@ -1,0 +1,366 @@
+"""The platform of one container engine: every body is a container, found by its labels.
+
+The engine keeps what runs, so that a master that is started again asks it. A container sees the
+master's loopback (the network is the machine's), the places that its job needs, under the paths
+that they have outside, and nothing else of the machine; it can change nothing of itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import queue
+import secrets
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import docker
+import requests
+import urllib3
+from docker.errors import APIError, DockerException, NotFound
+from docker.types import Mount
+
+from edl_master.adapters import logs
+from edl_master.core.events import BodyExited, BodyNotStarted
+from edl_master.core.names import Body, WorkerId
+from edl_master.core.platform import BodyStarted, LiveBody, Observation
+from edl_proto import jobdir
+
+log = logging.getLogger(__name__)
+
+_CALL_S = 60.0
+_CLOSE_MARGIN_S = 30.0  # an engine under load takes its time to end a container
+_AGAIN_S = 0.5
+_CALLS = 8  # at a time
+_LOG = "/run/edl.log"
+_TAKEN_AWAY = (signal.SIGTERM, signal.SIGKILL)
+_SIGNALLED = 128  # shells and engines add a signal's number to this
+_HIGHEST_SIGNAL = 64
+_TROUBLE = (DockerException, requests.RequestException, urllib3.exceptions.HTTPError, OSError)
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What the containers of a job have in common.
+
+    Attributes:
+        engine: URL of the engine.
+        image: pinned by digest, and there.
+        user: uid:gid, to whom all that they write belongs.
+        mounts: paths of the machine, to whether they may be written to.
+        environment: variables besides the image's own.
+    """
+
+    engine: str
+    image: str
+    user: str
+    mounts: Mapping[str, bool]
+    environment: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class _Container:
+    worker: WorkerId
+    attempt: int
+    body: Body
+    log_start: int
+    asked: bool = False  # to leave, by us
+    kill_at: float = math.inf
+    is_up: bool = False  # the engine has started it
+
+
+class LocalContainers:
+    """Bodies as containers of a local engine; see ``core.platform.Platform`` for the promises.
+
+    Args:
+        recipe: how they are made.
+        command: the command line of a worker's body, by worker and attempt.
+        job: name of the job.
+        job_dir: its directory, by which its containers are told from those of others.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        command: Callable[[WorkerId, int], Sequence[str]],
+        job: str,
+        job_dir: Path,
+    ) -> None:
+        self._recipe = recipe
+        self._command = command
+        self._job = job
+        self._job_dir = job_dir
+        self._logs = job_dir / jobdir.LOGS
+        self._logs.mkdir(parents=True, exist_ok=True)
+        self._seen: queue.SimpleQueue[Observation | None] = queue.SimpleQueue()
+        self._changed = threading.Condition()
+        self._containers: dict[Body, _Container] = {}  # guarded by _changed
+        self._closed = False
+        self._over = threading.Event()
+        self._version = "auto"
+        self._calls = ThreadPoolExecutor(_CALLS, thread_name_prefix="engine")
+        threading.Thread(target=self._keep_time, name="graces", daemon=True).start()
+
+    # --- the port --------------------------------------------------------------------------
+
+    def start(self, worker: WorkerId, attempt: int) -> None:
+        with self._changed:
+            if self._closed:
+                self._seen.put(BodyNotStarted(worker, "the platform is closed"))
+                return
+            body = Body(f"edl-{self._job}-worker-{worker}-{attempt}-{secrets.token_hex(4)}")
+            container = _Container(worker, attempt, body, log_start=0)
+            self._containers[body] = container
+        threading.Thread(target=self._live, args=(container,), name=body, daemon=True).start()
+
+    def stop(self, worker: WorkerId, grace_s: float) -> None:
+        with self._changed:
+            for container in self._containers.values():
+                if container.worker == worker:
+                    self._ask(container, grace_s)
+
+    def kill(self, worker: WorkerId) -> None:
+        self.stop(worker, 0)
+
+    def observe(self, timeout_s: float) -> tuple[Observation, ...]:
+        seen: list[Observation | None] = []
+        with contextlib.suppress(queue.Empty):
+            wait_s = 0 if self._over.is_set() else timeout_s
+            seen.append(self._seen.get(wait_s > 0, wait_s))
+            while True:
+                seen.append(self._seen.get_nowait())
+        return tuple(observation for observation in seen if observation is not None)
+
+    def adopt(self) -> tuple[LiveBody, ...]:
+        found = []
+        mine = [f"{jobdir.LABEL_JOB_DIR}={self._job_dir}", f"{jobdir.LABEL_ROLE}=worker"]
+        with self._engine() as engine, self._changed:
+            for each in engine.containers(all=True, filters={"label": mine}):
+                body = Body(each["Names"][0].lstrip("/"))
+                if body in self._containers:
+                    continue
+                if each["State"] != "running":
+                    _remove(engine, body)
+                    continue
+                labels = each["Labels"]
+                container = _Container(
+                    WorkerId(int(labels[jobdir.LABEL_WORKER])),
+                    int(labels[jobdir.LABEL_ATTEMPT]),
+                    body,
+                    int(labels[jobdir.LABEL_LOG_START]),
+                    is_up=True,
+                )
+                self._containers[body] = container
+                found.append(container)
+        for container in found:
+            run = threading.Thread(target=self._await_end, args=(container,), daemon=True)
+            run.start()
+        return tuple(LiveBody(each.worker, each.attempt, each.body) for each in found)
+
+    def close(self, grace_s: float) -> None:
+        deadline = time.monotonic() + grace_s + _CLOSE_MARGIN_S
+        with self._changed:
+            for container in self._containers.values():
+                self._ask(container, grace_s)
+            already, self._closed = self._closed, True
+            while self._containers and (left := deadline - time.monotonic()) > 0:
+                self._changed.wait(left)
+            for container in self._containers.values():
+                log.error("worker %d's container %s does not end", container.worker, container.body)
+            self._over.set()
+            self._changed.notify_all()
+        if not already:
+            self._calls.shutdown(wait=False)
+            self._seen.put(None)  # wakes whoever observes
+
+    # --- a container's life, in a thread of its own ----------------------------------------
+
+    def _live(self, container: _Container) -> None:
+        try:
+            self._make(container)
+        except _TROUBLE as error:
+            self._forget(container)
+            self._seen.put(BodyNotStarted(container.worker, _words(error)))
+            return
+        self._seen.put(BodyStarted(container.worker, container.attempt, container.body))
+        with self._changed:
+            container.is_up = True
+            if container.asked:  # while it was being made
+                self._signal(container)
+        self._await_end(container)
+
+    def _make(self, container: _Container) -> None:
+        path = logs.path_of(self._logs, container.worker)
+        with path.open("ab") as output:
+            output.write(logs.heading(container.worker, container.attempt))
+            output.flush()
+            container.log_start = output.tell()
+        recipe = self._recipe
+        mounts = [
+            Mount(place, place, type="bind", read_only=not writable)
+            for place, writable in sorted(recipe.mounts.items())
+        ]
+        # The log is a file of the job, which outlives master, container and engine.
+        mounts.append(Mount(_LOG, str(path), type="bind"))
+        with self._engine() as engine:
+            try:
+                engine.create_container(
+                    image=recipe.image,
+                    name=container.body,
+                    user=recipe.user,
+                    entrypoint=["sh", "-c", f'exec "$@" >>{_LOG} 2>&1', "sh"],
+                    command=list(self._command(container.worker, container.attempt)),
+                    environment={**recipe.environment, "EDL_BODY": container.body},
+                    labels={
+                        jobdir.LABEL_JOB: self._job,
+                        jobdir.LABEL_JOB_DIR: str(self._job_dir),
+                        jobdir.LABEL_ROLE: "worker",
+                        jobdir.LABEL_WORKER: str(container.worker),
+                        jobdir.LABEL_ATTEMPT: str(container.attempt),
+                        jobdir.LABEL_LOG_START: str(container.log_start),
+                    },
+                    host_config=engine.create_host_config(
+                        mounts=mounts,
+                        network_mode="host",
+                        # Number 1 of a container heeds no signal that it has not asked for.
+                        init=True,
+                        cap_drop=["ALL"],
+                        security_opt=["no-new-privileges"],
+                        read_only=True,
+                        tmpfs={"/tmp": "rw,nosuid,nodev,mode=1777"},
+                        log_config={"Type": "none"},
+                    ),
+                )
+                engine.start(container.body)
+            except BaseException:
+                _remove(engine, container.body)
+                raise
+
+    def _await_end(self, container: _Container) -> None:
+        state = self._state_at_end(container)
+        with self._changed:
+            if self._containers.get(container.body) is not container:
+                return
+        code, by = (None, int(signal.SIGKILL)) if state is None else _ending(state)
+        tail = logs.tail(logs.path_of(self._logs, container.worker), container.log_start)
+        memory = state is not None and bool(state.get("OOMKilled"))
+        if memory:
+            # Nobody's will: started again, the container would meet the same end.
+            tail += "\n(killed by the kernel: the machine or the container ran out of memory)"
+        # Told before it is forgotten: once nobody is left, nothing more comes.
+        self._seen.put(
+            BodyExited(
+                worker=container.worker,
+                body=container.body,
+                exit_code=code,
+                signal=by,
+                preempted=by in _TAKEN_AWAY and not container.asked and not memory,
+                log_tail=tail,
+                attempt=container.attempt,
+            )
+        )
+        self._forget(container)
+
+    def _state_at_end(self, container: _Container) -> Mapping[str, Any] | None:
+        """How it ended, after which nothing of it is left; None if it was gone already."""
+        while True:
+            try:
+                with self._engine(timeout_s=None) as engine:
+                    engine.wait(container.body)
+                    state: Mapping[str, Any] = engine.inspect_container(container.body)["State"]
+                    with self._changed:
+                        if self._containers.get(container.body) is container:
+                            _remove(engine, container.body)
+                    return state
+            except NotFound:
+                return None
+            except _TROUBLE as error:
+                if self._over.wait(_AGAIN_S):
+                    return None
+                log.warning("the engine does not tell of %s: %s", container.body, _words(error))
+
+    def _forget(self, container: _Container) -> None:
+        with self._changed:
+            self._containers.pop(container.body, None)
+            self._changed.notify_all()
+
+    # --- asking to leave -------------------------------------------------------------------
+
+    def _ask(self, container: _Container, grace_s: float) -> None:
+        container.asked = True
+        container.kill_at = min(container.kill_at, time.monotonic() + grace_s)
+        self._changed.notify_all()
+        if container.is_up:
+            self._signal(container)
+
+    def _signal(self, container: _Container) -> None:
+        """Ask it to leave, or end it if its time is over. Holds the lock, so calls from afar."""
+        over = container.kill_at <= time.monotonic()
+        what = signal.SIGKILL if over else signal.SIGTERM
+        if over:
+            container.kill_at = math.inf
+        with contextlib.suppress(RuntimeError):  # after close, nobody is left to be asked
+            self._calls.submit(self._send, container, what)
+
+    def _send(self, container: _Container, what: signal.Signals) -> None:
+        try:
+            with self._engine() as engine:
+                engine.kill(container.body, what.value)
+        except APIError as error:
+            # It has ended meanwhile, or was removed.
+            log.debug("%s was not sent to %s: %s", what.name, container.body, _words(error))
+        except _TROUBLE as error:
+            log.warning("%s was not sent to %s: %s", what.name, container.body, _words(error))
+            with self._changed:
+                container.kill_at = min(container.kill_at, time.monotonic() + _AGAIN_S)
+                self._changed.notify_all()
+
+    def _keep_time(self) -> None:
+        with self._changed:
+            while not self._over.is_set():
+                up = [each for each in self._containers.values() if each.is_up]
+                kill_at = min((each.kill_at for each in up), default=math.inf)
+                wait_s = kill_at - time.monotonic()
+                if wait_s > 0:
+                    self._changed.wait(None if math.isinf(wait_s) else wait_s)
+                    continue
+                for container in up:
+                    if container.kill_at <= time.monotonic():
+                        self._signal(container)
+
+    @contextlib.contextmanager
+    def _engine(self, timeout_s: float | None = _CALL_S) -> Iterator[Any]:
+        """A connection of its own for each thread; without a timeout for what waits for an end."""
+        engine = docker.APIClient(self._recipe.engine, version=self._version, timeout=_CALL_S)
+        try:
+            self._version = engine.api_version
+            engine.timeout = timeout_s
+            yield engine
+        finally:
+            engine.close()
+
+
+def _ending(state: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Exit code, or signal."""
+    code = int(state["ExitCode"])
+    if _SIGNALLED < code <= _SIGNALLED + _HIGHEST_SIGNAL:
+        return None, code - _SIGNALLED
+    return code, None
+
+
+def _remove(engine: Any, body: Body) -> None:
+    with contextlib.suppress(APIError):
+        engine.remove_container(body, force=True, v=True)
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, APIError):
+        return str(error.explanation or error)
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,220 @@
+"""Who calls the service: the command line, programs, SQLFlow."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import certificates
+import pytest
+from conftest import Edl, read_all
+from git_server import Remote
+from git_server import serving as git_serving
+
+from edl_builder.config import hash_token
+
+from . import sqlflow
+from .docker_world import World
+from .service import Service, serving
+from .test_jobs_in_containers import trained_model
+
+TOKEN = "a-token-that-nobody-guesses"
+
+
+@pytest.fixture(scope="module")
+def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
+    with git_serving(tmp_path_factory.mktemp("git"), "of-the-builder") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def guarded(
+    world: World, remote: Remote, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Service, Path]]:
+    """A service with TLS and one tenant; and the certificate by which it is trusted."""
+    folder = tmp_path_factory.mktemp("guarded")
+    ca = certificates.make_ca(folder / "ca")
+    mine = certificates.make_certificate(ca, folder, "service")
+    (folder / "git-password").write_text("of-the-builder\n")
+    settings = folder / "builder.toml"
+    host = f"127.0.0.1:{remote.port}"
+    settings.write_text(f"""
+[tenants.team]
+token_sha256 = ["{hash_token(TOKEN)}"]
+repositories = ["{world.registry}/team/*"]
+credentials = ["company"]
+
+[git.company]
+username = "me"
+password_file = "{folder}/git-password"
+hosts = ["{host}"]
+
+[git_policy]
+private_hosts = ["{host}"]
+ca_file = "{remote.ca}"
+
+[tls]
+certificate = "{mine.certificate}"
+key = "{mine.key}"
+""")
+    with serving(world, folder / "state", "--config", str(settings)) as service:
+        yield service, ca.certificate
+
+
+@pytest.fixture
+def calling(edl: Edl, world: World, guarded: tuple[Service, Path], tmp_path: Path) -> Edl:
+    """The command ``edl``, of somebody who may use the guarded service."""
+    service, ca = guarded
+    token = tmp_path / "token"
+    token.write_text(f"{TOKEN}\n")
+    edl.env |= {
+        "EDL_BUILDER": service.address,
+        "EDL_BUILDER_CA": str(ca),
+        "EDL_BUILDER_TOKEN_FILE": str(token),
+        "EDL_REPOSITORY": f"{world.registry}/team/{uuid.uuid4().hex[:8]}",
+    }
+    return edl
+
+
+@pytest.fixture
+def zoo(tmp_path: Path) -> str:
+    (tmp_path / "zoo").mkdir()
+    (tmp_path / "zoo" / "m.py").write_text("x = 1\n")
+    return str(tmp_path / "zoo")
+
+
+def test_the_command_builds_with_a_service(calling: Edl, zoo: str) -> None:
+    built = calling("zoo", "build", "--model-zoo", zoo, "--tag", "v1", "--label", "team=a")
+    name = built.out.strip()
+    assert name.startswith(f"{calling.env['EDL_REPOSITORY']}@sha256:")
+    assert "image: pushing" in built.err
+    again = calling("zoo", "build", "--model-zoo", zoo, "--tag", "v1", "--label", "team=a", "-q")
+    assert (again.out.strip(), again.err) == (name, "")
+    as_object = calling(
+        *("zoo", "build", "--model-zoo", zoo, "--label", "team=a", "-o", "json")
+    ).json
+    assert as_object["image"] == name
+    assert as_object["reused"] is True
+
+
+def test_what_tools_leave_in_a_zoo_is_no_part_of_it(calling: Edl, zoo: str) -> None:
+    before = calling("zoo", "build", "--model-zoo", zoo, "-o", "json").json
+    cache = Path(zoo) / "__pycache__"
+    cache.mkdir()
+    (cache / "m.cpython-311.pyc").write_bytes(b"x")
+    assert calling("zoo", "build", "--model-zoo", zoo, "-o", "json").json["key"] == before["key"]
+
+
+def test_a_repository_is_fetched_by_the_service_with_its_own_credential(
+    calling: Edl, remote: Remote
+) -> None:
+    build = ("zoo", "build", "--git-credential", "company", "--build-log", "--model-zoo")
+    built = calling(*build, f"{remote.url()}#v1:zoo")
+    assert f"commit {remote.commits[0]}" in built.err
+    assert "of-the-builder" not in built.err
+    assert calling(*build, f"{remote.url()}@v2", "-o", "json").json["image"] not in built.out
+
+
+@pytest.mark.parametrize(
+    ("environment", "arguments", "code", "said"),
+    [
+        ({"EDL_BUILDER_TOKEN_FILE": ""}, (), 10, "EDL_BUILDER_TOKEN"),
+        ({"EDL_BUILDER_TOKEN": "wrong"}, (), 10, "not known"),
+        ({"EDL_BUILDER_CA": ""}, (), 11, "no builder answers"),
+        ({"EDL_BUILDER": "127.0.0.1:1"}, (), 11, "127.0.0.1:1"),
+        ({"EDL_BUILDER": "nowhere"}, (), 2, "HOST:PORT"),
+        ({}, ("--repository", "{registry}/other/zoo"), 10, "may not push"),
+        ({}, ("--repository", "elsewhere.example.com/team/zoo"), 10, "does not push"),
+        ({}, ("--repository", "no name"), 2, "no name of an image"),
+        ({}, ("--base-image", "{registry}/nobody/base:1"), 10, "no base image"),
+        ({}, ("--model-zoo", "https://192.168.0.1/zoo.git"), 2, "nothing is fetched"),
+        ({}, ("--label", "nothing"), 2, "NAME=VALUE"),
+    ],
+)
+def test_what_is_refused_is_told_with_an_exit_code(
+    calling: Edl,
+    world: World,
+    zoo: str,
+    environment: dict[str, str],
+    arguments: tuple[str, ...],
+    code: int,
+    said: str,
+) -> None:
+    named = tuple(each.replace("{registry}", world.registry) for each in arguments)
+    done = calling.run("zoo", "build", "--model-zoo", zoo, *named, env=environment)
+    assert done.code == code, str(done)
+    assert said in done.err
+    assert "what to do" in done.err
+    assert TOKEN not in done.err
+
+
+def test_a_build_that_fails_shows_how(calling: Edl, zoo: str) -> None:
+    (Path(zoo) / "requirements.txt").write_text("no-such-package-of-anybody==0\n")
+    done = calling.run("zoo", "build", "--model-zoo", zoo)
+    assert done.code == 9, str(done)
+    assert "no-such-package-of-anybody" in done.err
+
+
+def test_sqlflow_builds_trains_and_predicts(
+    job_world: World, in_containers: Edl, tmp_path: Path
+) -> None:
+    """Build by the stubs alone; then the Python API with the image that came of it."""
+    zoo = tmp_path / "zoo"
+    in_containers("zoo", "init", str(zoo))
+    repository = f"{job_world.registry}/sqlflow/{uuid.uuid4().hex[:8]}"
+    options = ("--base-image", job_world.job_base)
+    with serving(job_world, tmp_path / "state", *options) as service:
+        called = subprocess.run(
+            [sys.executable, sqlflow.__file__, service.address, repository, str(zoo)],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+    assert called.returncode == 0, called.stderr
+    image = called.stdout.strip()
+    results = tmp_path / "results"
+    program = f"""
+import elasticdl
+elasticdl.train(
+    image={image!r}, platform="docker", model_zoo={str(zoo)!r}, model_def="circle",
+    data={str(zoo / "data/train.recordio")!r}, output={str(results / "model")!r},
+)
+result = elasticdl.predict(
+    platform="docker", trained_model={str(results / "model")!r},
+    data={str(zoo / "data/test.recordio")!r}, output={str(results / "predictions")!r},
+)
+print(result.predictions)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=in_containers.env,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.stdout.strip() == "500", done.stderr
+    assert trained_model(results / "model").docker_commit_id == image
+    assert len(read_all(results / "predictions")) == 500
+
+
+def test_that_caller_knows_the_stubs_alone() -> None:
+    tree = ast.parse(Path(sqlflow.__file__).read_text())
+    modules = {
+        name
+        for node in ast.walk(tree)
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [str(node.module)]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    standard = {name for name in modules if name.partition(".")[0] in sys.stdlib_module_names}
+    assert modules - standard == {"grpc", "edl_proto.v1"}

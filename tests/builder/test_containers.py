@@ -1,0 +1,203 @@
+"""Containers as a platform: the promises of every platform, and those of this one."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edl_master.adapters.containers import LocalContainers, Recipe
+from edl_master.core.events import BodyNotStarted
+from edl_master.core.names import Body, WorkerId
+from edl_master.core.platform import Platform
+from edl_proto import jobdir
+
+from .docker_world import World
+
+_MASTER_TESTS = Path(__file__).parents[2] / "packages" / "master" / "tests" / "conformance"
+
+
+def _suite() -> Any:
+    """The suite of all platforms; the builder's tests have a package of the same name."""
+    spec = importlib.util.spec_from_file_location(
+        "platform_suite", _MASTER_TESTS / "platform_suite.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["platform_suite"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+suite = _suite()
+Behaviour, ZERO, LONG_S = suite.Behaviour, suite.ZERO, suite.LONG_S
+
+
+class Harness:
+    """Real containers of one job, in a directory of its own."""
+
+    def __init__(self, world: World, folder: Path) -> None:
+        self.world = world
+        self.folder = folder
+        self.engine = world.client()
+        self.platforms: list[LocalContainers] = []
+
+    def platform(
+        self, behaviour: str, mounts: Mapping[str, bool] | None = None, *command: str
+    ) -> LocalContainers:
+        # What cannot be started in a container is an image that is not there.
+        image = "none.invalid/nothing:1" if behaviour == Behaviour.MISSING else self.world.bare
+        recipe = Recipe(
+            self.world.engine,
+            image,
+            "1234:1234",
+            {str(_MASTER_TESTS): False, **(mounts or {})},
+            {"EDL_TEST": "1"},
+        )
+        words = command or ("python3", "-S", str(_MASTER_TESTS / "body.py"), behaviour)
+        (self.folder / jobdir.LOGS).mkdir(exist_ok=True)
+        for number in range(8):
+            log = self.folder / jobdir.LOGS / f"worker-{number}.log"
+            log.touch()
+            log.chmod(0o666)  # the user of these containers is not the one of these tests
+        found = LocalContainers(recipe, lambda worker, attempt: words, "suite", self.folder)
+        self.platforms.append(found)
+        return found
+
+    def successor(self, platform: Platform) -> Platform:
+        # Without a word: it forgets its containers, and touches none of them again.
+        assert isinstance(platform, LocalContainers)
+        with platform._changed:
+            platform._containers.clear()
+        platform.close(0)
+        return self.platform(Behaviour.OBEDIENT)
+
+    def inspect(self, body: Body) -> Any:
+        return self.engine.api.inspect_container(body)
+
+    def is_up(self, body: Body) -> bool:
+        labels = self.inspect(body)["Config"]["Labels"]
+        log = self.folder / jobdir.LOGS / f"worker-{labels[jobdir.LABEL_WORKER]}.log"
+        return b"up\n" in log.read_bytes()[int(labels[jobdir.LABEL_LOG_START]) :]
+
+    def is_alive(self, body: Body) -> bool:
+        with contextlib.suppress(Exception):
+            return bool(self.inspect(body)["State"]["Running"])
+        return False
+
+    def take_away(self, body: Body) -> None:
+        self.engine.api.kill(body)
+
+    def ask_from_outside(self, body: Body) -> None:
+        self.engine.api.kill(body, "TERM")
+
+    def left(self) -> list[Any]:
+        mine = {"label": f"{jobdir.LABEL_JOB_DIR}={self.folder}"}
+        return list(self.engine.containers.list(all=True, filters=mine))
+
+    def close(self) -> None:
+        for platform in self.platforms:
+            platform.close(0)
+        for container in self.left():  # of platforms that were made to forget them
+            with contextlib.suppress(Exception):
+                container.remove(force=True)
+        self.engine.close()
+
+
+@pytest.fixture
+def containers(world: World, tmp_path: Path) -> Iterator[Harness]:
+    tmp_path.chmod(0o755)
+    found = Harness(world, tmp_path)
+    yield found
+    found.close()
+
+
+class TestLocalContainers(suite.PlatformSuite):  # type: ignore[misc,name-defined]
+    """The promises of every platform."""
+
+    @pytest.fixture
+    def harness(self, containers: Harness) -> Harness:
+        return containers
+
+
+def test_nothing_of_a_body_is_left_in_the_engine(containers: Harness) -> None:
+    platform = containers.platform(Behaviour.FINISHING)
+    platform.start(ZERO, 0)
+    suite.observe(platform, 2)
+    suite.until(lambda: not containers.left(), "the container to be removed")
+
+
+def test_a_body_is_found_by_its_labels_and_knows_its_own_name(containers: Harness) -> None:
+    platform = containers.platform(Behaviour.OBEDIENT)
+    body = suite.PlatformSuite.up(containers, platform)
+    (found,) = containers.left()
+    assert found.name == body
+    assert found.labels[jobdir.LABEL_JOB] == "suite"
+    assert found.labels[jobdir.LABEL_ROLE] == "worker"
+    assert f"EDL_BODY={body}" in found.attrs["Config"]["Env"]
+
+
+def test_a_body_can_write_where_it_may_and_nowhere_else(
+    containers: Harness, tmp_path: Path
+) -> None:
+    may, may_not = tmp_path / "may", tmp_path / "may-not"
+    for folder in (may, may_not):
+        folder.mkdir()
+        folder.chmod(0o777)
+    program = (
+        "import os\n"
+        f"for place in ('{may}', '{may_not}', '/etc', '/tmp', '{tmp_path}'):\n"
+        "    try:\n"
+        "        open(place + '/x', 'w').close(); print(place, 'written')\n"
+        "    except OSError as error: print(place, type(error).__name__, error.strerror)\n"
+        "print(os.getuid(), os.getgid(), open('/proc/self/status').read().split('CapEff:')[1]"
+        ".split()[0])\n"
+    )
+    mounts = {str(may): True, str(may_not): False}
+    platform = containers.platform("any", mounts, "python3", "-c", program)
+    platform.start(ZERO, 0)
+    _, gone = suite.observe(platform, 2)
+    lines = gone.log_tail.splitlines()
+    assert lines[0] == f"{may} written"
+    assert lines[1] == f"{may_not} OSError Read-only file system"
+    assert lines[2].startswith("/etc OSError Read-only")
+    assert lines[3] == "/tmp written"
+    assert "written" not in lines[4]
+    assert lines[5] == "1234 1234 0000000000000000"
+    assert (may / "x").stat().st_uid == 1234
+
+
+def test_a_body_whose_container_somebody_removes_was_preempted(containers: Harness) -> None:
+    platform = containers.platform(Behaviour.STUBBORN)
+    body = suite.PlatformSuite.up(containers, platform)
+    containers.engine.containers.get(body).remove(force=True)
+    gone = suite.exited(platform)
+    assert (gone.body, gone.exit_code, gone.preempted) == (body, None, True)
+
+
+def test_a_body_stopped_while_it_is_being_made_ends(containers: Harness) -> None:
+    platform = containers.platform(Behaviour.STUBBORN)
+    platform.start(ZERO, 0)
+    platform.stop(ZERO, 0.1)
+    _, gone = suite.observe(platform, 2)
+    assert not gone.preempted
+    assert gone.signal is not None
+
+
+def test_an_engine_that_is_not_there_is_a_reason(tmp_path: Path) -> None:
+    recipe = Recipe(f"unix://{tmp_path}/none.sock", "any", "0:0", {}, {})
+    platform = LocalContainers(recipe, lambda worker, attempt: ["true"], "job", tmp_path)
+    try:
+        platform.start(WorkerId(1), 0)
+        (seen,) = suite.observe(platform, 1)
+        assert isinstance(seen, BodyNotStarted)
+        assert seen.worker == 1
+        assert seen.reason
+    finally:
+        platform.close(0)

@@ -1,0 +1,201 @@
+"""``edl --platform docker``: the product on a real engine, through its command line."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Edl, eventually, read_all
+
+from edl_proto.v1 import model_pb2
+
+from .conftest import of_jobs
+from .docker_world import World
+
+MNIST = ("--model-zoo", "model_zoo", "--model-def", "mnist.mnist_functional_api")
+
+
+def built_images(world: World) -> set[str]:
+    """Images in the engine that the builder has made."""
+    client = world.client()
+    with contextlib.closing(client):
+        return {image.id for image in client.images.list(filters={"label": "io.edl.image=1"})}
+
+
+def trained_model(place: Path) -> model_pb2.TrainedModel:
+    return model_pb2.TrainedModel.FromString((place / "trained_model.pb").read_bytes())
+
+
+def spec(edl: Edl, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((edl.job_dir(name) / "spec.json").read_text())
+    return found
+
+
+def test_mnist_from_folder_to_predictions(
+    job_world: World, in_containers: Edl, digit_data: Path, tmp_path: Path
+) -> None:
+    edl, results = in_containers, tmp_path / "results"
+    train = (
+        *("train", *MNIST, "--data", f"{digit_data}/train/*.recordio", "--num-workers", "2"),
+        *("--validation-data", f"{digit_data}/test", "--minibatch-size", "32", "-o", "json"),
+    )
+    first = edl(*train, "--name", "first", "--output", str(results / "model"))
+    assert first.json["records_trained"] == 320
+    assert 0 <= first.json["metrics"]["accuracy"] <= 1
+    assert "image: building" in first.err
+    image = trained_model(results / "model").docker_commit_id
+    assert image.startswith(f"{edl.env['EDL_REPOSITORY']}@sha256:")
+    assert spec(edl, "first")["image"] == image
+    for path in (results / "model").rglob("*"):
+        assert (path.stat().st_uid, path.stat().st_gid) == (os.getuid(), os.getgid()), path
+    images = built_images(job_world)
+
+    again = edl(*train, "--name", "again", "--output", str(results / "again"))
+    assert "nothing was built" in again.err
+    assert "image: building" not in again.err
+    assert trained_model(results / "again").docker_commit_id == image
+
+    use = ("--data", f"{digit_data}/test/*.recordio", "--trained-model", str(results / "model"))
+    predicted = edl("predict", *use, "--name", "use", "--output", str(results / "predictions"))
+    assert "image: " not in predicted.err  # neither built nor asked for
+    assert spec(edl, "use")["image"] == image
+    assert len(read_all(results / "predictions")) == 80
+    assert built_images(job_world) == images
+    evaluated = edl("evaluate", *use, "-o", "json")
+    assert evaluated.json["metrics"]["accuracy"] == pytest.approx(
+        first.json["metrics"]["accuracy"], abs=1e-6
+    )
+    for name in ("first", "again", "use"):
+        edl("delete", name, "--yes")
+
+
+@pytest.fixture
+def circle(tmp_path: Path, in_containers: Edl) -> tuple[str, ...]:
+    """A small model and a job that takes for ever."""
+    zoo = tmp_path / "circle"
+    in_containers("zoo", "init", str(zoo))
+    return (
+        *("train", "--model-zoo", str(zoo), "--model-def", "circle", "--detach"),
+        *("--data", f"{zoo}/data/train.recordio", "--num-epochs", "100000"),
+        *("--output", str(tmp_path / "results" / "model"), "--keep-page", "0s"),
+    )
+
+
+def test_a_worker_that_is_taken_away_is_replaced_and_stop_and_delete_leave_nothing(
+    job_world: World, in_containers: Edl, circle: tuple[str, ...]
+) -> None:
+    edl = in_containers
+    edl(*circle, "--name", "long", "--num-workers", "2")
+    page = edl.status("long")["dashboard_url"]
+    assert page.startswith("http://127.0.0.1:")
+    with urllib.request.urlopen(page, timeout=10) as answer:
+        assert b"<html" in answer.read()
+    eventually(lambda: int(edl.status("long")["progress"]["steps"]) > 20, "the job at work")
+    doomed, other = sorted(of_jobs(job_world, edl, "worker"), key=lambda each: str(each.name))
+    # Where a worker runs, it sees what it needs: neither the engine nor the job's directory.
+    seen = {mount["Destination"] for mount in doomed.attrs["Mounts"]}
+    assert job_world.engine.removeprefix("unix://") not in seen
+    assert str(edl.job_dir("long")) not in seen
+    assert "edl_worker" in " ".join(doomed.attrs["Config"]["Cmd"])
+    doomed.kill()
+
+    def replaced() -> bool:
+        names = {each.name for each in of_jobs(job_world, edl, "worker")}
+        return len(names) == 2 and doomed.name not in names and other.name in names
+
+    eventually(replaced, "another container in its place")
+    eventually(lambda: edl.status("long")["preemptions"] == 1, "the preemption counted")
+    edl("scale", "long", "--workers", "1")
+    eventually(lambda: len(of_jobs(job_world, edl, "worker")) == 1, "one worker to be left")
+    assert "records/s" in edl("logs", "long", "--tail", "200").out
+    stopped = edl("stop", "long", "-o", "json")
+    assert stopped.json["state"] == "CANCELLED"
+    edl("delete", "long", "--yes")
+    assert not edl.job_dir("long").exists()
+
+
+def test_a_master_that_is_killed_is_seen_and_delete_removes_its_workers(
+    job_world: World, in_containers: Edl, circle: tuple[str, ...]
+) -> None:
+    edl = in_containers
+    edl(*circle, "--name", "lost")
+    eventually(lambda: of_jobs(job_world, edl, "worker"), "a worker's container")
+    (master,) = of_jobs(job_world, edl, "master")
+    master.kill()
+    eventually(lambda: edl.status("lost")["state"] == "LOST", "the loss to be seen")
+    edl("delete", "lost", "--yes")
+    assert not of_jobs(job_world, edl)
+
+
+def test_ctrl_c_while_the_image_is_built_says_what_becomes_of_it(
+    job_world: World, in_containers: Edl, circle: tuple[str, ...], tmp_path: Path
+) -> None:
+    edl = in_containers
+    unique = f"# {edl.env['EDL_REPOSITORY']}\ntoolz==1.0.0\n"
+    (tmp_path / "circle" / "requirements.txt").write_text(unique)
+    child = edl.start(*circle, "--name", "never", "--build-log")
+    try:
+        assert child.stderr is not None
+        for line in child.stderr:
+            if "Collecting toolz" in line or "RUN PIP_BREAK" in line:
+                break
+        child.send_signal(signal.SIGINT)
+        _, said = child.communicate(timeout=60)
+    finally:
+        child.kill()
+        child.wait()
+    assert child.returncode == 130, said
+    assert "The build was ended" in said
+    assert not edl.job_dir("never").exists()
+    listed = subprocess.run(
+        ["pgrep", "-f", str(edl.home / "builder")], capture_output=True, text=True, check=False
+    )
+    assert not listed.stdout, "the builder ends with the command"
+
+
+def test_what_containers_are_not_shown_is_told(
+    in_containers: Edl, circle: tuple[str, ...], tmp_path: Path
+) -> None:
+    done = in_containers.run(*circle, "--output", "/etc/model")
+    assert done.code == 2, str(done)
+    assert "containers are not shown all of /etc" in done.err
+    done = in_containers.run(*circle, env={"EDL_ENGINE": f"unix://{tmp_path}/none.sock"})
+    assert done.code == 11, str(done)
+    assert "none.sock" in done.err
+    done = in_containers.run(*circle, env={"EDL_REPOSITORY": ""})
+    assert done.code == 2
+    assert "--repository" in done.err
+    done = in_containers.run(*circle, env={"EDL_BASE_IMAGE": "127.0.0.1:1/nothing/there:1"})
+    assert done.code == 11, str(done)
+    assert not (in_containers.home / "jobs").exists()
+
+
+def test_the_same_from_python(job_world: World, in_containers: Edl, tmp_path: Path) -> None:
+    zoo = tmp_path / "zoo"
+    in_containers("zoo", "init", str(zoo))
+    program = f"""
+import elasticdl
+result = elasticdl.train(
+    model_zoo={str(zoo)!r}, model_def="circle", data={str(zoo / "data/train.recordio")!r},
+    output={str(tmp_path / "results" / "model")!r}, platform="docker",
+)
+print(result.records_trained)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=in_containers.env,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.stdout.strip() == "2000", done.stderr
+    assert trained_model(tmp_path / "results" / "model").docker_commit_id
