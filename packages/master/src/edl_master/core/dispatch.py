@@ -37,8 +37,8 @@ from edl_master.core.failures import (
 from edl_master.core.goodput import Spent
 from edl_master.core.hanging import Finding
 from edl_master.core.leases import Lease
-from edl_master.core.member import Member
-from edl_master.core.members import WAITING, Ended
+from edl_master.core.member import WAITING, Member
+from edl_master.core.members import Ended
 from edl_master.core.names import TaskType, WorkerId, WorkerState
 from edl_master.core.order import task_seed
 from edl_master.core.rooms import Rooms

@@ -7,9 +7,11 @@ leaves or is lost, and is gone. Only a body that is gone is followed by another 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from edl_master.core.events import BodyExited
 from edl_master.core.failures import ExitKind
+from edl_master.core.goodput import Spent
 from edl_master.core.hanging import Watch
 from edl_master.core.names import Body, TaskKey, WorkerId, WorkerState
 from edl_master.core.progress import Rate
@@ -34,6 +36,10 @@ _MOVES: dict[WorkerState, frozenset[WorkerState]] = {
 
 FORMER_BODIES_KEPT = 8
 """To tell the recently replaced from newcomers; older ones are long dead."""
+
+
+WAITING = "waiting"
+"""What a worker says in its heartbeats while it waits for a task or for a step slot."""
 
 
 class IllegalMove(Exception):
@@ -103,6 +109,26 @@ class Member:
             raise IllegalMove(f"{self}: {self.state} to {state}")
         self.state = state
         self.since = now
+
+    def spends(self, holds: bool) -> Spent:
+        """What the worker's time goes into at the moment.
+
+        Args:
+            holds: it has a task.
+        """
+        match self.state:
+            case WorkerState.READY if self.watch.asked_at is not None:
+                return Spent.STALLED
+            case WorkerState.READY | WorkerState.WORKING:
+                return Spent.PRODUCTIVE if holds and self.phase != WAITING else Spent.WAITING
+            case WorkerState.LOST:
+                return Spent.STALLED
+            case (
+                WorkerState.STARTING | WorkerState.LOADING | WorkerState.LEAVING | WorkerState.GONE
+            ):
+                return Spent.STARTING if self.attempt <= 0 else Spent.RESTARTING
+            case _:
+                assert_never(self.state)
 
     def new_body(self) -> None:
         """Forget the present body; the next one will be another."""

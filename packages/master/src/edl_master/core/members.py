@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from math import ldexp
-from typing import Any, assert_never
+from typing import Any
 
 from edl_master.core.effects import Effect, Record, Severity, StartWorker, StopWorker
 from edl_master.core.events import BodyExited, BodyFound, WorkerRegistered
@@ -35,25 +35,6 @@ class Silent:
 
     lost: list[Member] = field(default_factory=list)
     given_up: list[tuple[Member, Ended]] = field(default_factory=list)
-
-
-WAITING = "waiting"
-"""What a worker says in its heartbeats while it waits for a task or for a step slot."""
-
-
-def _spends(member: Member, holders: Set[WorkerId]) -> Spent:
-    match member.state:
-        case WorkerState.READY if member.watch.asked_at is not None:
-            return Spent.STALLED
-        case WorkerState.READY | WorkerState.WORKING:
-            waits = member.id not in holders or member.phase == WAITING
-            return Spent.WAITING if waits else Spent.PRODUCTIVE
-        case WorkerState.LOST:
-            return Spent.STALLED
-        case WorkerState.STARTING | WorkerState.LOADING | WorkerState.LEAVING | WorkerState.GONE:
-            return Spent.STARTING if member.attempt <= 0 else Spent.RESTARTING
-        case _:
-            assert_never(member.state)
 
 
 class Members:
@@ -380,7 +361,7 @@ class Members:
         spent: Counter[Spent] = Counter()
         for number in range(self.target):
             member = self._members.get(WorkerId(number))
-            spent[_spends(member, holders) if member else Spent.STARTING] += 1
+            spent[member.spends(member.id in holders) if member else Spent.STARTING] += 1
         return spent
 
     @property
