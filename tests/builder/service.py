@@ -77,6 +77,7 @@ def serving(world: World, state: Path, *options: str) -> Iterator[Service]:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+            assert process.returncode == 0, log.read_text()[-2000:]
 
 
 @dataclass
