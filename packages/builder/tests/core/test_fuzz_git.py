@@ -124,6 +124,7 @@ def test_what_is_accepted_is_harmless(url: str, ref: str, folder: str, credentia
         assert said.isprintable()
         return
     whole = str(source.url)
+    assert "@" not in url.partition("://")[2].partition("/")[0]
     seen = urlsplit(whole)
     assert seen.scheme == "https"
     assert seen.username is None
@@ -145,3 +146,4 @@ def test_what_is_accepted_is_harmless(url: str, ref: str, folder: str, credentia
         assert word.isprintable()
         assert ".." not in word.split("/")
     assert not set(source.ref) & set(" ~^:?*[\\")
+    assert not any(part.startswith((".", "-")) for part in source.ref.split("/"))
