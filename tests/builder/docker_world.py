@@ -238,7 +238,9 @@ def _make_base(world: World) -> None:
     with contextlib.closing(client):
         repository, _, tag = world.bare.rpartition(":")
         with packed.open("rb") as file:
-            client.api.import_image_from_stream(file, repository=repository, tag=tag)
+            # In pieces: the package announces them, but would send a file as a whole.
+            pieces = iter(lambda: file.read(1 << 20), b"")
+            client.api.import_image_from_stream(pieces, repository=repository, tag=tag)
         push(client, world.bare)
         context = world.folder / "base"
         shutil.copytree(_ROOT / "packages/worker/src/edl_worker", context / "edl_worker")
