@@ -1,5 +1,6 @@
 # The worker, and the usual base of the images that the builder makes: it has pip, and no
-# entrypoint. EXTRA chooses TensorFlow: cpu, gpu (with CUDA's libraries), or empty for none.
+# entrypoint; and the master, so that a whole job can run in containers of one image.
+# EXTRA chooses TensorFlow: cpu, gpu (with CUDA's libraries), or empty for none.
 # What is left in the last stage: Python, this package with what it needs, no compiler, no cache.
 ARG BASE=docker.io/library/python:3.11-slim-bookworm
 
@@ -12,7 +13,8 @@ COPY packages/ packages/
 # setuptools: pip needs it for packages that have no wheel.
 RUN python3 -m pip --python /opt/edl/bin/python install --no-cache-dir --no-compile \
       --disable-pip-version-check --root-user-action=ignore --constraint requirements.lock \
-      packages/proto packages/recordio "packages/worker${EXTRA:+[${EXTRA}]}" pip setuptools wheel
+      packages/proto packages/recordio "packages/master[docker]" "packages/worker${EXTRA:+[${EXTRA}]}" \
+      pip setuptools wheel
 
 FROM ${BASE}
 COPY --from=build /opt/edl /opt/edl

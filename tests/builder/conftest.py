@@ -23,6 +23,13 @@ from . import job_base  # noqa: E402
 from .docker_world import NoEngine, World, open_world, until, why_not  # noqa: E402
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first test of each kind waits for images to be made, beside whatever else runs here."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.timeout(900))
+
+
 @pytest.fixture(scope="session")
 def world() -> Iterator[World]:
     """An engine and a registry with a base image; skipped, or failed in CI, where none can be."""

@@ -8,6 +8,7 @@ started here are ended.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import signal
@@ -225,11 +226,43 @@ def _engine(folder: Path) -> Iterator[str]:
     raise NoEngine("no engine starts here: " + " | ".join(problems))
 
 
+def cache() -> Path:
+    """Where ``./dev`` keeps what takes long to get."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(os.environ.get("EDL_DEV_CACHE") or Path(base) / "edl-dev")
+
+
 def _make_base(world: World) -> None:
-    root = world.folder / "root"
-    log = world.folder / "debootstrap.log"
+    packed = _bare_system(world.folder)
+    client = world.client()
+    with contextlib.closing(client):
+        repository, _, tag = world.bare.rpartition(":")
+        with packed.open("rb") as file:
+            # In pieces: the package announces them, but would send a file as a whole.
+            pieces = iter(lambda: file.read(1 << 20), b"")
+            client.api.import_image_from_stream(pieces, repository=repository, tag=tag)
+        push(client, world.bare)
+        context = world.folder / "base"
+        shutil.copytree(_ROOT / "packages/worker/src/edl_worker", context / "edl_worker")
+        (context / "Dockerfile").write_text(
+            f"FROM {world.bare}\nCOPY edl_worker /usr/lib/python3/dist-packages/edl_worker\n"
+        )
+        client.images.build(path=str(context), tag=world.base, rm=True)
+        push(client, world.base)
+
+
+def _bare_system(folder: Path) -> Path:
+    """Debian with Python and pip as a tar archive, made once a machine."""
+    packages = "python3,python3-pip,ca-certificates"
+    # Where this machine's own CA stands between it and the package index, pip must know it.
+    authorities = _CA.read_bytes() if _CA.exists() else b""
+    facts = f"{SUITE} {packages} {MIRROR} 1".encode() + authorities
+    packed = cache() / f"bare-{hashlib.sha256(facts).hexdigest()[:16]}.tar"
+    if packed.exists():
+        return packed
+    packed.parent.mkdir(parents=True, exist_ok=True)
+    root, log = folder / "root", folder / "debootstrap.log"
     with log.open("wb") as file:
-        packages = "python3,python3-pip,ca-certificates"
         command = ["debootstrap", "--variant=minbase", f"--include={packages}", SUITE]
         done = subprocess.run(
             [*command, str(root), MIRROR], stdout=file, stderr=file, timeout=400, check=False
@@ -241,28 +274,18 @@ def _make_base(world: World) -> None:
         shutil.rmtree(root / dull, ignore_errors=True)
     for dull in ("doc", "locale", "man", "i18n", "info", "zoneinfo", "lintian", "bash-completion"):
         shutil.rmtree(root / "usr/share" / dull, ignore_errors=True)
-    # Where this machine's own CA stands between it and the package index, pip must know it.
-    if _CA.exists():
-        shutil.copy(_CA, root / "etc/ssl/certs/ca-certificates.crt")
+    if authorities:
+        (root / "etc/ssl/certs/ca-certificates.crt").write_bytes(authorities)
         (root / "etc/pip.conf").write_text(f"[global]\ncert = {_CA}\n")
-    client = world.client()
-    with contextlib.closing(client):
-        packed = subprocess.Popen(
-            ["tar", "-C", str(root), "--one-file-system", "-c", "."], stdout=subprocess.PIPE
-        )
-        assert packed.stdout is not None
-        repository, _, tag = world.bare.rpartition(":")
-        client.api.import_image_from_stream(packed.stdout, repository=repository, tag=tag)
-        assert packed.wait() == 0
-        push(client, world.bare)
-        context = world.folder / "base"
-        shutil.copytree(_ROOT / "packages/worker/src/edl_worker", context / "edl_worker")
-        (context / "Dockerfile").write_text(
-            f"FROM {world.bare}\nCOPY edl_worker /usr/lib/python3/dist-packages/edl_worker\n"
-        )
-        client.images.build(path=str(context), tag=world.base, rm=True)
-        push(client, world.base)
-    _remove(root)
+    draft = packed.with_suffix(f".{os.getpid()}")
+    try:
+        pack = ["tar", "-C", str(root), "--one-file-system", "-cf", str(draft), "."]
+        subprocess.run(pack, check=True)
+        draft.replace(packed)
+    finally:
+        draft.unlink(missing_ok=True)
+        _remove(root)
+    return packed
 
 
 def push(client: Any, name: str) -> None:
@@ -283,6 +306,8 @@ if __name__ == "__main__":
     missing = why_not()
     if missing:
         raise SystemExit(missing)
+    for number in (signal.SIGTERM, signal.SIGINT):  # also where a shell lets them be ignored
+        signal.signal(number, signal.default_int_handler)
     with open_world() as kept:
         print(f'export EDL_DOCKER_WORLD="{kept.engine} {kept.registry}"', flush=True)
         with contextlib.suppress(KeyboardInterrupt):

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .docker_world import NoEngine, World, push
+from .docker_world import NoEngine, World, cache, push
 
 _ROOT = Path(__file__).parents[2]
 _OURS = ("proto", "recordio", "master", "worker")
@@ -40,7 +40,7 @@ def make(world: World) -> None:
     with contextlib.closing(client), _removed(folder):
         wanted = sorted(set(_outside()))
         # A developer's own world has it from the last run, unless something else is wanted now.
-        outside = f"edl-test-outside:a{hashlib.sha256(repr(wanted).encode()).hexdigest()[:12]}"
+        outside = f"edl-test-outside:{hashlib.sha256(repr(wanted).encode()).hexdigest()[:12]}"
         if not client.images.list(name=outside):
             _install(folder / "outside", *wanted)
             for dull in _DULL:
@@ -70,11 +70,11 @@ def _outside() -> Iterator[str]:
 
 
 def _install(to: Path, *what: str) -> None:
-    cache = Path(os.environ.get("EDL_DEV_CACHE") or Path.home() / ".cache" / "edl-dev")
-    uv = shutil.which("uv") or next(map(str, sorted(cache.glob("uv-*/bin/uv"))), "")
+    kept = cache()
+    uv = shutil.which("uv") or next(map(str, sorted(kept.glob("uv-*/bin/uv"))), "")
     if not uv:
         raise NoEngine("there is no uv; ./dev setup gets it")
-    environment = {"UV_CACHE_DIR": str(cache / "packages"), "UV_SYSTEM_CERTS": "1", **os.environ}
+    environment = {"UV_CACHE_DIR": str(kept / "packages"), "UV_SYSTEM_CERTS": "1", **os.environ}
     command: list[Any] = [
         *(uv, "pip", "install", "--quiet", "--python", sys.executable, "--target", to),
         *("--python-version", _PYTHON, "--no-build-isolation"),

@@ -19,7 +19,7 @@ from edl_proto.v1 import builder_pb2_grpc
 from .docker_world import World
 
 _CHUNK = 64 * 1024
-_CALL_S = 200.0
+_CALL_S = 600.0
 
 
 @dataclass
@@ -77,6 +77,7 @@ def serving(world: World, state: Path, *options: str) -> Iterator[Service]:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+            assert process.returncode == 0, log.read_text()[-2000:]
 
 
 @dataclass

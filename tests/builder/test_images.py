@@ -47,7 +47,7 @@ def test_the_workers_image_is_a_base_for_zoos(world: World, tmp_path: Path) -> N
             repository = f"{world.registry}/tests/{uuid.uuid4().hex[:8]}"
             outcome = build(stub, repository, archive, base_image=f"{name}:1")
             assert outcome.error is None, outcome.text
-        program = "import os, m, edl_worker, elasticdl, recordio, grpc; print(os.getuid())"
+        program = "import os, m, edl_master, edl_worker, elasticdl, docker; print(os.getuid())"
         output = client.containers.run(
             outcome.last.result.image, ["python3", "-c", program], remove=True
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import threading
@@ -145,7 +146,8 @@ class App:
         self._over.set()
 
     def _wait_for_stdin(self) -> None:
-        while sys.stdin.buffer.read(1024):
+        # Not through sys.stdin: its lock, held by a waiting thread, is fatal at the end.
+        while os.read(sys.stdin.fileno(), 1024):
             pass
         self._over.set()
 

@@ -290,9 +290,13 @@ def test_a_failing_build_says_what_and_where(bench: Bench) -> None:
 def test_without_an_engine_or_a_registry_the_build_fails_clearly(bench: Bench) -> None:
     with bench.stub() as stub:
         bench.engine.down = True
-        assert build(stub, zoos.tar(ZOO)).status is grpc.StatusCode.FAILED_PRECONDITION
+        told = build(stub, zoos.tar(ZOO))
+        assert told.status is grpc.StatusCode.UNAVAILABLE
+        assert told.last.error.code == error_pb2.ENGINE_UNAVAILABLE
         bench.engine.down, bench.registry.down = False, True
-        assert build(stub, zoos.tar(ZOO)).status is grpc.StatusCode.FAILED_PRECONDITION
+        told = build(stub, zoos.tar(ZOO))
+        assert told.status is grpc.StatusCode.UNAVAILABLE
+        assert told.last.error.code == error_pb2.REGISTRY_UNAVAILABLE
         bench.registry.down = False
         assert build(stub, zoos.tar(ZOO)).status is grpc.StatusCode.OK
 

@@ -104,6 +104,7 @@ def test_doctor_names_what_is_missing(edl: Edl) -> None:
         "raise ImportError('no such luck')"
     )
     edl.extra["PYTHONPATH"] = str(edl.place / "fake")
+    edl.extra["EDL_ENGINE"] = "unix:///nowhere/docker.sock"
     done = edl.run("doctor", "-o", "json")
     assert done.code == 1
     assert not done.json["ok"]
@@ -111,6 +112,8 @@ def test_doctor_names_what_is_missing(edl: Edl) -> None:
     assert found["tensorflow"]["grade"] == "missing"
     assert "no such luck" in found["tensorflow"]["what"]
     assert found["tensorflow"]["remedy"]
+    assert found["containers"]["grade"] == "note"
+    assert "/nowhere/docker.sock" in found["containers"]["what"]
     assert found["edl-proto"]["grade"] == "ok"
     assert found["EDL_HOME"]["grade"] == "ok"
 

@@ -110,7 +110,9 @@ class HttpRegistry:
                 answer = send()
                 if answer.status_code == _UNAUTHORIZED:
                     challenge = answer.headers.get("WWW-Authenticate", "")
-                    answer = self._authorized(send, session, access, challenge) or answer
+                    authorized = self._authorized(send, session, access, challenge)
+                    # An answer of 404 is an answer, and false to whoever asks for its truth.
+                    answer = answer if authorized is None else authorized
                 if len(answer.content) > _LARGEST:
                     raise _unreadable(name)
                 return answer

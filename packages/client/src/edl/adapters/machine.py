@@ -13,11 +13,13 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
+from edl.adapters import engine
 from edl.adapters.launcher import master_command, python
 from edl.core.health import Finding, Grade
 from edl.core.quantities import size
 from edl.core.submission import HOST
 from edl_proto import jobdir
+from edl_proto.errors import EdlError
 
 _IMPORT_S = 180.0
 _LEAST_FREE = 2 * 10**9
@@ -56,6 +58,7 @@ def examine() -> Iterator[Finding]:
     yield _cores()
     yield _port()
     yield from _extras()
+    yield _engine()
     yield from _interpreter()
 
 
@@ -138,6 +141,22 @@ def _extras() -> Iterator[Finding]:
                 f"not installed; edl data convert reads no {what} without it",
                 "pip install 'edl-client[convert]'",
             )
+
+
+def _engine() -> Finding:
+    """The container engine, which only ``--platform docker`` and images need."""
+    subject = "containers"
+    try:
+        url = engine.engine_url(os.environ.get("EDL_ENGINE", ""))
+        engine.check_engine(url)
+    except EdlError as error:
+        return Finding(
+            subject,
+            Grade.NOTE,
+            f"{error.what} ({error.where}); --platform docker and edl zoo build need an engine",
+            error.remedy,
+        )
+    return Finding(subject, Grade.OK, f"the engine at {url} answers")
 
 
 def _interpreter() -> Iterator[Finding]:

@@ -1,0 +1,75 @@
+"""What containers see of this machine."""
+
+from __future__ import annotations
+
+import pytest
+
+from edl.core.mounts import Bind, binds
+from edl.core.options import Verb
+from edl.core.problem import Problem
+from edl.core.submission import Submission
+
+HOME = "/home/me"
+
+
+def test_exactly_what_a_training_job_names() -> None:
+    job = Submission(
+        verb=Verb.TRAIN,
+        model_zoo="/work/zoo",
+        data=("/data/train/*.recordio", "/data/more.csv", "gs://bucket/x"),
+        validation_data=("/data/te[s]t/a/*.recordio",),
+        output="/work/results/model",
+        init_from="/work/before",
+        checkpoint_dir="/work/checkpoints",
+        tensorboard_dir="/work/board",
+    )
+    assert binds(job, HOME) == (
+        Bind("/data"),
+        Bind("/data/more.csv"),
+        Bind("/data/train"),
+        Bind("/work/before"),
+        Bind("/work/board", writable=True, for_workers=False),
+        Bind("/work/checkpoints", writable=True, for_workers=False),
+        Bind("/work/results", writable=True),
+    )
+
+
+def test_workers_that_predict_do_not_write_the_output() -> None:
+    job = Submission(
+        verb=Verb.PREDICT, trained_model="/m/model", data=("/d/a",), output="/m/predictions"
+    )
+    assert binds(job, HOME) == (
+        Bind("/d/a"),
+        Bind("/m", writable=True, for_workers=False),
+        Bind("/m/model"),
+    )
+
+
+def test_a_place_that_is_read_and_written_is_writable() -> None:
+    job = Submission(verb=Verb.TRAIN, data=("/d/*.rio",), output="/d/model")
+    assert binds(job, HOME) == (Bind("/d", writable=True),)
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        *("/model", "/etc/model", "/usr/lib/x/model", "/tmp/model", "/var/run/model", "/home/m"),
+        *(f"{HOME}/model", "/proc/1/model", "/dev/model", "/model_zoo/x", "/root/model"),
+    ],
+)
+def test_places_that_hold_more_than_a_job_are_refused(output: str) -> None:
+    with pytest.raises(Problem) as refused:
+        binds(Submission(verb=Verb.TRAIN, data=("/data/x",), output=output), HOME)
+    assert "--output" in refused.value.what
+    assert "results" in refused.value.remedy
+
+
+@pytest.mark.parametrize("output", [f"{HOME}/models/m", "/tmp/x/m", "/dev/shm/x/m", "/srv/x/m"])
+def test_folders_of_a_job_s_own_are_shown(output: str) -> None:
+    job = Submission(verb=Verb.TRAIN, data=("/data/x",), output=output)
+    assert Bind(output.rpartition("/")[0], writable=True) in binds(job, HOME)
+
+
+def test_data_of_a_pattern_at_the_root_is_refused() -> None:
+    with pytest.raises(Problem):
+        binds(Submission(verb=Verb.TRAIN, data=("/*/x.recordio",), output="/a/b"), HOME)
