@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from edl_master.adapters.checkpoints import Checkpoints
 from edl_master.adapters.data import DataSet
 from edl_master.core.effects import Record, Severity
@@ -87,4 +89,6 @@ def begin(
         ) from error
     message = f"Goes on from checkpoint {found.name}, parameter version {plane['version']}."
     notes.append(Record("CheckpointRestored", message, facts={"checkpoint": found.name}))
-    return Beginning(job, Snapshot(plane, dict(found.arrays)), tuple(notes))
+    return Beginning(
+        job, Snapshot(plane, {k: np.asarray(a) for k, a in found.arrays.items()}), tuple(notes)
+    )

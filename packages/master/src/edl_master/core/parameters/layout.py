@@ -90,9 +90,7 @@ class Layout:
         fingerprint: equal for two layouts exactly when nothing about them differs.
     """
 
-    def __init__(
-        self, variables: Iterable[Variable], tables: Iterable[TableSpec] = ()
-    ) -> None:
+    def __init__(self, variables: Iterable[Variable], tables: Iterable[TableSpec] = ()) -> None:
         """Lay out variables and tables.
 
         Raises:

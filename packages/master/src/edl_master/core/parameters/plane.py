@@ -31,10 +31,11 @@ from edl_master.core.parameters.exchange import (
 )
 from edl_master.core.parameters.frozen import FrozenVersions
 from edl_master.core.parameters.joining import Gathered, StepSlots
+from edl_master.core.parameters.keras_config import OptimizerUnsupported
 from edl_master.core.parameters.layout import Arenas, Array, Layout
 from edl_master.core.parameters.modes import Async, Bounded, Sync, UpdateMode, describe
 from edl_master.core.parameters.optimizers import Optimizer
-from edl_master.core.parameters.snapshot import FORMAT, Snapshot
+from edl_master.core.parameters.snapshot import FORMAT, Snapshot, SnapshotError
 from edl_master.core.parameters.tables.group import GatheredRows, RowGradients, Scanned, Tables
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 from edl_master.core.parameters.tables.saving import Part
@@ -71,7 +72,16 @@ class ParameterPlane:
             executor: runs slices of large arenas at the same time; for the plane alone. None:
                 everything in the calling thread, with the same results.
             check_finite: refuse gradients with infinities or NaNs (one more pass over each).
+
+        Raises:
+            OptimizerUnsupported: the optimizer cannot update the layout's embedding tables.
         """
+        if layout.tables and optimizer.ema:
+            raise OptimizerUnsupported(
+                f"{optimizer.name}.use_ema",
+                "True with embedding tables",
+                "leave it out, or use keras.layers.Embedding with --embedding-threshold 0",
+            )
         self.layout = layout
         self.mode = mode
         self._check_finite = check_finite

@@ -161,9 +161,7 @@ class Updater:
             values[key][:] = average
         return True
 
-    def _scales(
-        self, gradient: Arenas, scale: float, rows: Sequence[RowUpdate]
-    ) -> list[float]:
+    def _scales(self, gradient: Arenas, scale: float, rows: Sequence[RowUpdate]) -> list[float]:
         """What to multiply the gradient with, for each stretch and then for each table."""
         match self.optimizer.clipping:
             case None | ClipValue():
@@ -172,9 +170,7 @@ class Updater:
                 # As many sums as stretches: with ClipNorm a stretch is a variable.
                 parts = [gradient[s.arena][s.start : s.stop] for s in self._stretches]
                 parts += [found.values.reshape(-1) for _, found in rows]
-                squares = [
-                    sum_of_squares(part, self._executor) * scale * scale for part in parts
-                ]
+                squares = [sum_of_squares(part, self._executor) * scale * scale for part in parts]
                 if isinstance(self.optimizer.clipping, ClipNorm):
                     return [scale * shrink(square, limit) for square in squares]
                 return [scale * shrink(sum(squares), limit)] * len(squares)

@@ -119,9 +119,7 @@ def test_a_table_is_a_dictionary_of_rows(steps: list[tuple[list[int], int]], dra
     assert len(table) == len(model)
     for lent, then in kept:
         untouched = rows_of(Table(table.spec, ()), everything)
-        for n, row, initial in zip(
-            model, rows_of(table, everything, lent), untouched, strict=True
-        ):
+        for n, row, initial in zip(model, rows_of(table, everything, lent), untouched, strict=True):
             np.testing.assert_array_equal(row, then.get(n, initial))
 
 
@@ -225,9 +223,7 @@ def test_what_is_lent_stays_though_rows_are_dropped_and_given_out_again() -> Non
     lent = table.lend()
     for other in (3, 4, 5):
         push(table, ids_of(other), 7)
-    np.testing.assert_array_equal(
-        rows_of(table, ids_of(1, 2, 3), lent), [[0, 0], [-3, -3], [0, 0]]
-    )
+    np.testing.assert_array_equal(rows_of(table, ids_of(1, 2, 3), lent), [[0, 0], [-3, -3], [0, 0]])
 
 
 # --- saving --------------------------------------------------------------------------------

@@ -69,9 +69,7 @@ class Index:
             old, old_mask = self._buckets[bucket], int(self._masks[bucket])
             places = 1 << int(needed[bucket] / _FULLEST * 1.5).bit_length()
             new = _bucket(places)
-            loop("move_bucket")(
-                old.ctypes.data, old_mask, new.ctypes.data, places - 1
-            )
+            loop("move_bucket")(old.ctypes.data, old_mask, new.ctypes.data, places - 1)
             self._buckets[bucket] = new
             self._addresses[bucket] = new.ctypes.data
             self._masks[bucket] = places - 1

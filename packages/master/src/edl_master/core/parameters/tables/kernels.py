@@ -10,7 +10,7 @@ Importing this module loads numba; ``arithmetic.kernel`` does so when it is firs
 """
 
 # numba's own types have no annotations, and what it compiles is not plain Python.
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, no-any-return, misc"
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, no-any-return, misc, assignment"
 from __future__ import annotations
 
 from math import log, sqrt
@@ -377,9 +377,7 @@ def collect(
 
 
 @compiled
-def restore(
-    rows: Array, used: Array, given: Array, blocks: Array, shift: int, width: int
-) -> None:
+def restore(rows: Array, used: Array, given: Array, blocks: Array, shift: int, width: int) -> None:
     """Write rows as ``collect`` has read them; ``given`` may hold less than whole rows."""
     inside = (1 << shift) - 1
     for i in range(rows.size):

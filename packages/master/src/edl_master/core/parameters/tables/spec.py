@@ -127,5 +127,3 @@ def checked_initial(distribution: int, center: float, spread: float, name: str) 
     if not (math.isfinite(center) and math.isfinite(spread)):
         raise LayoutError(f"embedding table {name!r}: its initial values are not finite")
     return Initial(kind, center, spread)
-
-

@@ -62,9 +62,7 @@ class Blocks:
         n = stop - start
         ids, used = np.empty(n, np.int64), np.empty(n, np.uint32)
         out = np.empty((n, columns), np.float32)
-        found = loop("collect")(
-            start, stop, ids, used, out, self.addresses, self.shift, self.width
-        )
+        found = loop("collect")(start, stop, ids, used, out, self.addresses, self.shift, self.width)
         return ids[:found], used[:found], out[:found]
 
 

@@ -19,9 +19,7 @@ def warm_up(spec: TableSpec, optimizer: Optimizer) -> None:
     """Compile the loops that any table needs under this optimizer."""
     spec = replace(spec, name="warm-up", dim=1, min_count=1, max_age=1)
     slots = tuple(slot.initial for slot in optimizer.rule.slots() if slot.used)
-    updater = Updater(
-        replace(optimizer, undecayed=frozenset(), ema=None), Layout([], [spec]), None
-    )
+    updater = Updater(replace(optimizer, undecayed=frozenset(), ema=None), Layout([], [spec]), None)
     table = Table(spec, slots)
     ids = read_only(np.zeros(1, np.int64))
     gradient = RowGradient(ids, read_only(np.zeros((1, 1), np.float32)))
