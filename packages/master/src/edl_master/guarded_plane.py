@@ -295,6 +295,8 @@ class GuardedPlane:
         plane = self._made
         if frozen:
             with _frozen_told():
+                if have is not None and plane.frozen_version(frozen) == have:
+                    return Pulled(have, _NOTHING)
                 return Pulled(plane.read_frozen(frozen, out), out)
         if not plane.initialized or have == plane.version:
             return Pulled(plane.version, _NOTHING, initialized=plane.initialized, slot=slot)

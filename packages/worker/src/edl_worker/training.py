@@ -81,7 +81,7 @@ class Trainer:
 
     def prime(self, batch: Batch) -> None:
         """Trace the step once for all sizes of a minibatch shaped like this one."""
-        open_nests = ()
+        open_nests: tuple[Any, ...] = ()
         if self._tables is not None:
             wanted = self._tables.wanted(batch, training=True)
             self._lookups = wanted.tables

@@ -125,10 +125,11 @@ def _take_rows(model: keras.Model, values: Values) -> Values:
             f"the model has {len(layers)} embedding tables, and the file {len(ids)}",
         )
     for layer, name in zip(layers, ids, strict=True):
-        parts = [values.arrays.get(name.replace(IDS, kind)) for kind in (IDS, ROWS, SEED)]
-        if any(part is None for part in parts) or parts[1].shape[1:] != (layer.output_dim,):
+        rows = values.arrays.get(name.replace(IDS, ROWS))
+        seed = values.arrays.get(name.replace(IDS, SEED))
+        if rows is None or seed is None or rows.shape[1:] != (layer.output_dim,):
             raise _other_model(values.source, f"the rows of table {layer.name} are others")
-        layer.take(parts[0], parts[1], int(parts[2]))
+        layer.take(values.arrays[name], rows, int(seed))
     rest = {n: a for n, a in values.arrays.items() if _kind(n) not in (IDS, ROWS, SEED)}
     held = {
         name: variable.numpy()

@@ -100,9 +100,8 @@ class Collector:
                 found, at = tf.unique(tf.concat(each, 0) if len(each) > 1 else each[0])
                 unique.append(found)
                 sizes = [tf.size(ids) for ids in each]
-                for i, part in zip(
-                    mine, tf.split(at, sizes) if len(each) > 1 else [at], strict=True
-                ):
+                parts = tf.split(at, sizes) if len(each) > 1 else [at]
+                for i, part in zip(mine, parts, strict=True):
                     places[i] = part
             outputs[:] = [*unique, *places]
             return outputs

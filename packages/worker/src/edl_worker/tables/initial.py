@@ -106,10 +106,10 @@ def initial_rows(initial: Initial, ids: tf.Tensor, dim: int, seed: tf.Tensor) ->
 
 def mix(x: tf.Tensor) -> tf.Tensor:
     """Spread 64 bits over 64 bits, one to one: the last steps of SplitMix64 (Steele 2014)."""
-    x = tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, np.uint64(30))) * np.uint64(
-        0xBF58476D1CE4E5B9
-    )
-    x = tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, np.uint64(27))) * np.uint64(
-        0x94D049BB133111EB
-    )
-    return tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, np.uint64(31)))
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x = _folded(x, shift) * np.uint64(factor)
+    return _folded(x, 31)
+
+
+def _folded(x: tf.Tensor, shift: int) -> tf.Tensor:
+    return tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, np.uint64(shift)))

@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 
 
 @keras.saving.register_keras_serializable(package="elasticdl")
-class Embedding(keras.layers.Layer):
+class Embedding(keras.layers.Layer):  # type: ignore[misc]
     """Rows of ``output_dim`` numbers by id, for any int64 ids.
 
     In a job of edl the rows are kept by the parameter plane: a row is made by the first gradient
@@ -210,7 +210,7 @@ class Embedding(keras.layers.Layer):
     def release(self) -> None:
         """Hold no rows any more; those of the job's tables count again."""
         if self._held is not None:
-            self._forget([v for v in self._held])
+            self._forget(list(self._held))
             self._held = None
 
     @property
@@ -224,11 +224,8 @@ class Embedding(keras.layers.Layer):
             self._forget([self._local])
             self._local = None
         self._tracker.unlock()
-        shapes = {
-            IDS: ((n,), "int64"),
-            ROWS: ((n, self.output_dim), "float32"),
-            SEED: ((), "int64"),
-        }
+        rows_shape = n, self.output_dim
+        shapes = {IDS: ((n,), "int64"), ROWS: (rows_shape, "float32"), SEED: ((), "int64")}
         ids, rows, seed = (
             self.add_weight(
                 shape=shape, dtype=dtype, initializer="zeros", trainable=False, name=name

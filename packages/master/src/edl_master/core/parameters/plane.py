@@ -161,6 +161,14 @@ class ParameterPlane:
         self._require_values()
         return self._frozen.keep(name, self._version, self._values.arenas, self._tables.lend)
 
+    def frozen_version(self, name: str) -> Version:
+        """Which version is frozen under a name.
+
+        Raises:
+            KeyError: none is.
+        """
+        return self._frozen.get(name)[0]
+
     def read_frozen(self, name: str, out: Payload) -> Version:
         """Copy frozen values into a buffer, as ``read_parameters`` does.
 
