@@ -137,8 +137,6 @@ class Embedding(keras.layers.Layer):  # type: ignore[misc]
         return (*kept, self.output_dim)
 
     def compute_output_spec(self, inputs: Any, weights: Any = None) -> Any:
-        if getattr(inputs, "sparse", False) and not self.combiner:
-            raise ValueError(f"layer {self.name}: sparse inputs need a combiner")
         shape = self.compute_output_shape(inputs.shape)
         ragged = bool(getattr(inputs, "ragged", False)) and not self.combiner
         extra = {"ragged": True} if ragged else {}
