@@ -21,7 +21,7 @@ from edl_worker.evaluation import Inference
 from edl_worker.export import Exporter
 from edl_worker.sample import first_batch
 from edl_worker.tables.served import Tables
-from edl_worker.tables.stages import serving
+from edl_worker.tables.stages import Purpose, serving
 from edl_worker.tracing import relaxed
 from edl_worker.training import Trainer
 from elasticdl.python.common.constants import Mode
@@ -144,7 +144,7 @@ def load(job: job_pb2.JobSpec, context: dict[str, Any]) -> LoadedModel:
         minibatch_size = minibatch_size or directory.description.minibatch_size
     minibatch_size = minibatch_size or _MINIBATCH
     seed = job.training.seed
-    with serving():
+    with serving(Purpose.TRAINING if purpose is Mode.TRAINING else Purpose.ANSWERING):
         choice = ModelChoice.from_spec(spec)
         file = contract.load(choice, context=context, purpose=purpose, seed=seed)
         sample = first_batch(file, job, purpose, minibatch_size)

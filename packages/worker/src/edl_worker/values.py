@@ -19,6 +19,7 @@ from edl_proto.v1 import error_pb2
 from edl_worker.core import names
 from edl_worker.tables.layer import IDS, ROWS, SEED, Embedding
 
+_TABLES = (IDS, ROWS, SEED)
 _ORDER = "order"
 """Metadata: the names in the order of the model, which the format itself does not keep."""
 
@@ -82,7 +83,7 @@ def assign(model: keras.Model, values: Values) -> None:
     wanted = {
         name: variable
         for name, variable in _named(model).items()
-        if "string" not in str(variable.dtype)
+        if "string" not in str(variable.dtype) and _kind(name) not in _TABLES
     }
     pairs = names.match(list(wanted), list(values.arrays))
     if pairs is None:
@@ -130,13 +131,8 @@ def _take_rows(model: keras.Model, values: Values) -> Values:
         if rows is None or seed is None or rows.shape[1:] != (layer.output_dim,):
             raise _other_model(values.source, f"the rows of table {layer.name} are others")
         layer.take(values.arrays[name], rows, int(seed))
-    rest = {n: a for n, a in values.arrays.items() if _kind(n) not in (IDS, ROWS, SEED)}
-    held = {
-        name: variable.numpy()
-        for name, variable in _named(model).items()
-        if _kind(name) in (IDS, ROWS, SEED)
-    }
-    return Values({**rest, **held}, values.source)
+    rest = {n: a for n, a in values.arrays.items() if _kind(n) not in _TABLES}
+    return Values(rest, values.source)
 
 
 def _kind(name: str) -> str:

@@ -90,7 +90,7 @@ class Embedding(keras.layers.Layer):  # type: ignore[misc]
         self.initial = initial_of(self.embeddings_initializer, self.output_dim, input_dim)
         self.seed = 0
         self.initial_table: tuple[Array, Array] | None = None
-        self._served = False
+        self._purpose: stages.Purpose | None = None
         self._held: tuple[Any, Any, Any] | None = None
         self._local: Any = None
 
@@ -99,8 +99,8 @@ class Embedding(keras.layers.Layer):  # type: ignore[misc]
     def build(self, input_shape: Any = None) -> None:
         del input_shape
         if self._held is None and self._local is None:
-            self._served = stages.is_serving()
-            if not self._served:
+            self._purpose = stages.purpose()
+            if self._purpose is None:
                 self._local = self.add_weight(
                     shape=(self.input_dim or self.local_rows, self.output_dim),
                     initializer=self.embeddings_initializer,
@@ -186,7 +186,7 @@ class Embedding(keras.layers.Layer):  # type: ignore[misc]
             rows: float32 of shape (ids, output_dim).
             seed: of the table that they were trained in.
         """
-        if self._served and self._held is None and self.initial_table is None:
+        if self.is_served:
             self.initial_table = np.array(ids), np.array(rows)
         else:
             self.hold(ids, rows, seed)
@@ -214,7 +214,7 @@ class Embedding(keras.layers.Layer):  # type: ignore[misc]
     @property
     def is_served(self) -> bool:
         """Whether the rows are those of a job's table."""
-        return self._served and self._held is None
+        return self._purpose is stages.Purpose.TRAINING and self._held is None
 
     def _make_held(self, n: int) -> None:
         self.release()

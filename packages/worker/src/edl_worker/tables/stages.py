@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Protocol
 
 import tensorflow as tf
@@ -51,20 +52,30 @@ def during(stage: Stage | None) -> Iterator[None]:
 _serving = threading.local()
 
 
-def is_serving() -> bool:
-    """Whether layers that are built now belong to a job: then they hold no rows themselves."""
-    return bool(getattr(_serving, "on", False))
+class Purpose(Enum):
+    """What layers are built for that belong to a job; they make no rows of their own."""
+
+    TRAINING = auto()
+    """Rows are the parameter plane's; those of a trained model are what it begins with."""
+    ANSWERING = auto()
+    """Rows are those of a trained model."""
+
+
+def purpose() -> Purpose | None:
+    """What layers are built for now; None outside of jobs."""
+    now: Purpose | None = getattr(_serving, "purpose", None)
+    return now
 
 
 @contextmanager
-def serving() -> Iterator[None]:
+def serving(what: Purpose) -> Iterator[None]:
     """Layers that are built inside belong to a job."""
-    before = is_serving()
-    _serving.on = True
+    before = purpose()
+    _serving.purpose = what
     try:
         yield
     finally:
-        _serving.on = before
+        _serving.purpose = before
 
 
 @dataclass(slots=True)
