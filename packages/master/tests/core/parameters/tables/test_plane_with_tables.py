@@ -139,6 +139,10 @@ def test_initial_rows_are_taken_before_the_values_and_never_after() -> None:
     plane.initialize(bytes(4))
     assert not plane.put_rows(row_payload([4], np.zeros((1, 3))))
     np.testing.assert_array_equal(rows_of(plane, [4, -4]), np.ones((2, 3)))
+    plane.grant(A, Token(1))
+    rows = (row_payload([4, 5], np.ones((2, 3))),)
+    assert push(plane, A, 1, 0, [0], rows=rows).kind is PushKind.APPLIED
+    np.testing.assert_array_equal(rows_of(plane, [4]), np.zeros((1, 3)))
 
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "Ftrl"])

@@ -208,6 +208,8 @@ class Table:
         Raises:
             MemoryError: there is no room for more rows.
         """
+        if used is None:  # a moment of its own, that no push is taken for
+            self._now = after(self._now)
         now = max(self._now, 1)
         rows, missing = self._index.find(ids)
         if missing:
