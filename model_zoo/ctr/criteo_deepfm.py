@@ -8,6 +8,8 @@ import keras
 from . import inputs, models
 
 dataset_fn = inputs.criteo
+loss = models.loss
+eval_metrics_fn = models.eval_metrics_fn
 
 
 def model(dim=16, hidden=(256, 128)):
