@@ -80,9 +80,9 @@ class Client:
         self._who = {"incarnation": "bench", "layout_fingerprint": fingerprint}
         self._stub = parameters.ParametersStub(channels.connect(address))
         self._ids = [tf.constant(ids) for ids in minibatches()]
-        self._unique = tf.function(tf.unique, autograph=False)
-        self._gather = tf.function(tf.gather, autograph=False)
-        self._merge = tf.function(tf.math.unsorted_segment_sum, autograph=False)
+        self._unique = tf.unique
+        self._gather = tf.gather
+        self._merge = tf.math.unsorted_segment_sum
         self._gradient = tf.constant(np.full((BATCH * FIELDS, dim), 1e-3, np.float32))
         self._tf = tf
         self._pushed = 0

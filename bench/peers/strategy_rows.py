@@ -53,14 +53,11 @@ def measure(what: str, dim: int, cluster: dict[str, list[str]]) -> float:
     shards = table.variables
     starts = [sum(s.shape[0] for s in shards[:n]) for n in range(len(shards) + 1)]
 
-    def all_ids() -> Any:
-        return tf.data.Dataset.from_tensors(tf.constant(minibatches())).repeat()
-
-    ids = iter(coordinator.create_per_worker_dataset(all_ids))
+    given = minibatches()
 
     @tf.function
-    def pull(iterator: Any, begin: Any) -> Any:
-        batches, last = next(iterator), tf.zeros(())
+    def pull(begin: Any) -> Any:
+        batches, last = tf.constant(given), tf.zeros(())
         for n in tf.range(PER_CLOSURE):
             unique, at = tf.unique(batches[(begin + n) % BATCHES])
             rows = tf.gather(tf.nn.embedding_lookup(shards, unique, "div"), at)
@@ -68,8 +65,8 @@ def measure(what: str, dim: int, cluster: dict[str, list[str]]) -> float:
         return last
 
     @tf.function
-    def push(iterator: Any, begin: Any) -> Any:
-        batches = next(iterator)
+    def push(begin: Any) -> Any:
+        batches = tf.constant(given)
         gradient = tf.fill([BATCH * FIELDS, dim], 1e-3)
         for n in tf.range(PER_CLOSURE):
             unique, at = tf.unique(batches[(begin + n) % BATCHES])
@@ -82,12 +79,12 @@ def measure(what: str, dim: int, cluster: dict[str, list[str]]) -> float:
 
     step = {"pull": pull, "push": push}[what]
     for begin in range(0, BATCHES, PER_CLOSURE):
-        coordinator.schedule(step, args=(ids, tf.constant(begin)))
+        coordinator.schedule(step, args=(tf.constant(begin)))
     coordinator.join()
     done, begun = 0, time.perf_counter()
     while (seconds := time.perf_counter() - begun) < SECONDS:
         for _ in range(4):
-            coordinator.schedule(step, args=(ids, tf.constant(done % BATCHES)))
+            coordinator.schedule(step, args=(tf.constant(done % BATCHES)))
             done += PER_CLOSURE
         coordinator.join()
     return done * BATCH * FIELDS / seconds
