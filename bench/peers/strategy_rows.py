@@ -60,7 +60,7 @@ def measure(what: str, dim: int, cluster: dict[str, list[str]]) -> float:
         batches, last = tf.constant(given), tf.zeros(())
         for n in tf.range(PER_CLOSURE):
             unique, at = tf.unique(batches[(begin + n) % BATCHES])
-            rows = tf.gather(tf.nn.embedding_lookup(shards, unique, "div"), at)
+            rows = tf.gather(tf.nn.embedding_lookup(table, unique), at)
             last += rows[0, 0]
         return last
 
@@ -79,12 +79,12 @@ def measure(what: str, dim: int, cluster: dict[str, list[str]]) -> float:
 
     step = {"pull": pull, "push": push}[what]
     for begin in range(0, BATCHES, PER_CLOSURE):
-        coordinator.schedule(step, args=(tf.constant(begin)))
+        coordinator.schedule(step, args=(tf.constant(begin),))
     coordinator.join()
     done, begun = 0, time.perf_counter()
     while (seconds := time.perf_counter() - begun) < SECONDS:
         for _ in range(4):
-            coordinator.schedule(step, args=(tf.constant(done % BATCHES)))
+            coordinator.schedule(step, args=(tf.constant(done % BATCHES),))
             done += PER_CLOSURE
         coordinator.join()
     return done * BATCH * FIELDS / seconds
