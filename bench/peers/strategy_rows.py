@@ -60,7 +60,7 @@ def measure(what: str, dim: int, cluster: dict[str, list[str]]) -> float:
         batches, last = tf.constant(given), tf.zeros(())
         for n in tf.range(PER_CLOSURE):
             unique, at = tf.unique(batches[(begin + n) % BATCHES])
-            rows = tf.gather(tf.nn.embedding_lookup(table, unique), at)
+            rows = tf.gather(tf.nn.embedding_lookup(shards, unique), at)
             last += rows[0, 0]
         return last
 
