@@ -22,6 +22,8 @@ class Memory:
     def __init__(self) -> None:
         self.values = b""
         self.short = 0
+        self.rows = b"", b""
+        self.more = 0
 
     def initialize(self, frames: Iterator[bytes], context: Any) -> Iterator[bytes]:
         header = pb.InitializeHeader.FromString(next(frames))
@@ -47,6 +49,21 @@ class Memory:
         reply = (2 * gradient).tobytes() + bytes(state)
         yield pb.PushReply(outcome=pb.APPLIED, version=2, nbytes=len(reply)).SerializeToString()
         yield from parameters.split(memoryview(reply))
+
+    def put_rows(self, frames: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        header = pb.PutRowsHeader.FromString(next(frames))
+        ids = bytearray(8 * header.rows.count)
+        parameters.fill(frames, memoryview(ids))
+        rows = bytearray(b"".join(frames))
+        self.rows = bytes(ids), bytes(rows)
+        yield pb.PutRowsReply(accepted=True).SerializeToString()
+
+    def scan_rows(self, frames: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        next(frames)
+        ids, rows = self.rows
+        yield pb.ScanRowsReply(count=len(ids) // 8 + self.more).SerializeToString()
+        yield from parameters.split(memoryview(ids), 24)
+        yield from parameters.split(memoryview(rows), 40)
 
 
 @pytest.fixture
@@ -123,3 +140,24 @@ def test_fill_never_writes_past_the_buffer(frames: list[bytes], size: int) -> No
         assert total != size or size == 0
     else:
         assert b"".join(frames)[:size] == target
+
+
+def test_rows_come_back_as_they_went(plane: Any) -> None:
+    stub, _ = plane
+    ids, rows = np.arange(7) - 3, np.arange(14, dtype=np.float32)
+    header = pb.PutRowsHeader(rows=pb.TableRows(table=0, count=7))
+    assert stub.put_rows(header, (memoryview(ids), memoryview(rows)), 10).accepted
+    reply, got_ids, got_rows = stub.scan_rows(pb.ScanRowsHeader(), 2, 10)
+    assert reply.count == 7
+    assert np.frombuffer(got_ids, np.int64).tolist() == ids.tolist()
+    assert np.frombuffer(got_rows, np.float32).tolist() == rows.tolist()
+
+
+@pytest.mark.parametrize("more", [1, 1 << 40])
+def test_an_answer_that_announces_rows_which_do_not_come_is_found_out(
+    plane: Any, more: int
+) -> None:
+    stub, memory = plane
+    memory.more = more
+    with pytest.raises(parameters.FrameError):
+        stub.scan_rows(pb.ScanRowsHeader(), 2, 10)

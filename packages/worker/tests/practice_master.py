@@ -468,6 +468,11 @@ class _Parameters:
         reply.version = version
         yield from _reply(reply, copy)
 
+    def put_rows(self, frames: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        raise NotImplementedError("the practice master serves no embedding tables")
+
+    scan_rows = put_rows
+
     def push(self, frames: Iterator[bytes], context: Any) -> Iterator[bytes]:
         header = parameters_pb2.PushHeader.FromString(next(frames))
         gradient = np.empty(header.gradient_nbytes // 4, np.float32)

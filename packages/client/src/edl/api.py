@@ -77,6 +77,7 @@ class TrainOptions(_Options, total=False):
     max_staleness: int
     gradient_reduction: str
     evaluation_steps: int
+    embedding_threshold: int
     seed: int
     shuffle: bool
     init_from: Place

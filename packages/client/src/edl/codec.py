@@ -121,6 +121,7 @@ def encode_spec(
                 max_staleness=job.max_staleness,
                 gradient_reduction=job.gradient_reduction,
                 evaluation_steps=job.evaluation_steps,
+                embedding_threshold=job.embedding_threshold,
                 seed=job.seed,
                 shuffle=job.shuffle,
                 init_from=job.init_from,

@@ -15,7 +15,9 @@ from edl_master.core.events import Addable, HeldLease, MetricState
 from edl_master.core.failure import Failure
 from edl_master.core.names import Body, TaskKey, TaskType, Token, Version, WorkerId
 from edl_master.core.parameters.exchange import GradientPush, PushKind, PushOutcome
-from edl_master.core.parameters.layout import Variable
+from edl_master.core.parameters.layout import Layout, Variable
+from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
+from edl_master.core.parameters.tables.spec import TableSpec, checked_initial
 from edl_master.core.settings import JobType
 from edl_master.core.view import DeadLetter, JobView, TaskCounts, WorkerView
 from edl_master.curves import Point
@@ -228,8 +230,56 @@ def heartbeat_from(message: task_pb2.HeartbeatRequest) -> events.HeartbeatReceiv
     )
 
 
+def tables_from(messages: Repeated[task_pb2.EmbeddingTable]) -> tuple[TableSpec, ...]:
+    """Embedding tables as the core has them.
+
+    Raises:
+        LayoutError: one of them makes no sense.
+    """
+    return tuple(
+        TableSpec(
+            message.name,
+            message.dim,
+            checked_initial(message.distribution, message.center, message.spread, message.name),
+            message.seed,
+            message.min_count or 1,
+            message.max_age,
+        )
+        for message in messages
+    )
+
+
+def row_ids_from(
+    messages: Iterable[parameters_pb2.TableRows], ids: memoryview
+) -> tuple[RowIds, ...]:
+    """Requests for rows, whose ids lie one after the other."""
+    found, at = [], 0
+    for message in messages:
+        found.append(RowIds(message.table, ids[at : at + 8 * message.count]))
+        at += 8 * message.count
+    return tuple(found)
+
+
+def row_payloads_from(
+    messages: Iterable[parameters_pb2.TableRows],
+    ids: memoryview,
+    values: memoryview,
+    layout: Layout,
+) -> tuple[RowPayload, ...]:
+    """Rows of several tables: all ids, and all values."""
+    found, at = [], 0
+    for wanted in row_ids_from(messages, ids):
+        nbytes = len(wanted.ids) // 8 * layout.tables[wanted.table].row_nbytes
+        found.append(RowPayload(wanted.table, wanted.ids, values[at : at + nbytes]))
+        at += nbytes
+    return tuple(found)
+
+
 def push_from(
-    header: parameters_pb2.PushHeader, gradient: memoryview, state: memoryview
+    header: parameters_pb2.PushHeader,
+    gradient: memoryview,
+    state: memoryview,
+    rows: tuple[RowPayload, ...] = (),
 ) -> GradientPush:
     if header.records < 1:
         raise malformed("a gradient must be of at least one record")
@@ -242,6 +292,7 @@ def push_from(
         base_version=Version(header.base_version),
         gradient=gradient,
         state_delta=state if header.state_nbytes else None,
+        rows=rows,
     )
 
 

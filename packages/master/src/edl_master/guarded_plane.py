@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from edl_master.adapters.buffers import Buffers
 from edl_master.core.events import HeldLease
@@ -23,17 +23,24 @@ from edl_master.core.parameters.exchange import (
     SlotGranted,
     SlotRefused,
 )
+from edl_master.core.parameters.faults import LayoutError
 from edl_master.core.parameters.keras_config import OptimizerUnsupported
-from edl_master.core.parameters.layout import Layout, LayoutError, Variable
+from edl_master.core.parameters.layout import Layout, Variable
 from edl_master.core.parameters.modes import Reduction, UpdateMode
 from edl_master.core.parameters.optimizers import parse_optimizer
 from edl_master.core.parameters.plane import ParameterPlane
 from edl_master.core.parameters.snapshot import Snapshot, SnapshotError
+from edl_master.core.parameters.tables.group import Scanned
+from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
+from edl_master.core.parameters.tables.spec import TableSpec
+from edl_master.core.parameters.wire import PayloadError
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 
 _LONGEST_WARM_UP_S = 60.0
 """After that the first push compiles for itself what is still missing."""
+
+_NOTHING = memoryview(b"")
 
 MakeMode = Callable[[Reduction], UpdateMode]
 
@@ -45,12 +52,14 @@ class Pulled:
     Attributes:
         version: of the parameters.
         values: all of them in wire order, or empty if the caller has this version already.
+        rows: the rows that were asked for, or empty if there are none yet.
         initialized: False if there are no parameters yet.
         slot: what became of the request for a step slot; None if there was none.
     """
 
     version: Version
     values: memoryview
+    rows: memoryview = _NOTHING
     initialized: bool = True
     slot: SlotGranted | SlotRefused | None = None
 
@@ -95,7 +104,11 @@ class GuardedPlane:
     # --- the model -------------------------------------------------------------------------
 
     def describe(
-        self, variables: tuple[Variable, ...], optimizer_json: str, reduction: str
+        self,
+        variables: tuple[Variable, ...],
+        optimizer_json: str,
+        reduction: str,
+        tables: Callable[[], tuple[TableSpec, ...]] = tuple,
     ) -> tuple[str, bool]:
         """Take a worker's description of its model; the first one makes the plane.
 
@@ -106,7 +119,7 @@ class GuardedPlane:
             EdlError: MODEL_CONTRACT, OPTIMIZER_UNSUPPORTED or SHAPE_MISMATCH.
         """
         try:
-            layout = Layout(variables)
+            layout = Layout(variables, tables())
         except LayoutError as error:
             raise EdlError(error_pb2.MODEL_CONTRACT, str(error), where="the model") from error
         with self._changed:
@@ -188,8 +201,23 @@ class GuardedPlane:
         if self._layout is None:
             raise _not_ready()
         self._warm.wait(_LONGEST_WARM_UP_S)
-        with self._changing() as plane:
+        with self._changing() as plane, _payloads_told():
             return plane.push(push)
+
+    def put_rows(self, rows: RowPayload) -> bool:
+        """Give rows of a table initial values; False if there are values already."""
+        self._warm.wait(_LONGEST_WARM_UP_S)
+        with self._changed, _payloads_told():
+            return self._made.put_rows(rows)
+
+    def scan_rows(self, frozen: str, table: int, start: int, most: int) -> Scanned:
+        """Some of the rows of a frozen version.
+
+        Raises:
+            EdlError: NOT_READY if nothing is frozen under that name.
+        """
+        with self._changed, _frozen_told(), _payloads_told():
+            return self._made.scan_rows(frozen, table, start, most)
 
     @contextmanager
     def pulled(
@@ -197,6 +225,7 @@ class GuardedPlane:
         *,
         have: Version | None,
         frozen: str = "",
+        rows: Sequence[RowIds] = (),
         slot_for: HeldLease | None = None,
         wait_s: float = 0.0,
         is_wanted: Callable[[], bool] = lambda: True,
@@ -206,6 +235,7 @@ class GuardedPlane:
         Args:
             have: the version that the caller holds; it gets no values if there is none newer.
             frozen: name of a frozen version to read instead.
+            rows: rows to read too, at the same moment.
             slot_for: wait for a step slot for this lease, and read what is there then.
             wait_s: how long to wait at most: for the slot, or without one for initial values.
             is_wanted: False when nobody waits for the answer any more.
@@ -213,12 +243,28 @@ class GuardedPlane:
         Raises:
             EdlError: NOT_READY if nothing is frozen under that name.
         """
-        with self._buffers.lent(self.layout.parameter_nbytes) as out:
+        nbytes = self._rows_nbytes(rows)
+        with (
+            self._buffers.lent(self.layout.parameter_nbytes) as out,
+            self._buffers.at_least(nbytes) as rows_out,
+        ):
+            if rows:
+                self._warm.wait(_LONGEST_WARM_UP_S)
             deadline = time.monotonic() + wait_s
             with self._changed:
                 slot = self._wait(slot_for, deadline, is_wanted)
                 pulled = self._read(out, have, frozen, slot)
+                wanted = pulled.initialized and (slot_for is None or slot is not None)
+                if rows and wanted and not isinstance(slot, SlotRefused):
+                    self._made.read_rows(rows, rows_out, frozen)
+                    pulled = replace(pulled, rows=rows_out)
             yield pulled
+
+    def _rows_nbytes(self, rows: Sequence[RowIds]) -> int:
+        if not rows:
+            return 0
+        with _payloads_told():
+            return self._made.rows_nbytes(rows)
 
     def _wait(
         self, slot_for: HeldLease | None, deadline: float, is_wanted: Callable[[], bool]
@@ -247,16 +293,13 @@ class GuardedPlane:
         slot: SlotGranted | SlotRefused | None,
     ) -> Pulled:
         plane = self._made
-        nothing = memoryview(b"")
         if frozen:
-            try:
+            with _frozen_told():
+                if have is not None and plane.frozen_version(frozen) == have:
+                    return Pulled(have, _NOTHING)
                 return Pulled(plane.read_frozen(frozen, out), out)
-            except KeyError as error:
-                raise EdlError(
-                    error_pb2.NOT_READY, str(error.args[0]), where="parameters"
-                ) from error
         if not plane.initialized or have == plane.version:
-            return Pulled(plane.version, nothing, plane.initialized, slot)
+            return Pulled(plane.version, _NOTHING, initialized=plane.initialized, slot=slot)
         return Pulled(plane.read_parameters(out), out, slot=slot)
 
     # --- what the job decides --------------------------------------------------------------
@@ -342,6 +385,28 @@ class GuardedPlane:
         else:
             with self._changing() as plane:
                 yield plane
+
+
+@contextmanager
+def _payloads_told() -> Iterator[None]:
+    """What no worker of this version sends is a usage error, and not a defect of the master."""
+    try:
+        yield
+    except PayloadError as error:
+        raise EdlError(
+            error_pb2.SHAPE_MISMATCH,
+            str(error),
+            where="parameters",
+            remedy="All workers must load the same model file and build it the same way.",
+        ) from error
+
+
+@contextmanager
+def _frozen_told() -> Iterator[None]:
+    try:
+        yield
+    except KeyError as error:
+        raise EdlError(error_pb2.NOT_READY, str(error.args[0]), where="parameters") from error
 
 
 def _not_ready() -> EdlError:

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from edl_master.adapters.checkpoints import Checkpoint, Checkpoints
 from edl_master.adapters.data import DataSet
 from edl_master.core.effects import Record, Severity
@@ -103,7 +105,11 @@ def begin(
     if died_at is not None:
         message += f" {undone_s:.1f} s of work after it are done again."
     notes.append(Record("CheckpointRestored", message, facts={"checkpoint": found.name}))
-    return Beginning(job, Snapshot(plane, dict(found.arrays)), tuple(notes))
+    return Beginning(
+        job,
+        Snapshot(plane, {name: np.asarray(array) for name, array in found.arrays.items()}),
+        tuple(notes),
+    )
 
 
 def _newest(

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, task_pb2
 from edl_worker.core import names
+from edl_worker.tables.served import Tables
 
 DTYPES = ("float32", "float64")
 """What travels. Variables of other kinds of numbers are no weights and stay with the worker."""
@@ -69,13 +70,17 @@ class Arena:
         nbytes: bytes of a payload of parameters.
     """
 
-    def __init__(self, model: keras.Model) -> None:
+    def __init__(self, model: keras.Model, tables: Tables | None = None) -> None:
         """Arrange the weights of a model that has been built.
+
+        Args:
+            model: the model.
+            tables: its embedding tables; what they hold travels otherwise.
 
         Raises:
             EdlError: MODEL_CONTRACT, a weight cannot travel; the message names it.
         """
-        weights = _weights(model)
+        weights = _weights(model, tables)
         groups: list[Group] = []
         self.nbytes = 0
         for trainable in (True, False):
@@ -148,11 +153,14 @@ class Inbox:
         return self.content.data
 
 
-def _weights(model: keras.Model) -> list[Weight]:
+def _weights(model: keras.Model, tables: Tables | None) -> list[Weight]:
+    elsewhere = {id(variable) for variable in tables.moved} if tables else set()
     variables: Sequence[keras.Variable] = model.weights
     unique = names.unique([variable.path for variable in variables])
     weights = []
     for name, variable in zip(unique, variables, strict=True):
+        if id(variable) in elsewhere:
+            continue
         trainable = bool(variable.trainable)
         dtype = keras.backend.standardize_dtype(variable.dtype)
         if dtype not in DTYPES:
@@ -176,7 +184,7 @@ def _weights(model: keras.Model) -> list[Weight]:
                 name, "is overwritten with its gradient", "Do without float8 quantization."
             )
         weights.append(Weight(name, tuple(variable.shape), dtype, trainable, variable))
-    if not any(weight.trainable for weight in weights):
+    if not any(weight.trainable for weight in weights) and not tables:
         raise EdlError(
             error_pb2.MODEL_CONTRACT,
             "the model has no trainable variables",

@@ -41,7 +41,8 @@ class Bench:
         self._replica: Replica | None = None
         self._training: TrainingLoop | None = None
         if loaded.trainer is not None and loaded.arena is not None:
-            self._replica = Replica(loaded.arena, loaded.trainer, link)
+            self._replica = Replica(loaded.arena, loaded.trainer, link, loaded.tables)
+            loaded.infer.rows = self._replica.frozen_rows
             self._training = TrainingLoop(
                 replica=self._replica,
                 trainer=loaded.trainer,
@@ -51,6 +52,7 @@ class Bench:
                 sync=loaded.job.training.update == job_pb2.SYNC,
                 minibatch_size=loaded.minibatch_size,
                 prefetch_lead_s=settings.prefetch_lead_s,
+                tables=loaded.tables,
             )
         self._at: tuple[int, Batch] | None = None
 
@@ -153,7 +155,10 @@ class Bench:
         assert self._loaded.exporter is not None, "only a training job has something to export"
         self._use_frozen(lease)
         self._state.phase = task_pb2.COMPUTING
-        self._loaded.exporter.export(lease.export, lease.token)
+        with contextlib.ExitStack() as stack:
+            if self._loaded.tables is not None and self._replica is not None:
+                stack.enter_context(self._loaded.tables.held(self._replica.scan))
+            self._loaded.exporter.export(lease.export, lease.token)
 
     # --- around them -----------------------------------------------------------------------
 

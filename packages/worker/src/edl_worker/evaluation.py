@@ -6,21 +6,45 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import tensorflow as tf
+
 from edl_proto import tensor
 from edl_proto.v1 import task_pb2
 from edl_worker.contract import Batch, ModelFile
 from edl_worker.lookahead import Lookahead
+from edl_worker.tables.served import Tables, Wanted
+from edl_worker.tables.stages import during
 from edl_worker.tracing import AnySize
 
 
 class Inference:
     """The model's outputs without training."""
 
-    def __init__(self, model_file: ModelFile) -> None:
-        self._call = AnySize(lambda features: model_file.call(features, training=False))
+    def __init__(self, model_file: ModelFile, tables: Tables | None = None) -> None:
+        """Prepare to call a model.
+
+        Args:
+            model_file: the model.
+            tables: its embedding tables, if a master serves them: ``rows`` must be set then.
+        """
+        self._file = model_file
+        self._tables = tables
+        self._lookups: tuple[int, ...] = ()
+        self._call = AnySize(self._trace)
+        self.rows: Callable[[Wanted], Sequence[Any]] | None = None
 
     def __call__(self, batch: Batch) -> Any:
-        return self._call(batch.size, batch.features)
+        if self._tables is None or self.rows is None:
+            return self._call(batch.size, batch.features)
+        wanted = self._tables.wanted(batch, training=False)
+        self._lookups = wanted.tables
+        rows = [tf.convert_to_tensor(part) for part in self.rows(wanted)]
+        return self._call(batch.size, batch.features, open_nests=(rows, list(wanted.at)))
+
+    def _trace(self, features: Any, rows: Any = (), at: Any = ()) -> Any:
+        stage = None if self._tables is None else self._tables.serving(self._lookups, rows, at)
+        with during(stage):
+            return self._file.call(features, training=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -37,6 +37,13 @@ _PASSING = frozenset(
         grpc.StatusCode.UNKNOWN,
     )
 )
+
+
+_NOTHING = memoryview(b"")
+
+
+def _refuse(nbytes: int) -> memoryview:
+    raise FrameError(f"{nbytes} bytes of rows came that nobody has asked for")
 
 
 class MasterReplacedError(Exception):
@@ -199,8 +206,17 @@ class MasterLink:
         have_version: int | None = None,
         frozen: str = "",
         slot_for: task_pb2.LeaseRef | None = None,
+        rows: Sequence[parameters_pb2.TableRows] = (),
+        ids: memoryview = _NOTHING,
+        rows_buffer: Callable[[int], memoryview] = _refuse,
     ) -> parameters_pb2.PullReply:
-        """Fetch parameters; ``nbytes`` is how many may come, for the deadline."""
+        """Fetch parameters; ``nbytes`` is how many may come, for the deadline.
+
+        Args:
+            rows: rows of embedding tables to fetch too.
+            ids: their ids.
+            rows_buffer: where they are received.
+        """
         wait_s = self._settings.slot_wait_s if slot_for is not None else 0.0
         header = parameters_pb2.PullHeader(
             worker_id=self._identity.worker_id,
@@ -210,9 +226,12 @@ class MasterLink:
             frozen=frozen,
             slot_for=slot_for,
             wait_s=wait_s,
+            rows=rows,
         )
         timeout_s = wait_s + self._stream_timeout(nbytes)
-        return self._call("Pull", lambda: self._parameters.pull(header, buffer, timeout_s))
+        return self._call(
+            "Pull", lambda: self._parameters.pull(header, buffer, timeout_s, ids, rows_buffer)
+        )
 
     def push(
         self,
@@ -220,6 +239,7 @@ class MasterLink:
         payloads: tuple[memoryview, ...],
         buffer: Callable[[int], memoryview],
         nbytes: int,
+        rows_buffer: Callable[[int], memoryview] = _refuse,
     ) -> parameters_pb2.PushReply:
         """Push one minibatch; fields that name worker and master are filled in here."""
         header.worker_id = self._identity.worker_id
@@ -228,8 +248,38 @@ class MasterLink:
         header.wait_s = self._settings.slot_wait_s if header.pull else 0.0
         timeout_s = header.wait_s + self._stream_timeout(nbytes)
         return self._call(
-            "Push", lambda: self._parameters.push(header, payloads, buffer, timeout_s)
+            "Push",
+            lambda: self._parameters.push(header, payloads, buffer, timeout_s, rows_buffer),
         )
+
+    def put_rows(self, table: int, ids: memoryview, rows: memoryview) -> bool:
+        """Give rows initial values; False if there are initial values already."""
+        header = parameters_pb2.PutRowsHeader(
+            worker_id=self._identity.worker_id,
+            incarnation=self.incarnation,
+            layout_fingerprint=self.layout_fingerprint,
+            rows=parameters_pb2.TableRows(table=table, count=ids.nbytes // 8),
+        )
+        timeout_s = self._settings.ready_timeout_s + self._stream_timeout(rows.nbytes)
+        return self._call(
+            "PutRows", lambda: self._parameters.put_rows(header, (ids, rows), timeout_s)
+        ).accepted
+
+    def scan_rows(
+        self, frozen: str, table: int, dim: int, cursor: int, most: int
+    ) -> tuple[parameters_pb2.ScanRowsReply, memoryview, memoryview]:
+        """Some of the rows of a frozen version."""
+        header = parameters_pb2.ScanRowsHeader(
+            worker_id=self._identity.worker_id,
+            incarnation=self.incarnation,
+            layout_fingerprint=self.layout_fingerprint,
+            frozen=frozen,
+            table=table,
+            cursor=cursor,
+            most=most,
+        )
+        timeout_s = self._stream_timeout(most * (8 + 4 * dim))
+        return self._call("ScanRows", lambda: self._parameters.scan_rows(header, dim, timeout_s))
 
     # --- inside ----------------------------------------------------------------------------
 

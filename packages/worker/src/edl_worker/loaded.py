@@ -20,6 +20,8 @@ from edl_worker.contract import Batch, ModelChoice, ModelFile
 from edl_worker.evaluation import Inference
 from edl_worker.export import Exporter
 from edl_worker.sample import first_batch
+from edl_worker.tables.served import Tables
+from edl_worker.tables.stages import Purpose, serving
 from edl_worker.tracing import relaxed
 from edl_worker.training import Trainer
 from elasticdl.python.common.constants import Mode
@@ -48,6 +50,7 @@ class LoadedModel:
         job: what was submitted.
         zoo: root of the model zoo, for places in error messages.
         minibatch_size: of the job, or of the training that made the model.
+        tables: embedding tables of the model; None if it has none, or the job does not train.
         arena, trainer, exporter: None unless the job trains.
     """
 
@@ -56,6 +59,7 @@ class LoadedModel:
     zoo: Path
     minibatch_size: int
     infer: Inference
+    tables: Tables | None = None
     arena: Arena | None = None
     trainer: Trainer | None = None
     exporter: Exporter | None = None
@@ -68,6 +72,7 @@ class LoadedModel:
         )
         if self.arena is not None:
             description.variables.extend(self.arena.describe())
+            description.tables.extend(self.tables.describe() if self.tables else ())
             description.reduction = file.reduction
             description.optimizer_json = json.dumps(
                 describe_optimizer(file.optimizer, self.arena), default=_plain
@@ -139,22 +144,26 @@ def load(job: job_pb2.JobSpec, context: dict[str, Any]) -> LoadedModel:
         minibatch_size = minibatch_size or directory.description.minibatch_size
     minibatch_size = minibatch_size or _MINIBATCH
     seed = job.training.seed
-    file = contract.load(ModelChoice.from_spec(spec), context=context, purpose=purpose, seed=seed)
-    sample = first_batch(file, job, purpose, minibatch_size)
-    file.build(sample)
+    with serving(Purpose.TRAINING if purpose is Mode.TRAINING else Purpose.ANSWERING):
+        choice = ModelChoice.from_spec(spec)
+        file = contract.load(choice, context=context, purpose=purpose, seed=seed)
+        sample = first_batch(file, job, purpose, minibatch_size)
+        file.build(sample)
     zoo = Path(spec.model_zoo).resolve()
-    infer = Inference(file)
     if directory is not None:
         values.assign(file.model, directory.read_values())
-        return LoadedModel(job, file, zoo, minibatch_size, infer)
+        return LoadedModel(job, file, zoo, minibatch_size, Inference(file))
     if job.training.init_from:
         trained.initialize(file.model, job.training.init_from)
     _spread_seeds(file.model, int(context["worker_id"]))
-    arena = Arena(file.model)
-    trainer = Trainer(file, arena)
+    found = Tables(file, seed, job.training.embedding_threshold)
+    tables = found if found.tables else None
+    arena = Arena(file.model, tables)
+    trainer = Trainer(file, arena, tables)
     trainer.prime(sample)
     exporter = Exporter(job, file, relaxed(sample.features, sample.size))
-    return LoadedModel(job, file, zoo, minibatch_size, infer, arena, trainer, exporter)
+    infer = Inference(file, tables)
+    return LoadedModel(job, file, zoo, minibatch_size, infer, tables, arena, trainer, exporter)
 
 
 def _spread_seeds(model: keras.Model, worker_id: int) -> None:

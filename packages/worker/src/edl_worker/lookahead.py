@@ -25,6 +25,10 @@ class Lookahead(Generic[T]):
                 self._ended = True
         return bool(self._held)
 
+    def peek(self) -> T | None:
+        """The next element, which stays; None at the end."""
+        return self._held[0] if self.more() else None
+
     def take(self) -> T | None:
         """The next element, or None at the end."""
         return self._held.pop() if self.more() else None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from edl_worker.link import MasterReplacedError
 from edl_worker.metrics import WorkerMetrics
 from edl_worker.replica import Replica
 from edl_worker.state import WorkerState
+from edl_worker.tables.served import Tables, Wanted
 from edl_worker.training import Step, Trainer
 
 _OUTCOMES = {
@@ -52,6 +55,7 @@ class TrainingLoop:
         sync: gradients are computed under step slots.
         minibatch_size: of the job.
         prefetch_lead_s: how much work is left when the next lease is asked for.
+        tables: embedding tables of the model, if it has any.
         step_s: how long the last step took; None before the first one.
     """
 
@@ -63,7 +67,9 @@ class TrainingLoop:
     sync: bool
     minibatch_size: int
     prefetch_lead_s: float
+    tables: Tables | None = None
     step_s: float | None = None
+    _following: tuple[Batch, Wanted] | None = None
 
     def run(self, assignment: Assignment, intake: Intake) -> Trained:
         """Train one task from where its last holder left it.
@@ -88,27 +94,32 @@ class TrainingLoop:
             batch = batches.take()
             if batch is None:
                 return Trained(index, examples)
-            last = not batches.more()
+            after = batches.peek()
             self.metrics.input_s.observe(time.perf_counter() - started)
             if prefetch.is_due(
                 done=index, expected=expected, step_s=self.step_s, lead_s=self.prefetch_lead_s
             ):
                 intake.request()
-            fetch = self._one(assignment, index, batch, fetch, last=last)
+            fetch = self._one(assignment, index, batch, fetch, after)
             index += 1
             examples += batch.size
             self.step_s = time.perf_counter() - started
 
     def _one(
-        self, assignment: Assignment, index: int, batch: Batch, fetch: Fetch, *, last: bool
+        self, assignment: Assignment, index: int, batch: Batch, fetch: Fetch, after: Batch | None
     ) -> Fetch:
-        """Bring one minibatch into the model; say what to fetch before the next one."""
+        """Bring one minibatch into the model; say what to fetch before the next one, ``after``."""
+        last = after is None
+        wanted = self._wanted(assignment.lease, index, batch)
         while True:
-            self._fetch(assignment, fetch)
+            self._fetch(assignment, fetch, wanted)
             self._check(assignment)
             self.state.phase = task_pb2.COMPUTING
             started = time.perf_counter()
-            step = self._compute(assignment.lease, index, batch)
+            step = self._compute(assignment.lease, index, batch, wanted)
+            following = None
+            if after is not None:
+                following = self._wanted(assignment.lease, index + 1, after)
             computed = time.perf_counter()
             self.metrics.compute_s.observe(computed - started)
             self._check(assignment)
@@ -120,7 +131,7 @@ class TrainingLoop:
                 compute_s=computed - started,
                 pull=exchange.wants_values(last=last),
             )
-            reply = self.replica.push(header, step)
+            reply = self.replica.push(header, step, wanted, following)
             self.metrics.exchange_s.observe(time.perf_counter() - computed)
             self.metrics.pushed(reply.outcome)
             turn = exchange.after_push(
@@ -148,18 +159,18 @@ class TrainingLoop:
                         f"the gradient holds an infinity or not a number (loss {step.loss:g})",
                     )
 
-    def _fetch(self, assignment: Assignment, fetch: Fetch) -> None:
+    def _fetch(self, assignment: Assignment, fetch: Fetch, wanted: Wanted | None) -> None:
         match fetch:
-            case Fetch.NOTHING:
+            case Fetch.NOTHING if self.replica.has_rows(wanted):
                 pass
-            case Fetch.PARAMETERS:
+            case Fetch.NOTHING | Fetch.PARAMETERS:
                 self.state.phase = task_pb2.EXCHANGING
-                while not self.replica.refresh():
+                while not self.replica.refresh(wanted):
                     self._check(assignment)
                     self.state.sleep(0.05)  # another worker is about to send the initial values
             case Fetch.SLOT:
                 self.state.phase = task_pb2.WAITING
-                while not self.replica.acquire_slot(assignment.ref):
+                while not self.replica.acquire_slot(assignment.ref, wanted):
                     self._check(assignment)
 
     def _check(self, assignment: Assignment) -> None:
@@ -169,9 +180,30 @@ class TrainingLoop:
         if self.state.is_lost(assignment.ref):
             raise TaskLostError
 
-    def _compute(self, lease: task_pb2.Lease, index: int, batch: Batch) -> Step:
+    def _wanted(self, lease: task_pb2.Lease, index: int, batch: Batch) -> Wanted | None:
+        """The rows that a minibatch needs of embedding tables; found out once."""
+        if self.tables is None:
+            return None
+        if self._following is None or self._following[0] is not batch:
+            with self._explained(lease, index, batch):
+                self._following = batch, self.tables.wanted(batch, training=True)
+        return self._following[1]
+
+    def _compute(
+        self, lease: task_pb2.Lease, index: int, batch: Batch, wanted: Wanted | None
+    ) -> Step:
+        with self._explained(lease, index, batch):
+            step = self.trainer.compute(batch, wanted, self.replica.rows(wanted))
+        if not step.is_finite:
+            raise failures.not_finite(
+                lease, index, self.replica.version, f"the loss is {step.loss}"
+            )
+        return step
+
+    @contextmanager
+    def _explained(self, lease: task_pb2.Lease, index: int, batch: Batch) -> Iterator[None]:
         try:
-            step = self.trainer.compute(batch)
+            yield
         except Exception as error:
             raise failures.explain(
                 error,
@@ -181,8 +213,3 @@ class TrainingLoop:
                 model=self.trainer.model,
                 batch=batch,
             ) from error
-        if not step.is_finite:
-            raise failures.not_finite(
-                lease, index, self.replica.version, f"the loss is {step.loss}"
-            )
-        return step

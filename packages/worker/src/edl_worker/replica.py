@@ -2,46 +2,78 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, parameters_pb2, task_pb2
 from edl_worker.arena import Arena, Inbox
 from edl_worker.link import MasterLink
+from edl_worker.tables.inbox import RowsInbox, requested
+from edl_worker.tables.served import Ids, Rows, Tables, Wanted
 from edl_worker.training import Step, Trainer
+
+_PIECE_BYTES = 32 << 20
+"""Of rows that are sent or fetched as a whole."""
 
 
 class Replica:
     """The model's weights as a copy of one parameter version of the master.
+
+    Of embedding tables it has the rows that one minibatch needs.
 
     Attributes:
         version: of the values that the model has; None if they are not the newest version's
             (initial, frozen, or of another incarnation of the master).
     """
 
-    def __init__(self, arena: Arena, trainer: Trainer, link: MasterLink) -> None:
+    def __init__(
+        self, arena: Arena, trainer: Trainer, link: MasterLink, tables: Tables | None = None
+    ) -> None:
         self._arena = arena
         self._trainer = trainer
         self._link = link
+        self._tables = tables
         self._inbox = Inbox(arena.nbytes)
         self._initial = arena.pack()
         self.version: int | None = None
         self._frozen: tuple[str, int] | None = None
+        self._rows = RowsInbox([table.dim for table in tables.tables] if tables else [])
 
     def forget(self) -> None:
         """The values are no version of the present master."""
         self.version = None
         self._frozen = None
+        self._rows.forget()
 
     def send_initial(self) -> bool:
         """Offer the initial values; False if another worker's were first."""
+        for number, ids, rows in self._tables.initial_rows() if self._tables else ():
+            step = max(1, _PIECE_BYTES // (8 + rows.itemsize * rows.shape[1]))
+            for at in range(0, ids.size, step):
+                piece = slice(at, at + step)
+                sent = np.ascontiguousarray(ids[piece]), np.ascontiguousarray(rows[piece])
+                if not self._link.put_rows(number, _bytes(sent[0]), _bytes(sent[1])):
+                    return False
         return self._link.initialize(self._initial.data).accepted
 
-    def refresh(self) -> bool:
+    def refresh(self, wanted: Wanted | None = None) -> bool:
         """Make the values those of the newest version; False if the master has none yet."""
-        return self._pull(None).initialized
+        return self._pull(None, wanted).initialized
 
-    def acquire_slot(self, lease: task_pb2.LeaseRef) -> bool:
+    def acquire_slot(self, lease: task_pb2.LeaseRef, wanted: Wanted | None = None) -> bool:
         """Ask for a step slot and the values to use it on; False: ask again."""
-        return self._pull(lease).slot_granted
+        return self._pull(lease, wanted).slot_granted
+
+    def has_rows(self, wanted: Wanted | None) -> bool:
+        """Whether the rows of a minibatch are there."""
+        return wanted is None or self._rows.holds(wanted)
+
+    def rows(self, wanted: Wanted | None) -> list[npt.NDArray[Any]]:
+        """The rows of a minibatch, an array for each table."""
+        return [] if wanted is None else self._rows.arrays(wanted)
 
     def use_frozen(self, name: str) -> int:
         """Make the values those of a frozen version; return its number.
@@ -52,7 +84,7 @@ class Replica:
         if self._frozen is None or self._frozen[0] != name:
             self.forget()
             reply = self._link.pull(self._inbox.open, self._arena.nbytes, frozen=name)
-            if not reply.nbytes:
+            if reply.nbytes != self._arena.nbytes:
                 raise EdlError(
                     error_pb2.INTERNAL,
                     f"the master has no values of the frozen version {name}",
@@ -62,35 +94,113 @@ class Replica:
             self._frozen = name, reply.version
         return self._frozen[1]
 
-    def push(self, header: parameters_pb2.PushHeader, step: Step) -> parameters_pb2.PushReply:
-        """Push a step computed at the present version, and take the values that come back."""
+    def frozen_rows(self, wanted: Wanted) -> list[npt.NDArray[Any]]:
+        """The rows that a minibatch needs, of the frozen version in use."""
+        assert self._frozen is not None, "a frozen version is in use"
+        name, version = self._frozen
+        tables, ids = requested(wanted)
+        self._link.pull(
+            self._inbox.open,
+            self._arena.nbytes + self._rows.nbytes(wanted),
+            have_version=version,
+            frozen=name,
+            rows=tables,
+            ids=ids,
+            rows_buffer=self._rows.open(wanted),
+        )
+        return self._rows.arrays(wanted)
+
+    def scan(self, number: int) -> tuple[Ids, Rows]:
+        """All rows of a table that gradients have reached, of the frozen version in use."""
+        assert self._frozen is not None, "a frozen version is in use"
+        assert self._tables is not None, "the model has tables"
+        dim = self._tables.tables[number].dim
+        found: list[tuple[Ids, Rows]] = []
+        cursor, more = 0, True
+        while more:
+            most = _PIECE_BYTES // (8 + 4 * dim)
+            reply, ids, rows = self._link.scan_rows(self._frozen[0], number, dim, cursor, most)
+            part = np.frombuffer(rows, np.float32).reshape(-1, dim)
+            found.append((np.frombuffer(ids, np.int64), part))
+            cursor, more = reply.cursor, reply.more
+        return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
+
+    def push(
+        self,
+        header: parameters_pb2.PushHeader,
+        step: Step,
+        wanted: Wanted | None = None,
+        following: Wanted | None = None,
+    ) -> parameters_pb2.PushReply:
+        """Push a step computed at the present version, and take the values that come back.
+
+        Args:
+            wanted: the rows that it was computed from.
+            following: the rows that the next minibatch needs, to come back too.
+        """
         assert self.version is not None
         header.base_version = self.version
         header.loss = step.loss
         header.gradient_nbytes = sum(part.nbytes for part in step.gradient)
         header.state_nbytes = sum(part.nbytes for part in step.state_delta)
+        payloads = [*step.gradient, *step.state_delta]
+        nbytes = 2 * self._arena.nbytes
+        if wanted is not None:
+            tables, ids = requested(wanted)
+            header.rows.extend(tables)
+            payloads.append(ids)
+            nbytes += 2 * self._rows.nbytes(wanted)
+            if header.pull and following is not None:
+                next_tables, next_ids = requested(following)
+                header.next_rows.extend(next_tables)
+                payloads.append(next_ids)
+                nbytes += 2 * self._rows.nbytes(following)
+            payloads.append(_joined(step.rows))
         reply = self._link.push(
             header,
-            (*step.gradient, *step.state_delta),
+            tuple(payloads),
             self._inbox.open,
-            2 * self._arena.nbytes,
+            nbytes,
+            self._rows.open(following),
         )
-        if reply.nbytes:
+        if reply.nbytes or not self._arena.nbytes:
             self._adopt(reply.version)
+        if reply.rows_nbytes:
+            self._rows.arrived(following)
         return reply
 
-    def _pull(self, slot_for: task_pb2.LeaseRef | None) -> parameters_pb2.PullReply:
+    def _pull(
+        self, slot_for: task_pb2.LeaseRef | None, wanted: Wanted | None
+    ) -> parameters_pb2.PullReply:
+        tables, ids = requested(wanted)
         reply = self._link.pull(
             self._inbox.open,
-            self._arena.nbytes,
+            self._arena.nbytes + self._rows.nbytes(wanted),
             have_version=self.version,
             slot_for=slot_for,
+            rows=tables,
+            ids=ids,
+            rows_buffer=self._rows.open(wanted),
         )
-        if reply.nbytes:
+        if reply.nbytes or (reply.initialized and not self._arena.nbytes):
             self._adopt(reply.version)
+        if reply.initialized and (slot_for is None or reply.slot_granted):
+            self._rows.arrived(wanted)
         return reply
 
     def _adopt(self, version: int) -> None:
-        self._trainer.assign(self._inbox.content)
+        if self._arena.nbytes:
+            self._trainer.assign(self._inbox.content)
         self.version = version
         self._frozen = None
+
+
+def _joined(parts: tuple[memoryview, ...]) -> memoryview:
+    """The gradients of several tables as one payload: fewer frames travel."""
+    if len(parts) == 1:
+        return parts[0]
+    return _bytes(np.concatenate([np.frombuffer(part, np.uint8) for part in parts]))
+
+
+def _bytes(array: npt.NDArray[Any]) -> memoryview:
+    return array.reshape(-1).view(np.uint8).data

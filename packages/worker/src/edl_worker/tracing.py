@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -26,27 +26,40 @@ class AnySize:
         self._traced = tf.function(function, reduce_retracing=True, autograph=False)
         self._primed = False
 
-    def prime(self, size: int, *nests: Any) -> None:
-        """Trace for minibatches shaped like this one, if that has not been done yet."""
+    def prime(self, size: int, *nests: Any, open_nests: Sequence[Any] = ()) -> None:
+        """Trace for minibatches shaped like this one, if that has not been done yet.
+
+        Args:
+            size: of the minibatch.
+            nests: its tensors.
+            open_nests: further tensors, or their specifications; their first dimension is open.
+        """
         if self._primed:
             return
         self._primed = True
+        specs = [relaxed(nest, size) for nest in nests]
+        specs += [tf.nest.map_structure(_opened, nest) for nest in open_nests]
         try:
-            self._traced.get_concrete_function(*(relaxed(nest, size) for nest in nests))
+            self._traced.get_concrete_function(*specs)
         except Exception as error:
             # A model that needs to know the size is traced for each size. What else may be
             # wrong is raised again by the call, where the records at work are known.
             log.debug("no trace for minibatches of any size: %r", error)
             self._traced = tf.function(self._function, autograph=False)
 
-    def __call__(self, size: int, *nests: Any) -> Any:
-        self.prime(size, *nests)
-        return self._traced(*nests)
+    def __call__(self, size: int, *nests: Any, open_nests: Sequence[Any] = ()) -> Any:
+        self.prime(size, *nests, open_nests=open_nests)
+        return self._traced(*nests, *open_nests)
 
     @property
     def traces(self) -> int:
         """How often the function has been traced."""
         return int(self._traced.experimental_get_tracing_count())
+
+
+def _opened(value: Any) -> Any:
+    spec = value if isinstance(value, tf.TypeSpec) else tf.type_spec_from_value(value)
+    return tf.TensorSpec([None, *spec.shape[1:]], spec.dtype)
 
 
 def relaxed(nest: Any, size: int) -> Any:

@@ -13,6 +13,8 @@ import tensorflow as tf
 
 from edl_worker.arena import Arena, Weight
 from edl_worker.contract import Batch, ModelFile
+from edl_worker.tables.served import Tables, Wanted
+from edl_worker.tables.stages import during
 from edl_worker.tracing import AnySize
 
 # Operations that only look at a variable. Any other one that is given it may change it.
@@ -29,11 +31,13 @@ class Step:
         gradient: bytes of the trainable groups, in wire order.
         state_delta: bytes of the state groups; empty when training changes no state.
         loss: of the minibatch, regularization included.
+        rows: bytes of the gradients of rows, for each embedding table.
     """
 
     gradient: tuple[memoryview, ...]
     state_delta: tuple[memoryview, ...]
     loss: float
+    rows: tuple[memoryview, ...] = ()
 
     @property
     def is_finite(self) -> bool:
@@ -47,14 +51,16 @@ class Trainer:
     taken out as a difference and undone, so that a step that is repeated gives the same.
     """
 
-    def __init__(self, model_file: ModelFile, arena: Arena) -> None:
+    def __init__(self, model_file: ModelFile, arena: Arena, tables: Tables | None = None) -> None:
         self._file = model_file
+        self._tables = tables
         self._arena = arena
         trainable = [g for g in arena.groups if g.trainable]
         state = [g for g in arena.groups if not g.trainable]
         self._trainable = [group.weights for group in trainable]
         self._state = [group.weights for group in state]
         self._step = AnySize(self._trace_step)
+        self._lookups: tuple[int, ...] = ()
         self._assign = tf.function(
             self._trace_assign,
             autograph=False,
@@ -75,34 +81,57 @@ class Trainer:
 
     def prime(self, batch: Batch) -> None:
         """Trace the step once for all sizes of a minibatch shaped like this one."""
-        self._step.prime(batch.size, batch.features, batch.labels)
+        open_nests: tuple[Any, ...] = ()
+        if self._tables is not None:
+            wanted = self._tables.wanted(batch, training=True)
+            self._lookups = wanted.tables
+            open_nests = self._tables.specs(wanted)
+        self._step.prime(batch.size, batch.features, batch.labels, open_nests=open_nests)
 
     def assign(self, payload: npt.NDArray[np.uint8]) -> None:
         """Give all weights the values of a payload, which is copied."""
         self._assign([tf.convert_to_tensor(flat) for flat in self._arena.views(payload)])
 
-    def compute(self, batch: Batch) -> Step:
-        """The gradient of the loss of a minibatch at the present values."""
-        gradient, delta, loss = self._step(batch.size, batch.features, batch.labels)
-        return Step(_memory(gradient), _memory(delta), float(loss))
+    def compute(self, batch: Batch, wanted: Wanted | None = None, rows: Sequence[Any] = ()) -> Step:
+        """The gradient of the loss of a minibatch at the present values.
+
+        Args:
+            batch: the minibatch.
+            wanted: the rows that it needs of the model's embedding tables, if there are any.
+            rows: these rows, an array for each table.
+        """
+        open_nests: tuple[Any, ...] = ()
+        if wanted is not None:
+            self._lookups = wanted.tables
+            open_nests = [tf.convert_to_tensor(part) for part in rows], list(wanted.at)
+        gradient, delta, loss, row_gradients = self._step(
+            batch.size, batch.features, batch.labels, open_nests=open_nests
+        )
+        return Step(_memory(gradient), _memory(delta), float(loss), _memory(row_gradients))
 
     # --- traced ----------------------------------------------------------------------------
 
     def _trace_step(
-        self, features: Any, labels: Any
-    ) -> tuple[list[tf.Tensor], list[tf.Tensor], tf.Tensor]:
+        self, features: Any, labels: Any, rows: Sequence[tf.Tensor] = (), at: Any = ()
+    ) -> tuple[list[tf.Tensor], list[tf.Tensor], tf.Tensor, list[tf.Tensor]]:
         state = [weight for group in self._state for weight in group]
         before = {weight.name: tf.convert_to_tensor(weight.variable.value) for weight in state}
+        stage = None if self._tables is None else self._tables.serving(self._lookups, rows, at)
         with tf.GradientTape() as tape:
-            outputs = self._file.call(features, training=True)
+            tape.watch(rows)
+            with during(stage):
+                outputs = self._file.call(features, training=True)
             loss = tf.cast(self._file.compute_loss(outputs, labels), tf.float32)
             added = self._file.model.losses
             if added:
                 loss += tf.add_n([tf.cast(tf.reduce_sum(term), tf.float32) for term in added])
-        moved = _written(tf.compat.v1.get_default_graph(), state)
+        graph = tf.compat.v1.get_default_graph()
+        if self._tables is not None:
+            self._tables.check_step(graph)
+        moved = _written(graph, state)
         variables = [[w.variable.value for w in group] for group in self._trainable]
-        gradients = tape.gradient(
-            loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
+        gradients, row_gradients = tape.gradient(
+            loss, (variables, list(rows)), unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
         flat = [_flatten(group) for group in gradients]
         delta = []
@@ -122,7 +151,8 @@ class Trainer:
                 for weight in state:
                     if weight.name in moved:
                         weight.variable.value.assign(before[weight.name])
-        return flat, delta, loss
+        # Here the gradients of all lookups of an id become one.
+        return flat, delta, loss, [tf.convert_to_tensor(part) for part in row_gradients]
 
     def _trace_assign(self, flats: list[tf.Tensor]) -> None:
         for group, flat in zip(self._arena.groups, flats, strict=True):

@@ -17,7 +17,9 @@ from safetensors.numpy import save_file
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 from edl_worker.core import names
+from edl_worker.tables.layer import IDS, ROWS, SEED, Embedding
 
+_TABLES = (IDS, ROWS, SEED)
 _ORDER = "order"
 """Metadata: the names in the order of the model, which the format itself does not keep."""
 
@@ -77,10 +79,11 @@ def assign(model: keras.Model, values: Values) -> None:
     Raises:
         EdlError: SHAPE_MISMATCH, the file is of another model; it names the variables.
     """
+    values = _take_rows(model, values)
     wanted = {
         name: variable
         for name, variable in _named(model).items()
-        if "string" not in str(variable.dtype)
+        if "string" not in str(variable.dtype) and _kind(name) not in _TABLES
     }
     pairs = names.match(list(wanted), list(values.arrays))
     if pairs is None:
@@ -101,6 +104,39 @@ def assign(model: keras.Model, values: Values) -> None:
             )
     for name, variable in wanted.items():
         variable.assign(values.arrays[pairs[name]])
+
+
+def _take_rows(model: keras.Model, values: Values) -> Values:
+    """Give embedding layers the rows of a file; what is left of it are the other values.
+
+    Rows are as many as training has made, so they fit no shape. Layers and rows belong together
+    in their order, as names may have shifted.
+    """
+    layers = [
+        layer
+        for layer in model._flatten_layers(include_self=False, recursive=True)
+        if isinstance(layer, Embedding)
+    ]
+    ids = [name for name in values.arrays if _kind(name) == IDS]
+    if not layers or not ids:
+        return values
+    if len(layers) != len(ids):
+        raise _other_model(
+            values.source,
+            f"the model has {len(layers)} embedding tables, and the file {len(ids)}",
+        )
+    for layer, name in zip(layers, ids, strict=True):
+        rows = values.arrays.get(name.replace(IDS, ROWS))
+        seed = values.arrays.get(name.replace(IDS, SEED))
+        if rows is None or seed is None or rows.shape[1:] != (layer.output_dim,):
+            raise _other_model(values.source, f"the rows of table {layer.name} are others")
+        layer.take(values.arrays[name], rows, int(seed))
+    rest = {n: a for n, a in values.arrays.items() if _kind(n) not in _TABLES}
+    return Values(rest, values.source)
+
+
+def _kind(name: str) -> str:
+    return name.rpartition("/")[2].partition("#")[0]
 
 
 def _named(model: keras.Model) -> dict[str, keras.Variable]:

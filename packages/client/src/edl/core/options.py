@@ -225,6 +225,14 @@ OPTIONS: tuple[Option, ...] = (
         default=0,
         default_text="at the end of each epoch",
     ),
+    Option(
+        "embedding_threshold",
+        Integer(0),
+        _TRAINING,
+        "numbers from which on a Keras Embedding layer travels row by row; 0: never",
+        _TRAIN,
+        default=1 << 20,
+    ),
     Option("seed", Integer(0, 2**63 - 1), _TRAINING, "makes runs repeatable", _TRAIN, default=0),
     Option("shuffle", Flag(), _TRAINING, "take tasks in a seeded order", _TRAIN, default=True),
     Option(

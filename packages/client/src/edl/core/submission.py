@@ -57,6 +57,7 @@ class Submission:
     max_staleness: int = 0
     gradient_reduction: str = ""
     evaluation_steps: int = 0
+    embedding_threshold: int = 1 << 20
     seed: int = 0
     shuffle: bool = True
     init_from: str = ""

@@ -24,6 +24,12 @@ class Buffers:
         self._free: dict[int, list[memoryview]] = defaultdict(list)
 
     @contextmanager
+    def at_least(self, nbytes: int) -> Iterator[memoryview]:
+        """As ``lent``, for sizes that differ from call to call: few sizes are kept."""
+        with self.lent(1 << max(nbytes - 1, 0).bit_length()) as buffer:
+            yield buffer[:nbytes]
+
+    @contextmanager
     def lent(self, nbytes: int) -> Iterator[memoryview]:
         """A writable buffer of exactly so many bytes, for as long as the context lasts."""
         with self._lock:

@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -38,19 +38,25 @@ _CRC_CHUNK = 16 << 20
 _LOCK_S = 2.0
 
 
+class AsArray(Protocol):
+    """What becomes an array when it is written."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """What was kept.
 
     Attributes:
         documents: JSON-able values by name.
-        arrays: arrays by name.
+        arrays: arrays by name; read ones are in memory.
         name: of its directory, for messages.
         taken_at: when it was complete, in seconds since the epoch.
     """
 
     documents: Mapping[str, Any]
-    arrays: Mapping[str, Array]
+    arrays: Mapping[str, Array | AsArray]
     name: str = ""
     taken_at: float = 0.0
 
@@ -249,7 +255,7 @@ def _write(path: Path, content: bytes) -> dict[str, int]:
     return {"bytes": len(content), "crc32": zlib.crc32(content)}
 
 
-def _write_array(path: Path, array: Array) -> dict[str, int]:
+def _write_array(path: Path, array: Array | AsArray) -> dict[str, int]:
     with path.open("wb") as file:
         np.save(file, array, allow_pickle=False)
         file.flush()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from edl_master.core.parameters.layout import Layout
 from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.parameters import MOST_ROW_BYTES
+from edl_proto.v1 import error_pb2, parameters_pb2
 
 LONGEST_WAIT_S = 30.0
 """A call occupies a thread while it waits; who wants to wait longer asks again."""
@@ -27,3 +31,43 @@ def check_incarnation(mine: str, named: str) -> None:
 def bounded_wait(wait_s: float) -> float:
     """How long a call may wait."""
     return min(max(wait_s, 0.0), LONGEST_WAIT_S)
+
+
+def check_table(table: int, layout: Layout) -> None:
+    """Refuse what names a table that the job's model does not have.
+
+    Raises:
+        EdlError: SHAPE_MISMATCH.
+    """
+    if table >= len(layout.tables):
+        raise _mismatch(f"there is no embedding table {table}")
+
+
+def rows_nbytes(rows: Iterable[parameters_pb2.TableRows], layout: Layout) -> tuple[int, int]:
+    """Bytes of the ids and of the values of rows, before any of them is read.
+
+    Raises:
+        EdlError: SHAPE_MISMATCH, a table is unknown or comes twice, or these are too many.
+    """
+    ids = values = 0
+    seen = set[int]()
+    for one in rows:
+        check_table(one.table, layout)
+        if one.table in seen:
+            raise _mismatch(f"embedding table {one.table} comes twice")
+        seen.add(one.table)
+        ids += 8 * one.count
+        values += layout.tables[one.table].row_nbytes * one.count
+        if ids + values > MOST_ROW_BYTES:
+            raise _mismatch(f"more than {MOST_ROW_BYTES} bytes of rows in one request")
+    return ids, values
+
+
+def _mismatch(what: str) -> EdlError:
+    return EdlError(
+        error_pb2.SHAPE_MISMATCH,
+        what,
+        where="parameters",
+        remedy="All workers must load the same model file and build it the same way; "
+        "a minibatch that needs so many rows must be made smaller.",
+    )

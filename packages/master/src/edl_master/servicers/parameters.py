@@ -21,18 +21,29 @@ from edl_master.core.parameters.exchange import (
 from edl_master.core.parameters.layout import Layout
 from edl_master.guarded_plane import GuardedPlane
 from edl_master.metrics import Metrics
-from edl_master.servicers.checks import bounded_wait, check_incarnation
+from edl_master.servicers.checks import (
+    bounded_wait,
+    check_incarnation,
+    check_table,
+    rows_nbytes,
+)
 from edl_proto.errors import EdlError
-from edl_proto.parameters import FrameError, fill, split
+from edl_proto.parameters import MOST_ROW_BYTES, FrameError, fill, split
 from edl_proto.v1 import error_pb2, parameters_pb2
 
 Frames = Iterator[bytes]
 
 
-Header = parameters_pb2.InitializeHeader | parameters_pb2.PullHeader | parameters_pb2.PushHeader
-H = TypeVar(
-    "H", parameters_pb2.InitializeHeader, parameters_pb2.PullHeader, parameters_pb2.PushHeader
+_METHODS = ("initialize", "pull", "push", "put-rows", "scan-rows")
+
+Header = (
+    parameters_pb2.InitializeHeader
+    | parameters_pb2.PullHeader
+    | parameters_pb2.PushHeader
+    | parameters_pb2.PutRowsHeader
+    | parameters_pb2.ScanRowsHeader
 )
+H = TypeVar("H", bound=Header)
 
 
 class ParametersServicer:
@@ -63,7 +74,7 @@ class ParametersServicer:
         self._metrics = metrics
         self._incarnation = incarnation
         durations = metrics.parameter_request_duration
-        self._durations = {name: durations.labels(name) for name in ("initialize", "pull", "push")}
+        self._durations = {name: durations.labels(name) for name in _METHODS}
         self._received = metrics.parameter_bytes.labels("received")
         self._sent = metrics.parameter_bytes.labels("sent")
         self._computing = metrics.step_duration.labels("compute")
@@ -84,14 +95,19 @@ class ParametersServicer:
     def pull(self, frames: Frames, context: grpc.ServicerContext) -> Frames:
         started = time.perf_counter()
         header = _first(parameters_pb2.PullHeader(), frames)
-        self._check(header)
-        with self._plane.pulled(
-            have=Version(header.have_version) if header.HasField("have_version") else None,
-            frozen=header.frozen,
-            slot_for=codec.lease_from(header.slot_for) if header.HasField("slot_for") else None,
-            wait_s=bounded_wait(header.wait_s),
-            is_wanted=context.is_active,
-        ) as pulled:
+        layout = self._check(header)
+        ids_nbytes, _ = rows_nbytes(header.rows, layout)
+        with (
+            self._buffers.at_least(ids_nbytes) as ids,
+            self._plane.pulled(
+                have=Version(header.have_version) if header.HasField("have_version") else None,
+                frozen=header.frozen,
+                rows=codec.row_ids_from(header.rows, _filled(frames, ids)),
+                slot_for=codec.lease_from(header.slot_for) if header.HasField("slot_for") else None,
+                wait_s=bounded_wait(header.wait_s),
+                is_wanted=context.is_active,
+            ) as pulled,
+        ):
             self._took("pull", started)
             if isinstance(pulled.slot, SlotRefused):
                 raise EdlError(
@@ -105,9 +121,11 @@ class ParametersServicer:
                 nbytes=pulled.values.nbytes,
                 slot_granted=isinstance(pulled.slot, SlotGranted),
                 initialized=pulled.initialized,
+                rows_nbytes=pulled.rows.nbytes,
             )
             yield reply.SerializeToString()
             yield from self._send(pulled.values)
+            yield from self._send(pulled.rows)
 
     def push(self, frames: Frames, context: grpc.ServicerContext) -> Frames:
         started = time.perf_counter()
@@ -116,14 +134,34 @@ class ParametersServicer:
         _check_size("the gradient", header.gradient_nbytes, layout.gradient_nbytes)
         if header.state_nbytes:
             _check_size("the state delta", header.state_nbytes, layout.state_nbytes)
+        ids_nbytes, values_nbytes = rows_nbytes(header.rows, layout)
+        next_nbytes, _ = rows_nbytes(header.next_rows, layout)
+        with self._buffers.at_least(ids_nbytes + next_nbytes + values_nbytes) as rows:
+            yield from self._push(header, layout, frames, rows, started, context)
+
+    def _push(
+        self,
+        header: parameters_pb2.PushHeader,
+        layout: Layout,
+        frames: Frames,
+        rows: memoryview,
+        started: float,
+        context: grpc.ServicerContext,
+    ) -> Frames:
+        ids_nbytes, _ = rows_nbytes(header.rows, layout)
+        values_start = ids_nbytes + rows_nbytes(header.next_rows, layout)[0]
         with (
             self._buffers.lent(header.gradient_nbytes) as gradient,
             self._buffers.lent(header.state_nbytes) as state,
         ):
             fill(frames, gradient)
             fill(frames, state)
-            outcome = self._plane.push(codec.push_from(header, gradient, state))
-        self._count(header, outcome)
+            fill(frames, rows)
+            row_gradients = codec.row_payloads_from(
+                header.rows, rows[:ids_nbytes], rows[values_start:], layout
+            )
+            outcome = self._plane.push(codec.push_from(header, gradient, state, row_gradients))
+        self._count(header, outcome, rows.nbytes)
         # Before anything is answered or waited for, so that the job knows what the worker knows.
         if (fact := codec.pushed_from(header, outcome)) is not None:
             self._conductor.tell(fact)
@@ -138,6 +176,7 @@ class ParametersServicer:
             return
         with self._plane.pulled(
             have=Version(header.base_version),
+            rows=codec.row_ids_from(header.next_rows, rows[ids_nbytes:values_start]),
             slot_for=codec.lease_from(header.lease),
             wait_s=bounded_wait(header.wait_s),
             is_wanted=context.is_active,
@@ -146,8 +185,43 @@ class ParametersServicer:
             reply.version = pulled.version
             reply.nbytes = pulled.values.nbytes
             reply.slot_granted = isinstance(pulled.slot, SlotGranted)
+            reply.rows_nbytes = pulled.rows.nbytes
             yield reply.SerializeToString()
             yield from self._send(pulled.values)
+            yield from self._send(pulled.rows)
+
+    def put_rows(self, frames: Frames, context: grpc.ServicerContext) -> Frames:
+        started = time.perf_counter()
+        header = _first(parameters_pb2.PutRowsHeader(), frames)
+        layout = self._check(header)
+        ids_nbytes, values_nbytes = rows_nbytes([header.rows], layout)
+        with self._buffers.at_least(ids_nbytes + values_nbytes) as data:
+            fill(frames, data)
+            (rows,) = codec.row_payloads_from(
+                [header.rows], data[:ids_nbytes], data[ids_nbytes:], layout
+            )
+            accepted = self._plane.put_rows(rows)
+        self._received.inc(ids_nbytes + values_nbytes)
+        self._took("put-rows", started)
+        yield parameters_pb2.PutRowsReply(accepted=accepted).SerializeToString()
+
+    def scan_rows(self, frames: Frames, context: grpc.ServicerContext) -> Frames:
+        started = time.perf_counter()
+        header = _first(parameters_pb2.ScanRowsHeader(), frames)
+        layout = self._check(header)
+        check_table(header.table, layout)
+        most = MOST_ROW_BYTES // (8 + layout.tables[header.table].row_nbytes)
+        scanned = self._plane.scan_rows(
+            header.frozen, header.table, header.cursor, min(max(header.most, 1), most)
+        )
+        self._took("scan-rows", started)
+        reply = parameters_pb2.ScanRowsReply(
+            count=scanned.ids.size, cursor=scanned.next or 0, more=scanned.next is not None
+        )
+        yield reply.SerializeToString()
+        for part in (scanned.ids, scanned.rows):
+            if part.size:
+                yield from self._send(part.data)
 
     def _check(self, header: Header) -> Layout:
         check_incarnation(self._incarnation, header.incarnation)
@@ -168,8 +242,10 @@ class ParametersServicer:
     def _took(self, method: str, started: float) -> None:
         self._durations[method].observe(time.perf_counter() - started)
 
-    def _count(self, header: parameters_pb2.PushHeader, outcome: PushOutcome) -> None:
-        self._received.inc(header.gradient_nbytes + header.state_nbytes)
+    def _count(
+        self, header: parameters_pb2.PushHeader, outcome: PushOutcome, rows_nbytes: int
+    ) -> None:
+        self._received.inc(header.gradient_nbytes + header.state_nbytes + rows_nbytes)
         if outcome.kind is PushKind.APPLIED:
             self._metrics.staleness.observe(outcome.staleness)
             self._computing.observe(header.compute_s)
@@ -187,6 +263,11 @@ def _first(header: H, frames: Frames) -> H:
         raise FrameError("the stream ended before its header")
     header.ParseFromString(frame)
     return header
+
+
+def _filled(frames: Frames, target: memoryview) -> memoryview:
+    fill(frames, target)
+    return target
 
 
 def _check_size(what: str, nbytes: int, expected: int) -> None:

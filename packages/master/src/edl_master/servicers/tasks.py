@@ -104,7 +104,10 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         if self._plane is not None:
             model = request.model
             fingerprint, values_missing = self._plane.describe(
-                codec.variables_from(model.variables), model.optimizer_json, model.reduction
+                codec.variables_from(model.variables),
+                model.optimizer_json,
+                model.reduction,
+                lambda: codec.tables_from(model.tables),
             )
             reply.layout_fingerprint = fingerprint
             reply.send_initial_values = values_missing

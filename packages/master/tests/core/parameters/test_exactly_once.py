@@ -38,7 +38,15 @@ from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, Up
 from edl_master.core.parameters.plane import ParameterPlane
 from edl_master.core.parameters.snapshot import Snapshot
 
-from .planes import sgd, small_plane, training_task, values_of
+from .planes import (
+    row_payload,
+    rows_of,
+    sgd,
+    small_plane,
+    training_task,
+    values_of,
+    zero_table,
+)
 
 Records = dict[TaskKey, list[range]]
 """The records of each minibatch of each task."""
@@ -48,6 +56,24 @@ MODES = st.one_of(
     st.builds(Bounded, st.integers(0, 2)),
     st.builds(Sync, st.integers(1, 4), st.just(Reduction.SUM)),
 )
+
+
+def row_id(number: int) -> int:
+    """Any id is as good as any other: these are far apart, and some negative."""
+    return number * 0x9E3779B97F4A7C15 % (1 << 64) - (1 << 63)
+
+
+def counted_rows(plane: ParameterPlane, snapshot: Snapshot) -> Array:
+    """How often each record has trained the table, by its rows and what is gathered for them."""
+    ids = [row_id(number) for number in range(plane.layout.variables[0].size)]
+    counts = rows_of(plane, ids).reshape(-1).copy()
+    gathered = snapshot.arrays
+    if "gathered/tables/0/ids" in gathered:
+        position = {id_: at for at, id_ in enumerate(ids)}
+        found = np.asarray(gathered["gathered/tables/0/ids"]).tolist()
+        for id_, value in zip(found, np.asarray(gathered["gathered/tables/0/values"]), strict=True):
+            counts[position[id_]] -= value[0]
+    return counts
 
 
 @dataclass
@@ -94,8 +120,16 @@ class Job:
         gradient = np.zeros(sum(len(r) for rs in self.records.values() for r in rs), np.float32)
         records = self.records[worker.task][worker.next]
         gradient[records.start : records.stop] = -1
+        # The same in an embedding table: a row counts what the weight of its number counts.
+        rows = row_payload([row_id(number) for number in records], np.full((len(records), 1), -1.0))
         return GradientPush(
-            worker.task, worker.token, worker.next, len(records), worker.base, gradient
+            worker.task,
+            worker.token,
+            worker.next,
+            len(records),
+            worker.base,
+            gradient,
+            rows=(rows,),
         )
 
     def deliver(self, push: GradientPush) -> PushOutcome:
@@ -192,7 +226,8 @@ class Storm(RuleBasedStateMachine):
             for size in minibatches:
                 records[training_task(number)].append(range(at, at + size))
                 at += size
-        self.job = Job(small_plane(mode, sgd(), trainable=at, state=0), records)
+        plane = small_plane(mode, sgd(), trainable=at, state=0, tables=(zero_table(),))
+        self.job = Job(plane, records)
         return multiple(*map(self.job.lease, records))
 
     # --- the ordinary ----------------------------------------------------------------------
@@ -308,8 +343,9 @@ class Storm(RuleBasedStateMachine):
         weights = values_of(self.job.plane)
         gathered = snapshot.arrays.get("gathered/gradient/trainable/float32")
         if gathered is not None:
-            weights = weights - gathered
+            weights = weights - np.asarray(gathered)
         np.testing.assert_array_equal(weights, self.job.expected())
+        np.testing.assert_array_equal(counted_rows(self.job.plane, snapshot), self.job.expected())
 
     @invariant()
     def the_plane_is_sound(self) -> None:
@@ -331,6 +367,7 @@ class Storm(RuleBasedStateMachine):
         self.job.finish()
         self.job.plane.flush()
         np.testing.assert_array_equal(values_of(self.job.plane), 1)
+        np.testing.assert_array_equal(counted_rows(self.job.plane, self.job.plane.snapshot()), 1)
 
 
 TestStorm = Storm.TestCase

@@ -179,6 +179,7 @@ class TrainingSpec(_message.Message):
     CHECKPOINT_DIR_FIELD_NUMBER: _builtins.int
     CHECKPOINT_STEPS_FIELD_NUMBER: _builtins.int
     KEEP_CHECKPOINTS_FIELD_NUMBER: _builtins.int
+    EMBEDDING_THRESHOLD_FIELD_NUMBER: _builtins.int
     num_epochs: _builtins.int
     update: Global___UpdateMode.ValueType
     grads_to_wait: _builtins.int
@@ -198,6 +199,8 @@ class TrainingSpec(_message.Message):
     checkpoint_steps: _builtins.int
     """updates between checkpoints; 0: none but the last"""
     keep_checkpoints: _builtins.int
+    embedding_threshold: _builtins.int
+    """Keras Embedding layers of at least so many numbers become embedding tables; 0: none."""
     def __init__(
         self,
         *,
@@ -213,10 +216,11 @@ class TrainingSpec(_message.Message):
         checkpoint_dir: _builtins.str = ...,
         checkpoint_steps: _builtins.int = ...,
         keep_checkpoints: _builtins.int = ...,
+        embedding_threshold: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint_dir", b"checkpoint_dir", "checkpoint_steps", b"checkpoint_steps", "evaluation_steps", b"evaluation_steps", "gradient_reduction", b"gradient_reduction", "grads_to_wait", b"grads_to_wait", "init_from", b"init_from", "keep_checkpoints", b"keep_checkpoints", "max_staleness", b"max_staleness", "num_epochs", b"num_epochs", "seed", b"seed", "shuffle", b"shuffle", "update", b"update"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint_dir", b"checkpoint_dir", "checkpoint_steps", b"checkpoint_steps", "embedding_threshold", b"embedding_threshold", "evaluation_steps", b"evaluation_steps", "gradient_reduction", b"gradient_reduction", "grads_to_wait", b"grads_to_wait", "init_from", b"init_from", "keep_checkpoints", b"keep_checkpoints", "max_staleness", b"max_staleness", "num_epochs", b"num_epochs", "seed", b"seed", "shuffle", b"shuffle", "update", b"update"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -3,9 +3,11 @@
 isort:skip_file
 """
 
+from collections import abc as _abc
 from edl_proto.v1 import task_pb2 as _task_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
@@ -111,8 +113,33 @@ class InitializeReply(_message.Message):
 Global___InitializeReply: _TypeAlias = InitializeReply  # noqa: Y015
 
 @_typing.final
+class TableRows(_message.Message):
+    """Rows of one embedding table; their ids are int64, little-endian."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    table: _builtins.int
+    """its number in ModelDescription.tables"""
+    count: _builtins.int
+    def __init__(
+        self,
+        *,
+        table: _builtins.int = ...,
+        count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "table", b"table"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TableRows: _TypeAlias = TableRows  # noqa: Y015
+
+@_typing.final
 class PullHeader(_message.Message):
-    """/edl.v1.Parameters/Pull: header -> PullReply + values"""
+    """/edl.v1.Parameters/Pull: header + ids of all rows -> PullReply + values + rows"""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -123,6 +150,7 @@ class PullHeader(_message.Message):
     FROZEN_FIELD_NUMBER: _builtins.int
     SLOT_FOR_FIELD_NUMBER: _builtins.int
     WAIT_S_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
     incarnation: _builtins.str
     layout_fingerprint: _builtins.str
@@ -135,6 +163,10 @@ class PullHeader(_message.Message):
     def slot_for(self) -> _task_pb2.LeaseRef:
         """Sync mode: wait for a slot for this lease, up to wait_s. Absent: no slot."""
 
+    @_builtins.property
+    def rows(self) -> _containers.RepeatedCompositeFieldContainer[Global___TableRows]:
+        """Rows to bring, of the version that the values are of; their ids follow, table by table."""
+
     def __init__(
         self,
         *,
@@ -145,10 +177,11 @@ class PullHeader(_message.Message):
         frozen: _builtins.str = ...,
         slot_for: _task_pb2.LeaseRef | None = ...,
         wait_s: _builtins.float = ...,
+        rows: _abc.Iterable[Global___TableRows] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_have_version", b"_have_version", "have_version", b"have_version", "slot_for", b"slot_for"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_have_version", b"_have_version", "frozen", b"frozen", "have_version", b"have_version", "incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "slot_for", b"slot_for", "wait_s", b"wait_s", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_have_version", b"_have_version", "frozen", b"frozen", "have_version", b"have_version", "incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "rows", b"rows", "slot_for", b"slot_for", "wait_s", b"wait_s", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__have_version: _TypeAlias = _typing.Literal["have_version"]  # noqa: Y015
     _WhichOneofArgType__have_version: _TypeAlias = _typing.Literal["_have_version", b"_have_version"]  # noqa: Y015
@@ -164,6 +197,7 @@ class PullReply(_message.Message):
     NBYTES_FIELD_NUMBER: _builtins.int
     SLOT_GRANTED_FIELD_NUMBER: _builtins.int
     INITIALIZED_FIELD_NUMBER: _builtins.int
+    ROWS_NBYTES_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     nbytes: _builtins.int
     """0: nothing newer"""
@@ -171,6 +205,8 @@ class PullReply(_message.Message):
     """false: ask again"""
     initialized: _builtins.bool
     """false: no worker has sent initial values yet"""
+    rows_nbytes: _builtins.int
+    """float32 rows after the values, in the order asked for"""
     def __init__(
         self,
         *,
@@ -178,10 +214,11 @@ class PullReply(_message.Message):
         nbytes: _builtins.int = ...,
         slot_granted: _builtins.bool = ...,
         initialized: _builtins.bool = ...,
+        rows_nbytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["initialized", b"initialized", "nbytes", b"nbytes", "slot_granted", b"slot_granted", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["initialized", b"initialized", "nbytes", b"nbytes", "rows_nbytes", b"rows_nbytes", "slot_granted", b"slot_granted", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -189,7 +226,9 @@ Global___PullReply: _TypeAlias = PullReply  # noqa: Y015
 
 @_typing.final
 class PushHeader(_message.Message):
-    """/edl.v1.Parameters/Push: header + gradient + state delta -> PushReply + values"""
+    """/edl.v1.Parameters/Push: header + gradient + state delta + rows -> PushReply + values + rows
+    Rows are: ids of the gradients, ids of the next rows, values of the gradients.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -206,6 +245,8 @@ class PushHeader(_message.Message):
     COMPUTE_S_FIELD_NUMBER: _builtins.int
     PULL_FIELD_NUMBER: _builtins.int
     WAIT_S_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    NEXT_ROWS_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
     incarnation: _builtins.str
     layout_fingerprint: _builtins.str
@@ -226,6 +267,14 @@ class PushHeader(_message.Message):
     wait_s: _builtins.float
     @_builtins.property
     def lease(self) -> _task_pb2.LeaseRef: ...
+    @_builtins.property
+    def rows(self) -> _containers.RepeatedCompositeFieldContainer[Global___TableRows]:
+        """Gradients of rows, each id once; one step with gradient, state delta and count."""
+
+    @_builtins.property
+    def next_rows(self) -> _containers.RepeatedCompositeFieldContainer[Global___TableRows]:
+        """what to bring with the answer, if pull"""
+
     def __init__(
         self,
         *,
@@ -242,10 +291,12 @@ class PushHeader(_message.Message):
         compute_s: _builtins.float = ...,
         pull: _builtins.bool = ...,
         wait_s: _builtins.float = ...,
+        rows: _abc.Iterable[Global___TableRows] | None = ...,
+        next_rows: _abc.Iterable[Global___TableRows] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_version", b"base_version", "compute_s", b"compute_s", "gradient_nbytes", b"gradient_nbytes", "incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "lease", b"lease", "loss", b"loss", "minibatch", b"minibatch", "pull", b"pull", "records", b"records", "state_nbytes", b"state_nbytes", "wait_s", b"wait_s", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_version", b"base_version", "compute_s", b"compute_s", "gradient_nbytes", b"gradient_nbytes", "incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "lease", b"lease", "loss", b"loss", "minibatch", b"minibatch", "next_rows", b"next_rows", "pull", b"pull", "records", b"records", "rows", b"rows", "state_nbytes", b"state_nbytes", "wait_s", b"wait_s", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -260,12 +311,15 @@ class PushReply(_message.Message):
     NBYTES_FIELD_NUMBER: _builtins.int
     SLOT_GRANTED_FIELD_NUMBER: _builtins.int
     STALENESS_FIELD_NUMBER: _builtins.int
+    ROWS_NBYTES_FIELD_NUMBER: _builtins.int
     outcome: Global___PushOutcome.ValueType
     version: _builtins.int
     nbytes: _builtins.int
     """0: no values follow"""
     slot_granted: _builtins.bool
     staleness: _builtins.int
+    rows_nbytes: _builtins.int
+    """next_rows, after the values"""
     def __init__(
         self,
         *,
@@ -274,11 +328,133 @@ class PushReply(_message.Message):
         nbytes: _builtins.int = ...,
         slot_granted: _builtins.bool = ...,
         staleness: _builtins.int = ...,
+        rows_nbytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["nbytes", b"nbytes", "outcome", b"outcome", "slot_granted", b"slot_granted", "staleness", b"staleness", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["nbytes", b"nbytes", "outcome", b"outcome", "rows_nbytes", b"rows_nbytes", "slot_granted", b"slot_granted", "staleness", b"staleness", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PushReply: _TypeAlias = PushReply  # noqa: Y015
+
+@_typing.final
+class PutRowsHeader(_message.Message):
+    """/edl.v1.Parameters/PutRows: header + ids + rows -> PutRowsReply
+    Initial values of rows that are not the initializer's, before Initialize.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_ID_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    LAYOUT_FINGERPRINT_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    worker_id: _builtins.int
+    incarnation: _builtins.str
+    layout_fingerprint: _builtins.str
+    @_builtins.property
+    def rows(self) -> Global___TableRows: ...
+    def __init__(
+        self,
+        *,
+        worker_id: _builtins.int = ...,
+        incarnation: _builtins.str = ...,
+        layout_fingerprint: _builtins.str = ...,
+        rows: Global___TableRows | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["rows", b"rows"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "rows", b"rows", "worker_id", b"worker_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PutRowsHeader: _TypeAlias = PutRowsHeader  # noqa: Y015
+
+@_typing.final
+class PutRowsReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCEPTED_FIELD_NUMBER: _builtins.int
+    accepted: _builtins.bool
+    """false: there are initial values already"""
+    def __init__(
+        self,
+        *,
+        accepted: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PutRowsReply: _TypeAlias = PutRowsReply  # noqa: Y015
+
+@_typing.final
+class ScanRowsHeader(_message.Message):
+    """/edl.v1.Parameters/ScanRows: header -> ScanRowsReply + ids + rows"""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_ID_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    LAYOUT_FINGERPRINT_FIELD_NUMBER: _builtins.int
+    FROZEN_FIELD_NUMBER: _builtins.int
+    TABLE_FIELD_NUMBER: _builtins.int
+    CURSOR_FIELD_NUMBER: _builtins.int
+    MOST_FIELD_NUMBER: _builtins.int
+    worker_id: _builtins.int
+    incarnation: _builtins.str
+    layout_fingerprint: _builtins.str
+    frozen: _builtins.str
+    table: _builtins.int
+    cursor: _builtins.int
+    """0, or what the last reply said"""
+    most: _builtins.int
+    """rows of an answer, at most"""
+    def __init__(
+        self,
+        *,
+        worker_id: _builtins.int = ...,
+        incarnation: _builtins.str = ...,
+        layout_fingerprint: _builtins.str = ...,
+        frozen: _builtins.str = ...,
+        table: _builtins.int = ...,
+        cursor: _builtins.int = ...,
+        most: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "frozen", b"frozen", "incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "most", b"most", "table", b"table", "worker_id", b"worker_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScanRowsHeader: _TypeAlias = ScanRowsHeader  # noqa: Y015
+
+@_typing.final
+class ScanRowsReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COUNT_FIELD_NUMBER: _builtins.int
+    CURSOR_FIELD_NUMBER: _builtins.int
+    MORE_FIELD_NUMBER: _builtins.int
+    count: _builtins.int
+    """rows that follow; may be 0 before the end"""
+    cursor: _builtins.int
+    """where to go on"""
+    more: _builtins.bool
+    def __init__(
+        self,
+        *,
+        count: _builtins.int = ...,
+        cursor: _builtins.int = ...,
+        more: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "cursor", b"cursor", "more", b"more"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScanRowsReply: _TypeAlias = ScanRowsReply  # noqa: Y015

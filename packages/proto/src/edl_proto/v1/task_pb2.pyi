@@ -464,6 +464,7 @@ class ModelDescription(_message.Message):
     OPTIMIZER_JSON_FIELD_NUMBER: _builtins.int
     REDUCTION_FIELD_NUMBER: _builtins.int
     METRIC_NAMES_FIELD_NUMBER: _builtins.int
+    TABLES_FIELD_NUMBER: _builtins.int
     model_name: _builtins.str
     optimizer_json: _builtins.str
     """keras.optimizers.serialize as JSON"""
@@ -475,6 +476,10 @@ class ModelDescription(_message.Message):
 
     @_builtins.property
     def metric_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def tables(self) -> _containers.RepeatedCompositeFieldContainer[Global___EmbeddingTable]:
+        """on the wire a table is its number here"""
+
     def __init__(
         self,
         *,
@@ -483,14 +488,64 @@ class ModelDescription(_message.Message):
         optimizer_json: _builtins.str = ...,
         reduction: _builtins.str = ...,
         metric_names: _abc.Iterable[_builtins.str] | None = ...,
+        tables: _abc.Iterable[Global___EmbeddingTable] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["metric_names", b"metric_names", "model_name", b"model_name", "optimizer_json", b"optimizer_json", "reduction", b"reduction", "variables", b"variables"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["metric_names", b"metric_names", "model_name", b"model_name", "optimizer_json", b"optimizer_json", "reduction", b"reduction", "tables", b"tables", "variables", b"variables"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ModelDescription: _TypeAlias = ModelDescription  # noqa: Y015
+
+@_typing.final
+class EmbeddingTable(_message.Message):
+    """Rows of float32 by int64 id, kept by the parameter plane and never sent as a whole."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    DIM_FIELD_NUMBER: _builtins.int
+    DISTRIBUTION_FIELD_NUMBER: _builtins.int
+    CENTER_FIELD_NUMBER: _builtins.int
+    SPREAD_FIELD_NUMBER: _builtins.int
+    SEED_FIELD_NUMBER: _builtins.int
+    MIN_COUNT_FIELD_NUMBER: _builtins.int
+    MAX_AGE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """unique among tables and variables"""
+    dim: _builtins.int
+    """numbers of a row"""
+    distribution: _builtins.int
+    """A new row is center + spread * x, with x drawn for (seed, id, column) alone.
+    0 constant, 1 uniform [-1, 1), 2 normal, 3 truncated normal
+    """
+    center: _builtins.float
+    spread: _builtins.float
+    seed: _builtins.int
+    min_count: _builtins.int
+    """an id has a row from its min_count-th gradient on"""
+    max_age: _builtins.int
+    """a row unused for so many updates is dropped; 0: never"""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        dim: _builtins.int = ...,
+        distribution: _builtins.int = ...,
+        center: _builtins.float = ...,
+        spread: _builtins.float = ...,
+        seed: _builtins.int = ...,
+        min_count: _builtins.int = ...,
+        max_age: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["center", b"center", "dim", b"dim", "distribution", b"distribution", "max_age", b"max_age", "min_count", b"min_count", "name", b"name", "seed", b"seed", "spread", b"spread"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EmbeddingTable: _TypeAlias = EmbeddingTable  # noqa: Y015
 
 @_typing.final
 class ReadyReply(_message.Message):

@@ -35,10 +35,10 @@ class Executor(Protocol):
 
 
 @cache
-def kernel(name: str) -> Callable[..., Any]:
+def kernel(name: str, module: str = "kernels") -> Callable[..., Any]:
     """A compiled loop by name; the first call loads numba."""
     function: Callable[..., Any] = getattr(
-        importlib.import_module("edl_master.core.parameters.kernels"), name
+        importlib.import_module(f"edl_master.core.parameters.{module}"), name
     )
     return function
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
 from edl_master.core.names import TaskKey, Token, Version
+from edl_master.core.parameters.tables.payloads import RowPayload
 from edl_master.core.parameters.wire import Payload
 
 
@@ -23,6 +24,7 @@ class GradientPush:
         base_version: version of the values it was computed from.
         gradient: trainable variables, packed in wire order.
         state_delta: by how much the other variables moved, packed likewise; None if they did not.
+        rows: gradients of the rows of embedding tables that the minibatch has used.
     """
 
     task: TaskKey
@@ -32,6 +34,7 @@ class GradientPush:
     base_version: Version
     gradient: Payload
     state_delta: Payload | None = None
+    rows: tuple[RowPayload, ...] = ()
 
 
 class PushKind(StrEnum):
@@ -106,6 +109,8 @@ class PlaneStatus:
         gathered: gradients that wait for their update to be complete (sync mode).
         step_slots_held: step slots in use (sync mode).
         open_tasks: tasks with a count.
+        table_rows: rows of each embedding table.
+        table_nbytes: memory of all tables, slots and indexes included.
     """
 
     version: Version
@@ -117,6 +122,8 @@ class PlaneStatus:
     gathered: int
     step_slots_held: int
     open_tasks: int
+    table_rows: Mapping[str, int] = field(default_factory=dict)
+    table_nbytes: int = 0
 
 
 class NotInitialized(RuntimeError):

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from edl_master.core.names import Version
 from edl_master.core.parameters.layout import ArenaKey, Arenas, Array
+from edl_master.core.parameters.tables.group import Lent
 
 
 class FrozenVersions:
     """Values that no longer change, by name.
 
-    Whole copies for now. Sharing memory with the living values would be a matter of this class
-    alone.
+    Of dense values these are whole copies; rows of tables share memory with the living ones
+    until those change.
     """
 
     def __init__(self) -> None:
-        self._kept: dict[str, tuple[Version, dict[ArenaKey, Array]]] = {}
+        self._kept: dict[str, tuple[Version, dict[ArenaKey, Array], Lent]] = {}
 
-    def keep(self, name: str, version: Version, values: Arenas) -> Version:
-        """Keep ``values`` under ``name`` unless there are some; return the version kept there."""
+    def keep(
+        self, name: str, version: Version, values: Arenas, lend: Callable[[], Lent]
+    ) -> Version:
+        """Keep ``values`` and rows under ``name`` unless there are some; return their version."""
         if name not in self._kept:
-            self._kept[name] = version, {key: array.copy() for key, array in values.items()}
+            copies = {key: array.copy() for key, array in values.items()}
+            self._kept[name] = version, copies, lend()
         return self._kept[name][0]
 
-    def get(self, name: str) -> tuple[Version, Arenas]:
-        """The version and values kept under ``name``.
+    def get(self, name: str) -> tuple[Version, Arenas, Lent]:
+        """The version, values and rows kept under ``name``.
 
         Raises:
             KeyError: there are none.

@@ -75,7 +75,7 @@ class Gathered:
     def add(self, gradient: Arenas, state: Arenas | None, records: int) -> None:
         """Join one more gradient, and the state delta that came with it; None is no change."""
         first = self.records == 0
-        weight = records if self._reduction is Reduction.MEAN else 1
+        weight = self.weight(records)
         self._accumulate(self.gradient, gradient, weight, first)
         if state is not None:
             self._accumulate(self.state, state, records, first)
@@ -83,6 +83,10 @@ class Gathered:
             for total in self.state.values():
                 total.fill(0)
         self.records += records
+
+    def weight(self, records: int) -> int:
+        """What a gradient of so many records is multiplied with before it is added."""
+        return records if self._reduction is Reduction.MEAN else 1
 
     @property
     def gradient_scale(self) -> float:

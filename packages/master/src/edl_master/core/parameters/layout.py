@@ -12,14 +12,14 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from edl_master.core.parameters.faults import LayoutError
+from edl_master.core.parameters.tables import spec
+from edl_master.core.parameters.tables.spec import TableSpec
+
 DTYPES = ("float32", "float64")
 """What an arena may hold. Other dtypes are no weights that a gradient step could update."""
 
 Array: TypeAlias = npt.NDArray[Any]
-
-
-class LayoutError(ValueError):
-    """The variables of a model cannot be laid out; the message names the variable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +80,24 @@ class Layout:
     parameters holds all variables in this order, a gradient the trainable ones among
     them, a state delta the others.
 
+    Embedding tables travel apart from these, row by row.
+
     Attributes:
         variables: all variables, in wire order.
+        tables: the embedding tables; on the wire, a table is its number here.
         places: the place of each variable, in wire order.
         sizes: elements of each arena.
         fingerprint: equal for two layouts exactly when nothing about them differs.
     """
 
-    def __init__(self, variables: Iterable[Variable]) -> None:
-        """Lay out variables.
+    def __init__(self, variables: Iterable[Variable], tables: Iterable[TableSpec] = ()) -> None:
+        """Lay out variables and tables.
 
         Raises:
             LayoutError: a name is used twice, or a dtype or shape cannot be laid out.
         """
         self.variables: tuple[Variable, ...] = tuple(variables)
+        self.tables: tuple[TableSpec, ...] = tuple(tables)
         self.sizes: dict[ArenaKey, int] = {}
         places = []
         names: set[str] = set()
@@ -105,7 +109,14 @@ class Layout:
             places.append(Place(variable, arena, start))
             self.sizes[arena] = start + variable.size
         self.places: tuple[Place, ...] = tuple(places)
-        self.fingerprint = hashlib.sha256(json.dumps(self.describe()).encode()).hexdigest()[:32]
+        for table in self.tables:
+            if table.name in names:
+                raise LayoutError(f"two variables or tables are named {table.name!r}")
+            names.add(table.name)
+        described = json.dumps(self.describe())
+        if self.tables:
+            described += json.dumps(self.describe_tables())
+        self.fingerprint = hashlib.sha256(described.encode()).hexdigest()[:32]
 
     @property
     def gradient_nbytes(self) -> int:
@@ -138,24 +149,38 @@ class Layout:
             longer = max(self.variables, other.variables, key=len)
             extra = longer[min(counts)].name
             return f"variable {extra!r} is in one only ({counts[0]} and {counts[1]} variables)"
-        return None
+        return spec.mismatch(self.tables, other.tables)
 
     def describe(self) -> list[list[Any]]:
         """The layout as plain values that JSON can hold; ``from_description`` reads them."""
         return [[v.name, list(v.shape), v.dtype, v.trainable] for v in self.variables]
 
+    def describe_tables(self) -> list[dict[str, Any]]:
+        """The tables likewise."""
+        return [table.describe() for table in self.tables]
+
     @classmethod
-    def from_description(cls, description: Sequence[Sequence[Any]]) -> Layout:
+    def from_description(
+        cls,
+        description: Sequence[Sequence[Any]],
+        tables: Iterable[Mapping[str, Any]] = (),
+    ) -> Layout:
         return cls(
-            Variable(name, tuple(shape), dtype, trainable)
-            for name, shape, dtype, trainable in description
+            (
+                Variable(name, tuple(shape), dtype, trainable)
+                for name, shape, dtype, trainable in description
+            ),
+            map(TableSpec.from_description, tables),
         )
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Layout) and self.variables == other.variables
+        return isinstance(other, Layout) and (self.variables, self.tables) == (
+            other.variables,
+            other.tables,
+        )
 
     def __hash__(self) -> int:
-        return hash(self.variables)
+        return hash((self.variables, self.tables))
 
 
 def _check(variable: Variable, names: set[str]) -> None:

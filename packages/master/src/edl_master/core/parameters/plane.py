@@ -12,7 +12,7 @@ waits, outside of it, for ``openings`` to change.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Self
 
 from edl_master.core.names import TaskKey, Token, Version
@@ -31,11 +31,16 @@ from edl_master.core.parameters.exchange import (
 )
 from edl_master.core.parameters.frozen import FrozenVersions
 from edl_master.core.parameters.joining import Gathered, StepSlots
+from edl_master.core.parameters.keras_config import OptimizerUnsupported
 from edl_master.core.parameters.layout import Arenas, Array, Layout
 from edl_master.core.parameters.modes import Async, Bounded, Sync, UpdateMode, describe
 from edl_master.core.parameters.optimizers import Optimizer
-from edl_master.core.parameters.snapshot import FORMAT, Snapshot
-from edl_master.core.parameters.updater import Updater
+from edl_master.core.parameters.snapshot import FORMAT, Snapshot, SnapshotError
+from edl_master.core.parameters.tables.group import GatheredRows, RowGradients, Scanned, Tables
+from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
+from edl_master.core.parameters.tables.saving import Part
+from edl_master.core.parameters.tables.warming import warm_up
+from edl_master.core.parameters.updater import RowUpdate, Updater
 from edl_master.core.parameters.values import Values
 from edl_master.core.parameters.wire import Payload
 
@@ -67,12 +72,24 @@ class ParameterPlane:
             executor: runs slices of large arenas at the same time; for the plane alone. None:
                 everything in the calling thread, with the same results.
             check_finite: refuse gradients with infinities or NaNs (one more pass over each).
+
+        Raises:
+            OptimizerUnsupported: the optimizer cannot update the layout's embedding tables.
         """
+        if layout.tables and optimizer.ema:
+            raise OptimizerUnsupported(
+                f"{optimizer.name}.use_ema",
+                "True with embedding tables",
+                "leave it out, or use keras.layers.Embedding with --embedding-threshold 0",
+            )
         self.layout = layout
         self.mode = mode
         self._check_finite = check_finite
         self._values = Values(layout, executor)
         self._updater = Updater(optimizer, layout, executor)
+        slots = tuple(slot.initial for slot in optimizer.rule.slots() if slot.used)
+        self._tables = Tables(layout.tables, slots, executor)
+        self._gathered_rows = GatheredRows(len(self._tables))
         self._applied = AppliedCounts()
         self._frozen = FrozenVersions()
         self._initialized = False
@@ -95,6 +112,8 @@ class ParameterPlane:
         """
         self._updater.warm_up()
         self._values.warm_up()
+        if self.layout.tables:
+            warm_up(self.layout.tables[0], self._updater.optimizer)
 
     @property
     def initialized(self) -> bool:
@@ -140,7 +159,15 @@ class ParameterPlane:
             NotInitialized: there are no values yet.
         """
         self._require_values()
-        return self._frozen.keep(name, self._version, self._values.arenas)
+        return self._frozen.keep(name, self._version, self._values.arenas, self._tables.lend)
+
+    def frozen_version(self, name: str) -> Version:
+        """Which version is frozen under a name.
+
+        Raises:
+            KeyError: none is.
+        """
+        return self._frozen.get(name)[0]
 
     def read_frozen(self, name: str, out: Payload) -> Version:
         """Copy frozen values into a buffer, as ``read_parameters`` does.
@@ -149,13 +176,62 @@ class ParameterPlane:
             KeyError: nothing is frozen under this name.
             PayloadError: the buffer has another size or is read-only.
         """
-        version, values = self._frozen.get(name)
+        version, values, _ = self._frozen.get(name)
         self._values.store(values, out)
         return version
 
     def release(self, name: str) -> bool:
         """Forget frozen values; say whether there were some."""
         return self._frozen.release(name)
+
+    # --- rows of embedding tables ----------------------------------------------------------
+
+    def put_rows(self, rows: RowPayload) -> bool:
+        """Give rows initial values, before ``initialize``; False once that was done.
+
+        Raises:
+            PayloadError: a size is wrong, an id comes twice, or there is no such table.
+        """
+        if self._initialized:
+            return False
+        self._tables.put(rows)
+        return True
+
+    def rows_nbytes(self, wanted: Sequence[RowIds]) -> int:
+        """Bytes of rows.
+
+        Raises:
+            PayloadError: there is no such table, or ids are cut short.
+        """
+        return self._tables.nbytes_of(wanted)
+
+    def read_rows(self, wanted: Sequence[RowIds], out: memoryview, frozen: str = "") -> Version:
+        """Copy rows, the present ones or frozen ones, to a buffer of ``rows_nbytes``.
+
+        An id that no gradient has reached has its initial row.
+
+        Raises:
+            NotInitialized: there are no values yet.
+            KeyError: nothing is frozen under this name.
+            PayloadError: as ``rows_nbytes``, or the buffer has another size.
+        """
+        self._require_values()
+        if frozen:
+            version, _, lent = self._frozen.get(frozen)
+            self._tables.read(wanted, out, lent)
+            return version
+        self._tables.read(wanted, out)
+        return self._version
+
+    def scan_rows(self, frozen: str, table: int, start: int, most: int) -> Scanned:
+        """Some of the rows that gradients have reached, of a frozen version.
+
+        Raises:
+            KeyError: nothing is frozen under this name.
+            PayloadError: there is no such table.
+        """
+        _, _, lent = self._frozen.get(frozen)
+        return self._tables.scan(table, lent, start, most)
 
     # --- leases ----------------------------------------------------------------------------
 
@@ -231,7 +307,8 @@ class ParameterPlane:
 
         Raises:
             NotInitialized: there are no values yet.
-            PayloadError: gradient or state delta have the wrong size.
+            PayloadError: gradient, state delta or rows have the wrong size, or a row comes twice.
+            MemoryError: there is no room for more rows.
             ValueError: there are no records in the minibatch.
         """
         self._require_values()
@@ -239,6 +316,7 @@ class ParameterPlane:
             raise ValueError(f"a gradient of {push.records} records cannot be weighed")
         gradient = self._values.gradient(push.gradient)
         state = self._values.state_delta(push.state_delta)
+        rows = self._tables.gradients(push.rows)
 
         staleness = self._version - push.base_version
         standing = self._applied.standing(push.task, push.token, push.minibatch)
@@ -248,11 +326,13 @@ class ParameterPlane:
             return self._outcome(PushKind.STALE, staleness)
         if self._check_finite and (broken := self._values.not_finite(gradient, state)):
             return self._outcome(PushKind.INVALID, staleness, detail=broken)
+        if self._check_finite and (broken := self._tables.not_finite(rows)):
+            return self._outcome(PushKind.INVALID, staleness, detail=broken)
         if not self._steps.take(push.task):
             # All gradients that this version lacks are being computed under step slots.
             return self._outcome(PushKind.STALE, staleness)
 
-        new_version = self._put(push, gradient, state)
+        new_version = self._put(push, gradient, state, rows)
         self._applied.advance(push.task)
         self._records_applied += push.records
         self._staleness_total += staleness
@@ -311,6 +391,8 @@ class ParameterPlane:
             gathered=self._steps.filled,
             step_slots_held=len(self._steps.holders),
             open_tasks=len(self._applied.counts()),
+            table_rows=self._tables.rows(),
+            table_nbytes=self._tables.nbytes,
         )
 
     def snapshot(self) -> Snapshot:
@@ -318,6 +400,7 @@ class ParameterPlane:
         meta = {
             "format": FORMAT,
             "layout": self.layout.describe(),
+            "tables": self._tables.describe(),
             "optimizer": dict(self._updater.optimizer.config),
             "mode": describe(self.mode),
             "initialized": self._initialized,
@@ -331,7 +414,8 @@ class ParameterPlane:
             "staleness_total": self._staleness_total,
             "outcomes": {str(kind): count for kind, count in self._outcomes.items()},
         }
-        return Snapshot(meta, {name: array.copy() for name, array in self._named_arrays()})
+        arrays: dict[str, Array | Part] = {n: array.copy() for n, array in self._named_arrays()}
+        return Snapshot(meta, {**arrays, **self._tables.arrays(), **self._gathered_rows.arrays()})
 
     @classmethod
     def restore(
@@ -376,6 +460,11 @@ class ParameterPlane:
         plane._staleness_total = meta["staleness_total"]
         plane._outcomes.update({PushKind(k): n for k, n in meta["outcomes"].items()})
         snapshot.fill(plane._named_arrays())
+        try:
+            plane._tables.restore(meta.get("tables", ()), snapshot.arrays)
+        except ValueError as error:
+            raise SnapshotError(f"the embedding tables are damaged: {error}") from error
+        plane._gathered_rows.restore(snapshot.arrays)
         return plane
 
     def check_invariants(self) -> None:
@@ -406,11 +495,17 @@ class ParameterPlane:
 
     # --- inside ----------------------------------------------------------------------------
 
-    def _put(self, push: GradientPush, gradient: Arenas, state: Arenas | None) -> bool:
+    def _put(
+        self, push: GradientPush, gradient: Arenas, state: Arenas | None, rows: RowGradients
+    ) -> bool:
         """Apply or gather one gradient; say whether a new version came of it."""
+        # First what may fail: making rows changes no values.
+        found = self._tables.resolve(rows) if self._gathered is None else []
+        if self._gathered is not None:
+            self._gathered_rows.add(rows, self._gathered.weight(push.records))
         complete = self._steps.fill(push.task)
         if self._gathered is None:
-            self._update(gradient, state)
+            self._update(gradient, state, rows=found)
         else:
             self._gathered.add(gradient, state, push.records)
             if complete:
@@ -420,8 +515,12 @@ class ParameterPlane:
     def _join(self) -> None:
         joined = self._gathered
         assert joined is not None, "only a joined update can be incomplete"
-        self._update(joined.gradient, joined.state, joined.gradient_scale, joined.state_scale)
+        rows = self._tables.resolve(self._gathered_rows.joined())
+        self._update(
+            joined.gradient, joined.state, joined.gradient_scale, joined.state_scale, rows=rows
+        )
         joined.start_over()
+        self._gathered_rows.start_over()
 
     def _update(
         self,
@@ -429,8 +528,10 @@ class ParameterPlane:
         state: Arenas | None,
         gradient_scale: float = 1.0,
         state_scale: float = 1.0,
+        *,
+        rows: Sequence[RowUpdate] = (),
     ) -> None:
-        self._updater.apply(self._values.trainable, gradient, gradient_scale)
+        self._updater.apply(self._values.trainable, gradient, gradient_scale, rows)
         if state:
             self._values.move_state(state, state_scale)
         self._next_version()

@@ -6,9 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from edl_master.core.parameters.layout import Array, Layout
 from edl_master.core.parameters.modes import UpdateMode, describe
 from edl_master.core.parameters.optimizers import Optimizer
+from edl_master.core.parameters.tables.saving import Part
 
 FORMAT = 1
 
@@ -24,11 +27,13 @@ class Snapshot:
     Attributes:
         meta: plain values that JSON can hold.
         arrays: flat arrays by name: ``values/trainable/float32``,
-            ``slots/momentum/trainable/float32``, ``gathered/gradient/trainable/float32``.
+            ``slots/momentum/trainable/float32``, ``gathered/gradient/trainable/float32``. Rows of
+            embedding tables come in parts, ``tables/0/rows/0``, which become arrays when they
+            are written.
     """
 
     meta: dict[str, Any]
-    arrays: dict[str, Array]
+    arrays: dict[str, Array | Part]
 
     def layout(self) -> Layout:
         """The layout of the arrays.
@@ -40,7 +45,8 @@ class Snapshot:
             raise SnapshotError(
                 f"the snapshot has format {self.meta.get('format')!r}; this master reads {FORMAT}"
             )
-        return Layout.from_description(self.meta["layout"])
+        tables = [table["spec"] for table in self.meta.get("tables", ())]
+        return Layout.from_description(self.meta["layout"], tables)
 
     def check(self, layout: Layout | None, optimizer: Optimizer, mode: UpdateMode) -> None:
         """Make sure that training can go on with these.
@@ -69,9 +75,9 @@ class Snapshot:
             SnapshotError: an array is missing or has another size or dtype.
         """
         for name, target in targets:
-            source = self.arrays.get(name)
-            if source is None:
+            if name not in self.arrays:
                 raise SnapshotError(f"the snapshot lacks the array {name!r}")
+            source = np.asarray(self.arrays[name])
             if source.shape != target.shape or source.dtype != target.dtype:
                 raise SnapshotError(
                     f"array {name!r} is {source.dtype}{list(source.shape)} in the snapshot, "

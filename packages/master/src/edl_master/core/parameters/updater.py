@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,7 +20,12 @@ from edl_master.core.parameters.arithmetic import (
 from edl_master.core.parameters.clipping import ClipGlobalNorm, ClipNorm, ClipValue, shrink
 from edl_master.core.parameters.layout import ArenaKey, Arenas, Array, Layout, Variable
 from edl_master.core.parameters.optimizers import Ema, Optimizer
+from edl_master.core.parameters.rules import Factors
+from edl_master.core.parameters.tables.table import Resolved, Table
 from edl_master.core.parameters.wire import zeros
+
+RowUpdate = tuple[Table, Resolved]
+"""A table, and gradients of some of its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,7 @@ class Updater:
         Raises:
             ValueError: a variable that is excluded from weight decay is not in the layout.
         """
-        names = {v.name for v in layout.variables}
+        names = {v.name for v in layout.variables} | {t.name for t in layout.tables}
         if unknown := sorted(optimizer.undecayed - names):
             raise ValueError(f"excluded from weight decay, but no variable: {', '.join(unknown)}")
         self.optimizer = optimizer
@@ -74,13 +79,21 @@ class Updater:
         """The rate of the next update."""
         return float(self.optimizer.learning_rate(self.iterations))
 
-    def apply(self, values: Arenas, gradient: Arenas, scale: float = 1.0) -> None:
-        """Update values in place.
+    def apply(
+        self,
+        values: Arenas,
+        gradient: Arenas,
+        scale: float = 1.0,
+        rows: Sequence[RowUpdate] = (),
+    ) -> None:
+        """Update values and rows in place.
 
         Args:
             values: the trainable arenas.
             gradient: arenas of the same sizes, finite; not changed.
             scale: the gradient is multiplied with this first.
+            rows: tables with gradients of some of their rows; all others stay as they are, their
+                slots too.
         """
         optimizer, step = self.optimizer, self.iterations + 1
         rate = optimizer.learning_rate(self.iterations)
@@ -89,21 +102,46 @@ class Updater:
         gradient = {key: read_only(gradient[key]) for key in self._arenas}
         loop = kernel(optimizer.rule.kernel)
         jobs = []
-        scales = self._scales(gradient, scale)
-        for stretch, stretch_scale in zip(self._stretches, scales, strict=True):
+        scales = self._scales(gradient, scale, rows)
+
+        def numbers_for(real: Any, part_scale: float, decays: bool) -> tuple[Factors, Factors]:
+            decay = real(optimizer.weight_decay) * real(rate) if decays else real(0)
+            factors = optimizer.rule.factors(step, real(rate), self.memory)
+            return (real(part_scale), real(limit), decay), factors
+
+        for stretch, stretch_scale in zip(self._stretches, scales, strict=False):
             key = stretch.arena
             real: Any = np.dtype(key.dtype).type
-            decay = real(optimizer.weight_decay) * real(rate) if stretch.decays else real(0)
-            numbers = real(stretch_scale), real(limit), decay
-            factors = optimizer.rule.factors(step, real(rate), self.memory)
+            numbers, factors = numbers_for(real, stretch_scale, stretch.decays)
             for cut in slices(stretch.start, stretch.stop):
                 slots = [array[cut] for array in self._slots_for(key)]
                 arrays = values[key][cut], gradient[key][cut]
                 jobs.append(partial(loop, *arrays, *numbers, *slots, *factors))
         run_all(jobs, self._executor)
+        for (table, found), table_scale in zip(rows, scales[len(self._stretches) :], strict=True):
+            decays = optimizer.weight_decay != 0 and table.spec.name not in optimizer.undecayed
+            numbers, factors = numbers_for(np.float32, table_scale, decays)
+            table.apply(found, partial(self._update_rows, loop, numbers, factors))
         if optimizer.ema is not None:
             self._move_average(optimizer.ema, values)
         self.iterations = step
+
+    def _update_rows(
+        self,
+        loop: Callable[..., Any],
+        numbers: Factors,
+        factors: Factors,
+        values: Array,
+        gradient: Array,
+        slots: list[Array],
+    ) -> None:
+        """What ``Table.apply`` does to the rows that it has gathered."""
+        used = iter(slots)
+        all_slots = [
+            next(used) if slot.used else np.empty(0, np.float32)
+            for slot in self.optimizer.rule.slots()
+        ]
+        loop(values, gradient, *numbers, *all_slots, *factors)
 
     def warm_up(self) -> None:
         """Compile the loops for the dtypes in use, by an update of one element of each."""
@@ -123,19 +161,16 @@ class Updater:
             values[key][:] = average
         return True
 
-    def _scales(self, gradient: Arenas, scale: float) -> list[float]:
-        """What to multiply the gradient with, for each stretch."""
+    def _scales(self, gradient: Arenas, scale: float, rows: Sequence[RowUpdate]) -> list[float]:
+        """What to multiply the gradient with, for each stretch and then for each table."""
         match self.optimizer.clipping:
             case None | ClipValue():
-                return [scale] * len(self._stretches)
+                return [scale] * (len(self._stretches) + len(rows))
             case ClipNorm(limit) | ClipGlobalNorm(limit):
                 # As many sums as stretches: with ClipNorm a stretch is a variable.
-                squares = [
-                    sum_of_squares(gradient[s.arena][s.start : s.stop], self._executor)
-                    * scale
-                    * scale
-                    for s in self._stretches
-                ]
+                parts = [gradient[s.arena][s.start : s.stop] for s in self._stretches]
+                parts += [found.values.reshape(-1) for _, found in rows]
+                squares = [sum_of_squares(part, self._executor) * scale * scale for part in parts]
                 if isinstance(self.optimizer.clipping, ClipNorm):
                     return [scale * shrink(square, limit) for square in squares]
                 return [scale * shrink(sum(squares), limit)] * len(squares)

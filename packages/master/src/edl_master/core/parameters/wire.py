@@ -96,7 +96,7 @@ class Wire:
             data[run.in_payload] = arenas[run.arena].view(np.uint8)[run.in_arena]
 
     def _bytes(self, payload: Payload) -> Array:
-        size = payload.nbytes if isinstance(payload, np.ndarray | memoryview) else len(payload)
+        size = size_of(payload)
         if size != self.nbytes:
             raise PayloadError(f"{self._what} must have {self.nbytes} bytes, not {size}")
         if not size:
@@ -106,6 +106,11 @@ class Wire:
         if not payload.flags.c_contiguous:
             raise PayloadError(f"the buffer for {self._what} is not contiguous")
         return payload.reshape(-1).view(np.uint8)
+
+
+def size_of(payload: Payload) -> int:
+    """Bytes of a payload."""
+    return payload.nbytes if isinstance(payload, np.ndarray | memoryview) else len(payload)
 
 
 def zeros(sizes: Mapping[ArenaKey, int], keys: Iterable[ArenaKey]) -> dict[ArenaKey, Array]:

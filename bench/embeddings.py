@@ -1,0 +1,162 @@
+"""Rows of embedding tables per second: our plane against ParameterServerStrategy.
+
+Minibatches of 512 x 26 ids with a Zipf skew, dim 16 and 64, SGD, one worker, one server, each in
+a process of its own on this machine. *Rows* are the ids of a minibatch, repeats included: what a
+model asks for. Both sides find the different ids of a minibatch first and move each row once.
+
+- pull: from ids in memory to a row for each of them in memory.
+- push: from a gradient for each id to an updated table; ours counts the minibatch in that step.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.measure import paired
+from edl_proto import channels, parameters
+from edl_proto.v1 import parameters_pb2, task_pb2
+
+ROOT = Path(__file__).resolve().parent.parent
+BATCH, FIELDS, BATCHES, SECONDS, RUNS = 512, 26, 32, 3.0, 3
+IDS = 1 << 20
+"""Different ids; the peer needs to know how many there are."""
+
+
+def minibatches() -> np.ndarray[Any, Any]:
+    """Ids of shape (batches, 512 * 26): each field has its own, the n-th as often as n^-1.1."""
+    random = np.random.default_rng(1)
+    per_field = IDS // FIELDS
+    weights = np.arange(1, per_field + 1, dtype=np.float64) ** -1.1
+    edges = np.cumsum(weights) / weights.sum()
+    drawn = np.searchsorted(edges, random.random((BATCHES, BATCH, FIELDS)))
+    ids = np.minimum(drawn, per_field - 1) + np.arange(FIELDS) * per_field
+    return ids.reshape(BATCHES, -1).astype(np.int64)
+
+
+def per_second(once: Callable[[int], None], *, rows: int) -> float:
+    """Rows per second of a call that moves so many."""
+    for number in range(BATCHES):
+        once(number)
+    done, started = 0, time.perf_counter()
+    while (seconds := time.perf_counter() - started) < SECONDS:
+        once(done % BATCHES)
+        done += 1
+    return done * rows / seconds
+
+
+@contextmanager
+def started(*args: str) -> Iterator[str]:
+    """A process of the bench, and the first line that it prints."""
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", *args], cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+class Client:
+    """A worker's side of the exchange."""
+
+    def __init__(self, address: str, fingerprint: str, dim: int) -> None:
+        import tensorflow as tf
+
+        self._dim = dim
+        self._who = {"incarnation": "bench", "layout_fingerprint": fingerprint}
+        self._stub = parameters.ParametersStub(channels.connect(address))
+        self._ids = [tf.constant(ids) for ids in minibatches()]
+        self._unique = tf.unique
+        self._gather = tf.gather
+        self._merge = tf.math.unsorted_segment_sum
+        self._gradient = tf.constant(np.full((BATCH * FIELDS, dim), 1e-3, np.float32))
+        self._tf = tf
+        self._pushed = 0
+
+    def pull(self, number: int) -> None:
+        unique, at = self._unique(self._ids[number])
+        ids = unique.numpy()
+        rows = np.empty((ids.size, self._dim), np.float32)
+        header = parameters_pb2.PullHeader(
+            **self._who, rows=[parameters_pb2.TableRows(table=0, count=ids.size)]
+        )
+        header.have_version = self._version
+        reply = self._stub.pull(
+            header, bytearray, 60, memoryview(ids.view(np.uint8)),
+            lambda n: rows.reshape(-1).view(np.uint8).data,
+        )  # fmt: skip
+        assert reply.rows_nbytes == rows.nbytes
+        self._gather(self._tf.convert_to_tensor(rows), at)
+
+    _version = 0
+
+    def push(self, number: int) -> None:
+        unique, at = self._unique(self._ids[number])
+        ids = unique.numpy()
+        rows = self._merge(self._gradient, at, ids.size).numpy()
+        header = parameters_pb2.PushHeader(
+            **self._who,
+            lease=task_pb2.LeaseRef(task=task_pb2.TaskKey(type=task_pb2.TRAINING), token=1),
+            minibatch=self._pushed,
+            records=BATCH,
+            gradient_nbytes=4,
+            rows=[parameters_pb2.TableRows(table=0, count=ids.size)],
+        )
+        payloads = (memoryview(bytes(4)), memoryview(ids.view(np.uint8)), memoryview(rows))
+        reply = self._stub.push(header, payloads, bytearray, 60)
+        assert reply.outcome == parameters_pb2.APPLIED, reply
+        self._version = reply.version
+        self._pushed += 1
+
+
+def _ours(what: str, dim: int) -> float:
+    with started("bench.peers.rows_server", str(dim)) as line:
+        address, fingerprint = line.split()
+        client = Client(address, fingerprint, dim)
+        client.push(0)
+        return per_second(getattr(client, what), rows=BATCH * FIELDS)
+
+
+def _theirs(what: str, dim: int) -> float:
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.peers.strategy_rows", what, str(dim)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=600,
+        check=False,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+    )
+    if done.returncode:
+        raise RuntimeError(f"the peer failed: {done.stderr[-2000:]}")
+    return float(json.loads(done.stdout.splitlines()[-1])["rows_per_s"])
+
+
+def measures() -> list[dict[str, Any]]:
+    return [
+        paired(
+            f"embedding {what}, dim {dim}",
+            "rows/s",
+            lambda what=what, dim=dim: _ours(what, dim),
+            "TF ParameterServerStrategy, sharded variables",
+            lambda what=what, dim=dim: _theirs(what, dim),
+            runs=RUNS,
+            target=2.0,
+        ).to_json()
+        for dim in (16, 64)
+        for what in ("pull", "push")
+    ]

@@ -1,0 +1,56 @@
+"""Our parameter service with one embedding table and nothing else; for ``bench.embeddings``.
+
+``python -m bench.peers.rows_server DIM`` prints its address and the layout's fingerprint.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from concurrent import futures
+
+import grpc
+
+from edl_master.adapters.buffers import Buffers
+from edl_master.core.names import TaskKey, TaskType, Token
+from edl_master.core.parameters.layout import Variable
+from edl_master.core.parameters.modes import Async
+from edl_master.core.parameters.tables.spec import Distribution, Initial, TableSpec
+from edl_master.guarded_plane import GuardedPlane
+from edl_master.metrics import Metrics
+from edl_master.servicers.parameters import ParametersServicer
+from edl_proto import channels, parameters
+
+
+class Job:
+    """Hears of pushes and does nothing."""
+
+    def tell(self, fact: object) -> None:
+        pass
+
+
+def main(dim: int) -> None:
+    buffers = Buffers()
+    plane = GuardedPlane(
+        lambda _: Async(), None, buffers, futures.ThreadPoolExecutor(os.cpu_count() or 1)
+    )
+    table = TableSpec("rows", dim, Initial(Distribution.UNIFORM, 0.0, 0.05), 1)
+    sgd = '{"class_name": "SGD", "config": {"learning_rate": 0.01}}'
+    weights = (Variable("w", (1,), "float32", True),)
+    fingerprint, _ = plane.describe(weights, sgd, "mean", lambda: (table,))
+    plane.initialize(memoryview(bytes(4)))
+    plane.grant(TaskKey(TaskType.TRAINING, 0, 0), Token(1))
+    plane.warm_up()
+    server = grpc.server(futures.ThreadPoolExecutor(8), options=channels.SERVER_OPTIONS)
+    servicer = ParametersServicer(Job(), plane, buffers, Metrics(), "bench")  # type: ignore[arg-type]
+    parameters.add_to_server(servicer, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    print(f"127.0.0.1:{port} {fingerprint}", flush=True)
+    parent = os.getppid()
+    while os.getppid() == parent:  # leaves with the bench, whatever ended that
+        server.wait_for_termination(0.5)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

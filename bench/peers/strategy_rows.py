@@ -1,0 +1,119 @@
+"""The same rows under TensorFlow's ParameterServerStrategy; for ``bench.embeddings``.
+
+``python -m bench.peers.strategy_rows pull|push DIM`` prints ``{"rows_per_s": ...}``. One worker
+and one parameter server in processes of their own; the table is a sharded variable. Several
+minibatches go into one closure, its better variant, and no Keras optimizer is in the way: a push
+is one scatter-subtract per shard.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+PER_CLOSURE, SHARDS, LEARNING_RATE = 8, 2, 0.01
+
+
+def serve(job: str, cluster: str) -> None:
+    import tensorflow as tf
+
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    spec = tf.train.ClusterSpec(json.loads(cluster))
+    tf.distribute.Server(spec, job_name=job, task_index=0, protocol="grpc", start=True).join()
+
+
+def _end_with(parent: int) -> None:
+    """Leave no server behind, whatever ended the process that started it."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
+def measure(what: str, dim: int, cluster: dict[str, list[str]]) -> float:
+    import tensorflow as tf
+
+    from bench.embeddings import BATCH, BATCHES, FIELDS, IDS, SECONDS, minibatches
+
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        tf.train.ClusterSpec(cluster), rpc_layer="grpc"
+    )
+    strategy = tf.distribute.ParameterServerStrategy(
+        resolver, tf.distribute.experimental.partitioners.FixedShardsPartitioner(SHARDS)
+    )
+    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+    with strategy.scope():
+        table = tf.Variable(tf.random.uniform((IDS, dim), -0.05, 0.05))
+    shards = table.variables
+    starts = [sum(s.shape[0] for s in shards[:n]) for n in range(len(shards) + 1)]
+
+    given = minibatches()
+
+    @tf.function
+    def pull(begin: Any) -> Any:
+        batches, last = tf.constant(given), tf.zeros(())
+        for n in tf.range(PER_CLOSURE):
+            unique, at = tf.unique(batches[(begin + n) % BATCHES])
+            rows = tf.gather(tf.nn.embedding_lookup(shards, unique), at)
+            last += rows[0, 0]
+        return last
+
+    @tf.function
+    def push(begin: Any) -> Any:
+        batches = tf.constant(given)
+        gradient = tf.fill([BATCH * FIELDS, dim], 1e-3)
+        for n in tf.range(PER_CLOSURE):
+            unique, at = tf.unique(batches[(begin + n) % BATCHES])
+            merged = LEARNING_RATE * tf.math.unsorted_segment_sum(gradient, at, tf.size(unique))
+            for shard, low, high in zip(shards, starts, starts[1:], strict=False):
+                here = tf.where((unique >= low) & (unique < high))[:, 0]
+                slices = tf.IndexedSlices(tf.gather(merged, here), tf.gather(unique, here) - low)
+                shard.scatter_sub(slices)
+        return tf.zeros(())
+
+    step = {"pull": pull, "push": push}[what]
+    for begin in range(0, BATCHES, PER_CLOSURE):
+        coordinator.schedule(step, args=(tf.constant(begin),))
+    coordinator.join()
+    done, begun = 0, time.perf_counter()
+    while (seconds := time.perf_counter() - begun) < SECONDS:
+        for _ in range(4):
+            coordinator.schedule(step, args=(tf.constant(done % BATCHES),))
+            done += PER_CLOSURE
+        coordinator.join()
+    return done * BATCH * FIELDS / seconds
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def main() -> None:
+    if sys.argv[1] == "serve":
+        serve(sys.argv[2], sys.argv[3])
+        return
+    cluster = {job: [f"127.0.0.1:{_free_port()}"] for job in ("worker", "ps")}
+    servers = [
+        subprocess.Popen([sys.executable, "-m", __spec__.name, "serve", job, json.dumps(cluster)])
+        for job in cluster
+    ]
+    try:
+        rows_per_s = measure(sys.argv[1], int(sys.argv[2]), cluster)
+        print(json.dumps({"rows_per_s": rows_per_s}), flush=True)
+    finally:
+        for server in servers:
+            server.send_signal(signal.SIGKILL)
+            server.wait()
+    os._exit(0)  # the strategy's threads would keep it alive
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""Both kinds of records as the same features: ``numbers`` (floats) and ``ids`` (int64)."""
+
+import tensorflow as tf
+
+from elasticdl.python.common.constants import Mode
+
+CRITEO_NUMBERS, CRITEO_FIELDS = 13, 26
+CENSUS_NUMBERS = ("age", "education_years", "capital_gain", "hours_per_week")
+CENSUS_FIELDS = (
+    "workclass",
+    "education",
+    "marital_status",
+    "occupation",
+    "relationship",
+    "country",
+)
+
+
+def _by_field(ids):
+    """The same id in two fields means two things."""
+    fields = tf.range(tf.shape(ids)[-1], dtype=tf.int64)
+    return ids * 64 + fields
+
+
+def criteo(dataset, mode):
+    """``numbers`` 13 counts, ``ids`` 26 hashed categories, ``click`` 0 or 1."""
+    description = {
+        "numbers": tf.io.FixedLenFeature([CRITEO_NUMBERS], tf.float32),
+        "ids": tf.io.FixedLenFeature([CRITEO_FIELDS], tf.int64),
+        "click": tf.io.FixedLenFeature([1], tf.int64, default_value=[0]),
+    }
+
+    def parse(record):
+        example = tf.io.parse_single_example(record, description)
+        features = {
+            "numbers": tf.math.log1p(tf.maximum(example["numbers"], 0.0)),
+            "ids": _by_field(example["ids"]),
+        }
+        if mode == Mode.PREDICTION:
+            return features
+        return features, tf.cast(example["click"], tf.float32)
+
+    dataset = dataset.map(parse)
+    return dataset.shuffle(4096) if mode == Mode.TRAINING else dataset
+
+
+def census(dataset, mode):
+    """Numbers and words of a person; ``income`` is 1 for a high one."""
+    description = {name: tf.io.FixedLenFeature([1], tf.float32) for name in CENSUS_NUMBERS}
+    description |= {name: tf.io.FixedLenFeature([1], tf.string) for name in CENSUS_FIELDS}
+    description["income"] = tf.io.FixedLenFeature([1], tf.int64, default_value=[0])
+    scale = tf.constant([40.0, 10.0, 5000.0, 40.0])
+
+    def parse(record):
+        example = tf.io.parse_single_example(record, description)
+        words = tf.concat([example[name] for name in CENSUS_FIELDS], 0)
+        features = {
+            "numbers": tf.concat([example[name] for name in CENSUS_NUMBERS], 0) / scale,
+            # Any word is an id: no vocabulary is written down.
+            "ids": _by_field(tf.strings.to_hash_bucket_fast(words, 1 << 56)),
+        }
+        if mode == Mode.PREDICTION:
+            return features
+        return features, tf.cast(example["income"], tf.float32)
+
+    dataset = dataset.map(parse)
+    return dataset.shuffle(4096) if mode == Mode.TRAINING else dataset

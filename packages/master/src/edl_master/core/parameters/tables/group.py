@@ -1,0 +1,280 @@
+"""All embedding tables of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from edl_master.core.parameters.arithmetic import Executor, all_finite, read_only
+from edl_master.core.parameters.layout import Array
+from edl_master.core.parameters.tables.index import loop
+from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
+from edl_master.core.parameters.tables.saving import Part, parts, unpack
+from edl_master.core.parameters.tables.spec import TableSpec
+from edl_master.core.parameters.tables.store import Blocks
+from edl_master.core.parameters.tables.table import Resolved, RowGradient, Table
+from edl_master.core.parameters.wire import Payload, PayloadError, size_of
+
+Lent = tuple[Blocks, ...]
+"""The rows of all tables as they were at one moment."""
+
+RowGradients = Mapping[int, RowGradient]
+"""Gradients of rows by number of the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """Some rows of a table.
+
+    Attributes:
+        ids: int64.
+        rows: float32 of shape (ids, dim).
+        next: where to go on; None at the end.
+    """
+
+    ids: Array
+    rows: Array
+    next: int | None
+
+
+class Tables:
+    """The tables of one layout, on this server."""
+
+    def __init__(
+        self,
+        specs: Sequence[TableSpec],
+        slots: tuple[float, ...],
+        executor: Executor | None = None,
+    ) -> None:
+        """Make empty tables.
+
+        Args:
+            specs: what they are.
+            slots: initial values of the slots that the optimizer uses.
+            executor: runs parts of an update at the same time.
+        """
+        self._executor = executor
+        self._all = tuple(Table(spec, slots, executor) for spec in specs)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __getitem__(self, number: int) -> Table:
+        return self._all[number]
+
+    def rows(self) -> dict[str, int]:
+        """How many rows each table has."""
+        return {table.spec.name: len(table) for table in self._all}
+
+    @property
+    def nbytes(self) -> int:
+        return sum(table.nbytes for table in self._all)
+
+    # --- reading ---------------------------------------------------------------------------
+
+    def nbytes_of(self, wanted: Sequence[RowIds]) -> int:
+        """Bytes of the rows that are asked for.
+
+        Raises:
+            PayloadError: there is no such table, or ids are cut short.
+        """
+        return sum(
+            self._ids(one.table, one.ids).size * self._all[one.table].spec.row_nbytes
+            for one in wanted
+        )
+
+    def read(self, wanted: Sequence[RowIds], out: memoryview, lent: Lent | None = None) -> None:
+        """Copy rows to a buffer, one request after the other.
+
+        Args:
+            wanted: ids may come more than once.
+            out: of ``nbytes_of(wanted)``.
+            lent: rows as they were; None: as they are.
+
+        Raises:
+            PayloadError: there is no such table, ids are cut short, or ``out`` has another size.
+        """
+        if out.nbytes != (expected := self.nbytes_of(wanted)):
+            raise PayloadError(f"the buffer for rows must have {expected} bytes, not {out.nbytes}")
+        data = np.frombuffer(out, np.uint8) if out.nbytes else np.empty(0, np.uint8)
+        at = 0
+        for one in wanted:
+            table, ids = self._all[one.table], self._ids(one.table, one.ids)
+            end = at + ids.size * table.spec.row_nbytes
+            rows = data[at:end].view(np.float32).reshape(ids.size, table.spec.dim)
+            table.read(ids, rows, lent[one.table] if lent is not None else None)
+            at = end
+
+    def lend(self) -> Lent:
+        """All rows as they are now; they stay so for whoever holds this."""
+        return tuple(table.lend() for table in self._all)
+
+    def scan(self, table: int, lent: Lent, start: int, most: int) -> Scanned:
+        """Some of the rows that were lent, without their slots.
+
+        Args:
+            table: its number.
+            lent: the rows.
+            start: 0, or what the last call gave as ``next``.
+            most: rows to look at.
+
+        Raises:
+            PayloadError: there is no such table.
+        """
+        self._ids(table, b"")
+        blocks, spec = lent[table], self._all[table].spec
+        start = min(start, blocks.limit)
+        stop = min(start + most, blocks.limit)
+        ids, _, rows = blocks.collect(start, stop, spec.dim)
+        return Scanned(ids, rows, stop if stop < blocks.limit else None)
+
+    # --- changing --------------------------------------------------------------------------
+
+    def gradients(self, payloads: Sequence[RowPayload]) -> dict[int, RowGradient]:
+        """Gradients of rows, without a copy.
+
+        Raises:
+            PayloadError: a size is wrong, or a table is unknown or comes twice.
+        """
+        found: dict[int, RowGradient] = {}
+        for payload in payloads:
+            if payload.table in found:
+                raise PayloadError(f"table {payload.table} comes twice in a gradient")
+            ids = self._ids(payload.table, payload.ids)
+            found[payload.table] = RowGradient(ids, self._values(payload, ids))
+        return found
+
+    def not_finite(self, gradients: RowGradients) -> str:
+        """Name of the first table with an infinity or NaN, or an empty string."""
+        for number, gradient in gradients.items():
+            if not all_finite([gradient.values.reshape(-1)], self._executor):
+                return self._all[number].spec.name
+        return ""
+
+    def resolve(self, gradients: RowGradients) -> list[tuple[Table, Resolved]]:
+        """Find or make the rows of all gradients; the model's values do not change.
+
+        Raises:
+            PayloadError: an id comes twice.
+            MemoryError: there is no room for more rows.
+        """
+        return [
+            (self._all[number], self._all[number].resolve(gradient))
+            for number, gradient in sorted(gradients.items())
+        ]
+
+    def put(self, payload: RowPayload) -> None:
+        """Give rows initial values.
+
+        Raises:
+            PayloadError: a size is wrong, an id comes twice, or there is no such table.
+        """
+        ids = self._ids(payload.table, payload.ids)
+        values = self._values(payload, ids)
+        if np.unique(ids).size != ids.size:
+            raise PayloadError("an id comes twice among initial rows")
+        self._all[payload.table].put(ids, values)
+
+    # --- snapshots -------------------------------------------------------------------------
+
+    def describe(self) -> list[dict[str, Any]]:
+        """What a snapshot holds of the tables besides arrays."""
+        return [{"spec": table.spec.describe(), **table.describe()} for table in self._all]
+
+    def arrays(self) -> dict[str, Array | Part]:
+        """What a snapshot holds of arrays; rows are copied when they are written."""
+        found: dict[str, Array | Part] = {}
+        for number, table in enumerate(self._all):
+            for at, part in enumerate(parts(table.lend())):
+                found[f"tables/{number}/rows/{at}"] = part
+            if (counters := table.counters()) is not None:
+                found[f"tables/{number}/admission"] = counters.copy()
+        return found
+
+    def restore(
+        self, described: Sequence[Mapping[str, Any]], arrays: Mapping[str, Array | Part]
+    ) -> None:
+        """Take up what ``describe`` and ``arrays`` gave.
+
+        Raises:
+            ValueError: rows do not fit.
+        """
+        for number, (table, state) in enumerate(zip(self._all, described, strict=True)):
+            prefix = f"tables/{number}/rows/"
+            for name in arrays:
+                if name.startswith(prefix):
+                    ids, used, rows = unpack(np.asarray(arrays[name]), table.width)
+                    table.put(ids, rows, used)
+            table.restore(state, arrays.get(f"tables/{number}/admission"))
+
+    # --- inside ----------------------------------------------------------------------------
+
+    def _ids(self, table: int, ids: Payload) -> Array:
+        if not 0 <= table < len(self._all):
+            raise PayloadError(f"there is no embedding table {table}")
+        data = np.frombuffer(ids, np.uint8) if size_of(ids) else np.empty(0, np.uint8)
+        if data.size % 8:
+            raise PayloadError(f"{data.size} bytes are no ids")
+        return read_only(data.view(np.int64))
+
+    def _values(self, payload: RowPayload, ids: Array) -> Array:
+        spec = self._all[payload.table].spec
+        size = size_of(payload.values)
+        if size != ids.size * spec.row_nbytes:
+            raise PayloadError(
+                f"{ids.size} rows of table {spec.name!r} must have "
+                f"{ids.size * spec.row_nbytes} bytes, not {size}"
+            )
+        flat = np.frombuffer(payload.values, np.uint8) if size else np.empty(0, np.uint8)
+        return read_only(flat.view(np.float32).reshape(ids.size, spec.dim))
+
+
+class GatheredRows:
+    """Gradients of rows for one synchronous update, joined when it is complete."""
+
+    def __init__(self, tables: int) -> None:
+        self._parts: list[list[RowGradient]] = [[] for _ in range(tables)]
+
+    def add(self, gradients: RowGradients, weight: float) -> None:
+        """Gather ``weight`` times these gradients; they are copied."""
+        for number, gradient in gradients.items():
+            self._parts[number].append(
+                RowGradient(gradient.ids.copy(), gradient.values * np.float32(weight))
+            )
+
+    def joined(self) -> dict[int, RowGradient]:
+        """The sums of the gradients of each row."""
+        return {number: merged(parts) for number, parts in enumerate(self._parts) if parts}
+
+    def start_over(self) -> None:
+        for gathered in self._parts:
+            gathered.clear()
+
+    def arrays(self) -> dict[str, Array]:
+        """What a snapshot holds."""
+        found = {}
+        for number, gradient in self.joined().items():
+            found[f"gathered/tables/{number}/ids"] = gradient.ids
+            found[f"gathered/tables/{number}/values"] = gradient.values
+        return found
+
+    def restore(self, arrays: Mapping[str, Any]) -> None:
+        for number, gathered in enumerate(self._parts):
+            name = f"gathered/tables/{number}"
+            if f"{name}/ids" in arrays:
+                gathered.append(RowGradient(arrays[f"{name}/ids"], arrays[f"{name}/values"]))
+
+
+def merged(gradients: Sequence[RowGradient]) -> RowGradient:
+    """One gradient for each id: the sum of all, in their order."""
+    if len(gradients) == 1:
+        return gradients[0]
+    ids = np.concatenate([gradient.ids for gradient in gradients])
+    values = np.concatenate([gradient.values for gradient in gradients])
+    places = np.full(1 << (2 * ids.size + 1).bit_length(), -1, np.int32)
+    out_ids, out = np.empty_like(ids), np.empty_like(values)
+    n = int(loop("merge")(read_only(ids), read_only(values), out_ids, out, places))
+    return RowGradient(out_ids[:n], out[:n])

@@ -1,0 +1,81 @@
+"""Which row an id has: an open hash table in virtual buckets.
+
+An id's bucket is the highest bits of its hash. Buckets grow one by one, so that no push waits for
+the whole index to be rebuilt; and a bucket is what several servers would divide among themselves.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from edl_master.core.parameters import arithmetic
+from edl_master.core.parameters.arithmetic import read_only
+from edl_master.core.parameters.layout import Array
+
+BUCKETS = 1 << 10
+_FIRST_PLACES = 8
+_FULLEST = 0.7  # beyond this, searches in a linearly probed table become long
+
+NOT_THERE = -1
+
+loop = partial(arithmetic.kernel, module="tables.kernels")
+"""A compiled loop of this package by name."""
+
+
+class Index:
+    """Rows by id."""
+
+    def __init__(self) -> None:
+        self._buckets = [_bucket(_FIRST_PLACES) for _ in range(BUCKETS)]
+        self._addresses = np.array([b.ctypes.data for b in self._buckets], np.int64)
+        self._masks = np.full(BUCKETS, _FIRST_PLACES - 1, np.int64)
+        self._counts = np.zeros(BUCKETS, np.int64)
+
+    def __len__(self) -> int:
+        return int(self._counts.sum())
+
+    @property
+    def nbytes(self) -> int:
+        return int((self._masks + 1).sum()) * 12
+
+    def find(self, ids: Array) -> tuple[Array, int]:
+        """The rows of ids, ``NOT_THERE`` for those without; and how many have none."""
+        rows = np.empty(ids.size, np.int32)
+        missing = loop("find")(read_only(ids), self._addresses, self._masks, rows)
+        return rows, int(missing)
+
+    def insert(self, ids: Array, rows: Array, fresh: Array) -> int:
+        """Give each id that is ``NOT_THERE`` in ``rows`` the next of ``fresh``.
+
+        Returns:
+            How many of ``fresh`` were used: an id that comes twice gets one row.
+        """
+        self._make_room(ids, rows)
+        used = loop("insert")(
+            read_only(ids), rows, fresh, self._addresses, self._masks, self._counts
+        )
+        return int(used)
+
+    def remove(self, ids: Array) -> None:
+        """Forget ids."""
+        loop("remove")(read_only(ids), self._addresses, self._masks, self._counts)
+
+    def _make_room(self, ids: Array, rows: Array) -> None:
+        needed = self._counts.copy()
+        loop("count_missing")(read_only(ids), rows, needed)
+        for bucket in np.flatnonzero(needed > (self._masks + 1) * _FULLEST).tolist():
+            old, old_mask = self._buckets[bucket], int(self._masks[bucket])
+            places = 1 << int(needed[bucket] / _FULLEST * 1.5).bit_length()
+            new = _bucket(places)
+            loop("move_bucket")(old.ctypes.data, old_mask, new.ctypes.data, places - 1)
+            self._buckets[bucket] = new
+            self._addresses[bucket] = new.ctypes.data
+            self._masks[bucket] = places - 1
+
+
+def _bucket(places: int) -> Array:
+    memory = np.empty(places * 12, np.uint8)
+    memory[places * 8 :].view(np.int32)[:] = NOT_THERE
+    return memory

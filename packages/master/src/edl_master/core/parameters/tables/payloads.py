@@ -1,0 +1,35 @@
+"""Ids and rows as they travel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from edl_master.core.parameters.wire import Payload
+
+
+@dataclass(frozen=True, slots=True)
+class RowIds:
+    """Rows that somebody asks for.
+
+    Attributes:
+        table: number of the table.
+        ids: int64, packed.
+    """
+
+    table: int
+    ids: Payload
+
+
+@dataclass(frozen=True, slots=True)
+class RowPayload:
+    """Gradients or values of rows as they travel.
+
+    Attributes:
+        table: number of the table.
+        ids: int64, packed, each once.
+        values: float32, packed, a row for each id.
+    """
+
+    table: int
+    ids: Payload
+    values: Payload

@@ -1,0 +1,53 @@
+"""A table in a snapshot: its rows in parts, each copied when it is written and not before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from edl_master.core.parameters.layout import Array
+from edl_master.core.parameters.tables.store import Blocks
+
+PART_BYTES = 32 << 20
+"""About: what writing a table takes of memory."""
+
+
+class Part:
+    """Some rows of a table, as one array of bytes once somebody asks for it.
+
+    The bytes are the ids (int64), then the moments of last use (uint32), then the rows with
+    their slots (float32).
+    """
+
+    def __init__(self, blocks: Blocks, start: int, stop: int) -> None:
+        self._blocks = blocks
+        self._range = start, stop
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        ids, used, rows = self._blocks.collect(*self._range, self._blocks.width)
+        parts = [np.ascontiguousarray(a).reshape(-1).view(np.uint8) for a in (ids, used, rows)]
+        return np.concatenate(parts)
+
+
+def parts(blocks: Blocks) -> list[Part]:
+    """The rows that were lent, in parts."""
+    per_row = 12 + 4 * blocks.width
+    step = max(1, PART_BYTES // per_row)
+    return [Part(blocks, start, stop) for start, stop in blocks.stretches(step)]
+
+
+def unpack(part: Array, width: int) -> tuple[Array, Array, Array]:
+    """Ids, moments of last use and rows of a part.
+
+    Raises:
+        ValueError: it is no part of a table with rows of this width.
+    """
+    data = np.ascontiguousarray(part).reshape(-1).view(np.uint8)
+    n, rest = divmod(data.size, 12 + 4 * width)
+    if rest:
+        raise ValueError(f"{data.size} bytes are no rows of {width} numbers")
+    ids = data[: 8 * n].view(np.int64)
+    used = data[8 * n : 12 * n].view(np.uint32)
+    rows = data[12 * n :].view(np.float32).reshape(n, width)
+    return ids, used, rows

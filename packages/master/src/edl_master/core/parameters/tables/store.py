@@ -1,0 +1,146 @@
+"""Where rows lie: blocks of memory, shared with whoever was lent them until they are changed."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+
+import numpy as np
+
+from edl_master.core.parameters.layout import Array
+from edl_master.core.parameters.tables.index import loop
+
+BLOCK_BYTES = 1 << 17
+"""About: small enough to be copied at once when it is lent out, large enough to be few."""
+
+CLOCK = (1 << 32) - 1
+"""Moments go from 1 to this, and then from 1 again; 0 is when a free row was used."""
+
+_FEWEST_SHIFT, _MOST_SHIFT = 4, 12
+_MOST_ROWS = (1 << 31) - 1
+
+
+def after(now: int) -> int:
+    """The next moment."""
+    return now % CLOCK + 1
+
+
+def before(now: int) -> int:
+    """The last moment."""
+    return (now - 2) % CLOCK + 1
+
+
+class RowsExhausted(MemoryError):
+    """A table has as many rows as one server can number."""
+
+
+class Blocks:
+    """The rows of one moment.
+
+    Attributes:
+        addresses: of the blocks.
+        limit: rows at this number and beyond do not belong to it.
+        shift: a block has ``2^shift`` rows.
+        width: float32 numbers of a row, slots included.
+    """
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        per_row = 4 * width + 12
+        self.shift = min(max((BLOCK_BYTES // per_row).bit_length() - 1, _FEWEST_SHIFT), _MOST_SHIFT)
+        self.blocks: list[Array] = []
+        self.addresses = np.zeros(16, np.int64)
+        self.limit = 0
+
+    def stretches(self, rows: int) -> Iterator[tuple[int, int]]:
+        """Ranges of row numbers that cover all of them, of about so many each."""
+        for start in range(0, self.limit, rows):
+            yield start, min(start + rows, self.limit)
+
+    def collect(self, start: int, stop: int, columns: int) -> tuple[Array, Array, Array]:
+        """Ids, moments of last use and first ``columns`` numbers of the rows in a range."""
+        n = stop - start
+        ids, used = np.empty(n, np.int64), np.empty(n, np.uint32)
+        out = np.empty((n, columns), np.float32)
+        found = loop("collect")(start, stop, ids, used, out, self.addresses, self.shift, self.width)
+        return ids[:found], used[:found], out[:found]
+
+
+class RowStore(Blocks):
+    """Rows that change; numbers of rows that were freed are given out again."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(width)
+        self._shared = np.zeros(16, np.bool_)
+        self._lent: weakref.WeakSet[Blocks] = weakref.WeakSet()
+        self._free = np.empty(0, np.int32)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the blocks."""
+        return sum(block.nbytes for block in self.blocks)
+
+    @property
+    def is_lent(self) -> bool:
+        """Whether somebody still holds what was lent."""
+        return bool(self._lent)
+
+    def lend(self) -> Blocks:
+        """The rows as they are now. They stay so: a block is copied before it is changed."""
+        lent = Blocks(self.width)
+        lent.blocks = list(self.blocks)
+        lent.addresses = self.addresses.copy()
+        lent.limit = self.limit
+        self._shared[: len(self.blocks)] = True
+        self._lent.add(lent)
+        return lent
+
+    def own(self, rows: Array) -> None:
+        """Make sure that the blocks of these rows (negative ones left aside) are nobody else's."""
+        if not self._shared.any():
+            return
+        if not self._lent:
+            self._shared[:] = False
+            return
+        touched = np.zeros(len(self.blocks), np.bool_)
+        loop("touch")(rows, self.shift, touched)
+        for at in np.flatnonzero(touched & self._shared[: len(self.blocks)]).tolist():
+            self.blocks[at] = self.blocks[at].copy()
+            self.addresses[at] = self.blocks[at].ctypes.data
+            self._shared[at] = False
+
+    def fresh(self, n: int) -> Array:
+        """Numbers of ``n`` rows that are free. They stay free until ``take``.
+
+        Raises:
+            RowsExhausted: there are no more.
+        """
+        if n <= self._free.size:
+            return self._free[self._free.size - n :][::-1].copy()
+        new = n - self._free.size
+        if self.limit + new > _MOST_ROWS:
+            raise RowsExhausted(f"a server can hold {_MOST_ROWS} rows of a table")
+        numbers = np.arange(self.limit, self.limit + new, dtype=np.int32)
+        while len(self.blocks) << self.shift < self.limit + new:
+            self._grow()
+        return np.concatenate([self._free[::-1], numbers])
+
+    def take(self, n: int) -> None:
+        """The first ``n`` rows that ``fresh`` gave are in use."""
+        from_free = min(n, self._free.size)
+        self._free = self._free[: self._free.size - from_free]
+        self.limit += n - from_free
+
+    def give_back(self, rows: Array) -> None:
+        """These rows are free."""
+        self._free = np.concatenate([self._free, rows])
+
+    def _grow(self) -> None:
+        n = len(self.blocks)
+        if n == self.addresses.size:
+            self.addresses = np.resize(self.addresses, 2 * n)
+            self._shared = np.concatenate([self._shared, np.zeros(n, np.bool_)])
+        block = np.zeros((4 * self.width + 12) << self.shift, np.uint8)
+        self.blocks.append(block)
+        self.addresses[n] = block.ctypes.data
+        self._shared[n] = False

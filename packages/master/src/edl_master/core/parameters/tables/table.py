@@ -1,0 +1,247 @@
+"""One embedding table: its rows, read by id and changed by gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from edl_master.core.parameters.arithmetic import (
+    Executor,
+    read_only,
+    run_all,
+)
+from edl_master.core.parameters.layout import Array
+from edl_master.core.parameters.tables.admission import Admission
+from edl_master.core.parameters.tables.index import Index, loop
+from edl_master.core.parameters.tables.spec import TableSpec
+from edl_master.core.parameters.tables.store import Blocks, RowStore, after, before
+from edl_master.core.parameters.wire import PayloadError
+
+_ROWS_AT_A_TIME = 1024
+"""Rows that are gathered, updated and scattered at once: they stay in the cache meanwhile."""
+
+Update = Callable[[Array, Array, list[Array]], None]
+"""Changes values (flat) by a gradient (flat) and the slots of the values, in place."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowGradient:
+    """Gradients of some rows of a table.
+
+    Attributes:
+        ids: int64, each once.
+        values: float32 of shape (ids, dim).
+    """
+
+    ids: Array
+    values: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A gradient whose rows were found or made.
+
+    Attributes:
+        rows: their numbers.
+        values: the gradient's, as many.
+    """
+
+    rows: Array
+    values: Array
+
+
+class Table:
+    """The rows of one table on this server.
+
+    Reading makes no rows: an id without one has its initial row, which is a function of the id.
+    A row is made by the first gradient for it.
+    """
+
+    def __init__(
+        self, spec: TableSpec, slots: tuple[float, ...], executor: Executor | None = None
+    ) -> None:
+        """Make an empty table.
+
+        Args:
+            spec: what it is.
+            slots: what the optimizer's slots of a new row hold; one number for each slot.
+            executor: runs parts of an update at the same time.
+        """
+        self.spec = spec
+        self._executor = executor
+        self._slots = np.array(slots, np.float32)
+        self._index = Index()
+        self._rows = RowStore(spec.dim * (1 + len(slots)))
+        self._admission = Admission(spec.min_count) if spec.min_count > 1 else None
+        self._now = 0
+        self._swept = 0
+        initial = spec.initial
+        self._initial = (
+            np.uint64(spec.seed),
+            int(initial.distribution),
+            float(initial.center),
+            float(initial.spread),
+        )
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self._index)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of rows, slots and index."""
+        return self._rows.nbytes + self._index.nbytes
+
+    # --- reading ---------------------------------------------------------------------------
+
+    def read(self, ids: Array, out: Array, lent: Blocks | None = None) -> None:
+        """Copy the rows of ids.
+
+        Args:
+            ids: int64, also repeated.
+            out: float32 of shape (ids, dim), written to.
+            lent: rows as they were when this was lent; None: as they are.
+        """
+        rows, _ = self._index.find(ids)
+        blocks = lent or self._rows
+        loop("read")(
+            read_only(ids), rows, out, blocks.addresses, blocks.limit, lent is not None,
+            blocks.shift, blocks.width, *self._initial,
+        )  # fmt: skip
+
+    def lend(self) -> Blocks:
+        """All rows as they are now; while it is held, no row is dropped."""
+        return self._rows.lend()
+
+    # --- changing --------------------------------------------------------------------------
+
+    def resolve(self, gradient: RowGradient) -> Resolved:
+        """Find the rows of a gradient, and make those that are missing.
+
+        This changes no row's values: what fails in between leaves the model as it was.
+
+        Raises:
+            PayloadError: an id comes twice.
+            MemoryError: there is no room for more rows.
+        """
+        ids = gradient.ids
+        now = self._now = after(self._now)
+        rows, missing = self._index.find(ids)
+        if missing and self._admission:
+            self._admission.admit(ids, rows)
+            missing = int(np.count_nonzero(rows == -1))
+        first = rows.copy()
+        if missing:
+            self._make(ids, rows, first, missing, now)
+        self._rows.own(rows)
+        blocks = self._rows
+        if loop("stamp")(rows, blocks.addresses, blocks.shift, blocks.width, now):
+            raise PayloadError(f"an id comes twice in a gradient of table {self.spec.name!r}")
+        if self._admission and (rows < 0).any():
+            kept = rows >= 0
+            return Resolved(rows[kept], gradient.values[kept])
+        return Resolved(rows, gradient.values)
+
+    def _make(self, ids: Array, rows: Array, first: Array, missing: int, now: int) -> None:
+        fresh = self._rows.fresh(missing)
+        # Taken before anything is written: a row may lie in a block that was lent.
+        self._rows.own(fresh)
+        self._rows.take(self._index.insert(ids, rows, fresh))
+        blocks = self._rows
+        loop("make")(
+            read_only(ids), rows, first, self._slots, self.spec.dim, blocks.addresses,
+            blocks.shift, blocks.width, before(now), *self._initial,
+        )  # fmt: skip
+
+    def apply(self, gradient: Resolved, update: Update) -> None:
+        """Update rows, then drop some that are too old."""
+        dim, depth = self.spec.dim, 1 + self._slots.size
+
+        def one(start: int) -> None:
+            rows = gradient.rows[start : start + _ROWS_AT_A_TIME]
+            state = np.empty((depth, rows.size, dim), np.float32)
+            place = self._rows.addresses, self._rows.shift, self._rows.width
+            loop("gather")(rows, state, *place)
+            flat = [part.reshape(-1) for part in state]
+            values = gradient.values[start : start + _ROWS_AT_A_TIME].reshape(-1)
+            update(flat[0], read_only(values), flat[1:])
+            loop("scatter")(rows, state, *place)
+
+        run_all(
+            [partial(one, start) for start in range(0, gradient.rows.size, _ROWS_AT_A_TIME)],
+            self._executor,
+        )
+        if self.spec.max_age:
+            self._expire()
+
+    def _expire(self) -> None:
+        """Look at a part of the rows; all have been looked at after ``max_age / 4`` pushes."""
+        if self._rows.is_lent:
+            return
+        n = self._rows.limit
+        part = max(1024, -(-4 * n // self.spec.max_age))
+        start = min(self._swept, n)
+        stop = min(start + part, n)
+        rows, ids = np.empty(stop - start, np.int32), np.empty(stop - start, np.int64)
+        blocks = self._rows
+        found = loop("expire")(
+            start, stop, self._now, self.spec.max_age, rows, ids,
+            blocks.addresses, blocks.shift, blocks.width,
+        )  # fmt: skip
+        if found:
+            self._index.remove(ids[:found])
+            self._rows.give_back(rows[:found])
+        self._swept = stop if stop < n else 0
+
+    def put(self, ids: Array, values: Array, used: Array | None = None) -> None:
+        """Give rows these values, whatever they were; for initial values and snapshots.
+
+        Args:
+            ids: int64, each once.
+            values: float32 of shape (ids, dim), or with slots (ids, width).
+            used: when they were last used; None: now.
+
+        Raises:
+            MemoryError: there is no room for more rows.
+        """
+        if used is None:  # a moment of its own, that no push is taken for
+            self._now = after(self._now)
+        now = max(self._now, 1)
+        rows, missing = self._index.find(ids)
+        if missing:
+            self._make(ids, rows, rows.copy(), missing, now)
+        self._rows.own(rows)
+        if used is None:
+            used = np.full(ids.size, now, np.uint32)
+        blocks = self._rows
+        loop("restore")(
+            rows, read_only(used), read_only(values),
+            blocks.addresses, blocks.shift, blocks.width,
+        )  # fmt: skip
+
+    # --- snapshots -------------------------------------------------------------------------
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row with its slots."""
+        return self._rows.width
+
+    def counters(self) -> Array | None:
+        """How often ids without rows came; None if every id is admitted."""
+        return self._admission.counters if self._admission else None
+
+    def describe(self) -> dict[str, int]:
+        """What a snapshot holds besides arrays."""
+        added = self._admission.added if self._admission else 0
+        return {"now": self._now, "swept": self._swept, "added": added}
+
+    def restore(self, described: Mapping[str, Any], counters: Any) -> None:
+        """Take up what ``describe`` gave, once the rows are there."""
+        self._now, self._swept = described["now"], described["swept"]
+        if self._admission and counters is not None:
+            self._admission.counters[:] = np.asarray(counters)
+            self._admission.added = described["added"]

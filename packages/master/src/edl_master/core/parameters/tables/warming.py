@@ -1,0 +1,42 @@
+"""Compiles what tables need before the first push, by trying all of it on one row."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from edl_master.core.parameters.arithmetic import read_only
+from edl_master.core.parameters.layout import Layout
+from edl_master.core.parameters.optimizers import Optimizer
+from edl_master.core.parameters.tables.group import merged
+from edl_master.core.parameters.tables.spec import TableSpec
+from edl_master.core.parameters.tables.table import RowGradient, Table
+from edl_master.core.parameters.updater import Updater
+
+
+def warm_up(spec: TableSpec, optimizer: Optimizer) -> None:
+    """Compile the loops that any table needs under this optimizer."""
+    spec = replace(spec, name="warm-up", dim=1, min_count=1, max_age=1)
+    slots = tuple(slot.initial for slot in optimizer.rule.slots() if slot.used)
+    updater = Updater(replace(optimizer, undecayed=frozenset(), ema=None), Layout([], [spec]), None)
+    table = Table(spec, slots)
+    ids = read_only(np.zeros(1, np.int64))
+    gradient = RowGradient(ids, read_only(np.zeros((1, 1), np.float32)))
+
+    def update(once: RowGradient) -> None:
+        updater.apply({}, {}, rows=[(table, table.resolve(once))])
+
+    update(merged([gradient, gradient]))
+    table.put(ids, gradient.values)
+    lent = table.lend()
+    update(gradient)  # copies the block that is lent
+    table.read(ids, np.empty((1, 1), np.float32), lent)
+    lent.collect(0, 1, 1)
+    del lent
+    for other in (1, 2, 3):  # by now the row is too old
+        update(RowGradient(read_only(np.full(1, other, np.int64)), gradient.values))
+    many = read_only(np.arange(1 << 14))  # more than the buckets have room for
+    table.put(many, read_only(np.zeros((many.size, 1), np.float32)))
+    choosy = Table(replace(spec, min_count=2), slots)
+    choosy.resolve(gradient)

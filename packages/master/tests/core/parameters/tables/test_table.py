@@ -1,0 +1,268 @@
+"""Tables against a dictionary of rows, for whatever is done to them in whatever order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edl_master.core.parameters.faults import LayoutError
+from edl_master.core.parameters.layout import Array
+from edl_master.core.parameters.tables import saving
+from edl_master.core.parameters.tables.index import BUCKETS, NOT_THERE, Index
+from edl_master.core.parameters.tables.spec import Distribution, Initial, TableSpec
+from edl_master.core.parameters.tables.table import RowGradient, Table
+from edl_master.core.parameters.wire import PayloadError
+
+SMALLEST, LARGEST = -(2**63), 2**63 - 1
+ZEROS = Initial(Distribution.CONSTANT)
+DRAWN = Initial(Distribution.UNIFORM, 0.0, 0.05)
+
+any_ids = st.lists(
+    st.one_of(
+        st.sampled_from([0, 1, -1, SMALLEST, LARGEST]),
+        st.integers(0, 40),
+        st.integers(SMALLEST, LARGEST),
+    ),
+    max_size=60,
+    unique=True,
+)
+
+
+def spec(dim: int = 2, initial: Initial = ZEROS, **limits: Any) -> TableSpec:
+    return TableSpec("t", dim, initial, 11, **limits)
+
+
+def ids_of(*numbers: int) -> Array:
+    return np.array(numbers, np.int64)
+
+
+def rows_of(table: Table, ids: Array, lent: Any = None) -> Array:
+    out = np.full((ids.size, table.spec.dim), np.nan, np.float32)
+    table.read(ids, out, lent)
+    return out
+
+
+def subtract(values: Array, gradient: Array, slots: list[Array]) -> None:
+    values -= gradient
+    for slot in slots:
+        slot += gradient
+
+
+def push(table: Table, ids: Array, gradient: Any) -> None:
+    full = np.broadcast_to(np.asarray(gradient, np.float32), (ids.size, table.spec.dim))
+    table.apply(table.resolve(RowGradient(ids, np.ascontiguousarray(full))), subtract)
+
+
+# --- the index -----------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.booleans(), any_ids), max_size=12))
+def test_the_index_is_a_dictionary(steps: list[tuple[bool, list[int]]]) -> None:
+    index, model, fresh = Index(), dict[int, int](), 0
+    for adds, numbers in steps:
+        ids = ids_of(*numbers)
+        if adds:
+            rows, missing = index.find(ids)
+            new = np.arange(fresh, fresh + missing, dtype=np.int32)
+            assert index.insert(ids, rows, new) == missing
+            fresh += missing
+            model |= dict(zip(numbers, rows.tolist(), strict=True))
+        else:
+            index.remove(ids)
+            for number in numbers:
+                model.pop(number, None)
+        seen = ids_of(*{*numbers, *model, 3, -3})
+        found, _ = index.find(seen)
+        assert found.tolist() == [model.get(number, NOT_THERE) for number in seen.tolist()]
+        assert len(index) == len(model)
+
+
+def test_the_index_grows_bucket_by_bucket_and_forgets_without_losing_others() -> None:
+    index = Index()
+    ids = np.arange(100_000, dtype=np.int64) * 4096
+    rows, missing = index.find(ids)
+    assert missing == ids.size
+    index.insert(ids, rows, np.arange(ids.size, dtype=np.int32))
+    index.remove(ids[::3])
+    found, missing = index.find(ids)
+    expected = np.arange(ids.size)
+    expected[::3] = NOT_THERE
+    np.testing.assert_array_equal(found, expected)
+    assert missing == ids[::3].size
+    assert index.nbytes < 100_000 * 12 * 6 + BUCKETS * 96
+
+
+# --- rows ----------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(any_ids, st.integers(-3, 3)), max_size=10), st.booleans())
+def test_a_table_is_a_dictionary_of_rows(steps: list[tuple[list[int], int]], drawn: bool) -> None:
+    """Rows, slots, and what was lent at every moment."""
+    table = Table(spec(initial=DRAWN if drawn else ZEROS), (0.5,))
+    model: dict[int, Array] = {}
+    kept = []
+    for numbers, amount in steps:
+        ids = ids_of(*numbers)
+        kept.append((table.lend(), dict(model)))
+        start = dict(zip(numbers, rows_of(table, ids), strict=True))
+        push(table, ids, amount)
+        model |= {n: model.get(n, start[n]) - np.float32(amount) for n in numbers}
+    everything = ids_of(*model)
+    for n, row in zip(model, rows_of(table, everything), strict=True):
+        np.testing.assert_array_equal(row, model[n])
+    assert len(table) == len(model)
+    for lent, then in kept:
+        untouched = rows_of(Table(table.spec, ()), everything)
+        for n, row, initial in zip(model, rows_of(table, everything, lent), untouched, strict=True):
+            np.testing.assert_array_equal(row, then.get(n, initial))
+
+
+def test_a_row_is_the_same_whatever_the_order_or_the_server() -> None:
+    ids = ids_of(5, -1, 0, SMALLEST, LARGEST, 123456789)
+    for distribution in Distribution:
+        one = Table(spec(7, Initial(distribution, 0.25, 2.0)), ())
+        other = Table(spec(7, Initial(distribution, 0.25, 2.0)), ())
+        expected = rows_of(one, ids)
+        push(one, ids, 0)
+        for i in reversed(range(ids.size)):
+            push(other, ids[i : i + 1], 0)
+        np.testing.assert_array_equal(rows_of(one, ids), expected)
+        np.testing.assert_array_equal(rows_of(other, ids), expected)
+
+
+def test_other_seeds_and_ids_give_other_rows() -> None:
+    ids = np.arange(1000, dtype=np.int64)
+    one = rows_of(Table(TableSpec("t", 3, DRAWN, 1), ()), ids)
+    other = rows_of(Table(TableSpec("t", 3, DRAWN, 2), ()), ids)
+    assert np.unique(one).size > 2990
+    assert not (one == other).any()
+
+
+@pytest.mark.parametrize(
+    ("distribution", "mean", "deviation", "low", "high"),
+    [
+        (Distribution.UNIFORM, 0.0, 1 / np.sqrt(3), -1.0, 1.0),
+        (Distribution.NORMAL, 0.0, 1.0, -6.0, 6.0),
+        (Distribution.TRUNCATED_NORMAL, 0.0, 0.8796256610342398, -2.0, 2.0),
+    ],
+)
+def test_distributions(
+    distribution: Distribution, mean: float, deviation: float, low: float, high: float
+) -> None:
+    table = Table(spec(100, Initial(distribution, 0.0, 1.0)), ())
+    rows = rows_of(table, np.arange(10_000, dtype=np.int64))
+    assert abs(rows.mean() - mean) < 0.005
+    assert abs(rows.std() - deviation) < 0.005
+    assert low <= rows.min() < rows.max() <= high
+    assert np.abs(np.corrcoef(rows[:, 0], rows[:, 1])[0, 1]) < 0.05
+
+
+def test_an_id_twice_in_a_gradient_is_refused_and_changes_nothing() -> None:
+    table = Table(spec(), ())
+    push(table, ids_of(1), 1)
+    for ids in (ids_of(1, 2, 1), ids_of(7, 7)):
+        with pytest.raises(PayloadError, match="twice"):
+            table.resolve(RowGradient(ids, np.ones((ids.size, 2), np.float32)))
+    np.testing.assert_array_equal(rows_of(table, ids_of(1, 2, 7)), [[-1, -1], [0, 0], [0, 0]])
+
+
+# --- bounded memory ------------------------------------------------------------------------
+
+
+def test_rare_ids_get_no_row_until_they_have_come_often_enough() -> None:
+    table = Table(spec(min_count=3), ())
+    for times, row in ((1, 0), (2, 0), (3, -1), (4, -2)):
+        push(table, ids_of(9), 1)
+        assert rows_of(table, ids_of(9)).tolist() == [[row, row]], times
+    assert len(table) == 1
+
+
+def test_admission_needs_no_memory_for_ids_that_never_come_again() -> None:
+    table = Table(spec(min_count=2), ())
+    before = table.nbytes
+    for start in range(0, 200_000, 20_000):
+        push(table, np.arange(start, start + 20_000, dtype=np.int64), 1)
+    assert len(table) < 200
+    assert table.nbytes <= before + (1 << 20)
+
+
+def test_rows_that_are_not_used_are_dropped_and_begin_anew() -> None:
+    table = Table(spec(max_age=10), ())
+    push(table, ids_of(1), 5)
+    for _ in range(20):
+        push(table, ids_of(2), 1)
+    np.testing.assert_array_equal(rows_of(table, ids_of(1, 2)), [[0, 0], [-20, -20]])
+    assert len(table) == 1
+    push(table, ids_of(3), 1)
+    push(table, ids_of(1), 1)
+    np.testing.assert_array_equal(rows_of(table, ids_of(1, 3)), [[-1, -1], [-1, -1]])
+
+
+def test_with_an_age_memory_stays_bounded_whatever_comes() -> None:
+    table = Table(spec(max_age=8), ())
+    sizes = []
+    for start in range(0, 400_000, 4_000):
+        push(table, np.arange(start, start + 4_000, dtype=np.int64), 1)
+        sizes.append(len(table))
+    assert max(sizes) <= 4_000 * (8 + 8)
+    assert table.nbytes < 30 << 20
+
+
+def test_what_is_lent_stays_though_rows_are_dropped_and_given_out_again() -> None:
+    table = Table(spec(max_age=1), ())
+    push(table, ids_of(1), 1)
+    for _ in range(3):
+        push(table, ids_of(2), 1)  # now the row of 1 is free
+    assert len(table) == 1
+    lent = table.lend()
+    for other in (3, 4, 5):
+        push(table, ids_of(other), 7)
+    np.testing.assert_array_equal(rows_of(table, ids_of(1, 2, 3), lent), [[0, 0], [-3, -3], [0, 0]])
+
+
+# --- saving --------------------------------------------------------------------------------
+
+
+@settings(max_examples=30, deadline=None)
+@given(any_ids, any_ids)
+def test_parts_restore_rows_slots_and_ages(first: list[int], second: list[int]) -> None:
+    table = Table(spec(initial=DRAWN, max_age=100), (0.5, 0.25))
+    push(table, ids_of(*first), 1)
+    parts = [np.asarray(part) for part in saving.parts(table.lend())]
+    state = table.describe()
+    copy = Table(table.spec, (0.5, 0.25))
+    for part in parts:
+        ids, used, rows = saving.unpack(part, copy.width)
+        copy.put(ids, rows, used)
+    copy.restore(state, None)
+    for one in (table, copy):
+        push(one, ids_of(*second), 2)
+    everything = ids_of(*{*first, *second})
+    np.testing.assert_array_equal(rows_of(table, everything), rows_of(copy, everything))
+    again = [np.concatenate([np.asarray(p) for p in saving.parts(t.lend())] or [[]]) for t in
+             (table, copy)]  # fmt: skip
+    assert sorted(again[0].tolist()) == sorted(again[1].tolist())
+
+
+def test_a_part_is_as_the_rows_were_when_it_was_taken() -> None:
+    table = Table(spec(), ())
+    push(table, ids_of(1, 2), 1)
+    taken = saving.parts(table.lend())
+    push(table, ids_of(1, 2, 3), 1)
+    ids, _, rows = saving.unpack(np.asarray(taken[0]), table.width)
+    assert ids.tolist() == [1, 2]
+    np.testing.assert_array_equal(rows, -np.ones((2, 2)))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"dim": 0}, {"dim": 1 << 20}, {"min_count": 0}, {"max_age": -1}, {"seed": -1}]
+)
+def test_senseless_tables_are_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(LayoutError, match=next(iter(wrong))):
+        TableSpec(**{"name": "t", "dim": 2, "initial": ZEROS, "seed": 1, **wrong})  # type: ignore[arg-type]

@@ -1,0 +1,77 @@
+"""Where rows from the master are received."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from edl_proto.parameters import FrameError
+from edl_proto.v1 import parameters_pb2
+from edl_worker.tables.served import Wanted
+
+
+class RowsInbox:
+    """The rows that one minibatch needs, once they have come.
+
+    Each minibatch has memory of its own: the model may still compute on what came before.
+    """
+
+    def __init__(self, dims: Sequence[int]) -> None:
+        self._dims = dims
+        self._memory = np.empty(0, np.uint8)
+        self._for: Wanted | None = None
+
+    def nbytes(self, wanted: Wanted | None) -> int:
+        """Bytes of the rows of a minibatch."""
+        if wanted is None:
+            return 0
+        return sum(4 * d * ids.size for d, ids in zip(self._dims, wanted.ids, strict=True))
+
+    def open(self, wanted: Wanted | None) -> Callable[[int], memoryview]:
+        """What gives memory for the rows that are about to come."""
+        expected = self.nbytes(wanted)
+        self._for = None
+
+        def give(nbytes: int) -> memoryview:
+            if nbytes != expected:
+                raise FrameError(f"{nbytes} bytes of rows came, {expected} were asked for")
+            self._memory = np.empty(nbytes, np.uint8)
+            return self._memory.data
+
+        return give
+
+    def arrived(self, wanted: Wanted | None) -> None:
+        """The rows of a minibatch have come."""
+        if wanted is not None and not self.nbytes(wanted):
+            self._memory = np.empty(0, np.uint8)
+        self._for = wanted
+
+    def holds(self, wanted: Wanted) -> bool:
+        return self._for is wanted
+
+    def forget(self) -> None:
+        self._for = None
+
+    def arrays(self, wanted: Wanted) -> list[npt.NDArray[Any]]:
+        """The rows that have come, an array of shape (ids, dim) for each table."""
+        found, at = [], 0
+        for dim, ids in zip(self._dims, wanted.ids, strict=True):
+            end = at + 4 * dim * ids.size
+            found.append(self._memory[at:end].view(np.float32).reshape(ids.size, dim))
+            at = end
+        return found
+
+
+def requested(wanted: Wanted | None) -> tuple[list[parameters_pb2.TableRows], memoryview]:
+    """A request for rows: counts, and the ids of all tables as one payload."""
+    if wanted is None:
+        return [], memoryview(b"")
+    tables = [
+        parameters_pb2.TableRows(table=number, count=ids.size)
+        for number, ids in enumerate(wanted.ids)
+    ]
+    ids = wanted.ids[0] if len(wanted.ids) == 1 else np.concatenate(wanted.ids)
+    return tables, np.ascontiguousarray(ids).view(np.uint8).data
