@@ -17,7 +17,7 @@ PACKAGES = {
     # folder: (import names, extras, other packages that it may stand on)
     "proto": ("edl_proto elasticdl", "", ()),
     "recordio": ("recordio", "", ()),
-    "client": ("edl", "[convert]", ("proto", "recordio")),
+    "client": ("edl", "[convert,docker]", ("proto", "recordio")),
     "builder": ("edl_builder", "", ("proto",)),
     "master": ("edl_master", "", ("proto", "recordio")),
     "worker": ("edl_worker", "[cpu]", ("proto", "recordio")),

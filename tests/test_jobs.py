@@ -109,26 +109,6 @@ def test_ctrl_c_leaves_the_job_running_and_says_how_to_come_back(
     edl("stop", "left")
 
 
-def test_a_killed_master_is_told_and_leaves_no_worker(
-    edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
-) -> None:
-    running = edl.start(
-        *("train", "--model-zoo", str(ROOT / "model_zoo"), "--model-def", "counting"),
-        *("--params", "size=500", "--data", str(numbered(500)), "--num-epochs", "100000"),
-        *("--name", "orphan", "--output", str(tmp_path / "model")),
-    )
-    eventually(lambda: edl.run("status", "orphan").code == 0, "it runs")
-    eventually(lambda: int(edl.status("orphan")["records_trained"]) > 0, "it trains")
-    master = json.loads((edl.job_dir("orphan") / "master.json").read_text())
-    import os
-
-    os.kill(master["pid"], signal.SIGKILL)
-    _, err = running.communicate(timeout=60)
-    assert running.returncode == 1
-    assert "master" in err
-    eventually(lambda: not edl.processes(), "its workers have ended", 30)
-
-
 def test_checkpoints_carry_a_stopped_job_on(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
 ) -> None:

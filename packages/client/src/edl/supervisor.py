@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 FINAL = ("SUCCEEDED", "FAILED", "CANCELLED")
 
 LOOK_S = 0.5
-"""How soon it is noticed that the job was deleted."""
+"""How soon it is noticed that the job was deleted, or is not to be watched any more."""
 
 LOCK_S = 0.05
 """How soon the end of a master that is known only by its lock is noticed."""
@@ -103,13 +103,13 @@ class Supervisor:
                 )
         except OSError as error:
             log.error("the master cannot be started: %s", error)
-            return None if not self._exists() else Death(0.0, exit_code=127)
+            return None if not self._is_ours() else Death(0.0, exit_code=127)
         while True:
             try:
                 code = child.wait(LOOK_S)
                 break
             except subprocess.TimeoutExpired:
-                if not self._exists():
+                if not self._is_ours():
                     return None
                 self._look_for_silence(child.pid)
         if code == jobdir.DIRECTORY_TAKEN:
@@ -121,7 +121,7 @@ class Supervisor:
         """Watch a master that somebody else started; only the time of its end can be known."""
         began = time.monotonic()
         while supervision.has_master(self._job_dir):
-            if not self._exists():
+            if not self._is_ours():
                 return None
             pid = self._master_pid()
             if pid is None:
@@ -159,14 +159,14 @@ class Supervisor:
 
     # --- the job ---------------------------------------------------------------------------
 
-    def _exists(self) -> bool:
+    def _is_ours(self) -> bool:
+        """Whether the job is there, and still to be watched over."""
         supervision.beat(self._job_dir)
-        return (self._job_dir / jobdir.SPEC).exists()
+        spec = self._job_dir / jobdir.SPEC
+        return spec.exists() and supervision.commands(self._job_dir) is not None
 
     def _is_over(self) -> bool:
-        if not self._exists() or supervision.commands(self._job_dir) is None:
-            return True
-        return self._status().get("state") in FINAL
+        return not self._is_ours() or self._status().get("state") in FINAL
 
     def _status(self) -> dict[str, Any]:
         try:

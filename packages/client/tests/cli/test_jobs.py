@@ -239,6 +239,7 @@ def test_a_master_that_cannot_live_is_given_up_and_leaves_no_worker(tidy: Edl) -
 def test_a_job_that_nobody_watches_is_lost_with_its_master(tidy: Edl) -> None:
     """As with jobs of earlier versions."""
     tidy.begin("alone", "--num-workers", "2")
+    eventually(lambda: supervisor(tidy, "alone"), "a supervisor")
     supervision.release(tidy.job_dir("alone"))
     eventually(lambda: supervisor(tidy, "alone") is None, "its supervisor ends")
     os.kill(master_pid(tidy, "alone"), signal.SIGKILL)

@@ -149,9 +149,60 @@ def test_sentiment() -> None:
     assert metrics["auc"] > 0.99
 
 
+def clicks() -> list[bytes]:
+    """The numbers tell; the ids do not."""
+    random = np.random.default_rng(4)
+    kinds = [index % 2 for index in range(200)]
+    return [
+        example(
+            numbers=np.full(13, 3.0 * kind, np.float32),
+            ids=random.integers(0, 1 << 40, 26),
+            click=np.array([kind]),
+        )
+        for kind in kinds
+    ]
+
+
+def people() -> list[bytes]:
+    random = np.random.default_rng(5)
+    numbers = ("age", "education_years", "capital_gain", "hours_per_week")
+    words = ("workclass", "education", "marital_status", "occupation", "relationship", "country")
+    return [
+        example(
+            **{name: np.array([10.0 + 40 * (index % 2)], np.float32) for name in numbers},
+            **{name: str(random.integers(9)).encode() for name in words},
+            income=np.array([index % 2]),
+        )
+        for index in range(200)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("model_def", "records"),
+    [
+        ("ctr.criteo_deepfm", clicks),
+        ("ctr.criteo_wide_and_deep", clicks),
+        ("ctr.census_deepfm", people),
+        ("ctr.census_wide_and_deep", people),
+    ],
+)
+def test_models_with_tables(model_def: str, records: Callable[[], list[bytes]]) -> None:
+    """In a plain loop their rows stay as they begin; what is dense learns."""
+    model_file = from_zoo(model_def, params="dim=4, hidden=[16], lr=0.1")
+    metrics = assert_learns(model_file, records(), epochs=4)
+    assert metrics["auc"] > 0.99
+
+
+def test_rows_are_counted_by_their_ids() -> None:
+    model_file = from_zoo("counting_rows")
+    records = [example(number=np.array([number])) for number in range(20)]
+    assert evaluate(model_file, records) == {"loss": 0.0, "mean_count": 0.0}
+
+
 def test_every_model_file_of_the_zoo_is_tried_here() -> None:
     tried = Path(__file__).read_text()
     helpers = {"cifar10/data.py", "regressor/columns.py"}
+    helpers |= {f"ctr/{name}.py" for name in ("__init__", "inputs", "models")}
     for path in ZOO.rglob("*.py"):
         name = path.relative_to(ZOO).as_posix()
         dotted = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
