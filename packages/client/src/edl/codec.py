@@ -14,7 +14,7 @@ from edl.core.images import Image, Line, Look
 from edl.core.mounts import Bind
 from edl.core.options import Verb
 from edl.core.problem import Problem
-from edl.core.status import Failure, Happening, State, Status, Worker, pace
+from edl.core.status import Failure, Happening, State, Status, Worker
 from edl.core.submission import HOST, Submission
 from edl_proto.errors import EdlError
 from edl_proto.v1 import builder_pb2, error_pb2, job_pb2
@@ -241,16 +241,8 @@ def decode_status(message: job_pb2.JobStatus) -> Status:
         dead_letters=tuple(f"{dead.task}: {dead.records}" for dead in message.dead_letters),
         goodput=progress.goodput,
         lost_s=dict(progress.lost_s),
-        pace_per_s=_pace(message),
+        pace_per_s=progress.pace_per_s,
     )
-
-
-def _pace(message: job_pb2.JobStatus) -> float:
-    for curve in message.curves:
-        if curve.name == "loss":
-            points = [(point.step, point.at_s) for point in curve.points]
-            return pace(points, message.records_trained)
-    return 0.0
 
 
 _PHASES = {

@@ -9,7 +9,7 @@ import pytest
 from edl.core import telling
 from edl.core.options import Verb
 from edl.core.result import of_status
-from edl.core.status import Failure, Happening, State, Status, Worker, overall_pace, pace
+from edl.core.status import Failure, Happening, State, Status, Worker, overall_pace
 
 RUNNING = Status(
     job="mnist",
@@ -76,10 +76,6 @@ def test_the_summary_tells_what_went_wrong_on_the_way() -> None:
 
 
 def test_the_pace_leaves_out_start_and_end() -> None:
-    # 10 s of start; versions 1 to 101 in 20 s; the last point once more after an evaluation.
-    points = [(1, 10.0), (51, 20.0), (101, 30.0), (101, 35.0)]
-    assert pace(points, 1010) == pytest.approx(50.0)
-    assert pace([], 10) == pace([(1, 1.0)], 10) == pace([(0, 1.0), (0, 2.0)], 10) == 0.0
     assert overall_pace(RUNNING) == pytest.approx(1230.0)
     assert overall_pace(changed(pace_per_s=2000.0)) == 2000.0
     assert overall_pace(changed(seconds=0.0)) == 0.0

@@ -369,6 +369,7 @@ def status_to(view: JobView, facts: JobFacts) -> job_pb2.JobStatus:
             goodput=progress.goodput,
             productive_s=progress.productive_s,
             lost_s=progress.lost_s,
+            pace_per_s=progress.pace_per_s,
         ),
         metrics=view.metrics,
         workers=map(_worker_to, view.workers),

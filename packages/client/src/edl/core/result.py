@@ -22,8 +22,8 @@ class Result:
         epochs: whole passes over the data.
         metrics: of the last evaluation.
         seconds: from the job's start to its end.
-        records_per_s: records per second from the first to the last update of a training job;
-            of the whole job, start included, where there is nothing finer.
+        records_per_s: records per second from the first ones done to the last, without start and
+            end; of the whole job where all were done at once.
         dashboard_url: the job's page.
         output: folder of the result.
         predictions: number of them; None unless the job predicts.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -109,7 +109,7 @@ class Status:
     lost_s: Mapping[str, float] = field(default_factory=dict)
     """Worker seconds that trained nothing, by reason."""
     pace_per_s: float = 0.0
-    """Records of the main work per second while it was being done, if known; else 0."""
+    """Records per second from the first ones done to the last; 0: not known."""
 
     @property
     def fraction(self) -> float:
@@ -124,30 +124,8 @@ class Status:
         return sum(worker.state in ("ready", "working") for worker in self.workers)
 
 
-def pace(points: Sequence[tuple[int, float]], records: int) -> float:
-    """Records per second between the first and the last update of the parameters.
-
-    Unlike records by seconds of the job, it leaves out starting and writing the result.
-
-    Args:
-        points: parameter version and seconds since the job's start, in order.
-        records: trained up to the last of these versions.
-
-    Returns:
-        0 if the points do not tell.
-    """
-    if not points or points[-1][0] <= 0:
-        return 0.0
-    first_version, began = points[0]
-    last_version = points[-1][0]
-    ended = next(at_s for version, at_s in points if version == last_version)
-    if ended <= began:
-        return 0.0
-    return records * (last_version - first_version) / last_version / (ended - began)
-
-
 def overall_pace(status: Status) -> float:
-    """Records per second: while there were updates, if known; else of the whole job."""
+    """Records per second while they were done, if known; else of the whole job."""
     if status.pace_per_s > 0:
         return status.pace_per_s
     done = status.records_trained if status.verb is Verb.TRAIN else status.records_done

@@ -78,7 +78,12 @@ def summary(status: Status, keep_page_s: float = 0.0) -> list[str]:
     }[status.verb]
     seconds = quantities.duration(status.seconds)
     pace = quantities.rate(overall_pace(status))
-    when = " while training" if status.pace_per_s > 0 else ""
+    doing = {
+        Verb.TRAIN: " while training",
+        Verb.EVALUATE: " while evaluating",
+        Verb.PREDICT: " while predicting",
+    }[status.verb]
+    when = doing if status.pace_per_s > 0 else ""
     lines = [
         f"{status.job} {status.state.words}: {verb} {quantities.count(done)} records"
         f" in {seconds} ({pace} records/s{when})"

@@ -11,6 +11,9 @@ from edl.render import terminal
 
 EVERY_S = 5.0
 
+AGAIN = 6
+"""A line that says nothing new comes this many times as seldom: a sign of life, no noise."""
+
 
 class PlainDisplay:
     """Writes lines: at every change of state, for notable events, and every few seconds.
@@ -27,6 +30,8 @@ class PlainDisplay:
         self._write = write
         self._next = 0.0
         self._state: State | None = None
+        self._last = ""
+        self._again = 0.0
 
     def update(self, status: Status) -> None:
         now = time.monotonic()
@@ -34,7 +39,11 @@ class PlainDisplay:
             return
         self._state = status.state
         self._next = now + self._every_s
-        self._write(f"{status.job}: {progress_line(status)}")
+        line = progress_line(status)
+        if line == self._last and now < self._again:
+            return
+        self._last, self._again = line, now + AGAIN * self._every_s
+        self._write(f"{status.job}: {line}")
 
     def happened(self, event: Happening) -> None:
         if event.is_notable:

@@ -64,6 +64,9 @@ class Progress:
         self._rate: Rate | None = None
         self._point: tuple[float, int] = (0.0, 0)
         self._point_at = -math.inf
+        self._paced_since_s: float | None = None
+        self._paced_until_s = 0.0
+        self._paced_records = 0
 
     def pass_time(self, now: float) -> None:
         """Let time pass up to now."""
@@ -106,6 +109,11 @@ class Progress:
         """So many records of the main work are done."""
         assert self._rate is not None, "time has not begun"
         self._rate.add(count, now)
+        if self._paced_since_s is None:
+            self._paced_since_s = self._elapsed_s
+        else:
+            self._paced_records += count
+        self._paced_until_s = self._elapsed_s
 
     def loss_point(self, now: float, *, last: bool = False) -> LogScalar | None:
         """Return the next point of the loss curve when it is due, or ``last`` of all."""
@@ -130,6 +138,16 @@ class Progress:
         """Records per second, lately."""
         return self._rate.per_s(now) if self._rate else 0.0
 
+    @property
+    def pace_per_s(self) -> float:
+        """Records per second from the first ones done to the last: without start and end.
+
+        0 while that is nothing, or as good as nothing.
+        """
+        since = self._paced_since_s
+        took_s = 0.0 if since is None else self._paced_until_s - since
+        return self._paced_records / took_s if took_s > 0 else 0.0
+
     def eta_s(self, records_left: int, now: float) -> float:
         """Seconds to the end of the main work at the present rate; negative: unknown."""
         rate = self.per_s(now)
@@ -148,6 +166,7 @@ class Progress:
             "staleness_sum": self._staleness_sum,
             "goodput": self.goodput.snapshot(),
             "elapsed_s": self._elapsed_s,
+            "paced": [self._paced_since_s, self._paced_until_s, self._paced_records],
         }
 
     def restore(self, saved: Mapping[str, Any]) -> None:
@@ -160,3 +179,5 @@ class Progress:
         self._staleness_sum = saved["staleness_sum"]
         self.goodput.restore(saved.get("goodput", {}))
         self._elapsed_s = self._accounted_s = saved["elapsed_s"]
+        since, until, records = saved.get("paced", (None, 0.0, 0))
+        self._paced_since_s, self._paced_until_s, self._paced_records = since, until, records

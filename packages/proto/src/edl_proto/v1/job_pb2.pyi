@@ -505,6 +505,7 @@ class Progress(_message.Message):
     GOODPUT_FIELD_NUMBER: _builtins.int
     PRODUCTIVE_S_FIELD_NUMBER: _builtins.int
     LOST_S_FIELD_NUMBER: _builtins.int
+    PACE_PER_S_FIELD_NUMBER: _builtins.int
     records_done: _builtins.int
     """of this job's main work, over all epochs"""
     records_total: _builtins.int
@@ -524,6 +525,8 @@ class Progress(_message.Message):
     """productive time / elapsed, 0..1"""
     productive_s: _builtins.float
     """worker seconds in work that counted"""
+    pace_per_s: _builtins.float
+    """records, from the first done to the last; 0: not known"""
     @_builtins.property
     def lost_s(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
         """the other worker seconds, by reason"""
@@ -543,10 +546,11 @@ class Progress(_message.Message):
         goodput: _builtins.float = ...,
         productive_s: _builtins.float = ...,
         lost_s: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
+        pace_per_s: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "eta_s", b"eta_s", "goodput", b"goodput", "loss", b"loss", "lost_s", b"lost_s", "num_epochs", b"num_epochs", "parameter_version", b"parameter_version", "productive_s", b"productive_s", "records_done", b"records_done", "records_per_s", b"records_per_s", "records_total", b"records_total", "steps", b"steps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "eta_s", b"eta_s", "goodput", b"goodput", "loss", b"loss", "lost_s", b"lost_s", "num_epochs", b"num_epochs", "pace_per_s", b"pace_per_s", "parameter_version", b"parameter_version", "productive_s", b"productive_s", "records_done", b"records_done", "records_per_s", b"records_per_s", "records_total", b"records_total", "steps", b"steps"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
