@@ -17,7 +17,7 @@ PACKAGES = {
     # folder: (import names, extras, other packages that it may stand on)
     "proto": ("edl_proto elasticdl", "", ()),
     "recordio": ("recordio", "", ()),
-    "client": ("edl", "[convert,docker]", ("proto", "recordio")),
+    "client": ("edl", "[convert]", ("proto", "recordio")),
     "builder": ("edl_builder", "", ("proto",)),
     "master": ("edl_master", "", ("proto", "recordio")),
     "worker": ("edl_worker", "[cpu]", ("proto", "recordio")),
@@ -32,6 +32,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 nox.options.default_venv_backend = "uv"
 nox.options.reuse_venv = "yes"
 nox.options.stop_on_first_error = False
+# Much of a test's time is one process that starts: two tests at a time keep two cores at work.
+PROCESSES = str(min(4, os.cpu_count() or 1))
+
 # Sessions without an environment of their own run in the one that ./dev setup made.
 in_workspace = {"venv_backend": "none"}
 
@@ -45,9 +48,12 @@ def install(session: nox.Session, *args: str) -> None:
         session.run_install(*command, *args, external=True)
 
 
-def pytest(session: nox.Session, *args: str) -> None:
+def pytest(session: nox.Session, *args: str, processes: str = PROCESSES) -> None:
     """Run tests, and name those that take longest. There is no second try: what fails is broken."""
-    session.run("python", "-m", "pytest", "-q", "--durations=8", *args, *session.posargs)
+    side_by_side = ("-n", processes, "--dist", "worksteal")
+    session.run(
+        *("python", "-m", "pytest", "-q", "--durations=8"), *side_by_side, *args, *session.posargs
+    )
 
 
 @nox.session(tags=["test"], **in_workspace)
@@ -126,7 +132,7 @@ def package(session: nox.Session, package: str) -> None:
     built = [str(next(wheels.glob(f"edl_{name}-*.whl"))) for name in (*below, package)]
     built[-1] += extras
     install(session, "--reinstall", "--no-deps", *(path.removesuffix(extras) for path in built))
-    install(session, "pytest", "pytest-timeout", "hypothesis", *built)
+    install(session, "pytest", "pytest-timeout", "pytest-xdist", "hypothesis", *built)
     pytest(session, f"packages/{package}/tests")
 
 
@@ -160,7 +166,8 @@ def engine(session: nox.Session) -> None:
     said = session.run("python", "-c", ask, silent=True)
     if isinstance(said, str) and said.strip() and not os.environ.get("CI"):
         session.skip(said.strip())
-    pytest(session, *(() if session.posargs else ("tests/builder",)))
+    # One engine, one after the other.
+    pytest(session, *(() if session.posargs else ("tests/builder",)), processes="0")
 
 
 @nox.session(**in_workspace)
