@@ -489,12 +489,13 @@ def test_the_page_s_url_while_the_job_runs_and_after(tidy: Edl) -> None:
     eventually(lambda: not alive(master_pid(tidy, "page")), "the master has ended")
     child = tidy.start("dashboard", "page", "-o", "json")
     assert child.stdout is not None
+    assert child.stderr is not None
     later = json.loads("".join(iter(child.stdout.readline, "}\n")) + "}")
     assert later["dashboard_url"].startswith("http://127.0.0.1:")
+    assert "page cancelled; Ctrl-C closes the page" in child.stderr.readline()
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=30)
     assert child.returncode == 0, err
-    assert "page cancelled; Ctrl-C closes the page" in err
 
 
 def test_delete_spares_running_jobs_and_asks(tidy: Edl) -> None:
