@@ -122,16 +122,30 @@ def test_a_worker_that_is_taken_away_is_replaced_and_stop_and_delete_leave_nothi
     assert not edl.job_dir("long").exists()
 
 
-def test_a_master_that_is_killed_is_seen_and_delete_removes_its_workers(
+def test_a_master_that_is_killed_is_started_again_and_keeps_its_workers(
     job_world: World, in_containers: Edl, circle: tuple[str, ...]
 ) -> None:
     edl = in_containers
-    edl(*circle, "--name", "lost")
-    eventually(lambda: of_jobs(job_world, edl, "worker"), "a worker's container")
+    edl(*circle, "--name", "again")
+    eventually(lambda: int(edl.status("again")["progress"]["steps"]) > 20, "the job at work")
+    # What is on the disk is what the next master goes on from.
+    eventually(lambda: list((edl.job_dir("again") / "snapshots").glob("again-*")), "a snapshot")
+    (worker,) = of_jobs(job_world, edl, "worker")
     (master,) = of_jobs(job_world, edl, "master")
     master.kill()
-    eventually(lambda: edl.status("lost")["state"] == "LOST", "the loss to be seen")
-    edl("delete", "lost", "--yes")
+
+    def replaced() -> bool:
+        names = {each.name for each in of_jobs(job_world, edl, "master")}
+        return len(names) == 1 and master.name not in names
+
+    eventually(replaced, "another container in its place")
+    events = edl.job_dir("again") / "events.jsonl"
+    eventually(lambda: "CheckpointRestored" in events.read_text(), "it goes on from its snapshot")
+    steps = int(edl.status("again")["progress"]["steps"])
+    eventually(lambda: int(edl.status("again")["progress"]["steps"]) > steps + 20, "more steps")
+    assert [each.name for each in of_jobs(job_world, edl, "worker")] == [worker.name]
+    edl("stop", "again", "--now")
+    edl("delete", "again", "--yes")
     assert not of_jobs(job_world, edl)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from edl import codec, settings
 from edl.adapters import checks, zoo
 from edl.adapters.jobs import START_DEADLINE_S, JobStore, StoredJob
-from edl.adapters.launcher import LocalLauncher
+from edl.adapters.launcher import LocalLauncher, container_command
 from edl.core import mounts
 from edl.core.gitzoo import GitZoo
 from edl.core.images import Image, Order, service_of
@@ -26,7 +26,6 @@ from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2
 
 if TYPE_CHECKING:
-    from edl.adapters.docker_launcher import DockerLauncher
     from edl.building import BuildDisplay
 
 _POLL_S = 0.05
@@ -157,12 +156,10 @@ class Client:
         stored = self._await_master(name)
         return Started(name, stored.status.dashboard_url, attached=True)
 
-    def _launcher_of(self, job: Submission) -> LocalLauncher | DockerLauncher:
+    def _launcher_of(self, job: Submission) -> LocalLauncher:
         if not job.in_containers:
             return self._launcher
-        from edl.adapters.docker_launcher import DockerLauncher
-
-        return DockerLauncher(self.store)
+        return LocalLauncher(self.store, container_command())
 
     def _spec(self, job: Submission) -> job_pb2.JobSpec:
         now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

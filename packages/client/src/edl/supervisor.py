@@ -39,6 +39,7 @@ SILENCE_S = 30.0
 """A master that has written no status for so long is frozen for good: it writes one each second.
 Half of what the workers are prepared to wait."""
 
+_END_S = 5.0
 _WORKER_GRACE_S = 2.0
 _TAIL_BYTES = 4000
 
@@ -132,8 +133,15 @@ class Supervisor:
         return Death(time.monotonic() - began)
 
     def _master_pid(self) -> int | None:
+        """Of the master that listens; or of the process that stands for its container."""
+        path = self._job_dir / jobdir.MASTER
+        container = self._job_dir / jobdir.CONTAINER
         try:
-            facts = json.loads((self._job_dir / jobdir.MASTER).read_bytes())
+            if container.exists():
+                if path.stat().st_mtime_ns < container.stat().st_mtime_ns:
+                    return None  # it is still starting
+                path = container
+            facts = json.loads(path.read_bytes())
             found = processes.Process(int(facts["pid"]), int(facts["start_time"]))
         except (OSError, ValueError, KeyError, TypeError):
             return None
@@ -149,7 +157,8 @@ class Supervisor:
             line = f"The job's master has been silent for {SILENCE_S:.0f} s and is killed."
             self._note("MasterFrozen", line)
             if (master := processes.find(pid)) is not None:
-                processes.end([master], 0.0)
+                # Asked first: what stands for a container ends that, and is not frozen itself.
+                processes.end([master], _END_S)
 
     def _status_time(self) -> int:
         try:

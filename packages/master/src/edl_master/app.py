@@ -355,6 +355,8 @@ class App:
                         self._tell(seen)
 
     def _stay_supervised(self) -> None:
+        if self._config.spec.platform == "docker":
+            return  # a supervisor within the container would die with it; workers do not see one
         while not self._over.wait(_SUPERVISED_EVERY_S):
             if supervision.ensure(self._config.job_dir):
                 log.warning("the job's supervisor was gone; another one is started")

@@ -47,7 +47,11 @@ PARTS = "parts"
 
 
 CONTAINER = "container.json"
-"""Where the master's container is, if it has one: engine, name."""
+"""Where the master's container is, if it has one: engine, name; and the process that stands for it
+on the machine: pid, start_time."""
+
+CONTAINER_LOCK = "container.lock"
+"""Held by that process, so that two never start a container for one job."""
 
 LABEL_JOB = "io.edl.job"
 LABEL_JOB_DIR = "io.edl.job-dir"

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from edl import codec
-from edl.adapters import processes
+from edl.adapters import engine, processes
 from edl.adapters.jobs import START_DEADLINE_S, JobStore, MasterRecord, tail
 from edl_proto import jobdir, supervision
 from edl_proto.errors import EdlError
@@ -37,6 +37,11 @@ def master_command(environ: Mapping[str, str] = os.environ) -> list[str]:
     return [python(environ), "-m", "edl_master"]
 
 
+def container_command() -> list[str]:
+    """The command that runs a master as a container; ``--job-dir DIR`` is appended to it."""
+    return [sys.executable, "-P", "-m", "edl.contained"]
+
+
 def supervisor_command() -> list[str]:
     """The command that starts a supervisor; ``--job-dir DIR`` is appended to it."""
     return [sys.executable, "-P", "-m", "edl.supervisor"]
@@ -45,7 +50,8 @@ def supervisor_command() -> list[str]:
 class LocalLauncher:
     """Starts masters as processes of this machine, each in a session of its own.
 
-    A closed terminal, a Ctrl-C or the end of the client does not reach them.
+    A closed terminal, a Ctrl-C or the end of the client does not reach them. A master in a
+    container is a process, too: the one that stays with it.
 
     Args:
         store: where the jobs are.
@@ -63,7 +69,7 @@ class LocalLauncher:
             EdlError: what the master says is wrong, or MASTER_LOST if it ended without a
                 word or does not listen in time; nothing of it runs then.
         """
-        path = self._store.path(name)
+        path = self._store.path(name).absolute()
         log = self._store.log(name)
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
@@ -126,16 +132,17 @@ class LocalLauncher:
         ended = f"by signal {-code}" if code < 0 else f"with exit code {code}"
         log = self._store.log(name)
         detail = tail(log, 20)
-        missing = "No module named edl_master" in detail
+        remedy = "The end of its log is below; edl doctor checks this machine."
+        if "No module named edl_master" in detail:
+            remedy = "The image has no edl_master: use a --base-image with worker and master."
+            if engine.read(self._store.path(name)) is None:
+                python = self._command[0]
+                remedy = f"Install it where {python} finds it: pip install 'edl-client[local]'"
         return EdlError(
             error_pb2.MASTER_LOST,
             f"the job's master ended {ended} before it listened",
             where=str(log),
-            remedy=(
-                f"Install it where {self._command[0]} finds it: pip install 'edl-client[local]'"
-                if missing
-                else "The end of its log is below; edl doctor checks this machine."
-            ),
+            remedy=remedy,
             detail=detail,
         )
 
@@ -146,3 +153,4 @@ class LocalLauncher:
             if child.poll() is None and (master := processes.find(child.pid)):
                 processes.end([master], _END_S)
         processes.end(self._store.workers(name), _END_S)
+        engine.sweep(self._store.path(name))
