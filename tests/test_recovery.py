@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from conftest import Edl, eventually
+import pytest
+from conftest import Edl, eventually, read_all
 from test_exactly_once import EPOCHS, arguments, counts
 
+import recordio
+import recordio.example
 from edl_proto import supervision
 
 TOTAL = 12_007
@@ -111,3 +114,118 @@ def test_a_frozen_worker_is_noticed_in_two_seconds_and_a_thawed_one_is_welcome(
     assert int(edl.status("f")["records_trained"]) == EPOCHS * TOTAL
     np.testing.assert_array_equal(counts(output), EPOCHS)
     assert "WorkerBack" in kinds(edl, "f")
+
+
+# --- jobs on a trained model -------------------------------------------------------------------
+
+RECORDS, PER_TASK = 600, 12
+
+NUMBERS = """
+import os, time
+import tensorflow as tf
+from elasticdl.python.common.constants import Mode
+
+def model(size):
+    number = tf.keras.Input(shape=(), dtype="int64", name="number")
+    weight = tf.keras.layers.Embedding(size, 1, embeddings_initializer="zeros")(number)
+    return tf.keras.Model(number, tf.keras.layers.Reshape(())(weight))
+
+def slowly(number):
+    "Says what it does, and takes its time."
+    time.sleep(float(os.environ["EDL_TEST_RECORD_S"]))
+    with open(os.environ["EDL_TEST_SEEN"], "a") as seen:
+        seen.write(f"{number}\\n")
+    return number
+
+def dataset_fn(dataset, mode):
+    def parse(record):
+        features = {"number": tf.io.FixedLenFeature([], tf.int64)}
+        number = tf.io.parse_single_example(record, features)["number"]
+        if mode != Mode.TRAINING:
+            number = tf.ensure_shape(tf.numpy_function(slowly, [number], tf.int64), [])
+        return {"number": number} if mode == Mode.PREDICTION else ({"number": number}, number)
+    return dataset.map(parse)
+
+def loss(labels, predictions):
+    # The weight of a record becomes its number.
+    return -tf.reduce_sum(predictions * tf.cast(labels, tf.float32))
+
+def optimizer():
+    return tf.keras.optimizers.SGD(learning_rate=1.0)
+
+def eval_metrics_fn():
+    return {"mean": lambda labels, predictions: predictions}
+"""
+"""A model that predicts a record's number, and tells each record that it is given."""
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Data in two files, and a model trained on it that predicts each record's number."""
+    place = tmp_path_factory.mktemp("numbers")
+    (place / "zoo").mkdir()
+    (place / "zoo" / "numbers.py").write_text(NUMBERS)
+    for file, (start, stop) in enumerate([(0, 300), (300, RECORDS)]):
+        with recordio.Writer(str(place / f"part-{file}.recordio")) as writer:
+            for number in range(start, stop):
+                writer.write(recordio.example.encode({"number": np.array([number])}))
+    edl = Edl(place / "edl-home")
+    edl(
+        *("train", "--model-zoo", str(place / "zoo"), "--model-def", "numbers"),
+        *("--params", f"size={RECORDS}", "--data", f"{place}/*.recordio"),
+        *("--num-epochs", "1", "--output", str(place / "model"), "-q"),
+    )
+    return place, place / "model"
+
+
+def settled(edl: Edl, name: str) -> set[int]:
+    """Numbers of the tasks that the newest snapshot counts as done."""
+    for place in sorted((edl.job_dir(name) / "snapshots").glob(f"{name}-*"), reverse=True):
+        try:
+            ledger = json.loads((place / "ledger.json").read_bytes())["ledger"]
+        except FileNotFoundError:
+            continue  # replaced meanwhile
+        for round_ in ledger["rounds"]:
+            return set(range(round_["cursor"])) - {task["number"] for task in round_["open"]}
+    return set()
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "predict"])
+def test_a_job_on_a_trained_model_goes_on_where_its_master_died(
+    edl: Edl, tmp_path: Path, numbers: tuple[Path, Path], verb: str
+) -> None:
+    data, model = numbers
+    seen, output = tmp_path / "seen", tmp_path / "out.recordio"
+    edl(
+        *(verb, "--trained-model", str(model), "--data", f"{data}/*.recordio"),
+        *("--records-per-task", str(PER_TASK), "--num-workers", "2", "--name", verb, "--detach"),
+        *(("--output", str(output)) if verb == "predict" else ()),
+        env={"EDL_TEST_SEEN": str(seen), "EDL_TEST_RECORD_S": "0.02"},
+    )
+    eventually(lambda: len(settled(edl, verb)) > 5, "a snapshot of some work", every=0.02)
+    first, workers = master(edl, verb), bodies(edl, verb)
+    os.kill(first["pid"], signal.SIGKILL)
+    kept, before = settled(edl, verb), len(seen.read_text().split())
+    eventually(lambda: master(edl, verb)["incarnation"] != first["incarnation"], "a new master")
+
+    edl("wait", verb, timeout=300)
+    status = edl.status(verb)
+    assert status["state"] == "SUCCEEDED"
+    progress = status["progress"]
+    assert int(progress["records_done"]) == int(progress["records_total"]) == RECORDS
+    assert kinds(edl, verb).count("CheckpointRestored") == 1
+    assert (status["preemptions"], status["worker_failures"]) == (0, 0)
+    logs = edl.job_dir(verb) / "logs"
+    starts = [(logs / f"worker-{worker}.log").read_text().count("--- ") for worker in (0, 1)]
+    assert (len(workers), starts) == (2, [1, 1]), "no worker was started a second time"
+
+    given = [int(number) for number in seen.read_text().split()]
+    assert set(given) == set(range(RECORDS))
+    # No task is across two files; 300 records are 25 tasks.
+    again = {number // PER_TASK for number in given[before:]}
+    assert not again & kept, "what the snapshot counts as done is not done again"
+    if verb == "predict":
+        found = [recordio.example.decode(r)["prediction"] for r in read_all(output)]
+        np.testing.assert_array_equal(np.ravel(found), np.arange(RECORDS))
+    else:
+        assert status["metrics"]["mean"] == (RECORDS - 1) / 2

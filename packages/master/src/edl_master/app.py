@@ -112,10 +112,12 @@ class App:
             self._data,
             self._validation,
             [place for place in (snapshots, checkpoints) if place is not None],
+            self._predictions,
             chosen_length=not spec.records_per_task,
             died_at=died_at,
         )
-        self._resumed = beginning.version is not None
+        # One that begins to train anew needs workers that have not trained yet.
+        self._keeps_workers = beginning.resumed or not self._training
 
         self._metrics = Metrics()
         self._counters = CarriedCounters()
@@ -140,6 +142,7 @@ class App:
             reporter=self._reporter,
             checkpoints=checkpoints,
             snapshots=snapshots,
+            settle_output=self._settle,
             join_output=self._join,
             metrics=self._metrics,
             tell=self._tell,
@@ -194,29 +197,25 @@ class App:
             option = "--validation-data"
             self._validation = open_data(spec.validation_data, spec.data_format, option)
 
-    def _prepare_places(
-        self, records_per_task: int
-    ) -> tuple[Checkpoints | None, Checkpoints | None]:
+    def _prepare_places(self, records_per_task: int) -> tuple[Checkpoints | None, Checkpoints]:
         """Make sure, before any work, that results can be written; and where state is kept."""
         config = self._config
         self._predictions = None
         if config.type is JobType.PREDICT:
             cut = Cut(self._data.counts, records_per_task)
             parts = config.job_dir / jobdir.PARTS
-            self._predictions = Predictions(parts, config.output, self._data.uris, cut)
-            self._predictions.take_over()
-        if config.output and config.type is not JobType.EVALUATE:
+            self._predictions = Predictions(
+                parts, config.output, self._data.uris, cut, self._incarnation
+            )
+        joined = self._predictions is not None and self._predictions.is_joined()
+        if config.output and config.type is not JobType.EVALUATE and not joined:
             again = self._directory.former_port() > 0
             check_output(config.output, resumed_job=config.spec.name if again else "")
-        if self._predictions is not None:
-            self._predictions.prepare()
-        if not self._training:
-            return None, None
         name = config.spec.name
         snapshots = Checkpoints(config.job_dir / jobdir.SNAPSHOTS, name, _SNAPSHOTS_KEPT)
         snapshots.prepare()
         self._snapshots = snapshots
-        if config.checkpoint_dir is None:
+        if config.checkpoint_dir is None or not self._training:
             return None, snapshots
         checkpoints = Checkpoints(config.checkpoint_dir, name, config.keep_checkpoints)
         checkpoints.prepare()
@@ -254,7 +253,7 @@ class App:
 
     def _former_port(self) -> int:
         """The port at which workers expect a master that was started again; 0 for any."""
-        if not self._resumed:
+        if not self._keeps_workers:
             return 0
         port = self._directory.former_port()
         return port if is_free(self._config.host, port) else 0
@@ -290,8 +289,7 @@ class App:
                 "started_at": self.report.started_at,
             }
         )
-        # One that begins anew needs workers that have not trained yet.
-        for body in take_over(self._platform, keep=self._resumed):
+        for body in take_over(self._platform, keep=self._keeps_workers):
             self._tell(BodyFound(body.worker, body.body, body.attempt))
         for act in (self._tick, self._observe, self._heed_requests, self._stay_supervised):
             self._beside(act)
@@ -326,13 +324,20 @@ class App:
         status = self.report.seal(end, self._failure)
         try:
             self._directory.write_status(status, final=True)
-            if self._snapshots is not None and status.state == job_pb2.SUCCEEDED:
-                self._snapshots.clear()
+            if status.state == job_pb2.SUCCEEDED:
+                self._forget_state()
             self._journal.flush()  # what a full disk did not take, before that gave some space
         except Exception:
             log.exception("the final status cannot be written")
         log.info("the job ended: %s", job_pb2.JobState.Name(status.state))
         return status
+
+    def _forget_state(self) -> None:
+        """The job has its result: nobody will go on from here."""
+        if self._snapshots is not None:
+            self._snapshots.clear()
+        if self._predictions is not None:
+            self._predictions.clear()
 
     # --- threads ---------------------------------------------------------------------------
 
@@ -408,6 +413,10 @@ class App:
         data = self._validation if evaluates else self._data
         assert data is not None
         return data.locate(lease.records)
+
+    def _settle(self) -> None:
+        if self._predictions is not None:
+            self._predictions.settle()
 
     def _join(self) -> None:
         assert self._predictions is not None, "only prediction jobs have parts to join"

@@ -47,7 +47,7 @@ from edl_master.core.events import (
 )
 from edl_master.core.failure import Failure
 from edl_master.core.job import JobState
-from edl_master.core.names import TaskType, WorkerId
+from edl_master.core.names import TaskType, Version, WorkerId
 from edl_master.core.parameters.snapshot import Snapshot
 from edl_master.core.view import JobView
 from edl_master.guarded_plane import GuardedPlane
@@ -82,13 +82,18 @@ class Kept:
 
     Attributes:
         ledger: as ``JobState.snapshot`` returned it.
-        plane: as the plane returned it, after that.
+        plane: as the plane returned it, after that; None for jobs on a trained model.
         held_up_s: how long nobody could push meanwhile.
     """
 
     ledger: dict[str, Any]
-    plane: Snapshot
+    plane: Snapshot | None
     held_up_s: float
+
+    @property
+    def version(self) -> Version:
+        """Of the parameters; 0 where there are none."""
+        return Version(self.plane.meta["version"] if self.plane else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,12 +276,14 @@ class Conductor:
                 assert_never(effect)
 
     def _keep(self) -> Kept | None:
-        """What there is to keep; None before a worker has described the model."""
+        """What there is to keep; None before a worker has described the model to train."""
         began = self._clock()
         # The ledger first: what the plane is ahead by is skipped when it is replayed.
         ledger = self._job.snapshot()
         plane = self._plane.snapshot()
-        return None if plane is None else Kept(ledger, plane, self._clock() - began)
+        if plane is None and self._job.trains:
+            return None
+        return Kept(ledger, plane, self._clock() - began)
 
     def _over(self, end: End) -> None:
         self._end = self._end or end

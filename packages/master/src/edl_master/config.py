@@ -140,7 +140,7 @@ class Config:
                 epoch_barrier=self.update == job_pb2.SYNC,
                 evaluation_steps=spec.training.evaluation_steps,
                 checkpoint_steps=spec.training.checkpoint_steps if self.checkpoint_dir else 0,
-                snapshot_every_s=SNAPSHOT_EVERY_S if self.type is JobType.TRAIN else 0.0,
+                snapshot_every_s=SNAPSHOT_EVERY_S,
                 export=bool(self.output),
                 seed=spec.training.seed,
                 shuffle=spec.training.shuffle,

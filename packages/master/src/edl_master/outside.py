@@ -17,7 +17,7 @@ from edl_master.conductor import Kept
 from edl_master.core.effects import LogScalar, Record
 from edl_master.core.events import CheckpointTaken, Event, OutputFinished, SnapshotTaken
 from edl_master.core.failure import Failure
-from edl_master.core.names import Version, WorkerId
+from edl_master.core.names import WorkerId
 from edl_master.core.platform import Platform
 from edl_master.curves import Curves, Point
 from edl_master.lanes import Lane, Latest
@@ -28,7 +28,7 @@ from edl_proto.errors import EdlError
 log = logging.getLogger(__name__)
 
 LEDGER, PLANE = "ledger", "plane"
-"""Names of a checkpoint's documents."""
+"""Names of a checkpoint's documents; jobs on a trained model have no plane."""
 
 
 class Works:
@@ -41,6 +41,8 @@ class Works:
         reporter: also gets points, for TensorBoard.
         checkpoints: None: none are kept.
         snapshots: for the next master of this job; None: none are kept.
+        settle_output: returns when the part of every task that was told to be done is in its
+            place; raises ``EdlError``.
         join_output: joins the predictions; raises ``EdlError``.
         metrics: durations of checkpoints.
         tell: takes facts.
@@ -56,6 +58,7 @@ class Works:
         reporter: Reporter,
         checkpoints: Checkpoints | None,
         snapshots: Checkpoints | None,
+        settle_output: Callable[[], None],
         join_output: Callable[[], None],
         metrics: Metrics,
         tell: Callable[[Event], object],
@@ -68,6 +71,7 @@ class Works:
         self._reporter = reporter
         self._checkpoints = checkpoints
         self._snapshots = snapshots
+        self._settle_output = settle_output
         self._join_output = join_output
         self._metrics = metrics
         self._tell = tell
@@ -106,8 +110,7 @@ class Works:
             self._metrics.checkpoint_duration.labels("write").observe(seconds)
             self._metrics.checkpoint_duration.labels("copy").observe(kept.held_up_s)
             self._metrics.checkpoint_last_success.set_to_current_time()
-            version = Version(kept.plane.meta["version"])
-            self._tell(CheckpointTaken(version, seconds, kept.held_up_s))
+            self._tell(CheckpointTaken(kept.version, seconds, kept.held_up_s))
 
         self._latest_checkpoint.do(write)
 
@@ -117,17 +120,22 @@ class Works:
             return
 
         def write() -> None:
+            # What it counts as done has to be there for whoever goes on from it.
+            self._settle_output()
             seconds = self._write(snapshots, kept)
             self._metrics.snapshot_duration.observe(seconds)
-            version = Version(kept.plane.meta["version"])
-            self._tell(SnapshotTaken(version, seconds, kept.held_up_s))
+            self._tell(SnapshotTaken(kept.version, seconds, kept.held_up_s))
 
         self._latest_snapshot.do(write)
 
     def _write(self, place: Checkpoints, kept: Kept) -> float:
         """Write it, and return the seconds that this took."""
         started = time.monotonic()
-        place.write(Checkpoint({LEDGER: kept.ledger, PLANE: kept.plane.meta}, kept.plane.arrays))
+        if kept.plane is None:
+            place.write(Checkpoint({LEDGER: kept.ledger}, {}))
+        else:
+            documents = {LEDGER: kept.ledger, PLANE: kept.plane.meta}
+            place.write(Checkpoint(documents, kept.plane.arrays))
         return time.monotonic() - started
 
     def finish_output(self) -> None:

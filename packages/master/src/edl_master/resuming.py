@@ -11,9 +11,10 @@ import numpy as np
 
 from edl_master.adapters.checkpoints import Checkpoint, Checkpoints
 from edl_master.adapters.data import DataSet
+from edl_master.adapters.outputs import Predictions
 from edl_master.core.effects import Record, Severity
 from edl_master.core.job import JobState
-from edl_master.core.names import Version
+from edl_master.core.names import TaskKey, TaskType, Version
 from edl_master.core.parameters.snapshot import Snapshot
 from edl_master.core.settings import JobSettings
 from edl_master.outside import LEDGER, PLANE
@@ -29,11 +30,13 @@ class Beginning:
 
     Attributes:
         job: new, or as it was.
-        snapshot: the parameters as they were; None for a new job.
+        resumed: whether it is as it was.
+        snapshot: the parameters as they were; None for a new job, and where there are none.
         notes: what a person should know of it.
     """
 
     job: JobState
+    resumed: bool
     snapshot: Snapshot | None
     notes: tuple[Record, ...]
 
@@ -48,6 +51,7 @@ def begin(
     data: DataSet,
     validation: DataSet | None,
     places: Sequence[Checkpoints],
+    predictions: Predictions | None = None,
     *,
     chosen_length: bool,
     died_at: float | None = None,
@@ -59,12 +63,14 @@ def begin(
         data: to train, evaluate or predict on.
         validation: to evaluate on; None: no evaluation.
         places: where snapshots and checkpoints are; the newest of all is used.
+        predictions: parts that an earlier master took; brought in line with the job.
         chosen_length: the length of tasks was chosen here, and yields to that of the checkpoint.
         died_at: when the earlier master was last seen alive, in seconds since the epoch; None if
             this is not the same job, started again, but another one that goes on from its state.
 
     Raises:
-        EdlError: CHECKPOINT_DAMAGED; USAGE when the checkpoint is of other data or settings.
+        EdlError: CHECKPOINT_DAMAGED; USAGE when the checkpoint is of other data or settings;
+            OUTPUT_UNWRITABLE or DISK_FULL for the parts.
     """
     counts = validation.counts if validation else ()
     names = {
@@ -77,10 +83,16 @@ def begin(
         message = f"Checkpoint {name} is damaged and passed over: {problem}."
         notes.append(Record("CheckpointDamaged", message, Severity.WARNING))
 
+    def anew() -> Beginning:
+        if predictions is not None:
+            predictions.prepare()
+        job = JobState(settings, data.counts, counts, **names)
+        return Beginning(job, resumed=False, snapshot=None, notes=tuple(notes))
+
     found = _newest(places, damaged)
     if found is None:
-        return Beginning(JobState(settings, data.counts, counts, **names), None, tuple(notes))
-    ledger, plane = found.documents[LEDGER], found.documents[PLANE]
+        return anew()
+    ledger, plane = found.documents[LEDGER], found.documents.get(PLANE)
     try:
         if chosen_length:
             settings = replace(settings, records_per_task=ledger["job"]["records_per_task"])
@@ -101,14 +113,29 @@ def begin(
             where=f"--checkpoint-dir, checkpoint {found.name}",
             remedy="Use the data and options that it was made with, or another directory or name.",
         ) from error
-    message = f"Goes on from checkpoint {found.name}, parameter version {plane['version']}."
+    if predictions is not None and not _has_parts(job, predictions):
+        message = f"Parts of predictions that {found.name} counts as done are not there any more;"
+        message += " all predictions are made again."
+        notes.append(Record("PredictionsMissing", message, Severity.WARNING))
+        return anew()
+    at = f", parameter version {plane['version']}" if plane else ""
+    message = f"Goes on from checkpoint {found.name}{at}."
     if died_at is not None:
         message += f" {undone_s:.1f} s of work after it are done again."
     notes.append(Record("CheckpointRestored", message, facts={"checkpoint": found.name}))
-    return Beginning(
-        job,
-        Snapshot(plane, {name: np.asarray(array) for name, array in found.arrays.items()}),
-        tuple(notes),
+    snapshot = None
+    if plane:
+        arrays = {name: np.asarray(array) for name, array in found.arrays.items()}
+        snapshot = Snapshot(plane, {**arrays})
+    return Beginning(job, resumed=True, snapshot=snapshot, notes=tuple(notes))
+
+
+def _has_parts(job: JobState, predictions: Predictions) -> bool:
+    """Whether what the job counts as predicted is there; what it does not is removed."""
+    counts = job.view(0.0).tasks.get(TaskType.PREDICTION)
+    return predictions.resume(
+        lambda number: job.is_settled(TaskKey(TaskType.PREDICTION, 0, number)),
+        counts.dead if counts else 0,
     )
 
 
@@ -127,7 +154,13 @@ def _newest(
             found += [newest] if newest else []
     if not found and problems:
         raise problems[0]
-    return max(found, key=lambda each: int(each.documents[PLANE]["version"]), default=None)
+    return max(found, key=_version, default=None)
+
+
+def _version(checkpoint: Checkpoint) -> int:
+    """Of its parameters; jobs on a trained model have none, and one place only."""
+    plane = checkpoint.documents.get(PLANE)
+    return int(plane["version"]) if plane else 0
 
 
 def _lost(taken_at: float, died_at: float | None) -> tuple[float, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ def complete(predictions: Predictions, number: int, token: int = 1) -> None:
 
 @pytest.fixture
 def predictions(tmp_path: Path) -> Predictions:
-    made = Predictions(tmp_path / "parts", str(tmp_path / "out"), URIS, CUT)
+    made = Predictions(tmp_path / "parts", str(tmp_path / "out"), URIS, CUT, "ab12")
     made.prepare()
     return made
 
@@ -59,37 +59,106 @@ def test_parts_are_joined_in_the_order_of_the_data(
 ) -> None:
     for number in (3, 0, 4, 2, 1):
         complete(predictions, number)
-    assert predictions.join() == sum(SIZES)
+    predictions.join()
     out = tmp_path / "out"
     names = ["a.recordio", "b.csv.recordio", "c.tfrecord.recordio"]
     assert sorted(path.name for path in out.iterdir()) == names
     for file, (name, size) in enumerate(zip(names, SIZES, strict=True)):
         assert content(out / name) == [b"%d/%d by 1" % (file, record) for record in range(size)]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "parts-joined"]
+    predictions.clear()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_an_output_that_an_earlier_master_joined_is_made_again(
-    predictions: Predictions, tmp_path: Path
-) -> None:
-    """It died before it could say so; the job does not fail by its own result."""
-    for number in range(5):
+def successor(tmp_path: Path, output: str = "") -> Predictions:
+    """What the next master of the job has."""
+    return Predictions(tmp_path / "parts", output or str(tmp_path / "out"), URIS, CUT, "cd34")
+
+
+@pytest.mark.parametrize("name", ["out", "out.recordio"])
+def test_an_output_that_an_earlier_master_joined_stays(tmp_path: Path, name: str) -> None:
+    """It died before it could say so; the job neither fails by its own result nor redoes it."""
+    output = tmp_path / name
+    predictions = Predictions(tmp_path / "parts", str(output), URIS, CUT, "ab12")
+    predictions.prepare()
+    assert not predictions.is_joined()
+    for number in range(CUT.count):
         complete(predictions, number)
     predictions.join()
-    predictions.take_over()
-    assert not (tmp_path / "out").exists()
-    predictions.prepare()
-    predictions.take_over()  # nothing of it is left to be taken over
+    before = output.stat()
+    next_ = successor(tmp_path, str(output))
+    assert next_.is_joined()
+    assert next_.resume(lambda number: True, dead=0)
+    next_.join()
+    assert output.stat() == before
+    next_.clear()
+    assert not next_.is_joined()
+
+
+def test_what_somebody_else_put_there_is_not_taken_for_the_job_s_own(
+    predictions: Predictions, tmp_path: Path
+) -> None:
+    for number in range(CUT.count):
+        complete(predictions, number)
+    predictions.join()
+    (tmp_path / "out").rename(tmp_path / "elsewhere")  # so that its inode stays in use
+    assert not successor(tmp_path).is_joined()
     (tmp_path / "out").mkdir()
-    predictions.take_over()
-    assert (tmp_path / "out").exists(), "what somebody else put there stays"
+    next_ = successor(tmp_path)
+    assert not next_.is_joined()
+    next_.prepare()
+    assert (tmp_path / "out").exists()
+    with pytest.raises(EdlError, match="exists"):
+        check_output(str(tmp_path / "out"))
+
+
+def test_who_begins_anew_removes_what_an_earlier_master_made(
+    predictions: Predictions, tmp_path: Path
+) -> None:
+    for number in range(CUT.count):
+        complete(predictions, number)
+    predictions.join()
+    directory = (tmp_path / "parts").stat().st_ino
+    successor(tmp_path).prepare()
+    assert [path.name for path in tmp_path.iterdir()] == ["parts"]
+    assert list((tmp_path / "parts").iterdir()) == []
+    assert (tmp_path / "parts").stat().st_ino == directory, "it may be mounted somewhere"
+
+
+def test_a_successor_keeps_the_parts_of_what_is_done_and_no_others(
+    predictions: Predictions, tmp_path: Path
+) -> None:
+    for number in (0, 1, 3):
+        complete(predictions, number)
+    predict(predictions, 2)  # never said to be complete
+    next_ = successor(tmp_path)
+    # Of task 3 the snapshot knows nothing: it is done again.
+    assert next_.resume(lambda number: number < 2, dead=0)
+    names = sorted(path.name for path in (tmp_path / "parts").iterdir())
+    assert names == ["0000000000.recordio", "0000000001.recordio"]
+    for number in (2, 3, 4):
+        assert next_.part_of(lease(number)) != predictions.part_of(lease(number))
+        complete(next_, number, token=2)
+    next_.join()
+    assert content(tmp_path / "out" / "a.recordio")[19:21] == [b"0/19 by 1", b"0/20 by 2"]
+
+
+def test_a_successor_misses_the_part_of_what_is_done(
+    predictions: Predictions, tmp_path: Path
+) -> None:
+    for number in (0, 1, 3):
+        complete(predictions, number)
+    assert not successor(tmp_path).resume(lambda number: number < 3, dead=0)
+    assert successor(tmp_path).resume(lambda number: number < 3, dead=1)
+    (tmp_path / "parts" / "0000000001.recordio").write_bytes(b"")
+    assert not successor(tmp_path).resume(lambda number: number < 2, dead=0)
 
 
 def test_an_output_that_ends_in_recordio_is_one_file(tmp_path: Path) -> None:
-    predictions = Predictions(tmp_path / "parts", str(tmp_path / "all.recordio"), URIS, CUT)
+    predictions = Predictions(tmp_path / "parts", str(tmp_path / "all.recordio"), URIS, CUT, "ab12")
     predictions.prepare()
     for number in range(CUT.count):
         complete(predictions, number)
-    assert predictions.join() == sum(SIZES)
+    predictions.join()
     assert len(content(tmp_path / "all.recordio")) == sum(SIZES)
 
 
@@ -108,12 +177,18 @@ def test_a_part_counts_only_when_the_job_takes_it(predictions: Predictions, tmp_
     }
 
 
-def test_a_completion_that_is_said_twice_is_one(predictions: Predictions) -> None:
+def joined(directory: Path) -> int:
+    """How many predictions are in the files of an output."""
+    return sum(len(content(path)) for path in directory.iterdir())
+
+
+def test_a_completion_that_is_said_twice_is_one(predictions: Predictions, tmp_path: Path) -> None:
     for number in range(CUT.count):
         complete(predictions, number)
         with predictions.completing(lease(number), 10):
             pass
-    assert predictions.join() == sum(SIZES)
+    predictions.join()
+    assert joined(tmp_path / "out") == sum(SIZES)
 
 
 def test_a_part_that_is_missing_is_never_passed_over(
@@ -126,7 +201,8 @@ def test_a_part_that_is_missing_is_never_passed_over(
     assert caught.value.code == error_pb2.INTERNAL
     assert "1 are missing" in caught.value.what
     assert not (tmp_path / "out").exists()
-    assert predictions.join(dead=1) == 32
+    predictions.join(dead=1)
+    assert joined(tmp_path / "out") == 32
 
 
 def test_a_part_of_another_length_is_not_taken(predictions: Predictions) -> None:
@@ -151,19 +227,22 @@ def test_a_part_that_holds_less_than_it_should_is_found(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["parts"]
 
 
-def test_joining_waits_for_a_completion_that_is_under_way(predictions: Predictions) -> None:
+@pytest.mark.parametrize("wait", [Predictions.join, Predictions.settle])
+def test_joining_and_keeping_wait_for_a_completion_that_is_under_way(
+    predictions: Predictions, tmp_path: Path, wait: Callable[[Predictions], None]
+) -> None:
     for number in range(1, CUT.count):
         complete(predictions, number)
     count = predict(predictions, 0)
-    joined: list[int] = []
-    joining = threading.Thread(target=lambda: joined.append(predictions.join()))
+    joining = threading.Thread(target=wait, args=(predictions,))
     with predictions.completing(lease(0), count):
         # The job has taken the last completion and asks for the output at once.
         joining.start()
         joining.join(0.1)
         assert joining.is_alive()
     joining.join(60)
-    assert joined == [sum(SIZES)]
+    assert not joining.is_alive()
+    assert (tmp_path / "parts" / "0000000000.recordio").exists()
 
 
 def test_an_output_that_appeared_meanwhile_is_not_overwritten(
@@ -213,12 +292,12 @@ def store() -> Iterator[Any]:
 
 @pytest.mark.parametrize("output", ["memory://bucket/all.recordio", "memory://bucket/some"])
 def test_predictions_go_to_a_store(tmp_path: Path, store: Any, output: str) -> None:
-    predictions = Predictions(tmp_path / "parts", output, URIS, CUT)
+    predictions = Predictions(tmp_path / "parts", output, URIS, CUT, "ab12")
     predictions.prepare()
     check_output(output)
     for number in range(CUT.count):
         complete(predictions, number)
-    assert predictions.join() == sum(SIZES)
+    predictions.join()
     found = {path: recordio.open_source(f"memory://{path}").count() for path in store.find("/")}
     if output.endswith(".recordio"):
         assert found == {"/bucket/all.recordio": sum(SIZES)}
@@ -226,6 +305,7 @@ def test_predictions_go_to_a_store(tmp_path: Path, store: Any, output: str) -> N
         names = ("a.recordio", "b.csv.recordio", "c.tfrecord.recordio")
         wanted = [(f"/bucket/some/{name}", size) for name, size in zip(names, SIZES, strict=True)]
         assert found == dict(wanted)
+    predictions.clear()
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(EdlError) as caught:
         check_output(output)
@@ -236,7 +316,7 @@ def test_predictions_go_to_a_store(tmp_path: Path, store: Any, output: str) -> N
 def test_an_output_that_appeared_in_a_store_meanwhile_is_not_overwritten(
     tmp_path: Path, store: Any
 ) -> None:
-    predictions = Predictions(tmp_path / "parts", "memory://bucket/out", URIS, CUT)
+    predictions = Predictions(tmp_path / "parts", "memory://bucket/out", URIS, CUT, "ab12")
     predictions.prepare()
     for number in range(CUT.count):
         complete(predictions, number)

@@ -20,7 +20,9 @@ from simulation import World
 
 from edl_master.core.effects import JobPhase
 from edl_master.core.hanging import Patience
+from edl_master.core.names import TaskType
 from edl_master.core.settings import JobSettings, JobType, Timings
+from edl_master.core.view import TaskCounts
 
 # Short, so that a life of some hundred turns sees workers hang and snapshots taken.
 TIMINGS = Timings(patience=Patience(least_s=3.0, start_s=5.0, first_s=10.0, stacks_s=1.0))
@@ -57,7 +59,7 @@ def world(seed: int) -> World:
         validation if type_ is JobType.TRAIN else (),
         seed,
         storm=storm,
-        restarts=restarts and type_ is JobType.TRAIN,
+        restarts=restarts,
     )
 
 
@@ -97,6 +99,10 @@ def check(played: World) -> None:
             assert played.plane.trained == wanted
             assert played.plane.counts == {}
             assert view.records_trained == sum(data) * settings.num_epochs
+            # What a restart has undone and done again is counted once.
+            scored = view.tasks.get(TaskType.EVALUATION, TaskCounts()).done
+            tasks = sum(-(-n // settings.records_per_task) for n in played.validation)
+            assert scored == tasks * played.job._rooms.evaluations.ended
         case JobType.PREDICT:
             assert view.predictions == sum(data)
         case JobType.EVALUATE:

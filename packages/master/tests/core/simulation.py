@@ -18,7 +18,7 @@ from edl_master.core import events as ev
 from edl_master.core.failure import Failure
 from edl_master.core.job import JobState
 from edl_master.core.names import Body, TaskKey, TaskType, Token, Version, WorkerId
-from edl_master.core.settings import JobSettings
+from edl_master.core.settings import JobSettings, JobType
 
 
 @dataclass
@@ -102,6 +102,9 @@ class World:
         self.job = JobState(settings, data, validation)
         self.plane = Plane(settings.minibatch_size)
         self.parts: set[TaskKey] = set()
+        """Predictions on the disk, of tasks that the job has taken."""
+        self.done: set[TaskKey] = set()
+        """Tasks that are done for good, unless the master forgets; none of a job that trains."""
         self.processes: list[Process] = []
         self.exits: list[ev.BodyExited] = []
         self.starts: list[tuple[WorkerId, int]] = []
@@ -130,12 +133,15 @@ class World:
             self.story += [f"    -> {effect}" for effect in effects]
         self.job.check_invariants()
         self._check_view()
+        if isinstance(event, ev.TaskCompleted):
+            self._completed(event, effects)
         follow: list[ev.Event] = []
         for effect in effects:
             match effect:
                 case fx.LeaseGranted(task=task, token=token):
                     assert token not in self.tokens, f"token {token} used twice"
                     assert task not in self.plane.closed, f"{task} leased after its end"
+                    assert task not in self.done, f"{task} is done again"
                     self.tokens.add(token)
                     if task.type is TaskType.TRAINING:
                         self.plane.fences[task] = token
@@ -164,8 +170,7 @@ class World:
                     kept = ev.SnapshotTaken(Version(self.plane.version), 0.01, 0.001)
                     follow.append(kept)
                 case fx.FinishOutput():
-                    tasks = sum(-(-n // self.settings.records_per_task) for n in self.data)
-                    assert len(self.parts) == tasks, "parts are missing"
+                    assert len(self.parts) == self._tasks, "parts are missing"
                     follow.append(ev.OutputFinished())
                 case fx.EndJob():
                     assert self.end is None, "the job ended twice"
@@ -175,6 +180,19 @@ class World:
         for event_ in follow:
             effects += self.tell(event_)
         return effects
+
+    @property
+    def _tasks(self) -> int:
+        return sum(-(-records // self.settings.records_per_task) for records in self.data)
+
+    def _completed(self, event: ev.TaskCompleted, effects: list[fx.Effect]) -> None:
+        """Remember what has been done for good."""
+        task = event.lease.task
+        refused = any(isinstance(effect, fx.Refused) for effect in effects)
+        if not refused and self.settings.type is not JobType.TRAIN and self.end is None:
+            self.done.add(task)
+            if task.type is TaskType.PREDICTION:
+                self.parts.add(task)
 
     def _check_view(self) -> None:
         """What people see is never absurd, whatever happened."""
@@ -209,6 +227,7 @@ class World:
             for process in self.processes:
                 self._push(process, quietly=True)
         self.saved_plane = copy.deepcopy(self.plane)
+        self.saved_done = set(self.done)
         return ledger
 
     def restart_master(self) -> None:
@@ -216,6 +235,13 @@ class World:
         ledger = json.loads(self.saved)
         self.job = JobState.restore(self.settings, self.data, self.validation, ledger)
         self.plane = copy.deepcopy(self.saved_plane)
+        self.done = set(self.saved_done)
+        if self.settings.type is JobType.PREDICT:
+            keys = {TaskKey(TaskType.PREDICTION, 0, number) for number in range(self._tasks)}
+            settled = {key for key in keys if self.job.is_settled(key)}
+            assert settled <= self.parts, "what is done has a part"
+            assert settled == self.done
+            self.parts = settled
         self.plane.fences.clear()
         self.plane.frozen.clear()
         self.tokens = {t for t in self.tokens if t <= ledger["ledger"]["last_token"]}
@@ -353,8 +379,6 @@ class World:
         elif lease.task.type is TaskType.TRAINING and process.index < self._minibatches(lease):
             self._push(process)
         else:
-            if lease.task.type is TaskType.PREDICTION:
-                self.parts.add(lease.task)
             if self._send(self._completion(process, lease)) is not None:
                 self._drop(process, {lease.token})  # otherwise it will say so again
 

@@ -255,3 +255,23 @@ def test_only_the_end_of_the_present_body_counts(
     job = joined(JobState(SETTINGS, DATA))
     job.handle(event, 1.0)
     assert job.view(1.0).worker_failures == int(attempt_counts)
+
+
+def test_sums_of_an_evaluation_outlive_the_master_to_the_last_bit() -> None:
+    """Also what JSON has no words for, and integers that no float holds."""
+    settings = JobSettings(JobType.EVALUATE, records_per_task=4)
+    numbers = (math.inf, -math.inf, -0.0, 0.1, 2.0**60, 5e-324)
+    flags = (2**62 + 1, 3)
+    states = (
+        ev.MetricState("odd", (ev.Addable("float64", (2, 3), numbers),)),
+        ev.MetricState("unknown", (ev.Addable("float32", (), (math.nan,)),)),
+        ev.MetricState("seen", (ev.Addable("int64", (2,), flags),)),
+    )
+    job = joined(JobState(settings, (4,)))
+    held = lease(job)
+    done = ev.TaskCompleted(WORKER, ev.HeldLease(held.task, held.token), 1, 0, 4, 4, 0.1, states)
+    job.handle(done, 0.0)
+    saved = json.dumps(job.snapshot(), allow_nan=False)
+    summary = lease(joined(JobState.restore(settings, (4,), (), json.loads(saved))))
+    # By their words: -0.0 equals 0.0, and NaN nothing.
+    assert repr(summary.metric_states) == repr(states) == repr(lease(job).metric_states)

@@ -154,6 +154,8 @@ def tell(effect: fx.Effect) -> str:
             return f"curve {name} at version {version}: {value:g}"
         case fx.TakeCheckpoint(reason):
             return f"take a checkpoint: {reason}"
+        case fx.TakeSnapshot():
+            return "take a snapshot"
         case fx.FinishOutput():
             return "finish the output"
         case fx.EndJob(phase, failure):

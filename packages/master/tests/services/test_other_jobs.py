@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
+import time
 from pathlib import Path
 
 import pytest
-from acting.jobs import RunningJob, training_spec, write_numbers
+from acting.jobs import DEADLINE_S, RunningJob, training_spec, write_numbers
 from acting.threads import Died
 from acting.worker import Acting, Worker
 
 import recordio
+from edl_master.adapters.outputs import Predictions
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 
@@ -90,6 +93,142 @@ def test_predictions_of_workers_that_die_appear_once(tmp_path: Path) -> None:
         status = job.app.report.status()
     assert predictions_in(Path(spec.output)) == [b"predicted %d" % n for n in range(101)]
     assert (status.predictions, status.preemptions) == (101, 8)
+
+
+def done_tasks(acting: Acting, kind: str) -> int:
+    """How many tasks of a kind workers have begun."""
+    return sum(each == kind for _, each in acting.seen)
+
+
+def tasks_kept(job_dir: Path) -> int:
+    """How many tasks the newest snapshot counts as done."""
+    for place in sorted((job_dir / "snapshots").glob("counting-*"), reverse=True):
+        ledger = json.loads((place / "ledger.json").read_bytes())["ledger"]
+        return sum(round_["done"] for round_ in ledger["rounds"])
+    return 0
+
+
+def kill_at_task(spec: job_pb2.JobSpec, job_dir: Path, task: int) -> None:
+    """Play a job with one worker, and end master and worker in the middle of a task.
+
+    All tasks before it are in a snapshot by then.
+    """
+
+    def at_work(worker: Worker, _: int) -> None:
+        if len(worker.acting.seen) == task:
+            while not worker.body.asked.wait(0.01):
+                worker.body.check()
+
+    spec.workers.min = spec.workers.max = 1
+    acting = Acting(0, at_minibatch=at_work)
+    with RunningJob(spec, job_dir, acting) as job:
+        deadline = time.monotonic() + DEADLINE_S
+        while tasks_kept(job_dir) < task - 1:
+            assert time.monotonic() < deadline, "no snapshot of all tasks before this one"
+            time.sleep(0.02)
+    assert job.exit_code is None
+
+
+def events_of(job_dir: Path) -> list[str]:
+    lines = (job_dir / "events.jsonl").read_text().splitlines()
+    return [json.loads(line)["kind"] for line in lines]
+
+
+def test_a_prediction_goes_on_where_its_master_died(tmp_path: Path) -> None:
+    """What the snapshot counts as done has its part, and is not done again."""
+    spec = spec_of(tmp_path, "PREDICT", (37, 64))
+    spec.output = str(tmp_path / "all.recordio")
+    kill_at_task(spec, tmp_path / "job", 5)
+    parts = tmp_path / "job" / "parts"
+    made_at = (parts / "0000000000.recordio").stat().st_mtime_ns
+    acting = Acting(0)
+    with RunningJob(spec, tmp_path / "job", acting) as job:
+        assert (parts / "0000000000.recordio").stat().st_mtime_ns == made_at
+        assert job.wait() == 0
+        status = job.app.report.status()
+    assert done_tasks(acting, "PREDICTION") == 11 - 4
+    assert predictions_in(Path(spec.output)) == [b"predicted %d" % n for n in range(101)]
+    assert (status.predictions, status.progress.records_done) == (101, 101)
+    assert "CheckpointRestored" in events_of(tmp_path / "job")
+    assert not parts.exists()
+
+
+def test_a_prediction_whose_parts_are_gone_starts_over_and_says_so(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, "PREDICT", (37, 64))
+    spec.output = str(tmp_path / "all.recordio")
+    kill_at_task(spec, tmp_path / "job", 5)
+    (tmp_path / "job" / "parts" / "0000000002.recordio").unlink()
+    acting = Acting(0)
+    with RunningJob(spec, tmp_path / "job", acting) as job:
+        assert job.wait() == 0
+        status = job.app.report.status()
+    assert done_tasks(acting, "PREDICTION") == 11
+    assert predictions_in(Path(spec.output)) == [b"predicted %d" % n for n in range(101)]
+    assert status.predictions == 101
+    kinds = events_of(tmp_path / "job")
+    assert "PredictionsMissing" in kinds
+    assert "CheckpointRestored" not in kinds
+
+
+def test_an_evaluation_goes_on_where_its_master_died(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Seeing(Worker):
+        def evaluate(self, lease: task_pb2.Lease, done: task_pb2.CompleteRequest) -> None:
+            self.acting.at_minibatch(self, 0)
+            super().evaluate(lease, done)
+
+    monkeypatch.setattr("acting.worker.Worker", Seeing)
+    spec = spec_of(tmp_path, "EVALUATE", (37, 64))
+    kill_at_task(spec, tmp_path / "job", 5)
+    acting = Acting(0)
+    with RunningJob(spec, tmp_path / "job", acting) as job:
+        assert job.wait() == 0
+        status = job.app.report.status()
+    assert done_tasks(acting, "EVALUATION") == 11 - 4
+    assert dict(status.metrics) == {"mean_weight": 1.0}
+    assert status.progress.records_done == status.progress.records_total == 101
+    assert status.tasks["evaluation"].done == 11
+
+
+def made(path: Path) -> tuple[int, int]:
+    """Which file or directory this is, and since when."""
+    return path.stat().st_ino, path.stat().st_ctime_ns
+
+
+@pytest.mark.parametrize("lost", ["its word", "all"])
+def test_a_prediction_that_was_joined_is_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    """The master dies when the output is in its place, before it can say so."""
+    joined = threading.Event()
+    join = Predictions.join
+
+    def joins_and_dies(predictions: Predictions, dead: int = 0) -> None:
+        join(predictions, dead)
+        joined.set()
+        threading.Event().wait()
+
+    spec = spec_of(tmp_path, "PREDICT", (37, 64))
+    output = Path(spec.output)
+    with monkeypatch.context() as patch:
+        patch.setattr(Predictions, "join", joins_and_dies)
+        with RunningJob(spec, tmp_path / "job", Acting(0)) as job:
+            assert joined.wait(DEADLINE_S)
+    assert job.exit_code is None
+    before = made(output)
+    if lost == "all":
+        shutil.rmtree(tmp_path / "job" / "snapshots")
+    acting = Acting(0)
+    with RunningJob(spec, tmp_path / "job", acting) as job:
+        assert job.wait() == 0
+        status = job.app.report.status()
+    again = lost == "all"
+    assert done_tasks(acting, "PREDICTION") == (11 if again else 0)
+    assert (made(output) == before) != again
+    assert len(predictions_in(output / "part-0.recordio")) == 37
+    assert status.predictions == 101
+    assert [path.name for path in output.parent.iterdir()] == ["predictions"]
 
 
 class Failing(Worker):

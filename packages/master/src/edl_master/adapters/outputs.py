@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from google.protobuf.message import DecodeError
 
 import recordio
 from edl_master.adapters import stores
-from edl_master.adapters.files import flush_directory, storage_error
+from edl_master.adapters.files import flush_directory, replace_file, storage_error
 from edl_master.core.effects import Range
 from edl_master.core.events import HeldLease
 from edl_master.core.tasks import Cut
@@ -64,57 +65,104 @@ def _model_of(path: Path) -> str:
 class Predictions:
     """Parts that workers write, one per task, and the output that is made of them.
 
+    Beside the parts lies a note of the output that is being put in its place: should this master
+    die before it can say that it is there, the next one knows it for the job's own. Parts and note
+    stay until ``clear``.
+
     Args:
         parts: directory of the parts.
         output: a directory to make, with one file per data file; or, if it ends in
             ``.recordio``, one file of all. A path or a URI.
         uris: of the data files.
         cut: how the data is cut into tasks.
+        incarnation: of this master.
     """
 
-    def __init__(self, parts: Path, output: str, uris: Sequence[str], cut: Cut) -> None:
+    def __init__(
+        self, parts: Path, output: str, uris: Sequence[str], cut: Cut, incarnation: str
+    ) -> None:
         self._parts = parts
         self._output = output
         self._uris = uris
         self._cut = cut
+        self._incarnation = incarnation
         self._completing = threading.Lock()
-        self._joined = parts.with_name(f"{parts.name}-joined")
+        self._note = parts.with_name(f"{parts.name}-joined")
 
-    def take_over(self) -> None:
-        """Remove the output if an earlier master of this job put it there and then died.
+    # --- beginnings ------------------------------------------------------------------------
 
-        It died before it could say so, and the job makes its predictions again.
+    def resume(self, is_settled: Callable[[int], bool], dead: int) -> bool:
+        """Go on with the parts that an earlier master of this job took; others are removed.
+
+        Args:
+            is_settled: whether the task of a number is done or dead.
+            dead: how many tasks are dead.
+
+        Returns:
+            Whether the part of every task that is done is there. If not, nothing has changed.
 
         Raises:
             EdlError: OUTPUT_UNWRITABLE.
         """
-        if not self._joined.exists():
-            return
-        output = Path(self._output)
+        if self.is_joined():
+            return True  # nobody needs them any more
+        settled = [number for number in range(self._cut.count) if is_settled(number)]
         try:
-            if output.is_dir():
-                shutil.rmtree(output)
-            else:
-                output.unlink(missing_ok=True)
-            self._joined.unlink()
+            self._parts.mkdir(parents=True, exist_ok=True)
+            with os.scandir(self._parts) as entries:
+                # A machine that lost its power may have kept the name of a file, and no content.
+                there = {entry.name for entry in entries if entry.stat().st_size}
+            kept = there.intersection(map(_name, settled))
+            if len(kept) != len(settled) - dead:
+                return False
+            self._remove_all_but(kept)
         except OSError as error:
-            raise storage_error(error, output) from error
+            raise storage_error(error, self._parts) from error
+        return True
 
     def prepare(self) -> None:
-        """Make the directory of the parts, without those of an earlier master.
+        """Begin anew: without parts, and without the output, of an earlier master of this job.
 
         Raises:
             EdlError: OUTPUT_UNWRITABLE or DISK_FULL.
         """
         try:
-            shutil.rmtree(self._parts, ignore_errors=True)
+            if self.is_joined():
+                _remove(Path(self._output))
+            self._note.unlink(missing_ok=True)
+            # Not the directory itself: containers of workers that live may have it mounted.
             self._parts.mkdir(parents=True, exist_ok=True)
+            self._remove_all_but(set())
         except OSError as error:
             raise storage_error(error, self._parts) from error
 
+    def is_joined(self) -> bool:
+        """Whether the output is in its place, put there by a master of this job."""
+        try:
+            noted = json.loads(self._note.read_bytes())
+            return bool(noted == _identity(Path(self._output)))
+        except (OSError, ValueError):
+            return False
+
+    def clear(self) -> None:
+        """Forget parts and note: the job is over, and its output complete."""
+        self._note.unlink(missing_ok=True)
+        shutil.rmtree(self._parts, ignore_errors=True)
+
+    def _remove_all_but(self, kept: set[str]) -> None:
+        for path in self._parts.iterdir():
+            if path.name not in kept:
+                _remove(path)
+
+    # --- parts -----------------------------------------------------------------------------
+
     def part_of(self, lease: HeldLease) -> str:
-        """Where the holder of a lease writes its part. No other holder ever writes there."""
-        return str(self._parts / f"{lease.task.number:010d}-{lease.token}{RECORDIO}")
+        """Where the holder of a lease writes its part. No other holder ever writes there.
+
+        Tokens alone would not do: after the loss of a master they go on from its snapshot.
+        """
+        name = f"{lease.task.number:010d}-{self._incarnation}-{lease.token}{RECORDIO}"
+        return str(self._parts / name)
 
     @contextmanager
     def completing(self, lease: HeldLease, records: int) -> Iterator[None]:
@@ -141,8 +189,23 @@ class Predictions:
                 except OSError as error:
                     raise storage_error(error, self._parts) from error
 
-    def join(self, dead: int = 0) -> int:
-        """Join the parts in the order of the data; return the number of predictions.
+    def settle(self) -> None:
+        """Return when the parts of all tasks that the job counts as done by now are in place.
+
+        Raises:
+            EdlError: OUTPUT_UNWRITABLE.
+        """
+        with self._completing:
+            pass
+        try:
+            flush_directory(self._parts)
+        except OSError as error:
+            raise storage_error(error, self._parts) from error
+
+    # --- the output ------------------------------------------------------------------------
+
+    def join(self, dead: int = 0) -> None:
+        """Join the parts in the order of the data, unless an earlier master has done that.
 
         The output appears at once and whole.
 
@@ -154,47 +217,48 @@ class Predictions:
                 not hold one prediction for each of its records.
         """
         with self._completing:
+            if self.is_joined():
+                return
             tasks = list(self._tasks(dead))
         if stores.is_store(self._output):
-            total = self._join_for_store(tasks)
+            self._join_for_store(tasks)
         else:
-            total = self._join_here(tasks, Path(self._output))
-        shutil.rmtree(self._parts, ignore_errors=True)
-        return total
+            self._join_here(tasks, Path(self._output))
 
-    def _join_here(self, tasks: list[tuple[int, Range]], output: Path) -> int:
-        temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
+    def _join_here(self, tasks: list[tuple[int, Range]], output: Path) -> None:
+        # One name for all masters of the job: what a killed one left is made anew.
+        temporary = output.with_name(f".{output.name}.edl-{self._parts.parent.name}.tmp")
         try:
-            total = self._concatenated(tasks, temporary)
+            _remove(temporary)
+            self._concatenated(tasks, temporary)
             if os.path.lexists(output):
                 check_output(self._output)
-            self._joined.touch()
+            note = json.dumps(_identity(temporary)).encode()
+            replace_file(self._note, note, durable=True)
             temporary.rename(output)
             flush_directory(output.parent)
         except OSError as error:
             raise storage_error(error, output) from error
         finally:
-            if temporary.is_dir():
-                shutil.rmtree(temporary, ignore_errors=True)
-            else:
-                temporary.unlink(missing_ok=True)
-        return total
+            with suppress(OSError):
+                _remove(temporary)
 
-    def _join_for_store(self, tasks: list[tuple[int, Range]]) -> int:
+    def _join_for_store(self, tasks: list[tuple[int, Range]]) -> None:
         joined = self._parts / "joined"
         try:
-            total = self._concatenated(tasks, joined)
+            _remove(joined)
+            self._concatenated(tasks, joined)
         except OSError as error:
             raise storage_error(error, joined) from error
         if stores.exists(self._output):
             raise _exists(self._output, self._output)
         stores.put(joined, self._output)
-        return total
 
-    def _concatenated(self, tasks: list[tuple[int, Range]], to: Path) -> int:
+    def _concatenated(self, tasks: list[tuple[int, Range]], to: Path) -> None:
         if self._output.endswith(RECORDIO):
-            return self._concatenate(tasks, to)
-        return self._join_by_file(tasks, to)
+            self._concatenate(tasks, to)
+        else:
+            self._join_by_file(tasks, to)
 
     def _tasks(self, dead: int) -> Iterator[tuple[int, Range]]:
         """The tasks that have a part, in the order of the data."""
@@ -207,18 +271,16 @@ class Predictions:
         if missing != dead:
             raise _incomplete(f"{missing} are missing, {dead} should be", self._parts)
 
-    def _join_by_file(self, tasks: list[tuple[int, Range]], directory: Path) -> int:
+    def _join_by_file(self, tasks: list[tuple[int, Range]], directory: Path) -> None:
         by_file: dict[int, list[tuple[int, Range]]] = {}
         for task in tasks:
             by_file.setdefault(task[1].file, []).append(task)
         directory.mkdir(parents=True)
         names = output_names(self._uris)
-        return sum(
+        for file, name in enumerate(names):
             self._concatenate(by_file.get(file, []), directory / name)
-            for file, name in enumerate(names)
-        )
 
-    def _concatenate(self, tasks: list[tuple[int, Range]], path: Path) -> int:
+    def _concatenate(self, tasks: list[tuple[int, Range]], path: Path) -> None:
         wanted = sum(_length(records) for _, records in tasks)
         places = [str(self._accepted(number)) for number, _ in tasks]
         try:
@@ -227,10 +289,28 @@ class Predictions:
             raise _incomplete(str(error), self._parts) from error
         if found != wanted:
             raise _incomplete(f"{found} predictions for {wanted} records", self._parts)
-        return found
 
     def _accepted(self, number: int) -> Path:
-        return self._parts / f"{number:010d}{RECORDIO}"
+        return self._parts / _name(number)
+
+
+def _name(number: int) -> str:
+    """Of the part that was taken for a task."""
+    return f"{number:010d}{RECORDIO}"
+
+
+def _identity(path: Path) -> dict[str, int]:
+    """What stays the same when a file or directory is renamed."""
+    found = path.stat(follow_symlinks=False)
+    return {"device": found.st_dev, "inode": found.st_ino}
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or a directory, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _length(records: Range) -> int:

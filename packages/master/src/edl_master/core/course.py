@@ -18,6 +18,7 @@ from edl_master.core.effects import (
     Record,
     ReleaseFrozen,
     TakeCheckpoint,
+    TakeSnapshot,
 )
 from edl_master.core.evaluation import Evaluations
 from edl_master.core.ledger import Ledger
@@ -263,6 +264,12 @@ class _Untrained:
     def make_round(self, number: int) -> Round:
         return Round(self.main, number, self._cut)
 
+    def snapshot(self) -> dict[str, Any]:
+        return {"opened": self._opened}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        self._opened = saved["opened"]
+
 
 class Evaluating(_Untrained):
     """One evaluation of a trained model over the main data."""
@@ -286,12 +293,6 @@ class Evaluating(_Untrained):
             self._opened = True
             self._evaluations.start_on("", None)
         self._evaluations.advance()
-
-    def snapshot(self) -> dict[str, Any]:
-        return {}
-
-    def restore(self, saved: Mapping[str, Any]) -> None:
-        self._evaluations.cancel_pending()  # it starts again by itself, whole
 
 
 class Predicting(_Untrained):
@@ -318,17 +319,13 @@ class Predicting(_Untrained):
             self._ledger.open_round(self.make_round(0))
         if not self._joining and not self._ledger.is_open(self.main, 0):
             self._joining = True
+            # Before the output can be there: then no task of it will be done again.
+            self._emit(TakeSnapshot())
             self._emit(FinishOutput())
 
     def output_finished(self) -> bool:
         self._joined = self._joining
         return self._joined
-
-    def snapshot(self) -> dict[str, Any]:
-        return {"opened": self._opened}
-
-    def restore(self, saved: Mapping[str, Any]) -> None:
-        self._opened = saved["opened"]
 
 
 def course_of(

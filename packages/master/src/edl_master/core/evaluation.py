@@ -6,9 +6,10 @@ version, adding up the states of its tasks, and waiting for one worker to make v
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from math import isfinite
+from typing import Any, TypeGuard
 
 from edl_master.core.effects import (
     Effect,
@@ -233,25 +234,89 @@ class Evaluations:
 
     # --- snapshots -------------------------------------------------------------------------
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return what outlives the master; one that is under way starts again, whole."""
+    @property
+    def undone(self) -> tuple[tuple[TaskType, int], ...]:
+        """Rounds of one that is under way, and that a next master would do again."""
         running = self._running
+        return ((TaskType.EVALUATION, running.number),) if running and not _lasts(running) else ()
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what outlives the master.
+
+        One that is under way on a trained model goes on. One on a frozen version starts again,
+        whole: that version is gone with the master.
+        """
+        running, next_, kept = self._running, self._next, None
+        if running and _lasts(running):
+            kept = _kept(running)
+        elif running:
+            next_ = running.number
         return {
-            "next": running.number if running else self._next,
-            "pending": self._pending or running is not None,
-            "metrics": dict(self.metrics),
+            "next": next_,
+            "pending": self._pending or next_ != self._next,
+            "running": kept,
+            "metrics": dict(zip(self.metrics, _plain(self.metrics.values()), strict=True)),
             "ended": self.ended,
             "last_version": self.last_version,
         }
 
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Take over what ``snapshot`` saved."""
+        """Take over what ``snapshot`` saved; the rounds of one that goes on are the ledger's."""
         self._next = saved["next"]
         self._pending = saved["pending"] and self.possible
-        self.metrics = dict(saved["metrics"])
+        self._running = _gone_on(running) if (running := saved.get("running")) else None
+        self.metrics = {name: float(value) for name, value in saved["metrics"].items()}
         self.ended = saved["ended"]
         version = saved["last_version"]
         self.last_version = None if version is None else Version(version)
+
+
+def _lasts(running: Freezing | Scoring | Summing) -> TypeGuard[Scoring | Summing]:
+    """Whether it can go on under another master: on a trained model, not on a frozen version."""
+    return isinstance(running, (Scoring, Summing)) and not running.frozen
+
+
+def _kept(running: Scoring | Summing) -> dict[str, Any]:
+    """An evaluation of a trained model as JSON-able values."""
+    states = [
+        {
+            "name": state.name,
+            "variables": [
+                {"dtype": each.dtype, "shape": list(each.shape), "values": _plain(each.values)}
+                for each in state.variables
+            ],
+        }
+        for state in running.merged.values()
+    ]
+    tasks = running.tasks if isinstance(running, Scoring) else None
+    return {"number": running.number, "tasks": tasks, "merged": states}
+
+
+def _gone_on(saved: Mapping[str, Any]) -> Scoring | Summing:
+    """Undo ``_kept``, also after a trip through JSON."""
+    merged = {
+        state["name"]: MetricState(
+            state["name"],
+            tuple(
+                Addable(each["dtype"], tuple(each["shape"]), tuple(map(_number, each["values"])))
+                for each in state["variables"]
+            ),
+        )
+        for state in saved["merged"]
+    }
+    if saved["tasks"] is None:
+        return Summing(saved["number"], "", None, merged)
+    return Scoring(saved["number"], "", None, saved["tasks"], merged)
+
+
+def _plain(values: Iterable[float]) -> list[float | str]:
+    """Numbers that JSON holds exactly; it has no word for NaN and infinity."""
+    return [value if isfinite(value) else str(value) for value in values]
+
+
+def _number(value: float | str) -> float:
+    # Not float() for all: counters are integers of any size.
+    return float(value) if isinstance(value, str) else value
 
 
 def _own_name(number: int) -> str:

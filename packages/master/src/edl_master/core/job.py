@@ -55,7 +55,7 @@ from edl_master.core.goodput import Spent
 from edl_master.core.looking import view_job
 from edl_master.core.member import IllegalMove, Member
 from edl_master.core.members import Ended
-from edl_master.core.names import Version
+from edl_master.core.names import TaskKey, Version
 from edl_master.core.rooms import furnish
 from edl_master.core.settings import JobSettings, JobType
 from edl_master.core.snapshots import identify, restore_snapshot, take_snapshot
@@ -343,8 +343,8 @@ class JobState:
                 self._move(JobPhase.STOPPING)
             self._members.stop_all(now)
         if self._members.all_gone:
-            training = self._rooms.settings.type is JobType.TRAIN and self._progress.version > 0
-            if phase is JobPhase.CANCELLED and training:
+            trained = self.trains and self._progress.version > 0
+            if phase is JobPhase.CANCELLED and trained:
                 self._emit(TakeCheckpoint("the job was stopped"))
             self._move(phase)
             self._emit(EndJob(phase, failure))
@@ -366,6 +366,15 @@ class JobState:
         The owner lets no fact in between this and the plane's own snapshot.
         """
         return take_snapshot(self._rooms, self._identity)
+
+    @property
+    def trains(self) -> bool:
+        """Whether parameters belong to its position."""
+        return self._rooms.settings.type is JobType.TRAIN
+
+    def is_settled(self, key: TaskKey) -> bool:
+        """Whether a task of the main work is done or dead."""
+        return not self._course.unopened and self._rooms.ledger.is_settled(key)
 
     @classmethod
     def restore(

@@ -29,6 +29,8 @@ class Ledger:
         self.records_replayed = 0
         self._rounds: dict[tuple[TaskType, int], Round] = {}
         self._closed: dict[TaskType, Counter[str]] = {type_: Counter() for type_ in TaskType}
+        # The round of each type that was complete last: it may have to be done again.
+        self._latest: dict[TaskType, tuple[int, Counter[str]]] = {}
         self._returns = 0
         # Open tasks that nobody holds, the one handed back first in front: few, and asked for
         # with every lease.
@@ -44,6 +46,11 @@ class Ledger:
     def is_open(self, type_: TaskType, number: int) -> bool:
         """Whether a round that was opened still has a task that is not done."""
         return (type_, number) in self._rounds
+
+    def is_settled(self, key: TaskKey) -> bool:
+        """Whether a task of a round that was opened is done or dead."""
+        round_ = self._rounds.get((key.type, key.round))
+        return round_ is None or round_.is_settled(key.number)
 
     def has_leasable(self, type_: TaskType, number: int) -> bool:
         """Whether a round has a task that nobody holds."""
@@ -131,12 +138,14 @@ class Ledger:
         round_.close(task, dead=dead)
         if round_.complete:
             del self._rounds[(round_.type, round_.number)]
-            self._closed[round_.type].update(
+            counts = Counter(
                 done=round_.done,
                 dead=round_.dead,
                 retried=round_.retried,
                 records=round_.records_done,
             )
+            self._closed[round_.type] += counts
+            self._latest[round_.type] = (round_.number, counts)
 
     def bury(self, task: OpenTask, failure: Failure) -> None:
         """Keep what a task died of."""
@@ -177,16 +186,27 @@ class Ledger:
 
     # --- snapshots -------------------------------------------------------------------------
 
-    def snapshot(self, types: Iterable[TaskType]) -> dict[str, Any]:
+    def snapshot(
+        self, types: Iterable[TaskType], undone: Iterable[tuple[TaskType, int]] = ()
+    ) -> dict[str, Any]:
         """Return the position of all rounds of these types, and the counts, as JSON-able values.
 
         Held tasks are kept as open ones: after a restore they are to be leased again.
+
+        Args:
+            types: of the rounds that outlive the master.
+            undone: complete rounds that will be done again all the same: they do not count.
         """
         kept = set(types)
+        closed = {type_: Counter(counts) for type_, counts in self._closed.items()}
+        for type_, number in undone:
+            latest, counts = self._latest.get(type_, (-1, Counter[str]()))
+            if latest == number:
+                closed[type_] -= counts
         return {
             "last_token": self.leases.last_token,
             "records_replayed": self.records_replayed,
-            "closed": {type_: dict(self._closed[type_]) for type_ in TaskType},
+            "closed": {type_: dict(closed[type_]) for type_ in TaskType},
             "rounds": [r.snapshot() for r in self._rounds.values() if r.type in kept],
             "dead_letters": [letter_to_json(letter) for letter in self.dead_letters],
         }

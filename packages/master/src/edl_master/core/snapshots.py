@@ -8,11 +8,17 @@ from typing import Any
 
 from edl_master.core.names import TaskType
 from edl_master.core.rooms import Rooms
-from edl_master.core.settings import JobSettings
+from edl_master.core.settings import JobSettings, JobType
+from edl_master.core.tasks import Round
 
 SNAPSHOT_FORMAT = 1
-_KEPT_ROUNDS = (TaskType.TRAINING, TaskType.PREDICTION)
-"""What these tasks have done is in the parameters or in files; the others start again."""
+_KEPT_ROUNDS = {
+    JobType.TRAIN: (TaskType.TRAINING,),
+    JobType.EVALUATE: (TaskType.EVALUATION, TaskType.EVALUATION_SUMMARY),
+    JobType.PREDICT: (TaskType.PREDICTION,),
+}
+"""What these tasks have done outlives the master: in the parameters, in the snapshot itself, in
+files. Evaluation and export of a training job need a frozen version, and start again."""
 
 
 def identify(settings: JobSettings, data: tuple[int, ...]) -> dict[str, Any]:
@@ -31,11 +37,12 @@ def identify(settings: JobSettings, data: tuple[int, ...]) -> dict[str, Any]:
 def take_snapshot(rooms: Rooms, identity: Mapping[str, Any]) -> dict[str, Any]:
     """Return the position as JSON-able values."""
     settings = rooms.settings
+    kept = _KEPT_ROUNDS[settings.type]
     return {
         "format": SNAPSHOT_FORMAT,
         "job": dict(identity),
         "workers_asked": [settings.min_workers, settings.max_workers],
-        "ledger": rooms.ledger.snapshot(_KEPT_ROUNDS),
+        "ledger": rooms.ledger.snapshot(kept, rooms.evaluations.undone),
         "course": rooms.course.snapshot(),
         "evaluations": rooms.evaluations.snapshot(),
         "progress": rooms.progress.snapshot(),
@@ -59,7 +66,7 @@ def restore_snapshot(rooms: Rooms, identity: Mapping[str, Any], saved: Mapping[s
             raise ValueError(f"the snapshot is of another job: {name} was {was}, is {value}")
     rounds = []
     for entry in saved["ledger"]["rounds"]:
-        round_ = rooms.course.make_round(entry["number"])
+        round_ = _made(rooms, TaskType(entry["type"]), entry["number"])
         round_.restore(entry)
         rounds.append(round_)
     rooms.ledger.restore(saved["ledger"], rounds)
@@ -69,3 +76,10 @@ def restore_snapshot(rooms: Rooms, identity: Mapping[str, Any], saved: Mapping[s
     settings = rooms.settings
     scaled = saved["workers_asked"] == [settings.min_workers, settings.max_workers]
     rooms.members.restore(saved["members"], scaled=scaled)
+
+
+def _made(rooms: Rooms, type_: TaskType, number: int) -> Round:
+    """A round at its beginning: of the main work, or of one task that follows from it."""
+    if type_ is rooms.course.main:
+        return rooms.course.make_round(number)
+    return Round(type_, number, None)

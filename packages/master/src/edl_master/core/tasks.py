@@ -119,6 +119,11 @@ class Round:
         """Whether every task is done or dead."""
         return not self.has_new and not self.open
 
+    def is_settled(self, number: int) -> bool:
+        """Whether a task is done or dead; for rounds in the order of the data."""
+        assert self.order is None, "where a task is in a shuffled order is not known here"
+        return number < self.cursor and number not in self.open
+
     def take_new(self) -> OpenTask:
         """Open the next task of the order."""
         number = self.order.at(self.cursor) if self.order else self.cursor
