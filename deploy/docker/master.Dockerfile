@@ -9,6 +9,9 @@ COPY requirements.lock ./
 COPY packages/ packages/
 RUN python3 -m pip --python /opt/edl/bin/python install --no-cache-dir --no-compile \
       --disable-pip-version-check --root-user-action=ignore --constraint requirements.lock packages/proto packages/recordio packages/master
+# Compiled here: what runs may write nothing. What is for other Pythons does not compile.
+RUN /opt/edl/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/edl/lib \
+      >/dev/null || true
 
 FROM ${BASE}
 COPY --from=build /opt/edl /opt/edl

@@ -76,7 +76,9 @@ def _install(to: Path, *what: str) -> None:
         raise NoEngine("there is no uv; ./dev setup gets it")
     environment = {"UV_CACHE_DIR": str(kept / "packages"), "UV_SYSTEM_CERTS": "1", **os.environ}
     command: list[Any] = [
-        *(uv, "pip", "install", "--quiet", "--python", sys.executable, "--target", to),
+        # Compiled here, since containers may write nothing: TensorFlow starts six seconds sooner.
+        *(uv, "pip", "install", "--quiet", "--compile-bytecode"),
+        *("--python", sys.executable, "--target", to),
         *("--python-version", _PYTHON, "--no-build-isolation"),
         *("--constraint", _ROOT / "requirements.lock", *what),
     ]

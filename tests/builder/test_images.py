@@ -39,6 +39,10 @@ def test_the_workers_image_is_a_base_for_zoos(world: World, tmp_path: Path) -> N
         asked = "command -v gcc g++ cc make ld || echo none"
         compilers = client.containers.run(image, ["sh", "-c", asked], remove=True)
         assert compilers.decode().strip() == "none"
+        program = "import numpy; print(numpy.__cached__)"
+        place = client.containers.run(image, ["python3", "-c", program], remove=True).decode()
+        there = client.containers.run(image, ["ls", place.strip()], remove=True)
+        assert there, "a container, which may write nothing, need not compile numpy"
         for news in client.api.push(f"{name}:1", stream=True, decode=True):
             assert "error" not in news, news
         options = ("--allow-base", f"{world.registry}/edl-test/*")
