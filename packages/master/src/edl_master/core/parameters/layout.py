@@ -37,8 +37,13 @@ class Variable:
         return prod(self.shape)
 
     @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return np.dtype(self.dtype).itemsize
+
+    @property
     def nbytes(self) -> int:
-        return self.size * np.dtype(self.dtype).itemsize
+        return self.size * self.itemsize
 
     def __str__(self) -> str:
         kind = "trainable" if self.trainable else "state"

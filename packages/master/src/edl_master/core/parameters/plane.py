@@ -338,6 +338,22 @@ class ParameterPlane:
         self._staleness_total += staleness
         return self._outcome(PushKind.APPLIED, staleness, new_version=new_version)
 
+    def examine(self, push: GradientPush) -> str:
+        """Look at a gradient that is to be pushed later; nothing changes.
+
+        Returns:
+            Name of a variable or table with an infinity or NaN, or an empty string.
+
+        Raises:
+            PayloadError: gradient, state delta or rows have the wrong size, or a row comes twice.
+        """
+        gradient = self._values.gradient(push.gradient)
+        state = self._values.state_delta(push.state_delta)
+        rows = self._tables.gradients(push.rows)
+        for payload in push.rows:
+            self._tables.check_unique(payload)
+        return self._values.not_finite(gradient, state) or self._tables.not_finite(rows)
+
     def flush(self) -> bool:
         """Make an update of the gradients gathered so far, though some are missing (sync mode).
 
@@ -447,25 +463,33 @@ class ParameterPlane:
         plane = cls(
             snapshot.layout(), optimizer, mode, executor=executor, check_finite=check_finite
         )
+        plane.take_up(snapshot)
+        return plane
+
+    def take_up(self, snapshot: Snapshot) -> None:
+        """Become what a snapshot holds; for a plane that was just made, of a fitting snapshot.
+
+        Raises:
+            SnapshotError: it is damaged.
+        """
         meta = snapshot.meta
-        plane._initialized = meta["initialized"]
-        plane._version = Version(meta["version"])
-        plane._updater.iterations = meta["iterations"]
-        plane._updater.memory = dict(meta["memory"])
-        plane._applied.restore(meta["applied"])
-        plane._steps.filled = meta["gathered"] if isinstance(mode, Sync) else 0
-        if plane._gathered:
-            plane._gathered.records = meta["gathered_records"]
-        plane._records_applied = meta["records_applied"]
-        plane._staleness_total = meta["staleness_total"]
-        plane._outcomes.update({PushKind(k): n for k, n in meta["outcomes"].items()})
-        snapshot.fill(plane._named_arrays())
+        self._initialized = meta["initialized"]
+        self._version = Version(meta["version"])
+        self._updater.iterations = meta["iterations"]
+        self._updater.memory = dict(meta["memory"])
+        self._applied.restore(meta["applied"])
+        self._steps.filled = meta["gathered"] if isinstance(self.mode, Sync) else 0
+        if self._gathered:
+            self._gathered.records = meta["gathered_records"]
+        self._records_applied = meta["records_applied"]
+        self._staleness_total = meta["staleness_total"]
+        self._outcomes.update({PushKind(k): n for k, n in meta["outcomes"].items()})
+        snapshot.fill(self._named_arrays())
         try:
-            plane._tables.restore(meta.get("tables", ()), snapshot.arrays)
+            self._tables.restore(meta.get("tables", ()), snapshot.arrays)
         except ValueError as error:
             raise SnapshotError(f"the embedding tables are damaged: {error}") from error
-        plane._gathered_rows.restore(snapshot.arrays)
-        return plane
+        self._gathered_rows.restore(snapshot.arrays)
 
     def check_invariants(self) -> None:
         """Raise ``AssertionError`` if what must always hold does not."""

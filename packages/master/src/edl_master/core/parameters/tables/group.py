@@ -166,6 +166,17 @@ class Tables:
             for number, gradient in sorted(gradients.items())
         ]
 
+    def check_unique(self, payload: RowPayload) -> None:
+        """Make sure that no id comes twice.
+
+        Raises:
+            PayloadError: one does, or there is no such table.
+        """
+        ids = self._ids(payload.table, payload.ids)
+        if np.unique(ids).size != ids.size:
+            name = self._all[payload.table].spec.name
+            raise PayloadError(f"an id comes twice among rows of table {name!r}")
+
     def put(self, payload: RowPayload) -> None:
         """Give rows initial values.
 
@@ -174,8 +185,7 @@ class Tables:
         """
         ids = self._ids(payload.table, payload.ids)
         values = self._values(payload, ids)
-        if np.unique(ids).size != ids.size:
-            raise PayloadError("an id comes twice among initial rows")
+        self.check_unique(payload)
         self._all[payload.table].put(ids, values)
 
     # --- snapshots -------------------------------------------------------------------------

@@ -25,9 +25,7 @@ class Part:
         self._range = start, stop
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        ids, used, rows = self._blocks.collect(*self._range, self._blocks.width)
-        parts = [np.ascontiguousarray(a).reshape(-1).view(np.uint8) for a in (ids, used, rows)]
-        return np.concatenate(parts)
+        return pack(*self._blocks.collect(*self._range, self._blocks.width))
 
 
 def parts(blocks: Blocks) -> list[Part]:
@@ -35,6 +33,12 @@ def parts(blocks: Blocks) -> list[Part]:
     per_row = 12 + 4 * blocks.width
     step = max(1, PART_BYTES // per_row)
     return [Part(blocks, start, stop) for start, stop in blocks.stretches(step)]
+
+
+def pack(ids: Array, used: Array, rows: Array) -> Array:
+    """What ``unpack`` takes apart."""
+    parts = [np.ascontiguousarray(a).reshape(-1).view(np.uint8) for a in (ids, used, rows)]
+    return np.concatenate(parts)
 
 
 def unpack(part: Array, width: int) -> tuple[Array, Array, Array]:

@@ -1,0 +1,135 @@
+"""The plane of a parameter server: it has a part of the values and does what the master decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from edl_master.core.names import TaskKey, Token, WorkerId
+from edl_master.core.parameters.exchange import GradientPush, PushKind
+from edl_master.core.parameters.orders import (
+    Adopt,
+    Apply,
+    Close,
+    Finish,
+    Flush,
+    Freeze,
+    Grant,
+    Keep,
+    Order,
+    Release,
+    Revoke,
+)
+from edl_master.core.parameters.plane import ParameterPlane
+from edl_master.core.parameters.snapshot import Snapshot
+from edl_master.core.parameters.wire import Payload
+
+
+class Disobedience(RuntimeError):
+    """An order cannot be carried out: master and server have come apart. A defect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A snapshot that was ordered."""
+
+    order: Keep
+    snapshot: Snapshot
+
+
+class Follower:
+    """Carries out orders on a plane, and holds what workers have sent for orders to come.
+
+    Attributes:
+        plane: the values; nobody else changes them.
+        done: orders carried out so far.
+    """
+
+    def __init__(self, plane: ParameterPlane) -> None:
+        self.plane = plane
+        self.done = 0
+        self._staged: dict[tuple[TaskKey, Token, int], GradientPush] = {}
+        self._newest: dict[WorkerId, tuple[TaskKey, Token, int]] = {}
+        self._offered: dict[WorkerId, Payload] = {}
+
+    # --- what workers send -----------------------------------------------------------------
+
+    def offer(self, worker: WorkerId, values: Payload) -> None:
+        """Hold initial values until the master says whose are used."""
+        if not self.plane.initialized:
+            self._offered[worker] = values
+
+    def stage(self, worker: WorkerId, push: GradientPush) -> str:
+        """Hold a gradient until the master says whether it counts.
+
+        A worker has one at a time: the one before is dropped.
+
+        Returns:
+            An empty string, or the name of a variable or table that is not finite; then the
+            gradient is not held.
+
+        Raises:
+            PayloadError: gradient, state delta or rows have the wrong size, or a row comes twice.
+        """
+        if broken := self.plane.examine(push):
+            return broken
+        name = push.task, push.token, push.minibatch
+        self._staged.pop(self._newest.get(worker, name), None)
+        self._staged[name] = push
+        self._newest[worker] = name
+        return ""
+
+    @property
+    def staged(self) -> int:
+        """How many gradients are held."""
+        return len(self._staged)
+
+    # --- what the master decides -----------------------------------------------------------
+
+    def carry_out(self, order: Order) -> Kept | None:
+        """Do what an order says; the next one of the master's list.
+
+        Returns:
+            What is to be written, if it was an order to keep the state.
+
+        Raises:
+            Disobedience: it cannot be done.
+        """
+        kept = None
+        match order:
+            case Adopt(worker):
+                if worker not in self._offered or not self.plane.initialize(self._offered[worker]):
+                    raise Disobedience(f"worker {worker} has offered no initial values")
+                self._offered.clear()
+            case Grant(task, token):
+                self.plane.grant(task, token)
+            case Revoke(task, token):
+                self.plane.revoke(task, token)
+            case Close(task):
+                self.plane.close(task)
+            case Apply():
+                self._apply(order)
+            case Flush():
+                self.plane.flush()
+            case Finish():
+                self.plane.finish()
+            case Freeze(name):
+                self.plane.freeze(name)
+            case Release(name):
+                self.plane.release(name)
+            case Keep():
+                kept = Kept(order, self.plane.snapshot())
+            case _:
+                assert_never(order)
+        self.done += 1
+        return kept
+
+    def _apply(self, order: Apply) -> None:
+        push = self._staged.pop((order.task, order.token, order.minibatch), None)
+        if push is None:
+            raise Disobedience(f"{order} counts, and was never staged here")
+        outcome = self.plane.push(
+            replace(push, records=order.records, base_version=order.base_version)
+        )
+        if outcome.kind is not PushKind.APPLIED:
+            raise Disobedience(f"{order} counts, and is {outcome.kind} here")
