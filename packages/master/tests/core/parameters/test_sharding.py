@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -22,7 +23,7 @@ from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, Up
 from edl_master.core.parameters.optimizers import Optimizer, parse_optimizer
 from edl_master.core.parameters.orders import Apply, Order
 from edl_master.core.parameters.plane import ParameterPlane
-from edl_master.core.parameters.sharding import NOTHING, cut, for_part, recut, whole
+from edl_master.core.parameters.sharding import NOTHING, Saved, cut, for_part, recut, whole
 from edl_master.core.parameters.snapshot import Snapshot
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 from edl_master.core.parameters.tables.spec import Distribution, Initial, TableSpec
@@ -75,7 +76,7 @@ class Crew:
 
     def __post_init__(self) -> None:
         self.parts = cut(self.model, self.servers, self.optimizer)
-        self.leader = LeadingPlane(self.optimizer, self.mode, self.orders.append)
+        self.leader = LeadingPlane(self.model, self.optimizer, self.mode, self.orders.append)
         self.followers = [
             Follower(ParameterPlane(p.layout, for_part(self.optimizer, p.layout), self.mode))
             for p in self.parts
@@ -109,7 +110,8 @@ class Crew:
                 mine if push.state_delta is not None else None,
                 tuple(rows),
             )
-            assert follower.stage(WorkerId(push.task.number), part_push) == ""
+            assert follower.plane.examine(part_push) == ""
+            follower.stage(WorkerId(push.task.number), part_push)
 
     def obey(self) -> None:
         """Let every server come as far as the master is."""
@@ -137,20 +139,21 @@ class Crew:
         return out
 
     def kept(self) -> tuple[Snapshot, list[Snapshot]]:
-        self.leader.keep("x", "y")
+        leading = self.leader.keep("x", "y")
         snapshots = []
         for follower in self.followers:
             for order in self.orders[follower.done :]:
                 kept = follower.carry_out(order)
             assert kept is not None
             snapshots.append(kept.snapshot)
-        return self.leader.snapshot(), snapshots
+        return leading, snapshots
 
     def recut_to(self, servers: int) -> Crew:
         """Another crew that goes on from what this one kept."""
         leader, saved = self.kept()
         crew = Crew(self.model, self.optimizer, self.mode, servers)
-        crew.leader = LeadingPlane.resume(leader, self.optimizer, self.mode, crew.orders.append)
+        assert Saved(leader, tuple(saved)).model() == self.model
+        crew.leader.take_up(Saved(leader, tuple(saved)).decided)
         for number, part in enumerate(crew.parts):
             mine = recut(saved, self.model, part, self.optimizer, owner(number, servers))
             crew.followers[number] = Follower(
@@ -207,9 +210,7 @@ def a_push(model: Layout, task: TaskKey, token: int, index: int, base: int, data
 def test_servers_are_one_plane(data: Any, servers: int, mode: UpdateMode, name: str) -> None:
     chosen = OPTIMIZERS[name]
     model = Layout(VARIABLES, TABLES)
-    values = b"".join(
-        np.linspace(-1, 1, v.size).astype(v.dtype).tobytes() for v in model.variables
-    )
+    values = b"".join(np.linspace(-1, 1, v.size).astype(v.dtype).tobytes() for v in model.variables)
     one = ParameterPlane(model, chosen, mode)
     crew = Crew(model, chosen, mode, servers)
     assert one.initialize(values)
@@ -273,7 +274,7 @@ def test_parts_cover_the_model_evenly(servers: int) -> None:
     parts = cut(model, servers, sgd())
     assert parts[0].start == 0
     assert parts[-1].stop == model.parameter_nbytes
-    assert all(a.stop == b.start for a, b in zip(parts, parts[1:], strict=False))
+    assert all(a.stop == b.start for a, b in itertools.pairwise(parts))
     sizes = [part.stop - part.start for part in parts]
     assert [part.layout.parameter_nbytes for part in parts] == sizes
     assert max(sizes) - min(sizes) <= 16
@@ -309,8 +310,9 @@ def test_a_checkpoint_of_a_master_that_served_is_taken_over_by_servers() -> None
         push = GradientPush(task, Token(1), index, 2, one.version, gradient, None, (rows,))
         assert one.push(push).kind is PushKind.APPLIED
     saved = [one.snapshot()]
-    leading = recut(saved, model, NOTHING, chosen)
-    leader = LeadingPlane.resume(leading, chosen, mode, lambda _: None)
+    assert Saved(saved[0]).model() == model
+    leader = LeadingPlane(model, chosen, mode, lambda _: None)
+    leader.take_up(recut(saved, model, NOTHING, chosen))
     assert (leader.version, leader.applied_counts()) == (one.version, one.applied_counts())
     found = []
     for number, part in enumerate(cut(model, 3, chosen)):

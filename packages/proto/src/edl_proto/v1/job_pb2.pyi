@@ -180,6 +180,7 @@ class TrainingSpec(_message.Message):
     CHECKPOINT_STEPS_FIELD_NUMBER: _builtins.int
     KEEP_CHECKPOINTS_FIELD_NUMBER: _builtins.int
     EMBEDDING_THRESHOLD_FIELD_NUMBER: _builtins.int
+    PARAMETER_SERVERS_FIELD_NUMBER: _builtins.int
     num_epochs: _builtins.int
     update: Global___UpdateMode.ValueType
     grads_to_wait: _builtins.int
@@ -201,6 +202,8 @@ class TrainingSpec(_message.Message):
     keep_checkpoints: _builtins.int
     embedding_threshold: _builtins.int
     """Keras Embedding layers of at least so many numbers become embedding tables; 0: none."""
+    parameter_servers: _builtins.int
+    """processes that hold the parameters; 0: the master does"""
     def __init__(
         self,
         *,
@@ -217,10 +220,11 @@ class TrainingSpec(_message.Message):
         checkpoint_steps: _builtins.int = ...,
         keep_checkpoints: _builtins.int = ...,
         embedding_threshold: _builtins.int = ...,
+        parameter_servers: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint_dir", b"checkpoint_dir", "checkpoint_steps", b"checkpoint_steps", "embedding_threshold", b"embedding_threshold", "evaluation_steps", b"evaluation_steps", "gradient_reduction", b"gradient_reduction", "grads_to_wait", b"grads_to_wait", "init_from", b"init_from", "keep_checkpoints", b"keep_checkpoints", "max_staleness", b"max_staleness", "num_epochs", b"num_epochs", "seed", b"seed", "shuffle", b"shuffle", "update", b"update"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint_dir", b"checkpoint_dir", "checkpoint_steps", b"checkpoint_steps", "embedding_threshold", b"embedding_threshold", "evaluation_steps", b"evaluation_steps", "gradient_reduction", b"gradient_reduction", "grads_to_wait", b"grads_to_wait", "init_from", b"init_from", "keep_checkpoints", b"keep_checkpoints", "max_staleness", b"max_staleness", "num_epochs", b"num_epochs", "parameter_servers", b"parameter_servers", "seed", b"seed", "shuffle", b"shuffle", "update", b"update"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -608,6 +612,39 @@ class WorkerStatus(_message.Message):
 Global___WorkerStatus: _TypeAlias = WorkerStatus  # noqa: Y015
 
 @_typing.final
+class ParameterServerStatus(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    PID_FIELD_NUMBER: _builtins.int
+    RESTARTS_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    state: _builtins.str
+    """starting, serving"""
+    address: _builtins.str
+    pid: _builtins.int
+    restarts: _builtins.int
+    """of all servers together, with this one"""
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        state: _builtins.str = ...,
+        address: _builtins.str = ...,
+        pid: _builtins.int = ...,
+        restarts: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "id", b"id", "pid", b"pid", "restarts", b"restarts", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ParameterServerStatus: _TypeAlias = ParameterServerStatus  # noqa: Y015
+
+@_typing.final
 class TaskCounts(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -787,6 +824,7 @@ class JobStatus(_message.Message):
     PREDICTIONS_FIELD_NUMBER: _builtins.int
     GRADIENTS_REJECTED_FIELD_NUMBER: _builtins.int
     STALENESS_MEAN_FIELD_NUMBER: _builtins.int
+    SERVERS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     type: Global___JobType.ValueType
     state: Global___JobState.ValueType
@@ -829,6 +867,8 @@ class JobStatus(_message.Message):
     def workers_wanted(self) -> Global___WorkersSpec: ...
     @_builtins.property
     def dead_letters(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeadLetter]: ...
+    @_builtins.property
+    def servers(self) -> _containers.RepeatedCompositeFieldContainer[Global___ParameterServerStatus]: ...
     def __init__(
         self,
         *,
@@ -856,10 +896,11 @@ class JobStatus(_message.Message):
         predictions: _builtins.int = ...,
         gradients_rejected: _builtins.int = ...,
         staleness_mean: _builtins.float = ...,
+        servers: _abc.Iterable[Global___ParameterServerStatus] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "progress", b"progress", "workers_wanted", b"workers_wanted"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["curves", b"curves", "dashboard_url", b"dashboard_url", "dead_letters", b"dead_letters", "error", b"error", "finished_at", b"finished_at", "gradients_rejected", b"gradients_rejected", "incarnation", b"incarnation", "metrics", b"metrics", "name", b"name", "output", b"output", "predictions", b"predictions", "preemptions", b"preemptions", "progress", b"progress", "records_replayed", b"records_replayed", "records_trained", b"records_trained", "seconds", b"seconds", "staleness_mean", b"staleness_mean", "started_at", b"started_at", "state", b"state", "tasks", b"tasks", "type", b"type", "worker_failures", b"worker_failures", "workers", b"workers", "workers_wanted", b"workers_wanted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["curves", b"curves", "dashboard_url", b"dashboard_url", "dead_letters", b"dead_letters", "error", b"error", "finished_at", b"finished_at", "gradients_rejected", b"gradients_rejected", "incarnation", b"incarnation", "metrics", b"metrics", "name", b"name", "output", b"output", "predictions", b"predictions", "preemptions", b"preemptions", "progress", b"progress", "records_replayed", b"records_replayed", "records_trained", b"records_trained", "seconds", b"seconds", "servers", b"servers", "staleness_mean", b"staleness_mean", "started_at", b"started_at", "state", b"state", "tasks", b"tasks", "type", b"type", "worker_failures", b"worker_failures", "workers", b"workers", "workers_wanted", b"workers_wanted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

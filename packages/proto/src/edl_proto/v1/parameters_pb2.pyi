@@ -37,6 +37,8 @@ class _PushOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PushOutco
     """a minibatch before this one is missing"""
     INVALID: _PushOutcome.ValueType  # 6
     """the gradient is not finite"""
+    STAGED: _PushOutcome.ValueType  # 7
+    """a parameter server has its part; the master decides"""
 
 class PushOutcome(_PushOutcome, metaclass=_PushOutcomeEnumTypeWrapper): ...
 
@@ -51,6 +53,8 @@ OUT_OF_ORDER: PushOutcome.ValueType  # 5
 """a minibatch before this one is missing"""
 INVALID: PushOutcome.ValueType  # 6
 """the gradient is not finite"""
+STAGED: PushOutcome.ValueType  # 7
+"""a parameter server has its part; the master decides"""
 Global___PushOutcome: _TypeAlias = PushOutcome  # noqa: Y015
 
 @_typing.final
@@ -95,18 +99,22 @@ class InitializeReply(_message.Message):
 
     ACCEPTED_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    MARK_FIELD_NUMBER: _builtins.int
     accepted: _builtins.bool
     """false: another worker was first, pull instead"""
     version: _builtins.int
+    mark: _builtins.int
+    """as in PullReply"""
     def __init__(
         self,
         *,
         accepted: _builtins.bool = ...,
         version: _builtins.int = ...,
+        mark: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "mark", b"mark", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -151,6 +159,8 @@ class PullHeader(_message.Message):
     SLOT_FOR_FIELD_NUMBER: _builtins.int
     WAIT_S_FIELD_NUMBER: _builtins.int
     ROWS_FIELD_NUMBER: _builtins.int
+    MARK_FIELD_NUMBER: _builtins.int
+    ONLY_ROWS_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
     incarnation: _builtins.str
     layout_fingerprint: _builtins.str
@@ -159,6 +169,10 @@ class PullHeader(_message.Message):
     frozen: _builtins.str
     """name of a frozen version; empty: the newest"""
     wait_s: _builtins.float
+    mark: _builtins.int
+    """To a parameter server: answer when so many orders of the master are carried out."""
+    only_rows: _builtins.bool
+    """no values, whatever the version"""
     @_builtins.property
     def slot_for(self) -> _task_pb2.LeaseRef:
         """Sync mode: wait for a slot for this lease, up to wait_s. Absent: no slot."""
@@ -178,10 +192,12 @@ class PullHeader(_message.Message):
         slot_for: _task_pb2.LeaseRef | None = ...,
         wait_s: _builtins.float = ...,
         rows: _abc.Iterable[Global___TableRows] | None = ...,
+        mark: _builtins.int = ...,
+        only_rows: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_have_version", b"_have_version", "have_version", b"have_version", "slot_for", b"slot_for"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_have_version", b"_have_version", "frozen", b"frozen", "have_version", b"have_version", "incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "rows", b"rows", "slot_for", b"slot_for", "wait_s", b"wait_s", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_have_version", b"_have_version", "frozen", b"frozen", "have_version", b"have_version", "incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "mark", b"mark", "only_rows", b"only_rows", "rows", b"rows", "slot_for", b"slot_for", "wait_s", b"wait_s", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__have_version: _TypeAlias = _typing.Literal["have_version"]  # noqa: Y015
     _WhichOneofArgType__have_version: _TypeAlias = _typing.Literal["_have_version", b"_have_version"]  # noqa: Y015
@@ -198,6 +214,7 @@ class PullReply(_message.Message):
     SLOT_GRANTED_FIELD_NUMBER: _builtins.int
     INITIALIZED_FIELD_NUMBER: _builtins.int
     ROWS_NBYTES_FIELD_NUMBER: _builtins.int
+    MARK_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     nbytes: _builtins.int
     """0: nothing newer"""
@@ -207,6 +224,8 @@ class PullReply(_message.Message):
     """false: no worker has sent initial values yet"""
     rows_nbytes: _builtins.int
     """float32 rows after the values, in the order asked for"""
+    mark: _builtins.int
+    """orders that the master has given so far"""
     def __init__(
         self,
         *,
@@ -215,10 +234,11 @@ class PullReply(_message.Message):
         slot_granted: _builtins.bool = ...,
         initialized: _builtins.bool = ...,
         rows_nbytes: _builtins.int = ...,
+        mark: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["initialized", b"initialized", "nbytes", b"nbytes", "rows_nbytes", b"rows_nbytes", "slot_granted", b"slot_granted", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["initialized", b"initialized", "mark", b"mark", "nbytes", b"nbytes", "rows_nbytes", b"rows_nbytes", "slot_granted", b"slot_granted", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -247,6 +267,7 @@ class PushHeader(_message.Message):
     WAIT_S_FIELD_NUMBER: _builtins.int
     ROWS_FIELD_NUMBER: _builtins.int
     NEXT_ROWS_FIELD_NUMBER: _builtins.int
+    MARK_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
     incarnation: _builtins.str
     layout_fingerprint: _builtins.str
@@ -265,6 +286,8 @@ class PushHeader(_message.Message):
     pull: _builtins.bool
     """Answer with newer parameters, and in sync mode with the next slot."""
     wait_s: _builtins.float
+    mark: _builtins.int
+    """as in PullHeader"""
     @_builtins.property
     def lease(self) -> _task_pb2.LeaseRef: ...
     @_builtins.property
@@ -293,10 +316,11 @@ class PushHeader(_message.Message):
         wait_s: _builtins.float = ...,
         rows: _abc.Iterable[Global___TableRows] | None = ...,
         next_rows: _abc.Iterable[Global___TableRows] | None = ...,
+        mark: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_version", b"base_version", "compute_s", b"compute_s", "gradient_nbytes", b"gradient_nbytes", "incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "lease", b"lease", "loss", b"loss", "minibatch", b"minibatch", "next_rows", b"next_rows", "pull", b"pull", "records", b"records", "rows", b"rows", "state_nbytes", b"state_nbytes", "wait_s", b"wait_s", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_version", b"base_version", "compute_s", b"compute_s", "gradient_nbytes", b"gradient_nbytes", "incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "lease", b"lease", "loss", b"loss", "mark", b"mark", "minibatch", b"minibatch", "next_rows", b"next_rows", "pull", b"pull", "records", b"records", "rows", b"rows", "state_nbytes", b"state_nbytes", "wait_s", b"wait_s", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -312,6 +336,7 @@ class PushReply(_message.Message):
     SLOT_GRANTED_FIELD_NUMBER: _builtins.int
     STALENESS_FIELD_NUMBER: _builtins.int
     ROWS_NBYTES_FIELD_NUMBER: _builtins.int
+    MARK_FIELD_NUMBER: _builtins.int
     outcome: Global___PushOutcome.ValueType
     version: _builtins.int
     nbytes: _builtins.int
@@ -320,6 +345,8 @@ class PushReply(_message.Message):
     staleness: _builtins.int
     rows_nbytes: _builtins.int
     """next_rows, after the values"""
+    mark: _builtins.int
+    """as in PullReply"""
     def __init__(
         self,
         *,
@@ -329,10 +356,11 @@ class PushReply(_message.Message):
         slot_granted: _builtins.bool = ...,
         staleness: _builtins.int = ...,
         rows_nbytes: _builtins.int = ...,
+        mark: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["nbytes", b"nbytes", "outcome", b"outcome", "rows_nbytes", b"rows_nbytes", "slot_granted", b"slot_granted", "staleness", b"staleness", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["mark", b"mark", "nbytes", b"nbytes", "outcome", b"outcome", "rows_nbytes", b"rows_nbytes", "slot_granted", b"slot_granted", "staleness", b"staleness", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -404,6 +432,7 @@ class ScanRowsHeader(_message.Message):
     TABLE_FIELD_NUMBER: _builtins.int
     CURSOR_FIELD_NUMBER: _builtins.int
     MOST_FIELD_NUMBER: _builtins.int
+    MARK_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
     incarnation: _builtins.str
     layout_fingerprint: _builtins.str
@@ -413,6 +442,8 @@ class ScanRowsHeader(_message.Message):
     """0, or what the last reply said"""
     most: _builtins.int
     """rows of an answer, at most"""
+    mark: _builtins.int
+    """as in PullHeader"""
     def __init__(
         self,
         *,
@@ -423,10 +454,11 @@ class ScanRowsHeader(_message.Message):
         table: _builtins.int = ...,
         cursor: _builtins.int = ...,
         most: _builtins.int = ...,
+        mark: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "frozen", b"frozen", "incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "most", b"most", "table", b"table", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "frozen", b"frozen", "incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "mark", b"mark", "most", b"most", "table", b"table", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -553,22 +553,57 @@ class ReadyReply(_message.Message):
 
     SEND_INITIAL_VALUES_FIELD_NUMBER: _builtins.int
     LAYOUT_FINGERPRINT_FIELD_NUMBER: _builtins.int
+    SERVERS_FIELD_NUMBER: _builtins.int
     send_initial_values: _builtins.bool
     """The worker sends its initial values by Initialize when true."""
     layout_fingerprint: _builtins.str
+    @_builtins.property
+    def servers(self) -> _containers.RepeatedCompositeFieldContainer[Global___ParameterServer]:
+        """Who holds the parameters, part by part; empty: the master."""
+
     def __init__(
         self,
         *,
         send_initial_values: _builtins.bool = ...,
         layout_fingerprint: _builtins.str = ...,
+        servers: _abc.Iterable[Global___ParameterServer] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["layout_fingerprint", b"layout_fingerprint", "send_initial_values", b"send_initial_values"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["layout_fingerprint", b"layout_fingerprint", "send_initial_values", b"send_initial_values", "servers", b"servers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReadyReply: _TypeAlias = ReadyReply  # noqa: Y015
+
+@_typing.final
+class ParameterServer(_message.Message):
+    """A server with a part of the parameters, and with the rows of its buckets (edl_proto.buckets)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    START_FIELD_NUMBER: _builtins.int
+    STOP_FIELD_NUMBER: _builtins.int
+    address: _builtins.str
+    start: _builtins.int
+    """first byte in the payload of parameters"""
+    stop: _builtins.int
+    """one past the last"""
+    def __init__(
+        self,
+        *,
+        address: _builtins.str = ...,
+        start: _builtins.int = ...,
+        stop: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "start", b"start", "stop", b"stop"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ParameterServer: _TypeAlias = ParameterServer  # noqa: Y015
 
 @_typing.final
 class LeaseRequest(_message.Message):
@@ -610,6 +645,9 @@ class LeaseReply(_message.Message):
     LEASE_FIELD_NUMBER: _builtins.int
     WAIT_FIELD_NUMBER: _builtins.int
     LEAVE_FIELD_NUMBER: _builtins.int
+    MARK_FIELD_NUMBER: _builtins.int
+    mark: _builtins.int
+    """orders to parameter servers so far"""
     @_builtins.property
     def lease(self) -> Global___Lease: ...
     @_builtins.property
@@ -626,10 +664,11 @@ class LeaseReply(_message.Message):
         lease: Global___Lease | None = ...,
         wait: Global___Wait | None = ...,
         leave: Global___Leave | None = ...,
+        mark: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "lease", b"lease", "leave", b"leave", "wait", b"wait"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "lease", b"lease", "leave", b"leave", "wait", b"wait"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "lease", b"lease", "leave", b"leave", "mark", b"mark", "wait", b"wait"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_answer: _TypeAlias = _typing.Literal["lease", "wait", "leave"]  # noqa: Y015
     _WhichOneofArgType_answer: _TypeAlias = _typing.Literal["answer", b"answer"]  # noqa: Y015

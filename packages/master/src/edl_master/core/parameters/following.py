@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -23,6 +24,8 @@ from edl_master.core.parameters.orders import (
 from edl_master.core.parameters.plane import ParameterPlane
 from edl_master.core.parameters.snapshot import Snapshot
 from edl_master.core.parameters.wire import Payload
+
+_Minibatch = tuple[TaskKey, Token, int]
 
 
 class Disobedience(RuntimeError):
@@ -48,8 +51,8 @@ class Follower:
     def __init__(self, plane: ParameterPlane) -> None:
         self.plane = plane
         self.done = 0
-        self._staged: dict[tuple[TaskKey, Token, int], GradientPush] = {}
-        self._newest: dict[WorkerId, tuple[TaskKey, Token, int]] = {}
+        self._staged: dict[_Minibatch, tuple[GradientPush, Callable[[], None]]] = {}
+        self._newest: dict[WorkerId, _Minibatch] = {}
         self._offered: dict[WorkerId, Payload] = {}
 
     # --- what workers send -----------------------------------------------------------------
@@ -59,25 +62,27 @@ class Follower:
         if not self.plane.initialized:
             self._offered[worker] = values
 
-    def stage(self, worker: WorkerId, push: GradientPush) -> str:
+    def stage(
+        self, worker: WorkerId, push: GradientPush, let_go: Callable[[], None] = lambda: None
+    ) -> None:
         """Hold a gradient until the master says whether it counts.
 
         A worker has one at a time: the one before is dropped.
 
-        Returns:
-            An empty string, or the name of a variable or table that is not finite; then the
-            gradient is not held.
-
-        Raises:
-            PayloadError: gradient, state delta or rows have the wrong size, or a row comes twice.
+        Args:
+            worker: whose it is.
+            push: the gradient, which ``plane.examine`` has found to be sound.
+            let_go: called when it is held no longer.
         """
-        if broken := self.plane.examine(push):
-            return broken
+        self._drop(self._newest.get(worker))
         name = push.task, push.token, push.minibatch
-        self._staged.pop(self._newest.get(worker, name), None)
-        self._staged[name] = push
+        self._drop(name)
+        self._staged[name] = push, let_go
         self._newest[worker] = name
-        return ""
+
+    def _drop(self, name: _Minibatch | None) -> None:
+        if name in self._staged:
+            self._staged.pop(name)[1]()
 
     @property
     def staged(self) -> int:
@@ -125,11 +130,13 @@ class Follower:
         return kept
 
     def _apply(self, order: Apply) -> None:
-        push = self._staged.pop((order.task, order.token, order.minibatch), None)
-        if push is None:
+        name = order.task, order.token, order.minibatch
+        if name not in self._staged:
             raise Disobedience(f"{order} counts, and was never staged here")
+        push, _ = self._staged[name]
         outcome = self.plane.push(
             replace(push, records=order.records, base_version=order.base_version)
         )
+        self._drop(name)
         if outcome.kind is not PushKind.APPLIED:
             raise Disobedience(f"{order} counts, and is {outcome.kind} here")

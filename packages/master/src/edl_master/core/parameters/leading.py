@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from edl_master.core.names import TaskKey, Token, Version, WorkerId
 from edl_master.core.parameters.exchange import GradientPush, PushKind, PushOutcome
+from edl_master.core.parameters.layout import Layout
 from edl_master.core.parameters.modes import UpdateMode
 from edl_master.core.parameters.optimizers import Optimizer
 from edl_master.core.parameters.orders import (
@@ -21,7 +23,7 @@ from edl_master.core.parameters.orders import (
     Release,
     Revoke,
 )
-from edl_master.core.parameters.plane import ParameterPlane
+from edl_master.core.parameters.plane import ParameterPlane, check_fit
 from edl_master.core.parameters.sharding import NOTHING, for_part
 from edl_master.core.parameters.snapshot import Snapshot
 
@@ -34,35 +36,27 @@ class LeadingPlane(ParameterPlane):
     """
 
     def __init__(
-        self, optimizer: Optimizer, mode: UpdateMode, give: Callable[[Order], None]
+        self,
+        model: Layout,
+        optimizer: Optimizer,
+        mode: UpdateMode,
+        give: Callable[[Order], None],
     ) -> None:
         """Make a plane that is at its beginning.
 
         Args:
+            model: what the servers have, all together.
             optimizer: what the servers' updates do; here it is counted.
             mode: when there is an update.
             give: takes orders; it does not wait.
-        """
-        super().__init__(NOTHING.layout, for_part(optimizer, NOTHING.layout), mode)
-        self._give = give
-
-    @classmethod
-    def resume(
-        cls,
-        snapshot: Snapshot,
-        optimizer: Optimizer,
-        mode: UpdateMode,
-        give: Callable[[Order], None],
-    ) -> LeadingPlane:
-        """A plane that goes on where a snapshot of it was taken.
 
         Raises:
-            SnapshotError: the snapshot does not fit.
+            ValueError: the optimizer does not fit the model.
         """
-        snapshot.check(NOTHING.layout, optimizer, mode)
-        plane = cls(optimizer, mode, give)
-        plane.take_up(snapshot)
-        return plane
+        check_fit(optimizer, model)
+        super().__init__(NOTHING.layout, for_part(optimizer, NOTHING.layout), mode)
+        self._model = model
+        self._give = give
 
     def adopt(self, worker: WorkerId) -> bool:
         """Make the values that a worker has offered to all servers the initial ones, once."""
@@ -75,7 +69,8 @@ class LeadingPlane(ParameterPlane):
         """Take a snapshot, and have the servers take theirs of the same moment."""
         kept = self.snapshot()
         self._give(Keep(label, place))
-        return kept
+        model = {"layout": self._model.describe(), "tables": self._model.describe_tables()}
+        return replace(kept, meta={**kept.meta, "model": model, "label": label})
 
     def grant(self, task: TaskKey, token: Token) -> int:
         applied = super().grant(task, token)

@@ -75,13 +75,9 @@ class ParameterPlane:
 
         Raises:
             OptimizerUnsupported: the optimizer cannot update the layout's embedding tables.
+            ValueError: it excludes a variable from weight decay that is not in the layout.
         """
-        if layout.tables and optimizer.ema:
-            raise OptimizerUnsupported(
-                f"{optimizer.name}.use_ema",
-                "True with embedding tables",
-                "leave it out, or use keras.layers.Embedding with --embedding-threshold 0",
-            )
+        check_fit(optimizer, layout)
         self.layout = layout
         self.mode = mode
         self._check_finite = check_finite
@@ -590,3 +586,21 @@ class ParameterPlane:
     def _require_values(self) -> None:
         if not self._initialized:
             raise NotInitialized("no worker has sent the initial values yet")
+
+
+def check_fit(optimizer: Optimizer, layout: Layout) -> None:
+    """Make sure that an optimizer can update the variables and tables of a model.
+
+    Raises:
+        OptimizerUnsupported: it cannot update embedding tables.
+        ValueError: it excludes a variable from weight decay that the model does not have.
+    """
+    if layout.tables and optimizer.ema:
+        raise OptimizerUnsupported(
+            f"{optimizer.name}.use_ema",
+            "True with embedding tables",
+            "leave it out, or use keras.layers.Embedding with --embedding-threshold 0",
+        )
+    names = {v.name for v in layout.variables} | {t.name for t in layout.tables}
+    if unknown := sorted(optimizer.undecayed - names):
+        raise ValueError(f"excluded from weight decay, but no variable: {', '.join(unknown)}")

@@ -40,6 +40,36 @@ class Part:
     layout: Layout
 
 
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What was kept of a job's parameters at one moment.
+
+    Attributes:
+        decided: the master's plane.
+        parts: those of the parameter servers, in their order; empty if the master served.
+    """
+
+    decided: Snapshot
+    parts: tuple[Snapshot, ...] = ()
+
+    def model(self) -> Layout:
+        """The layout of the whole.
+
+        Raises:
+            SnapshotError: it is of a format that is not known here.
+        """
+        if not self.parts:
+            return self.decided.layout()
+        model = self.decided.meta["model"]
+        return Layout.from_description(model["layout"], model["tables"])
+
+    def part(
+        self, model: Layout, part: Part, optimizer: Optimizer, mine: Mine | None = None
+    ) -> Snapshot:
+        """As ``recut`` of what was kept."""
+        return recut(self.parts or (self.decided,), model, part, optimizer, mine)
+
+
 def cut(model: Layout, servers: int, optimizer: Optimizer) -> tuple[Part, ...]:
     """Cut a model into parts, which are empty where it has fewer pieces than servers.
 

@@ -49,14 +49,7 @@ class Updater:
     """
 
     def __init__(self, optimizer: Optimizer, layout: Layout, executor: Executor | None) -> None:
-        """Make the slots.
-
-        Raises:
-            ValueError: a variable that is excluded from weight decay is not in the layout.
-        """
-        names = {v.name for v in layout.variables} | {t.name for t in layout.tables}
-        if unknown := sorted(optimizer.undecayed - names):
-            raise ValueError(f"excluded from weight decay, but no variable: {', '.join(unknown)}")
+        """Make the slots."""
         self.optimizer = optimizer
         self.iterations = 0
         self.memory: dict[str, float] = {}
