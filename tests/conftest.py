@@ -24,6 +24,9 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import digits  # noqa: E402  (the demo's own data)
 
+ROLES = (b"edl_master", b"edl_master.parameter_server", b"edl_worker")
+"""Modules that a job's processes run."""
+
 COMMAND = str(Path(sys.executable).parent / "edl")
 
 
@@ -109,7 +112,7 @@ class Edl:
             except OSError:
                 continue
             ours = f"EDL_HOME={self.home}\0".encode() in environment
-            role = any(name in command for name in (b"edl_master", b"edl_worker"))
+            role = any(name in command for name in ROLES)
             if ours and role and state != "Z":
                 found.append(int(entry.name))
         return found

@@ -64,9 +64,13 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[
     return place / "zoo", place / "data.recordio", model.get_weights()
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize(("workers", "servers"), [(1, 0), (3, 0), (1, 1), (3, 2)])
 def test_the_weights_of_one_big_batch(
-    edl: Edl, tmp_path: Path, problem: tuple[Path, Path, list[np.ndarray]], workers: int
+    edl: Edl,
+    tmp_path: Path,
+    problem: tuple[Path, Path, list[np.ndarray]],
+    workers: int,
+    servers: int,
 ) -> None:
     zoo, data, expected = problem
     # 100 records in tasks of 21 in minibatches of 8: 14 gradients, of 8, 5 or 4.
@@ -75,6 +79,7 @@ def test_the_weights_of_one_big_batch(
         *("--update", "sync", "--grads-to-wait", "14", "--num-workers", str(workers)),
         *("--num-epochs", str(EPOCHS), "--minibatch-size", "8", "--records-per-task", "21"),
         *("--output", str(tmp_path / "model"), "-o", "json"),
+        *("--parameter-servers", str(servers)),
     ).json
     assert result["records_trained"] == EPOCHS * RECORDS
     assert result["steps"] == EPOCHS * 14

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from edl_master.adapters.buffers import Buffers
+from edl_master.conductor import SNAPSHOTS
 from edl_master.core.events import HeldLease
-from edl_master.core.names import TaskKey, TaskType, Token, Version
+from edl_master.core.names import TaskKey, TaskType, Token, Version, WorkerId
 from edl_master.core.parameters.exchange import GradientPush, PushKind, SlotGranted, SlotRefused
 from edl_master.core.parameters.layout import Variable
 from edl_master.core.parameters.modes import Async, Reduction, Sync, UpdateMode
@@ -36,7 +37,8 @@ def make(mode: UpdateMode) -> GuardedPlane:
 def ready(mode: UpdateMode, tasks: int = 3) -> GuardedPlane:
     """With values, and tasks 0, 1, ... granted under tokens 1, 2, ..."""
     plane = make(mode)
-    assert plane.initialize(memoryview(np.zeros(SIZE, np.float32)).cast("B")) == (True, 0)
+    values = memoryview(np.zeros(SIZE, np.float32)).cast("B")
+    assert plane.initialize(values, WorkerId(0)) == (True, 0)
     for number in range(tasks):
         plane.grant(lease(number).task, lease(number).token)
     return plane
@@ -167,7 +169,7 @@ def test_who_comes_before_the_initial_values_waits_for_them() -> None:
         assert pulled.values.nbytes == 0
     waiting = Pulling(plane)
     assert waiting.waits
-    plane.initialize(memoryview(np.ones(SIZE, np.float32)).cast("B"))
+    plane.initialize(memoryview(np.ones(SIZE, np.float32)).cast("B"), WorkerId(0))
     answer = waiting.answer()
     assert answer.initialized
     assert answer.values.nbytes == 4 * SIZE
@@ -219,13 +221,13 @@ def test_a_model_that_cannot_be_served_is_refused(
 def test_before_a_model_is_described_there_is_nothing() -> None:
     plane = GuardedPlane(lambda reduction: Async(), None, Buffers())
     with pytest.raises(EdlError) as caught:
-        plane.initialize(memoryview(b""))
+        plane.initialize(memoryview(b""), WorkerId(0))
     assert caught.value.code == error_pb2.NOT_READY
     plane.revoke(lease(0).task, lease(0).token)
     plane.close(lease(0).task)
     plane.flush()
     assert plane.applied(lease(0).task) == 0
-    assert plane.snapshot() is None
+    assert plane.snapshot(SNAPSHOTS) is None
 
 
 def test_many_at_once_lose_nothing() -> None:

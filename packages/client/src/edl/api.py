@@ -78,6 +78,7 @@ class TrainOptions(_Options, total=False):
     gradient_reduction: str
     evaluation_steps: int
     embedding_threshold: int
+    parameter_servers: int
     seed: int
     shuffle: bool
     init_from: Place

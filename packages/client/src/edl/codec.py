@@ -14,7 +14,7 @@ from edl.core.images import Image, Line, Look
 from edl.core.mounts import Bind
 from edl.core.options import Verb
 from edl.core.problem import Problem
-from edl.core.status import Failure, Happening, State, Status, Worker
+from edl.core.status import Failure, Happening, Server, State, Status, Worker
 from edl.core.submission import HOST, Submission
 from edl_proto.errors import EdlError
 from edl_proto.v1 import builder_pb2, error_pb2, job_pb2
@@ -122,6 +122,7 @@ def encode_spec(
                 gradient_reduction=job.gradient_reduction,
                 evaluation_steps=job.evaluation_steps,
                 embedding_threshold=job.embedding_threshold,
+                parameter_servers=job.parameter_servers,
                 seed=job.seed,
                 shuffle=job.shuffle,
                 init_from=job.init_from,
@@ -242,6 +243,9 @@ def decode_status(message: job_pb2.JobStatus) -> Status:
         goodput=progress.goodput,
         lost_s=dict(progress.lost_s),
         pace_per_s=progress.pace_per_s,
+        servers=tuple(
+            Server(server.id, server.state, server.restarts) for server in message.servers
+        ),
     )
 
 

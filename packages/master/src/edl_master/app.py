@@ -30,7 +30,7 @@ from edl_master.adapters.outputs import Predictions, check_output
 from edl_master.adapters.ports import is_free
 from edl_master.conductor import Conductor, End
 from edl_master.config import Config
-from edl_master.core.effects import LeaseGranted
+from edl_master.core.effects import LeaseGranted, Record, Severity
 from edl_master.core.events import BodyExited, BodyFound, Event, MasterFailed, StopRequested, Tick
 from edl_master.core.failure import Failure
 from edl_master.core.names import TaskType
@@ -38,18 +38,21 @@ from edl_master.core.parameters.arithmetic import kernel
 from edl_master.core.platform import BodyStarted
 from edl_master.core.settings import JobType
 from edl_master.core.tasks import Cut
+from edl_master.crewing import BEGIN_AGAIN, ParameterServers
 from edl_master.curves import Curves
 from edl_master.guarded_plane import GuardedPlane
-from edl_master.metrics import CarriedCounters, JobCollector, Metrics
+from edl_master.metrics import CarriedCounters, JobCollector, Metrics, ServersCollector
 from edl_master.outside import Works, failure_from_exception
 from edl_master.report import JobReport
 from edl_master.reporter import Reporter
 from edl_master.server import Server, Services
 from edl_master.servicers.job import JobServicer
 from edl_master.servicers.parameters import ParametersServicer
+from edl_master.servicers.servers import ServersServicer
 from edl_master.servicers.tasks import JobFiles, TasksServicer
 from edl_master.workers import MakePlatform, exit_reason, take_over
 from edl_proto import jobdir, supervision
+from edl_proto.errors import EdlError
 from edl_proto.v1 import job_pb2, task_pb2
 
 log = logging.getLogger(__name__)
@@ -59,6 +62,9 @@ _SNAPSHOTS_KEPT = 2
 
 _SUPERVISED_EVERY_S = 1.0
 """How soon a dead supervisor is noticed."""
+
+_LOOK_S = 0.2
+"""How soon a lost parameter server is seen, and a job that has ended without being told."""
 
 _LONGEST_S = 600.0
 """How long the last checkpoint may take to be written."""
@@ -87,6 +93,7 @@ class App:
         self._training = config.type is JobType.TRAIN
         self._incarnation = secrets.token_hex(4)
         self._failure: Failure | None = None
+        self._falling = False
         self._snapshots: Checkpoints | None = None
         self._acknowledged = threading.Event()
         self._leave = threading.Event()
@@ -118,6 +125,13 @@ class App:
         )
         # One that begins to train anew needs workers that have not trained yet.
         self._keeps_workers = beginning.resumed or not self._training
+        self._servers: ParameterServers | None = None
+        if config.parameter_servers:
+            self._servers = ParameterServers(
+                config, self._incarnation, beginning.version, beginning.path
+            )
+            opened.callback(self._servers.close)
+        crew = self._servers.crew if self._servers else None
 
         self._metrics = Metrics()
         self._counters = CarriedCounters()
@@ -148,6 +162,7 @@ class App:
             tell=self._tell,
             on_error=self._fail,
             grace_s=config.worker_grace_s,
+            crew=crew,
         )
         self._buffers = Buffers()
         threads = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="plane")
@@ -157,8 +172,9 @@ class App:
             config.reduction,
             self._buffers,
             threads,
-            beginning.snapshot,
+            beginning.saved,
             on_made=lambda: self._beside(self._plane.warm_up),
+            servers=crew,
         )
         self._conductor = Conductor(beginning.job, self._plane, self._works)
         for note in beginning.notes:
@@ -173,9 +189,12 @@ class App:
             self._metrics,
             self._data.uris,
             lambda: self.dashboard_url,
+            self._servers.status if self._servers else list,
         )
         self._metrics.add(JobCollector(spec.name, self._incarnation, self._conductor.view))
         self._metrics.add(self._counters)
+        if self._servers is not None:
+            self._metrics.add(ServersCollector(self._servers.status))
 
         serving = spec.serving
         self._server = Server(
@@ -186,6 +205,8 @@ class App:
             self._metrics.defects.inc,
         )
         opened.callback(self._server.close, 0)
+        if self._servers is not None:
+            self._servers.start(self.address, _reachable(config.host, bare=True))
         self._page = StatusServer(config.host, serving.dashboard_port, self.report)
         opened.callback(self._page.close)
 
@@ -230,6 +251,7 @@ class App:
             self._config.spec,
             self._incarnation,
             heartbeat_every_s,
+            self._servers.crew if self._servers else None,
         )
         job = JobServicer(self._conductor, self._journal, self.report.status, self._acknowledge)
         parameters = None
@@ -237,7 +259,12 @@ class App:
             parameters = ParametersServicer(
                 self._conductor, self._plane, self._buffers, self._metrics, self._incarnation
             )
-        return Services(tasks, job, parameters)
+        servers = None
+        if self._servers is not None:
+            servers = ServersServicer(
+                self._servers.crew, self._incarnation, self._servers.lose, self._fail
+            )
+        return Services(tasks, job, parameters, servers)
 
     # --- where it is, and what it looks like -----------------------------------------------
 
@@ -277,7 +304,7 @@ class App:
             signal.signal(number, self._on_signal)
 
     def run(self) -> int:
-        """Work on the job until it has ended; return the exit code."""
+        """Work on the job until it has ended; return the exit code, or ``BEGIN_AGAIN``."""
         rhythm = self._config.rhythm
         self._directory.write_master(
             {
@@ -297,13 +324,30 @@ class App:
         if self._training:
             # Importing the compiler takes about a second: done while the workers import theirs.
             self._beside(lambda: kernel("accumulate"))
-        while (end := self._conductor.wait_for_end(1.0)) is None:
-            pass
+        while (end := self._conductor.wait_for_end(_LOOK_S)) is None:
+            if self._servers is not None and self._servers.lost and self._fall_back(self._servers):
+                return BEGIN_AGAIN
         status = self._finish(end)
         # The client has seen the end, or will look at status.json.
         self._acknowledged.wait(rhythm.acknowledge_s)
         self._leave.wait(self._config.spec.serving.keep_page_s)
         return 0 if status.state == job_pb2.SUCCEEDED else 1
+
+    def _fall_back(self, servers: ParameterServers) -> bool:
+        """Make ready to begin anew from the last snapshot; False if the job fails instead."""
+        self._falling = True  # what fails from here on, fails for want of the servers
+        try:
+            servers.prepare_to_fall()
+        except EdlError as error:
+            self._falling = False
+            self._fail(error)
+            return False
+        line = f"{servers.lost}; all go on from the last snapshot."
+        self._works.record(
+            Record("ParameterServerLost", line, Severity.WARNING), self._conductor.seconds
+        )
+        self._journal.flush()
+        return True
 
     def close(self) -> None:
         """Close everything; no body is left after this."""
@@ -316,6 +360,8 @@ class App:
         """Bring everything to disk, and say how the job ended."""
         self._works.close(_LONGEST_S)
         self._platform.close(self._config.rhythm.workers_leave_s)
+        if self._servers is not None:
+            self._servers.close()
         self._over.set()
         try:
             self._reporter.stop()
@@ -402,6 +448,8 @@ class App:
 
     def _fail(self, error: Exception) -> None:
         """Something of the master's own failed: the job fails, even if it is all but over."""
+        if self._falling:
+            return
         failure = failure_from_exception(error)
         self._failure = self._failure or failure
         self._tell(MasterFailed(failure))
@@ -424,7 +472,7 @@ class App:
         self._predictions.join(counts.dead if counts else 0)
 
 
-def _reachable(host: str) -> str:
+def _reachable(host: str, *, bare: bool = False) -> str:
     """The address that a listener on ``host`` has for programs of the same machine."""
     local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"[{local}]" if ":" in local else local
+    return f"[{local}]" if ":" in local and not bare else local

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from edl_master.core.failure import Failure
 from edl_master.core.names import Body, TaskKey, TaskType, Token, Version, WorkerId
 from edl_master.core.parameters.exchange import GradientPush, PushKind, PushOutcome
 from edl_master.core.parameters.layout import Layout, Variable
+from edl_master.core.parameters.sharding import Part
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 from edl_master.core.parameters.tables.spec import TableSpec, checked_initial
 from edl_master.core.settings import JobType
@@ -321,6 +322,13 @@ def pushed_from(
 
 def outcome_to(kind: PushKind) -> parameters_pb2.PushOutcome.ValueType:
     return _OUTCOMES[kind]
+
+
+def servers_to(addresses: Sequence[str], parts: Sequence[Part]) -> list[task_pb2.ParameterServer]:
+    return [
+        task_pb2.ParameterServer(address=address, start=part.start, stop=part.stop)
+        for address, part in zip(addresses, parts, strict=True)
+    ]
 
 
 # --- the job -------------------------------------------------------------------------------

@@ -58,6 +58,10 @@ log = logging.getLogger(__name__)
 _QUIET = (HeartbeatReceived, LeaseRequested, MinibatchApplied, GradientRejected)
 
 
+CHECKPOINTS, SNAPSHOTS = "checkpoints", "snapshots"
+"""Where parameter servers write what they are told to keep."""
+
+
 class Outside(Protocol):
     """What a job's decisions reach beyond the master's memory. None of these may wait."""
 
@@ -94,6 +98,11 @@ class Kept:
     def version(self) -> Version:
         """Of the parameters; 0 where there are none."""
         return Version(self.plane.meta["version"] if self.plane else 0)
+
+    @property
+    def label(self) -> str:
+        """Under which parameter servers keep their parts; empty where there are none."""
+        return str(self.plane.meta.get("label", "")) if self.plane else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,10 +272,10 @@ class Conductor:
             case LogScalar():
                 self._outside.log_scalar(effect, self.seconds)
             case TakeCheckpoint():
-                if (kept := self._keep()) is not None:
+                if (kept := self._keep(CHECKPOINTS)) is not None:
                     self._outside.write_checkpoint(kept)
             case TakeSnapshot():
-                if (kept := self._keep()) is not None:
+                if (kept := self._keep(SNAPSHOTS)) is not None:
                     self._outside.write_snapshot(kept)
             case FinishOutput():
                 self._outside.finish_output()
@@ -275,12 +284,12 @@ class Conductor:
             case _:
                 assert_never(effect)
 
-    def _keep(self) -> Kept | None:
+    def _keep(self, place: str) -> Kept | None:
         """What there is to keep; None before a worker has described the model to train."""
         began = self._clock()
         # The ledger first: what the plane is ahead by is skipped when it is replayed.
         ledger = self._job.snapshot()
-        plane = self._plane.snapshot()
+        plane = self._plane.snapshot(place)
         if plane is None and self._job.trains:
             return None
         return Kept(ledger, plane, self._clock() - began)

@@ -45,6 +45,10 @@ HOST = "127.0.0.1"
 """Whoever can reach a master can stop its job: the outside has to be asked for."""
 
 
+MOST_SERVERS = 256
+"""Parameter servers of a job; a machine has fewer cores than that."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rhythm:
     """How often the master looks at what nobody tells it. All in seconds."""
@@ -76,6 +80,7 @@ class Config:
         update: async, sync or bounded.
         workers_max: the most workers that may run at a time.
         output: where the result goes, an absolute path or a URI; empty: nowhere.
+        parameter_servers: processes that hold the parameters; 0: the master does.
         checkpoint_dir: None: no checkpoints.
         tensorboard_dir: where event files go.
         python: interpreter of the workers.
@@ -89,6 +94,7 @@ class Config:
     update: job_pb2.UpdateMode.ValueType
     workers_min: int
     workers_max: int
+    parameter_servers: int
     host: str
     output: str
     checkpoint_dir: Path | None
@@ -187,6 +193,8 @@ def read(
     reduction = spec.training.gradient_reduction
     if reduction and reduction not in tuple(Reduction):
         raise _usage(f"the gradient reduction is mean or sum, not {reduction!r}")
+    if spec.training.parameter_servers > MOST_SERVERS:
+        raise _usage(f"there can be at most {MOST_SERVERS} parameter servers")
     checkpoints, tensorboard = spec.training.checkpoint_dir, spec.tensorboard_dir
     return Config(
         spec=spec,
@@ -195,6 +203,7 @@ def read(
         update=spec.training.update or job_pb2.ASYNC,
         workers_min=workers_min,
         workers_max=workers_max,
+        parameter_servers=spec.training.parameter_servers if spec.type == job_pb2.TRAIN else 0,
         host=spec.serving.host or HOST,
         output=_place(spec.output) if spec.output else "",
         checkpoint_dir=_local(checkpoints, "--checkpoint-dir") if checkpoints else None,

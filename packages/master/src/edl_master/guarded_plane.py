@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from edl_master.adapters.buffers import Buffers
 from edl_master.core.events import HeldLease
-from edl_master.core.names import TaskKey, Token, Version
+from edl_master.core.names import TaskKey, Token, Version, WorkerId
 from edl_master.core.parameters.arithmetic import Executor
 from edl_master.core.parameters.exchange import (
     GradientPush,
@@ -26,9 +27,12 @@ from edl_master.core.parameters.exchange import (
 from edl_master.core.parameters.faults import LayoutError
 from edl_master.core.parameters.keras_config import OptimizerUnsupported
 from edl_master.core.parameters.layout import Layout, Variable
+from edl_master.core.parameters.leading import LeadingPlane
 from edl_master.core.parameters.modes import Reduction, UpdateMode
-from edl_master.core.parameters.optimizers import parse_optimizer
+from edl_master.core.parameters.optimizers import Optimizer, parse_optimizer
+from edl_master.core.parameters.orders import Order
 from edl_master.core.parameters.plane import ParameterPlane
+from edl_master.core.parameters.sharding import NOTHING, Part, Saved, cut, whole
 from edl_master.core.parameters.snapshot import Snapshot, SnapshotError
 from edl_master.core.parameters.tables.group import Scanned
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
@@ -41,6 +45,29 @@ _LONGEST_WARM_UP_S = 60.0
 """After that the first push compiles for itself what is still missing."""
 
 _NOTHING = memoryview(b"")
+
+
+class Servers(Protocol):
+    """The parameter servers, as far as whoever decides has to know them. None of these waits."""
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def given(self) -> int:
+        """Orders so far."""
+        ...
+
+    def begin(self, model: Layout, optimizer_json: str, mode: UpdateMode) -> None:
+        """Before the first order: what they are to serve."""
+        ...
+
+    def give(self, order: Order) -> None: ...
+
+    def next_label(self) -> str:
+        """A name for a snapshot that no other one has."""
+        ...
+
 
 MakeMode = Callable[[Reduction], UpdateMode]
 
@@ -75,9 +102,10 @@ class GuardedPlane:
         reduction: of the loss, if the user has said so.
         buffers: where values are copied to.
         executor: as in ``ParameterPlane``.
-        snapshot: what to go on from, if this is not the beginning.
+        saved: what to go on from, if this is not the beginning.
         on_made: told once there is a plane, and to call ``warm_up`` in the background; until
             that is done nothing is applied. None: everything is compiled by the first push.
+        servers: who holds the values; None: this plane does.
     """
 
     def __init__(
@@ -86,18 +114,21 @@ class GuardedPlane:
         reduction: Reduction | None,
         buffers: Buffers,
         executor: Executor | None = None,
-        snapshot: Snapshot | None = None,
+        saved: Saved | None = None,
         on_made: Callable[[], None] | None = None,
+        servers: Servers | None = None,
     ) -> None:
         self._make_mode = make_mode
         self._reduction = reduction
         self._buffers = buffers
         self._executor = executor
-        self._snapshot = snapshot
+        self._saved = saved
         self._on_made = on_made
+        self._servers = servers
         self._changed = threading.Condition()
         self._plane: ParameterPlane | None = None
-        self._layout: Layout | None = None
+        self._model: Layout | None = None
+        self._parts: tuple[Part, ...] = ()
         self._over = False
         self._warm = threading.Event()
 
@@ -123,31 +154,33 @@ class GuardedPlane:
         except LayoutError as error:
             raise EdlError(error_pb2.MODEL_CONTRACT, str(error), where="the model") from error
         with self._changed:
-            if self._plane is None:
+            if self._plane is None or self._model is None:
                 self._plane = self._make(layout, optimizer_json, reduction)
-                self._layout = layout
+                self._model = layout
                 if self._on_made is None:
                     self._warm.set()
                 else:
                     self._on_made()
-            elif difference := self._plane.layout.mismatch(layout):
+            elif difference := self._model.mismatch(layout):
                 raise EdlError(
                     error_pb2.SHAPE_MISMATCH,
                     f"this worker's model is not the job's: {difference}",
                     where="the model",
                     remedy="All workers must load the same model file and build it the same way.",
                 )
-            return self._plane.layout.fingerprint, not self._plane.initialized
+            return layout.fingerprint, not self._plane.initialized
 
     def _make(self, layout: Layout, optimizer_json: str, reduction: str) -> ParameterPlane:
         try:
             optimizer = parse_optimizer(json.loads(optimizer_json))
             mode = self._make_mode(self._reduction or Reduction(reduction or Reduction.MEAN))
-            if self._snapshot is None:
-                return ParameterPlane(layout, optimizer, mode, executor=self._executor)
-            plane = ParameterPlane.restore(
-                self._snapshot, optimizer, mode, layout=layout, executor=self._executor
-            )
+            if self._saved and (difference := self._saved.model().mismatch(layout)):
+                raise SnapshotError(f"the snapshot is of another model: {difference}")
+            if self._servers is None:
+                plane = self._make_whole(layout, optimizer, mode)
+            else:
+                plane = self._make_leading(self._servers, layout, optimizer, mode)
+                self._servers.begin(layout, optimizer_json, mode)
         except OptimizerUnsupported as error:
             raise EdlError(
                 error_pb2.OPTIMIZER_UNSUPPORTED,
@@ -166,7 +199,28 @@ class GuardedPlane:
             raise EdlError(
                 error_pb2.MODEL_CONTRACT, str(error), where="the optimizer or loss of the model"
             ) from error
-        self._snapshot = None  # its memory is the plane's now
+        self._saved = None  # its memory is the plane's now
+        return plane
+
+    def _make_whole(self, model: Layout, optimizer: Optimizer, mode: UpdateMode) -> ParameterPlane:
+        if self._saved is None:
+            return ParameterPlane(model, optimizer, mode, executor=self._executor)
+        snapshot = self._saved.decided
+        if self._saved.parts:
+            snapshot = self._saved.part(model, whole(model), optimizer)
+        return ParameterPlane.restore(
+            snapshot, optimizer, mode, layout=model, executor=self._executor
+        )
+
+    def _make_leading(
+        self, servers: Servers, model: Layout, optimizer: Optimizer, mode: UpdateMode
+    ) -> LeadingPlane:
+        self._parts = cut(model, servers.count, optimizer)
+        plane = LeadingPlane(model, optimizer, mode, servers.give)
+        if self._saved is not None:
+            decided = self._saved.part(model, NOTHING, optimizer)
+            decided.check(NOTHING.layout, optimizer, mode)
+            plane.take_up(decided)
         return plane
 
     def warm_up(self) -> None:
@@ -178,10 +232,30 @@ class GuardedPlane:
 
     @property
     def layout(self) -> Layout:
-        """The job's layout. Takes no lock: payloads are received while others are applied."""
-        if self._layout is None:
+        """What travels to and from here; nothing, if others hold the values.
+
+        Takes no lock: payloads are received while others are applied.
+        """
+        if self._model is None:
             raise _not_ready()
-        return self._layout
+        return self._model if self._servers is None else NOTHING.layout
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the job's model."""
+        if self._model is None:
+            raise _not_ready()
+        return self._model.fingerprint
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Of the parameter servers, in their order."""
+        return self._parts
+
+    @property
+    def mark(self) -> int:
+        """Orders to parameter servers so far."""
+        return 0 if self._servers is None else self._servers.given
 
     @property
     def _made(self) -> ParameterPlane:
@@ -191,32 +265,47 @@ class GuardedPlane:
 
     # --- values ----------------------------------------------------------------------------
 
-    def initialize(self, values: memoryview) -> tuple[bool, Version]:
-        """Set the initial values unless another worker was first; say so, and the version."""
+    def initialize(self, values: memoryview, worker: WorkerId) -> tuple[bool, Version]:
+        """Set the initial values unless another worker was first; say so, and the version.
+
+        Args:
+            values: all of them; nothing, if the worker has offered them to parameter servers.
+            worker: whose they are.
+        """
         with self._changing() as plane:
+            if isinstance(plane, LeadingPlane):
+                return plane.adopt(worker), plane.version
             return plane.initialize(values), plane.version
 
     def push(self, push: GradientPush) -> PushOutcome:
         """Apply a gradient and count its minibatch, in one step."""
-        if self._layout is None:
+        if self._model is None:
             raise _not_ready()
         self._warm.wait(_LONGEST_WARM_UP_S)
-        with self._changing() as plane, _payloads_told():
+        with self._changing() as plane, payloads_told():
             return plane.push(push)
 
     def put_rows(self, rows: RowPayload) -> bool:
         """Give rows of a table initial values; False if there are values already."""
         self._warm.wait(_LONGEST_WARM_UP_S)
-        with self._changed, _payloads_told():
+        with self._changed, payloads_told():
             return self._made.put_rows(rows)
 
-    def scan_rows(self, frozen: str, table: int, start: int, most: int) -> Scanned:
+    def scan_rows(self, frozen: str, table: int, start: int, most: int, mark: int = 0) -> Scanned:
         """Some of the rows of a frozen version.
+
+        Args:
+            frozen: its name.
+            table: number of the table.
+            start: 0, or what the last call gave as ``next``.
+            most: rows to look at.
+            mark: as in ``pulled``.
 
         Raises:
             EdlError: NOT_READY if nothing is frozen under that name.
         """
-        with self._changed, _frozen_told(), _payloads_told():
+        with self._changed, _frozen_told(), payloads_told():
+            self._reach(mark)
             return self._made.scan_rows(frozen, table, start, most)
 
     @contextmanager
@@ -229,6 +318,8 @@ class GuardedPlane:
         slot_for: HeldLease | None = None,
         wait_s: float = 0.0,
         is_wanted: Callable[[], bool] = lambda: True,
+        mark: int = 0,
+        only_rows: bool = False,
     ) -> Iterator[Pulled]:
         """Values for a worker, in memory that is its own as long as the context lasts.
 
@@ -239,6 +330,8 @@ class GuardedPlane:
             slot_for: wait for a step slot for this lease, and read what is there then.
             wait_s: how long to wait at most: for the slot, or without one for initial values.
             is_wanted: False when nobody waits for the answer any more.
+            mark: wait until so many orders are carried out, whatever ``wait_s`` is.
+            only_rows: read no values, whatever the version.
 
         Raises:
             EdlError: NOT_READY if nothing is frozen under that name.
@@ -252,7 +345,9 @@ class GuardedPlane:
                 self._warm.wait(_LONGEST_WARM_UP_S)
             deadline = time.monotonic() + wait_s
             with self._changed:
+                self._reach(mark)
                 slot = self._wait(slot_for, deadline, is_wanted)
+                have = self._version_of(frozen) if only_rows else have
                 pulled = self._read(out, have, frozen, slot)
                 wanted = pulled.initialized and (slot_for is None or slot is not None)
                 if rows and wanted and not isinstance(slot, SlotRefused):
@@ -260,10 +355,13 @@ class GuardedPlane:
                     pulled = replace(pulled, rows=rows_out)
             yield pulled
 
+    def _reach(self, mark: int) -> None:
+        """Whoever decides is always as far as its own answers."""
+
     def _rows_nbytes(self, rows: Sequence[RowIds]) -> int:
         if not rows:
             return 0
-        with _payloads_told():
+        with payloads_told():
             return self._made.rows_nbytes(rows)
 
     def _wait(
@@ -284,6 +382,10 @@ class GuardedPlane:
             self._changed.wait(left_s)
             if not is_wanted():
                 return None
+
+    def _version_of(self, frozen: str) -> Version:
+        with _frozen_told():
+            return self._made.frozen_version(frozen) if frozen else self._made.version
 
     def _read(
         self,
@@ -349,11 +451,17 @@ class GuardedPlane:
             if self._plane:
                 self._plane.release(name)
 
-    def snapshot(self) -> Snapshot | None:
-        """A copy of everything; None while there is nothing to keep."""
+    def snapshot(self, place: str) -> Snapshot | None:
+        """A copy of everything; None while there is nothing to keep.
+
+        Args:
+            place: where parameter servers are to write their parts of it.
+        """
         with self._changed:
             if self._plane is None or not self._plane.initialized:
                 return None
+            if isinstance(self._plane, LeadingPlane) and self._servers is not None:
+                return self._plane.keep(self._servers.next_label(), place)
             return self._plane.snapshot()
 
     def status(self) -> PlaneStatus | None:
@@ -388,7 +496,7 @@ class GuardedPlane:
 
 
 @contextmanager
-def _payloads_told() -> Iterator[None]:
+def payloads_told() -> Iterator[None]:
     """What no worker of this version sends is a usage error, and not a defect of the master."""
     try:
         yield

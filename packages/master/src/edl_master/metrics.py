@@ -25,6 +25,7 @@ from prometheus_client.registry import Collector
 from edl_master.core.names import WorkerState
 from edl_master.core.settings import JobType
 from edl_master.core.view import JobView
+from edl_proto.v1 import job_pb2
 
 _STEP_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30)
 _CALL_BUCKETS = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3)
@@ -252,6 +253,37 @@ def _parse(series: str) -> tuple[str, str, _Labels] | None:
     if known is None or (series != f"{name}{{{written}}}" and series != name):
         return None
     return known[1], known[2], tuple(labels)
+
+
+class ServersCollector(Collector):
+    """The parameter servers, read when Prometheus asks.
+
+    Args:
+        servers: as they are.
+    """
+
+    def __init__(self, servers: Callable[[], list[job_pb2.ParameterServerStatus]]) -> None:
+        self._servers = servers
+
+    def describe(self) -> list[Metric]:
+        """Nothing: registering must not look at them."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        servers = self._servers()
+        states = [server.state for server in servers]
+        found = GaugeMetricFamily(
+            "edl_parameter_servers", "Parameter servers by state.", labels=["state"]
+        )
+        for state in ("starting", "serving", "gone"):
+            found.add_metric([state], states.count(state))
+        yield found
+        restarts = max((server.restarts for server in servers), default=0)
+        yield CounterMetricFamily(
+            "edl_parameter_server_restarts",
+            "How often all parameter servers began again from a snapshot.",
+            value=restarts,
+        )
 
 
 def _gauge(name: str, what: str, value: float) -> GaugeMetricFamily:

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from edl_master.adapters.checkpoints import Checkpoint, Checkpoints
+from edl_master.adapters.checkpoints import LEDGER, PLANE, Checkpoint, Checkpoints
 from edl_master.adapters.journal import Journal, event
 from edl_master.codec import failure_of
 from edl_master.conductor import Kept
@@ -19,6 +19,7 @@ from edl_master.core.events import CheckpointTaken, Event, OutputFinished, Snaps
 from edl_master.core.failure import Failure
 from edl_master.core.names import WorkerId
 from edl_master.core.platform import Platform
+from edl_master.crew import Crew
 from edl_master.curves import Curves, Point
 from edl_master.lanes import Lane, Latest
 from edl_master.metrics import Metrics
@@ -27,8 +28,8 @@ from edl_proto.errors import EdlError
 
 log = logging.getLogger(__name__)
 
-LEDGER, PLANE = "ledger", "plane"
-"""Names of a checkpoint's documents; jobs on a trained model have no plane."""
+_PARTS_S = 600.0
+"""How long parameter servers may take to write their parts; one that dies ends the wait."""
 
 
 class Works:
@@ -48,6 +49,7 @@ class Works:
         tell: takes facts.
         on_error: told what failed here.
         grace_s: from asking a body to leave to killing it.
+        crew: the parameter servers, which write their parts themselves; None: there are none.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Works:
         tell: Callable[[Event], object],
         on_error: Callable[[Exception], None],
         grace_s: float,
+        crew: Crew | None = None,
     ) -> None:
         self._platform = platform
         self._journal = journal
@@ -76,6 +79,7 @@ class Works:
         self._metrics = metrics
         self._tell = tell
         self._grace_s = grace_s
+        self._crew = crew
         self._processes = Lane("platform", on_error)
         self._slow = Lane("slow", on_error)
         self._latest_checkpoint = Latest(self._slow)
@@ -112,6 +116,8 @@ class Works:
             self._metrics.checkpoint_last_success.set_to_current_time()
             self._tell(CheckpointTaken(kept.version, seconds, kept.held_up_s))
 
+        if kept.label:
+            checkpoints.expect(kept.label)
         self._latest_checkpoint.do(write)
 
     def write_snapshot(self, kept: Kept) -> None:
@@ -126,6 +132,8 @@ class Works:
             self._metrics.snapshot_duration.observe(seconds)
             self._tell(SnapshotTaken(kept.version, seconds, kept.held_up_s))
 
+        if kept.label:
+            snapshots.expect(kept.label)
         self._latest_snapshot.do(write)
 
     def _write(self, place: Checkpoints, kept: Kept) -> float:
@@ -133,9 +141,13 @@ class Works:
         started = time.monotonic()
         if kept.plane is None:
             place.write(Checkpoint({LEDGER: kept.ledger}, {}))
-        else:
-            documents = {LEDGER: kept.ledger, PLANE: kept.plane.meta}
-            place.write(Checkpoint(documents, kept.plane.arrays))
+            return time.monotonic() - started
+        parts = []
+        if kept.label and self._crew is not None:
+            self._crew.wait_kept(kept.label, _PARTS_S)
+            parts = place.parts(kept.label, self._crew.count)
+        documents = {LEDGER: kept.ledger, PLANE: kept.plane.meta}
+        place.write(Checkpoint(documents, kept.plane.arrays), parts)
         return time.monotonic() - started
 
     def finish_output(self) -> None:

@@ -28,6 +28,7 @@ class JobReport:
         registry: its metrics for Prometheus.
         data_uris: of the main data's files.
         dashboard_url: of the status page, once that is served.
+        servers: the parameter servers as they are.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class JobReport:
         registry: Metrics,
         data_uris: tuple[str, ...],
         dashboard_url: Callable[[], str],
+        servers: Callable[[], list[job_pb2.ParameterServerStatus]] = list,
     ) -> None:
         self.started_at = rfc3339(time.time())
         self._name = name
@@ -52,6 +54,7 @@ class JobReport:
         self._registry = registry
         self._data_uris = data_uris
         self._dashboard_url = dashboard_url
+        self._servers = servers
         self._final: job_pb2.JobStatus | None = None
 
     @property
@@ -106,4 +109,6 @@ class JobReport:
             curves=self._curves.all(),
             data_uris=self._data_uris,
         )
-        return codec.status_to(self._conductor.view(), facts)
+        status = codec.status_to(self._conductor.view(), facts)
+        status.servers.extend(self._servers())
+        return status

@@ -6,18 +6,27 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
-from edl_master.adapters.checkpoints import Checkpoint, Checkpoints
+from edl_master.adapters.checkpoints import (
+    LEDGER,
+    PLANE,
+    Checkpoint,
+    Checkpoints,
+    read_checkpoint,
+)
 from edl_master.adapters.data import DataSet
 from edl_master.adapters.outputs import Predictions
 from edl_master.core.effects import Record, Severity
 from edl_master.core.job import JobState
 from edl_master.core.names import TaskKey, TaskType, Version
+from edl_master.core.parameters.layout import Array
+from edl_master.core.parameters.sharding import Saved
 from edl_master.core.parameters.snapshot import Snapshot
+from edl_master.core.parameters.tables.saving import Part
 from edl_master.core.settings import JobSettings
-from edl_master.outside import LEDGER, PLANE
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 
@@ -31,19 +40,21 @@ class Beginning:
     Attributes:
         job: new, or as it was.
         resumed: whether it is as it was.
-        snapshot: the parameters as they were; None for a new job, and where there are none.
+        saved: the parameters as they were; None for a new job, and where there are none.
         notes: what a person should know of it.
+        path: of the checkpoint; None for a new job.
     """
 
     job: JobState
     resumed: bool
-    snapshot: Snapshot | None
+    saved: Saved | None
     notes: tuple[Record, ...]
+    path: Path | None = None
 
     @property
     def version(self) -> Version | None:
         """Parameter version that it goes on from; None for a new job."""
-        return Version(self.snapshot.meta["version"]) if self.snapshot else None
+        return Version(self.saved.decided.meta["version"]) if self.saved else None
 
 
 def begin(
@@ -87,7 +98,7 @@ def begin(
         if predictions is not None:
             predictions.prepare()
         job = JobState(settings, data.counts, counts, **names)
-        return Beginning(job, resumed=False, snapshot=None, notes=tuple(notes))
+        return Beginning(job, resumed=False, saved=None, notes=tuple(notes))
 
     found = _newest(places, damaged)
     if found is None:
@@ -123,11 +134,23 @@ def begin(
     if died_at is not None:
         message += f" {undone_s:.1f} s of work after it are done again."
     notes.append(Record("CheckpointRestored", message, facts={"checkpoint": found.name}))
-    snapshot = None
+    saved = None
     if plane:
-        arrays = {name: np.asarray(array) for name, array in found.arrays.items()}
-        snapshot = Snapshot(plane, {**arrays})
-    return Beginning(job, resumed=True, snapshot=snapshot, notes=tuple(notes))
+        saved = Saved(_snapshot(found), tuple(_snapshot(part) for part in found.parts))
+    return Beginning(job, resumed=True, saved=saved, notes=tuple(notes), path=found.path)
+
+
+def parts_of(path: Path) -> tuple[Snapshot, ...]:
+    """What there is of values in a checkpoint that was found to be whole: by part, or at once."""
+    found = read_checkpoint(path)
+    return tuple(_snapshot(part) for part in found.parts or (found,))
+
+
+def _snapshot(found: Checkpoint) -> Snapshot:
+    arrays: dict[str, Array | Part] = {
+        name: np.asarray(array) for name, array in found.arrays.items()
+    }
+    return Snapshot(found.documents[PLANE], arrays)
 
 
 def _has_parts(job: JobState, predictions: Predictions) -> bool:

@@ -19,11 +19,20 @@ from edl_master.core.parameters.exchange import NotInitialized
 from edl_master.core.parameters.wire import PayloadError
 from edl_master.servicers.job import JobServicer
 from edl_master.servicers.parameters import ParametersServicer
+from edl_master.servicers.servers import ServersServicer
 from edl_master.servicers.tasks import TasksServicer
 from edl_proto import parameters
 from edl_proto.channels import SERVER_OPTIONS
 from edl_proto.errors import EdlError, ErrorInterceptor
-from edl_proto.v1 import error_pb2, job_pb2, job_pb2_grpc, task_pb2, task_pb2_grpc
+from edl_proto.v1 import (
+    error_pb2,
+    job_pb2,
+    job_pb2_grpc,
+    servers_pb2,
+    servers_pb2_grpc,
+    task_pb2,
+    task_pb2_grpc,
+)
 
 log = logging.getLogger(__name__)
 
@@ -33,16 +42,27 @@ _CALLS_PER_WORKER = 4
 _OTHER_CALLS = 32
 """Clients that watch, probes, scrapes."""
 
+_PART_CALLS = 256
+"""Calls at a time: one or two of each worker."""
+
 _PORT_OPTION = "--port"
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What is served; ``parameters`` is None for jobs on a trained model."""
+    """What is served.
+
+    Attributes:
+        tasks: to workers.
+        job: to clients.
+        parameters: to workers; None for jobs on a trained model.
+        servers: to parameter servers; None if there are none.
+    """
 
     tasks: TasksServicer
     job: JobServicer
     parameters: ParametersServicer | None
+    servers: ServersServicer | None = None
 
 
 class Server:
@@ -87,6 +107,9 @@ class Server:
         if services.parameters is not None:
             parameters.add_to_server(services.parameters, self._server)
             names.append(parameters.SERVICE)
+        if services.servers is not None:
+            servers_pb2_grpc.add_ServersServicer_to_server(services.servers, self._server)
+            names.append(servers_pb2.DESCRIPTOR.services_by_name["Servers"].full_name)
         self._health = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         for name in ("", *names):
@@ -116,6 +139,38 @@ class Server:
         """Take no more calls, and give those that run ``grace_s`` to end."""
         self._health.enter_graceful_shutdown()
         self._server.stop(grace_s).wait(grace_s + 1)
+
+
+class PartServer:
+    """The server of a parameter server: parameters alone, on any free port.
+
+    Args:
+        parts: what is served.
+        host: address to listen on.
+    """
+
+    def __init__(self, parts: ParametersServicer, host: str) -> None:
+        def note(method: str, error: Exception) -> None:
+            log.error("%s\n%s", method, "".join(traceback.format_exception(error)))
+
+        # All workers may wait at the same time, and pull while others push.
+        self._server = grpc.server(
+            futures.ThreadPoolExecutor(_PART_CALLS, thread_name_prefix="grpc"),
+            interceptors=[ErrorInterceptor(_translate, note)],
+            options=SERVER_OPTIONS,
+        )
+        parameters.add_to_server(parts, self._server)
+        serving = health.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(serving, self._server)
+        for name in ("", parameters.SERVICE):
+            serving.set(name, health_pb2.HealthCheckResponse.SERVING)
+        shown = f"[{host}]" if ":" in host else host
+        self.port = self._server.add_insecure_port(f"{shown}:0")
+        self._server.start()
+
+    def close(self) -> None:
+        """Take no more calls."""
+        self._server.stop(0).wait()
 
 
 def _translate(error: Exception) -> EdlError | None:

@@ -11,6 +11,7 @@ from edl_master.adapters.files import JobDirectory, rfc3339
 from edl_master.adapters.journal import Journal, event
 from edl_master.app import App
 from edl_master.core.failure import Failure
+from edl_master.crewing import BEGIN_AGAIN, begin_again, inherited_hold
 from edl_master.outside import failure_from_exception
 from edl_master.workers import MakePlatform, of_the_job
 from edl_proto import jobdir
@@ -30,7 +31,7 @@ def run(job_dir: Path, make_platform: MakePlatform = of_the_job) -> int:
     """
     directory = JobDirectory(job_dir)
     try:
-        directory.hold()
+        directory.hold(inherited_hold())
     except EdlError as error:
         # The directory is another master's, or is not there: nothing is written to it.
         log.error("%s", error)
@@ -48,7 +49,10 @@ def run(job_dir: Path, make_platform: MakePlatform = of_the_job) -> int:
     with app:
         app.take_signals()
         try:
-            return app.run()
+            code = app.run()
+            if code == BEGIN_AGAIN:
+                begin_again(directory.hand_on())
+            return code
         except Exception as error:
             log.exception("the master ends")
             _say_why(directory, spec, failure_from_exception(error))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from edl_master.adapters.buffers import Buffers
-from edl_master.core.names import TaskKey, TaskType, Token
+from edl_master.core.names import TaskKey, TaskType, Token, WorkerId
 from edl_master.core.parameters.layout import Variable
 from edl_master.core.parameters.modes import Async
 from edl_master.core.parameters.tables.spec import Distribution, Initial, TableSpec
@@ -67,7 +67,7 @@ class Server:
         )
         self._server.start()
         self.stub = parameters.ParametersStub(self.channel)
-        self.plane.initialize(memoryview(bytes(16)))
+        self.plane.initialize(memoryview(bytes(16)), WorkerId(0))
         self.plane.grant(TASK, Token(1))
 
     def close(self) -> None:

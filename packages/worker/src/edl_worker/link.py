@@ -21,6 +21,7 @@ from edl_proto.parameters import FrameError, ParametersStub
 from edl_proto.v1 import error_pb2, parameters_pb2, task_pb2, task_pb2_grpc
 from edl_worker.config import Settings
 from edl_worker.core import backoff
+from edl_worker.servers import Mark, ParameterServers
 from edl_worker.state import Departure, WorkerState
 
 log = logging.getLogger(__name__)
@@ -74,7 +75,9 @@ class MasterLink:
         self._state = state
         self._channel = channels.connect(settings.master)
         self._tasks = task_pb2_grpc.TasksStub(self._channel)
-        self._parameters = ParametersStub(self._channel)
+        self._master_parameters = ParametersStub(self._channel)
+        self._parameters: ParametersStub | ParameterServers = self._master_parameters
+        self._mark = Mark()
         self.incarnation = ""
         self.layout_fingerprint = ""
 
@@ -94,6 +97,7 @@ class MasterLink:
         )
         reply = self._call("Register", lambda: self._tasks.Register(request, timeout=self._timeout))
         self.incarnation = reply.incarnation
+        self._mark.start_over()
         return reply
 
     def ready(self, model: task_pb2.ModelDescription) -> task_pb2.ReadyReply:
@@ -107,7 +111,18 @@ class MasterLink:
             "Ready", lambda: self._tasks.Ready(request, timeout=self._settings.ready_timeout_s)
         )
         self.layout_fingerprint = reply.layout_fingerprint
+        self._find_servers(reply.servers, model)
         return reply
+
+    def _find_servers(
+        self, servers: Sequence[task_pb2.ParameterServer], model: task_pb2.ModelDescription
+    ) -> None:
+        """From now on parameters come from these; from the master, if there are none."""
+        if isinstance(self._parameters, ParameterServers):
+            self._parameters.close()
+        self._parameters = self._master_parameters
+        if servers:
+            self._parameters = ParameterServers(self._master_parameters, servers, model, self._mark)
 
     # --- tasks -----------------------------------------------------------------------------
 
@@ -121,9 +136,12 @@ class MasterLink:
             wait_s=wait_s,
             prefetched=prefetched,
         )
-        return self._call(
+        reply = self._call(
             "Lease", lambda: self._tasks.Lease(request, timeout=wait_s + self._timeout)
         )
+        if incarnation == self.incarnation:
+            self._mark.heed(reply.mark)
+        return reply
 
     def complete(self, request: task_pb2.CompleteRequest) -> None:
         request.worker_id = self._identity.worker_id

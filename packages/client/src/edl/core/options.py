@@ -233,6 +233,14 @@ OPTIONS: tuple[Option, ...] = (
         _TRAIN,
         default=1 << 20,
     ),
+    Option(
+        "parameter_servers",
+        Integer(0, 256),
+        _TRAINING,
+        "processes that hold the parameters; 0: the master does",
+        _TRAIN,
+        default=0,
+    ),
     Option("seed", Integer(0, 2**63 - 1), _TRAINING, "makes runs repeatable", _TRAIN, default=0),
     Option("shuffle", Flag(), _TRAINING, "take tasks in a seeded order", _TRAIN, default=True),
     Option(

@@ -74,6 +74,15 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True)
+class Server:
+    """A parameter server; ``restarts`` is of all of them together."""
+
+    id: int
+    state: str
+    restarts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """One look at a job. ``loss`` is NaN and ``eta_s`` negative while unknown."""
 
@@ -110,6 +119,8 @@ class Status:
     """Worker seconds that trained nothing, by reason."""
     pace_per_s: float = 0.0
     """Records per second from the first ones done to the last; 0: not known."""
+    servers: tuple[Server, ...] = ()
+    """Empty if the master itself serves the parameters."""
 
     @property
     def fraction(self) -> float:

@@ -58,6 +58,7 @@ class Submission:
     gradient_reduction: str = ""
     evaluation_steps: int = 0
     embedding_threshold: int = 1 << 20
+    parameter_servers: int = 0
     seed: int = 0
     shuffle: bool = True
     init_from: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from edl.core import quantities
@@ -109,6 +110,8 @@ def summary(status: Status, keep_page_s: float = 0.0) -> list[str]:
         lines.append(f"  on the way: {', '.join(troubles)}")
     if status.goodput > 0:
         lines.append(f"  goodput {goodput(status)}")
+    if status.servers:
+        lines.append(f"  parameter servers {servers(status)}")
     if status.dead_letters:
         lines.append(f"  NOT done: {plural(len(status.dead_letters), 'task')} that failed for good")
         lines.extend(f"    {letter}" for letter in status.dead_letters[:5])
@@ -226,6 +229,16 @@ def worker_row(worker: Worker) -> tuple[str, ...]:
         str(worker.restarts),
         f"{quantities.duration(heard)} ago" if heard >= 0 else "-",
     )
+
+
+def servers(status: Status) -> str:
+    """How many parameter servers there are, in which state, and how often they began again."""
+    counts = Counter(server.state for server in status.servers)
+    told = ", ".join(f"{count} {state}" for state, count in counts.items())
+    restarts = max(server.restarts for server in status.servers)
+    if not restarts:
+        return told
+    return f"{told}; begun again {'once' if restarts == 1 else f'{restarts} times'}"
 
 
 def status_lines(status: Status) -> list[str]:

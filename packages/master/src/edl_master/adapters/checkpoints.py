@@ -16,10 +16,11 @@ import secrets
 import shutil
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,9 @@ from edl_proto.v1 import error_pb2
 log = logging.getLogger(__name__)
 
 Array: TypeAlias = npt.NDArray[Any]
+
+LEDGER, PLANE = "ledger", "plane"
+"""Names of a checkpoint's documents; jobs on a trained model have no plane."""
 
 _FORMAT = 1
 _MANIFEST = "manifest.json"
@@ -53,12 +57,16 @@ class Checkpoint:
         arrays: arrays by name; read ones are in memory.
         name: of its directory, for messages.
         taken_at: when it was complete, in seconds since the epoch.
+        parts: what other processes kept of the same moment.
+        path: where it is; None while it is nowhere.
     """
 
     documents: Mapping[str, Any]
     arrays: Mapping[str, Array | AsArray]
     name: str = ""
     taken_at: float = 0.0
+    parts: tuple[Checkpoint, ...] = ()
+    path: Path | None = None
 
 
 class Checkpoints:
@@ -73,6 +81,7 @@ class Checkpoints:
     def __init__(self, directory: Path, job: str, keep: int) -> None:
         self._directory = directory
         self._job = job
+        self._ordered: deque[str] = deque()
         self._keep = keep
         self._name = re.compile(rf"{re.escape(job)}-(\d{{8}})")
         self._owner = directory / f".{job}.owner"
@@ -155,8 +164,23 @@ class Checkpoints:
             path.name for path in self._directory.iterdir() if self._name.fullmatch(path.name)
         )
 
-    def write(self, checkpoint: Checkpoint) -> str:
+    def expect(self, label: str) -> None:
+        """Other processes write their parts of what has this label; it may never be written."""
+        self._ordered.append(label)
+
+    def parts(self, label: str, count: int) -> list[Path]:
+        """The parts that were written for a label; those of earlier labels are removed."""
+        while self._ordered and (one := self._ordered.popleft()) != label:
+            for number in range(count):
+                shutil.rmtree(part_path(self._directory, self._job, one, number), True)
+        return [part_path(self._directory, self._job, label, number) for number in range(count)]
+
+    def write(self, checkpoint: Checkpoint, parts: Sequence[Path] = ()) -> str:
         """Keep a checkpoint, and drop the oldest ones beyond ``keep``; return its name.
+
+        Args:
+            checkpoint: what this process keeps.
+            parts: what others have written by ``write_part``, in their order; moved to the whole.
 
         Raises:
             EdlError: OUTPUT_UNWRITABLE or DISK_FULL; STALE_INCARNATION when another master has
@@ -169,17 +193,11 @@ class Checkpoints:
         try:
             self._check_owner()
             temporary.mkdir(parents=True)
-            files = {}
-            for key, value in checkpoint.documents.items():
-                content = json.dumps(value).encode()
-                files[f"{key}.json"] = _write(temporary / f"{key}.json", content)
-            arrays = {}
-            for i, (key, array) in enumerate(checkpoint.arrays.items()):
-                arrays[key] = f"array-{i:04d}.npy"
-                files[arrays[key]] = _write_array(temporary / arrays[key], array)
-            body = {"format": _FORMAT, "job": self._job, "files": files, "arrays": arrays}
-            _write(temporary / _MANIFEST, _sealed(body))
-            flush_directory(temporary)
+            moved = []
+            for i, part in enumerate(parts):
+                moved.append(f"part-{i}")
+                part.rename(temporary / moved[i])
+            _write_files(temporary, self._job, checkpoint, moved)
             self._check_owner()
             temporary.rename(self._directory / name)
             flush_directory(self._directory)
@@ -226,25 +244,90 @@ class Checkpoints:
         )
 
     def _read(self, name: str) -> Checkpoint:
-        directory = self._directory / name
-        body = _unsealed((directory / _MANIFEST).read_bytes())
-        if body["format"] != _FORMAT:
-            raise ValueError(f"format {body['format']} is not {_FORMAT}")
-        array_files = {file: key for key, file in body["arrays"].items()}
-        documents: dict[str, Any] = {}
-        arrays: dict[str, Array] = {}
-        for file, expected in body["files"].items():
-            path = directory / file
-            found = {"bytes": path.stat().st_size, "crc32": _crc32_of(path)}
-            if found != expected:
-                raise ValueError(f"{file} is {found}, and was {expected}")
-            if file in array_files:
-                arrays[array_files[file]] = np.load(path, allow_pickle=False)
-            else:
-                documents[file.removesuffix(".json")] = json.loads(path.read_bytes())
-        if missing := body["arrays"].keys() - arrays.keys():
-            raise ValueError(f"arrays are missing: {', '.join(sorted(missing))}")
-        return Checkpoint(documents, arrays, name, (directory / _MANIFEST).stat().st_mtime)
+        return _read(self._directory / name, name)
+
+
+def part_path(directory: Path, job: str, label: str, number: int) -> Path:
+    """Where the part of a process is until the whole is written."""
+    return directory / f".{job}-{label}-part-{number}.tmp"
+
+
+def write_part(path: Path, job: str, checkpoint: Checkpoint) -> None:
+    """Write what another process is to take into its checkpoint.
+
+    Raises:
+        EdlError: OUTPUT_UNWRITABLE or DISK_FULL.
+    """
+    try:
+        path.mkdir(parents=True)
+        _write_files(path, job, checkpoint)
+    except OSError as error:
+        shutil.rmtree(path, ignore_errors=True)
+        raise storage_error(error, path) from error
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """A checkpoint that another process has found to be whole.
+
+    Raises:
+        OSError, ValueError, KeyError: it is not.
+    """
+    return _read(path, path.name, check=False)
+
+
+def _write_files(
+    directory: Path, job: str, checkpoint: Checkpoint, parts: Sequence[str] = ()
+) -> None:
+    files = {}
+    for key, value in checkpoint.documents.items():
+        files[f"{key}.json"] = _write(directory / f"{key}.json", json.dumps(value).encode())
+    arrays = {}
+    for i, (key, array) in enumerate(checkpoint.arrays.items()):
+        arrays[key] = f"array-{i:04d}.npy"
+        files[arrays[key]] = _write_array(directory / arrays[key], array)
+    body = {"format": _FORMAT, "job": job, "files": files, "arrays": arrays}
+    if parts:
+        # A part's own manifest has the checksums of its files.
+        body["parts"] = {part: _described(directory / part / _MANIFEST) for part in parts}
+    _write(directory / _MANIFEST, _sealed(body))
+    flush_directory(directory)
+
+
+def _read(directory: Path, name: str, *, check: bool = True) -> Checkpoint:
+    body = _unsealed((directory / _MANIFEST).read_bytes())
+    if body["format"] != _FORMAT:
+        raise ValueError(f"format {body['format']} is not {_FORMAT}")
+    array_files = {file: key for key, file in body["arrays"].items()}
+    documents: dict[str, Any] = {}
+    arrays: dict[str, Array] = {}
+    for file, expected in body["files"].items():
+        path = directory / file
+        if check and (found := _described(path)) != expected:
+            raise ValueError(f"{file} is {found}, and was {expected}")
+        if file in array_files:
+            arrays[array_files[file]] = _load(path)
+        else:
+            documents[file.removesuffix(".json")] = json.loads(path.read_bytes())
+    if missing := body["arrays"].keys() - arrays.keys():
+        raise ValueError(f"arrays are missing: {', '.join(sorted(missing))}")
+    parts = []
+    for part, expected in body.get("parts", {}).items():
+        if check and (found := _described(directory / part / _MANIFEST)) != expected:
+            raise ValueError(f"{part} is {found}, and was {expected}")
+        parts.append(_read(directory / part, f"{name}/{part}", check=check))
+    taken_at = (directory / _MANIFEST).stat().st_mtime
+    return Checkpoint(documents, arrays, name, taken_at, tuple(parts), directory)
+
+
+def _load(path: Path) -> Array:
+    """An array of a file, read when it is used if it is large."""
+    mode: Literal["r"] | None = "r" if path.stat().st_size > _CRC_CHUNK else None
+    array: Array = np.load(path, mmap_mode=mode, allow_pickle=False)
+    return array
+
+
+def _described(path: Path) -> dict[str, int]:
+    return {"bytes": path.stat().st_size, "crc32": _crc32_of(path)}
 
 
 def _write(path: Path, content: bytes) -> dict[str, int]:
@@ -261,7 +344,7 @@ def _write_array(path: Path, array: Array | AsArray) -> dict[str, int]:
         file.flush()
         os.fsync(file.fileno())
     # Of what the file holds, and not of what was meant to be in it.
-    return {"bytes": path.stat().st_size, "crc32": _crc32_of(path)}
+    return _described(path)
 
 
 def _crc32_of(path: Path) -> int:

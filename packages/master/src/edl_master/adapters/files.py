@@ -111,12 +111,19 @@ class JobDirectory:
     def __truediv__(self, name: str) -> Path:
         return self.path / name
 
-    def hold(self) -> None:
+    def hold(self, inherited: int | None = None) -> None:
         """Keep every other master out until this process ends.
+
+        Args:
+            inherited: what ``hand_on`` gave to an earlier program of this process.
 
         Raises:
             EdlError: JOB_EXISTS if another master has this directory.
         """
+        if inherited is not None and os.path.samestat(os.fstat(inherited), self.path.stat()):
+            os.set_inheritable(inherited, False)
+            self._held = inherited
+            return
         with self._writing():
             held = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -130,6 +137,12 @@ class JobDirectory:
                 remedy="Use another name, or wait until that job has ended.",
             ) from None
         self._held = held
+
+    def hand_on(self) -> int:
+        """A file descriptor by which the next program of this process has the directory."""
+        assert self._held is not None, "only what is held can be handed on"
+        os.set_inheritable(self._held, True)
+        return self._held
 
     def let_go(self) -> None:
         """Let another master in."""

@@ -168,6 +168,17 @@ export function showLedger(status) {
       note: "updates",
     });
   }
+  const servers = status.servers ?? [];
+  if (servers.length > 0) {
+    const serving = servers.filter((server) => server.state === "serving").length;
+    const restarts = Math.max(...servers.map((server) => number(server.restarts) || 0));
+    facts.push({
+      label: "parameter servers",
+      value: count(servers.length),
+      note: `${serving} serving, begun again ${plural(restarts, "time")}`,
+      tone: restarts > 0 ? "warning" : "",
+    });
+  }
   fillFacts(byId("ledger"), facts);
   setText(byId("ledger-note"), ledgerNote(status));
 }

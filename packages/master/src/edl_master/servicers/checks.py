@@ -63,6 +63,21 @@ def rows_nbytes(rows: Iterable[parameters_pb2.TableRows], layout: Layout) -> tup
     return ids, values
 
 
+def check_size(what: str, nbytes: int, expected: int) -> None:
+    """Refuse a payload that has not the size of the layout.
+
+    Raises:
+        EdlError: SHAPE_MISMATCH.
+    """
+    if nbytes != expected:
+        raise EdlError(
+            error_pb2.SHAPE_MISMATCH,
+            f"{what} must have {expected} bytes, not {nbytes}",
+            where="parameters",
+            remedy="All workers must load the same model file and build it the same way.",
+        )
+
+
 def _mismatch(what: str) -> EdlError:
     return EdlError(
         error_pb2.SHAPE_MISMATCH,

@@ -11,7 +11,7 @@ import grpc
 from edl_master import codec
 from edl_master.adapters.buffers import Buffers
 from edl_master.conductor import Conductor
-from edl_master.core.names import Version
+from edl_master.core.names import Version, WorkerId
 from edl_master.core.parameters.exchange import (
     PushKind,
     PushOutcome,
@@ -24,6 +24,7 @@ from edl_master.metrics import Metrics
 from edl_master.servicers.checks import (
     bounded_wait,
     check_incarnation,
+    check_size,
     check_table,
     rows_nbytes,
 )
@@ -53,7 +54,8 @@ class ParametersServicer:
     master take more memory than the model has.
 
     Args:
-        conductor: the job, which is told what became of gradients.
+        conductor: the job, which is told what became of gradients; None where that is decided
+            elsewhere.
         plane: the parameters.
         buffers: where payloads are received.
         metrics: durations and bytes.
@@ -62,7 +64,7 @@ class ParametersServicer:
 
     def __init__(
         self,
-        conductor: Conductor,
+        conductor: Conductor | None,
         plane: GuardedPlane,
         buffers: Buffers,
         metrics: Metrics,
@@ -81,20 +83,22 @@ class ParametersServicer:
 
     def initialize(self, frames: Frames, context: grpc.ServicerContext) -> Frames:
         started = time.perf_counter()
-        header = _first(parameters_pb2.InitializeHeader(), frames)
+        header = first_frame(parameters_pb2.InitializeHeader(), frames)
         layout = self._check(header)
-        _check_size("the initial values", header.nbytes, layout.parameter_nbytes)
+        check_size("the initial values", header.nbytes, layout.parameter_nbytes)
         with self._buffers.lent(header.nbytes) as values:
             fill(frames, values)
-            accepted, version = self._plane.initialize(values)
+            accepted, version = self._plane.initialize(values, WorkerId(header.worker_id))
         self._received.inc(header.nbytes)
         self._took("initialize", started)
-        reply = parameters_pb2.InitializeReply(accepted=accepted, version=version)
+        reply = parameters_pb2.InitializeReply(
+            accepted=accepted, version=version, mark=self._plane.mark
+        )
         yield reply.SerializeToString()
 
     def pull(self, frames: Frames, context: grpc.ServicerContext) -> Frames:
         started = time.perf_counter()
-        header = _first(parameters_pb2.PullHeader(), frames)
+        header = first_frame(parameters_pb2.PullHeader(), frames)
         layout = self._check(header)
         ids_nbytes, _ = rows_nbytes(header.rows, layout)
         with (
@@ -106,6 +110,8 @@ class ParametersServicer:
                 slot_for=codec.lease_from(header.slot_for) if header.HasField("slot_for") else None,
                 wait_s=bounded_wait(header.wait_s),
                 is_wanted=context.is_active,
+                mark=header.mark,
+                only_rows=header.only_rows,
             ) as pulled,
         ):
             self._took("pull", started)
@@ -122,6 +128,7 @@ class ParametersServicer:
                 slot_granted=isinstance(pulled.slot, SlotGranted),
                 initialized=pulled.initialized,
                 rows_nbytes=pulled.rows.nbytes,
+                mark=self._plane.mark,
             )
             yield reply.SerializeToString()
             yield from self._send(pulled.values)
@@ -129,11 +136,11 @@ class ParametersServicer:
 
     def push(self, frames: Frames, context: grpc.ServicerContext) -> Frames:
         started = time.perf_counter()
-        header = _first(parameters_pb2.PushHeader(), frames)
+        header = first_frame(parameters_pb2.PushHeader(), frames)
         layout = self._check(header)
-        _check_size("the gradient", header.gradient_nbytes, layout.gradient_nbytes)
+        check_size("the gradient", header.gradient_nbytes, layout.gradient_nbytes)
         if header.state_nbytes:
-            _check_size("the state delta", header.state_nbytes, layout.state_nbytes)
+            check_size("the state delta", header.state_nbytes, layout.state_nbytes)
         ids_nbytes, values_nbytes = rows_nbytes(header.rows, layout)
         next_nbytes, _ = rows_nbytes(header.next_rows, layout)
         with self._buffers.at_least(ids_nbytes + next_nbytes + values_nbytes) as rows:
@@ -163,12 +170,14 @@ class ParametersServicer:
             outcome = self._plane.push(codec.push_from(header, gradient, state, row_gradients))
         self._count(header, outcome, rows.nbytes)
         # Before anything is answered or waited for, so that the job knows what the worker knows.
-        if (fact := codec.pushed_from(header, outcome)) is not None:
+        fact = codec.pushed_from(header, outcome)
+        if fact is not None and self._conductor is not None:
             self._conductor.tell(fact)
         reply = parameters_pb2.PushReply(
             outcome=codec.outcome_to(outcome.kind),
             version=outcome.version,
             staleness=max(0, outcome.staleness),
+            mark=self._plane.mark,
         )
         if not header.pull or outcome.kind not in _GOING_ON:
             self._took("push", started)
@@ -192,7 +201,7 @@ class ParametersServicer:
 
     def put_rows(self, frames: Frames, context: grpc.ServicerContext) -> Frames:
         started = time.perf_counter()
-        header = _first(parameters_pb2.PutRowsHeader(), frames)
+        header = first_frame(parameters_pb2.PutRowsHeader(), frames)
         layout = self._check(header)
         ids_nbytes, values_nbytes = rows_nbytes([header.rows], layout)
         with self._buffers.at_least(ids_nbytes + values_nbytes) as data:
@@ -207,12 +216,12 @@ class ParametersServicer:
 
     def scan_rows(self, frames: Frames, context: grpc.ServicerContext) -> Frames:
         started = time.perf_counter()
-        header = _first(parameters_pb2.ScanRowsHeader(), frames)
+        header = first_frame(parameters_pb2.ScanRowsHeader(), frames)
         layout = self._check(header)
         check_table(header.table, layout)
         most = MOST_ROW_BYTES // (8 + layout.tables[header.table].row_nbytes)
         scanned = self._plane.scan_rows(
-            header.frozen, header.table, header.cursor, min(max(header.most, 1), most)
+            header.frozen, header.table, header.cursor, min(max(header.most, 1), most), header.mark
         )
         self._took("scan-rows", started)
         reply = parameters_pb2.ScanRowsReply(
@@ -226,7 +235,7 @@ class ParametersServicer:
     def _check(self, header: Header) -> Layout:
         check_incarnation(self._incarnation, header.incarnation)
         layout = self._plane.layout
-        if header.layout_fingerprint != layout.fingerprint:
+        if header.layout_fingerprint != self._plane.fingerprint:
             raise EdlError(
                 error_pb2.SHAPE_MISMATCH,
                 "these parameters have another layout than the job's",
@@ -257,7 +266,7 @@ _GOING_ON = (PushKind.APPLIED, PushKind.ALREADY_APPLIED, PushKind.STALE)
 """After these the worker goes on with the task, and needs parameters for it."""
 
 
-def _first(header: H, frames: Frames) -> H:
+def first_frame(header: H, frames: Frames) -> H:
     frame = next(frames, None)
     if frame is None:
         raise FrameError("the stream ended before its header")
@@ -268,13 +277,3 @@ def _first(header: H, frames: Frames) -> H:
 def _filled(frames: Frames, target: memoryview) -> memoryview:
     fill(frames, target)
     return target
-
-
-def _check_size(what: str, nbytes: int, expected: int) -> None:
-    if nbytes != expected:
-        raise EdlError(
-            error_pb2.SHAPE_MISMATCH,
-            f"{what} must have {expected} bytes, not {nbytes}",
-            where="parameters",
-            remedy="All workers must load the same model file and build it the same way.",
-        )

@@ -21,6 +21,7 @@ from edl_master.core.effects import (
     WaitForWork,
 )
 from edl_master.core.names import Body, TaskType, WorkerId
+from edl_master.crew import Crew
 from edl_master.guarded_plane import GuardedPlane
 from edl_master.metrics import CarriedCounters
 from edl_master.servicers.checks import bounded_wait, check_incarnation
@@ -28,6 +29,9 @@ from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2, task_pb2_grpc
 
 log = logging.getLogger(__name__)
+
+_SERVERS_S = 45.0
+"""How long parameter servers may take to start; workers take longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         spec: what the user submitted.
         incarnation: of this master.
         heartbeat_every_s: how often workers are to speak.
+        crew: the parameter servers; None: there are none.
     """
 
     def __init__(
@@ -73,6 +78,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         spec: job_pb2.JobSpec,
         incarnation: str,
         heartbeat_every_s: float,
+        crew: Crew | None = None,
     ) -> None:
         self._conductor = conductor
         self._plane = plane
@@ -81,6 +87,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         self._spec = spec
         self._incarnation = incarnation
         self._heartbeat_every_s = heartbeat_every_s
+        self._crew = crew
 
     def Register(
         self, request: task_pb2.RegisterRequest, context: grpc.ServicerContext
@@ -111,6 +118,9 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
             )
             reply.layout_fingerprint = fingerprint
             reply.send_initial_values = values_missing
+            if self._crew is not None:
+                addresses = self._crew.wait_for_all(_SERVERS_S)
+                reply.servers.extend(codec.servers_to(addresses, self._plane.parts))
         self._conductor.tell(events.WorkerReady(WorkerId(request.worker_id), Body(request.body)))
         return reply
 
@@ -122,7 +132,8 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         wait_s = bounded_wait(request.wait_s)
         match self._conductor.ask_for_work(asked, wait_s, context.is_active):
             case Leased(lease, skip_minibatches):
-                return task_pb2.LeaseReply(lease=self._lease(lease, skip_minibatches))
+                mark = self._plane.mark if self._plane is not None else 0
+                return task_pb2.LeaseReply(lease=self._lease(lease, skip_minibatches), mark=mark)
             case WaitForWork(retry_in_s, reason):
                 return task_pb2.LeaseReply(wait=task_pb2.Wait(retry_in_s=retry_in_s, reason=reason))
             case LeaveJob(reason):

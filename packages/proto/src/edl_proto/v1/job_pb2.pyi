@@ -622,7 +622,7 @@ class ParameterServerStatus(_message.Message):
     RESTARTS_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     state: _builtins.str
-    """starting, serving"""
+    """starting, serving, gone"""
     address: _builtins.str
     pid: _builtins.int
     restarts: _builtins.int

@@ -1,0 +1,38 @@
+"""``python -m edl_master.parameter_server``: hold a part of a job's parameters.
+
+Started by a job's master, and by nobody else; ends with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+from edl_master.parameter_server.app import App
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse, set up logging, run; 0 when the master has no more orders."""
+    parser = argparse.ArgumentParser(
+        prog="edl_master.parameter_server", description="A part of the parameters of one edl job."
+    )
+    parser.add_argument("--master", required=True, metavar="HOST:PORT", help="who gives orders")
+    parser.add_argument("--server", type=int, required=True, help="number of this server, from 0")
+    parser.add_argument("--incarnation", required=True, help="of the master")
+    parser.add_argument("--host", required=True, help="address to listen on")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(
+        level=os.environ.get("EDL_LOG_LEVEL", "INFO").upper(),
+        format="%(asctime)s %(levelname).1s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    app = App(options.master, options.server, options.incarnation, options.host)
+    app.end_with_parent(sys.stdin.fileno())
+    return app.run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

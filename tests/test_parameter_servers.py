@@ -1,0 +1,134 @@
+"""Several parameter servers: the same model, exactly once, whichever server is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import ROOT, Edl, eventually
+from test_embeddings import check_counts
+from test_exactly_once import counts
+
+MODES = {
+    "async": ("--update", "async"),
+    "sync": ("--update", "sync", "--gradient-reduction", "sum"),
+    "bounded": ("--update", "bounded", "--max-staleness", "1"),
+}
+
+
+def arguments(model: str, data: Path, output: Path, epochs: int, *more: str) -> list[str]:
+    return [
+        *("train", "--model-zoo", str(ROOT / "model_zoo"), "--model-def", model),
+        *("--data", str(data), "--num-epochs", str(epochs), "--num-workers", "2"),
+        *("--minibatch-size", "16", "--records-per-task", "100"),
+        *("--output", str(output), "-o", "json", *more),
+    ]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("model", ["counting", "counting_rows"])
+def test_every_record_trains_exactly_once_per_epoch(
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], model: str, mode: str
+) -> None:
+    total, output = 997, tmp_path / "model"
+    params = ("--params", f"size={total}") if model == "counting" else ()
+    done = edl(
+        *arguments(model, numbered(total), output, 2, *params, *MODES[mode]),
+        *("--parameter-servers", "2", "--validation-data", str(tmp_path / "numbered")),
+        *("--name", "crew"),
+    )
+    assert done.json["records_trained"] == 2 * total
+    assert len(edl.status("crew")["servers"]) == 2
+    if model == "counting":
+        np.testing.assert_array_equal(counts(output), 2)
+    else:
+        check_counts(output, total, 2)
+
+
+@pytest.mark.parametrize(
+    ("model", "mode"), [("counting", "sync"), ("counting", "async"), ("counting_rows", "async")]
+)
+def test_servers_that_are_killed_lose_and_repeat_nothing(
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], model: str, mode: str
+) -> None:
+    total, epochs, output = 6_007, 4, tmp_path / "model"
+    params = ("--params", f"size={total}") if model == "counting" else ()
+    running = edl.start(
+        *arguments(model, numbered(total), output, epochs, *params, *MODES[mode]),
+        *("--parameter-servers", "2", "--name", "crew"),
+    )
+
+    def there(restarts: int, trained: int) -> list[int]:
+        """Process numbers of servers that serve, after so many restarts and records."""
+        try:
+            status = json.loads((edl.job_dir("crew") / "status.json").read_text())
+        except FileNotFoundError:
+            return []
+        servers = status["servers"]
+        if int(status["records_trained"]) < trained:
+            return []
+        if any(s["state"] != "serving" or s["restarts"] != restarts for s in servers):
+            return []
+        return [s["pid"] for s in servers]
+
+    try:
+        for kills, victim in ((0, 0), (1, 1)):
+            pids = eventually(
+                lambda kills=kills: there(kills, 1_000 + kills * 4_000),
+                "servers at work",
+                every=0.02,
+            )
+            os.kill(pids[victim], signal.SIGKILL)
+        out, err = running.communicate(timeout=240)
+    finally:
+        running.kill()
+    assert running.returncode == 0, err
+    status = edl.status("crew")
+    assert int(status["records_trained"]) == epochs * total, out
+    assert status["servers"][0]["restarts"] == 2
+    assert status["worker_failures"] == status["preemptions"] == 0, "workers stay"
+    kinds = [
+        json.loads(line)["kind"] for line in edl("events", "crew", "-o", "json").out.splitlines()
+    ]
+    assert kinds.count("ParameterServerLost") == 2
+    assert "JobFailed" not in kinds
+    if model == "counting":
+        np.testing.assert_array_equal(counts(output), epochs)
+    else:
+        check_counts(output, total, epochs)
+
+
+@pytest.mark.parametrize("model", ["counting", "counting_rows"])
+def test_a_checkpoint_of_some_servers_is_taken_up_by_any_number(
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], model: str
+) -> None:
+    total, epochs, output = 1_501, 60, tmp_path / "model"
+    params = ("--params", f"size={total}") if model == "counting" else ()
+    given = [
+        *arguments(model, numbered(total), output, epochs, *params, "--name", "again"),
+        *("--checkpoint-dir", str(tmp_path / "checkpoints")),
+    ]
+    trained = 0
+    for servers in (2, 3):
+        edl(*given, "--parameter-servers", str(servers), "--detach")
+        eventually(
+            lambda trained=trained: int(edl.status("again")["records_trained"]) > trained + total,
+            "an epoch has passed",
+        )
+        edl("stop", "again")
+        status = edl.status("again")
+        trained = int(status["records_trained"])
+        assert total < trained < epochs * total
+        assert status["state"] == "CANCELLED"
+        edl("delete", "again", "--yes")
+    assert edl(*given).json["records_trained"] == epochs * total
+    assert "Goes on from checkpoint" in edl("events", "again").out
+    if model == "counting":
+        np.testing.assert_array_equal(counts(output), epochs)
+    else:
+        check_counts(output, total, epochs)
