@@ -197,6 +197,9 @@ class App:
             self._metrics.add(ServersCollector(self._servers.status))
 
         serving = spec.serving
+        # Before anybody can ask for a status, which names the page.
+        self._page = StatusServer(config.host, serving.dashboard_port, self.report)
+        opened.callback(self._page.close)
         self._server = Server(
             self._services(settings.timings.heartbeat_every_s),
             config.host,
@@ -207,8 +210,6 @@ class App:
         opened.callback(self._server.close, 0)
         if self._servers is not None:
             self._servers.start(self.address, _reachable(config.host, bare=True))
-        self._page = StatusServer(config.host, serving.dashboard_port, self.report)
-        opened.callback(self._page.close)
 
     def _find_data(self) -> None:
         spec = self._config.spec
