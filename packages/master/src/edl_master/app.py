@@ -326,7 +326,8 @@ class App:
             # Importing the compiler takes about a second: done while the workers import theirs.
             self._beside(lambda: kernel("accumulate"))
         while (end := self._conductor.wait_for_end(_LOOK_S)) is None:
-            if self._servers is not None and self._servers.lost and self._fall_back(self._servers):
+            lost = self._servers.look() if self._servers else ""
+            if self._servers is not None and lost and self._fall_back(self._servers, lost):
                 return BEGIN_AGAIN
         status = self._finish(end)
         # The client has seen the end, or will look at status.json.
@@ -334,7 +335,7 @@ class App:
         self._leave.wait(self._config.spec.serving.keep_page_s)
         return 0 if status.state == job_pb2.SUCCEEDED else 1
 
-    def _fall_back(self, servers: ParameterServers) -> bool:
+    def _fall_back(self, servers: ParameterServers, lost: str) -> bool:
         """Make ready to begin anew from the last snapshot; False if the job fails instead."""
         self._falling = True  # what fails from here on, fails for want of the servers
         try:
@@ -343,7 +344,7 @@ class App:
             self._falling = False
             self._fail(error)
             return False
-        line = f"{servers.lost}; all go on from the last snapshot."
+        line = f"{lost}; all go on from the last snapshot."
         self._works.record(
             Record("ParameterServerLost", line, Severity.WARNING), self._conductor.seconds
         )

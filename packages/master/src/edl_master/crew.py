@@ -53,6 +53,7 @@ class Crew:
             queue.SimpleQueue() for _ in range(count)
         ]
         self._addresses: dict[int, str] = {}
+        self._heard_at: dict[int, float] = {}
         self._kept: defaultdict[str, set[int]] = defaultdict(set)
         self._given = 0
         self._labels = 0
@@ -112,6 +113,7 @@ class Crew:
                     remedy="They are started by the master alone.",
                 )
             self._addresses[server] = address
+            self._heard_at[server] = time.monotonic()
             self._changed.notify_all()
         while is_wanted():
             try:
@@ -121,6 +123,11 @@ class Crew:
             if order is None:
                 return
             yield order
+
+    def heard(self, server: int) -> None:
+        """A server has said something."""
+        with self._changed:
+            self._heard_at[server] = time.monotonic()
 
     def told_kept(self, server: int, label: str) -> None:
         """A server has written its part."""
@@ -134,6 +141,17 @@ class Crew:
         """Where the servers are that follow, by number."""
         with self._changed:
             return dict(sorted(self._addresses.items()))
+
+    def silent(self, for_s: float) -> int | None:
+        """A server that has said nothing for so long; None if there is none."""
+        now = time.monotonic()
+        with self._changed:
+            return next((n for n, at in self._heard_at.items() if now - at > for_s), None)
+
+    def excuse(self) -> None:
+        """The master was held up itself: nobody could be heard."""
+        with self._changed:
+            self._heard_at = dict.fromkeys(self._heard_at, time.monotonic())
 
     def wait_for_all(self, timeout_s: float) -> tuple[str, ...]:
         """The addresses of all servers, in their order.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,13 @@ from edl_proto.v1 import error_pb2, job_pb2
 
 BEGIN_AGAIN = 75
 """What a master's work comes to when it has to fall back; no exit code of a process."""
+
+_SILENCE_S = 10.0
+"""A server that has said nothing for so long is frozen or cut off: ten of its heartbeats. A server
+that has only much to do is not silent, and losing one costs the job some seconds."""
+
+_HELD_UP_S = 2.0
+"""Between two looks of the master: then it was held up itself, and nobody is to blame."""
 
 _FALLS = "EDL_MASTER_FALLS"
 """Carries ``Falls`` to the next incarnation of the same process."""
@@ -103,6 +111,7 @@ class ParameterServers:
         self._began_at = began_at
         self._falls = Falls.read()
         self._lost = ""
+        self._looked_at = time.monotonic()
         self._processes: ServerProcesses | None = None
         self.crew = Crew(
             config.spec,
@@ -133,9 +142,14 @@ class ParameterServers:
             lambda server, how: self.lose(server, f"ended by {how}"),
         )
 
-    @property
-    def lost(self) -> str:
-        """What became of a server that is gone; empty while all are there."""
+    def look(self) -> str:
+        """What became of a server that is gone or silent; empty while all are there."""
+        now = time.monotonic()
+        if now - self._looked_at > _HELD_UP_S:
+            self.crew.excuse()
+        self._looked_at = now
+        if (server := self.crew.silent(_SILENCE_S)) is not None:
+            self.lose(server, f"has been silent for {_SILENCE_S:.0f} s")
         return self._lost
 
     def lose(self, server: int, how: str) -> None:

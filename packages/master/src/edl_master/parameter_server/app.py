@@ -35,6 +35,9 @@ log = logging.getLogger(__name__)
 _REPORT_S = 10.0
 """Deadline of a report: the master is on this machine, or near."""
 
+_SPEAK_EVERY_S = 1.0
+"""How often a server says that it is alive; the master waits for many of these."""
+
 _WRITTEN_S = 60.0
 """How long the last part may take to be written when there are no more orders."""
 
@@ -53,6 +56,7 @@ class App:
         self._server = server
         self._incarnation = incarnation
         self._job = ""
+        self._over = threading.Event()
         self._channel = channels.connect(master)
         self._master = servers_pb2_grpc.ServersStub(self._channel)
         self._threads = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="plane")
@@ -81,6 +85,7 @@ class App:
         )
         log.info("parameter server %d listens on %s", self._server, self._address)
         threading.Thread(target=kernel, args=("accumulate",), daemon=True).start()
+        threading.Thread(target=self._speak, name="speak", daemon=True).start()
         try:
             for order in self._master.Follow(request, wait_for_ready=True):
                 self._take(order)
@@ -91,10 +96,15 @@ class App:
             log.exception("parameter server %d cannot go on", self._server)
             self._fail(error)
             return 1
+        self._over.set()
         self._follower.let_go()
         self._writing.close(_WRITTEN_S)
         self._serving.close()
         return 0
+
+    def _speak(self) -> None:
+        while not self._over.wait(_SPEAK_EVERY_S):
+            self._report(servers_pb2.ServerReport())
 
     def _take(self, order: servers_pb2.Order) -> None:
         if order.HasField("begin"):

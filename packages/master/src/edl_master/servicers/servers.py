@@ -46,6 +46,7 @@ class ServersServicer(servers_pb2_grpc.ServersServicer):
         self, request: servers_pb2.ServerReport, context: grpc.ServicerContext
     ) -> servers_pb2.ServerReportReply:
         check_incarnation(self._incarnation, request.incarnation)
+        self._crew.heard(request.server)
         match request.WhichOneof("what"):
             case "kept":
                 self._crew.told_kept(request.server, request.kept)
