@@ -207,8 +207,8 @@ class App:
             self._predictions = Predictions(
                 parts, config.output, self._data.uris, cut, self._incarnation
             )
-        joined = self._predictions is not None and self._predictions.is_joined()
-        if config.output and config.type is not JobType.EVALUATE and not joined:
+        ours = self._predictions is not None and self._predictions.is_begun
+        if config.output and config.type is not JobType.EVALUATE and not ours:
             again = self._directory.former_port() > 0
             check_output(config.output, resumed_job=config.spec.name if again else "")
         name = config.spec.name
