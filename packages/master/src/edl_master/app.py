@@ -368,7 +368,7 @@ class App:
 
     def _heed_requests(self) -> None:
         asked = False
-        while (number := self._requests.get()) is not None:
+        while (number := self._requests.get()) is not None:  # ``close`` puts None
             self._leave.set()
             if asked:
                 self._works.hasten()

@@ -119,7 +119,6 @@ class Exporter:
                 self._write(info, local, leave_out=(local,))
                 description = (local / trained.DESCRIPTION).read_bytes()
                 (local / trained.DESCRIPTION).unlink()
-                filesystem.makedirs(parent, exist_ok=True)
                 filesystem.put(f"{local}/", beside, recursive=True)
                 # Writing took a while: the last holder of this task may have come to its end.
                 if not self._is_done_remote(info, filesystem, path):
