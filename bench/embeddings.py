@@ -78,7 +78,7 @@ class Client:
 
         self._dim = dim
         self._who = {"incarnation": "bench", "layout_fingerprint": fingerprint}
-        self._stub = parameters.ParametersStub(channels.connect(address))
+        self._stub = parameters.ParametersStub(channels.connect(address), address)
         self._ids = [tf.constant(ids) for ids in minibatches()]
         self._unique = tf.unique
         self._gather = tf.gather

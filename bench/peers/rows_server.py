@@ -20,6 +20,7 @@ from edl_master.guarded_plane import GuardedPlane
 from edl_master.metrics import Metrics
 from edl_master.servicers.parameters import ParametersServicer
 from edl_proto import channels, parameters
+from edl_proto.errors import ErrorInterceptor
 
 
 class Job:
@@ -43,7 +44,9 @@ def main(dim: int) -> None:
     plane.warm_up()
     server = grpc.server(futures.ThreadPoolExecutor(8), options=channels.SERVER_OPTIONS)
     servicer = ParametersServicer(Job(), plane, buffers, Metrics(), "bench")  # type: ignore[arg-type]
-    parameters.add_to_server(servicer, server)
+    errors = ErrorInterceptor()
+    listener = parameters.listen(servicer, "127.0.0.1", errors.told)
+    parameters.add_to_server(servicer, server, listener.port)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     print(f"127.0.0.1:{port} {fingerprint}", flush=True)
