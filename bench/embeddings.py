@@ -12,22 +12,18 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from bench.measure import paired
+from bench.measure import ROOT, paired, started
 from edl_proto import channels, parameters
 from edl_proto.v1 import parameters_pb2, task_pb2
 
-ROOT = Path(__file__).resolve().parent.parent
 BATCH, FIELDS, BATCHES, SECONDS, RUNS = 512, 26, 32, 3.0, 3
 IDS = 1 << 20
 """Different ids; the peer needs to know how many there are."""
@@ -53,21 +49,6 @@ def per_second(once: Callable[[int], None], *, rows: int) -> float:
         once(done % BATCHES)
         done += 1
     return done * rows / seconds
-
-
-@contextmanager
-def started(*args: str) -> Iterator[str]:
-    """A process of the bench, and the first line that it prints."""
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", *args], cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE
-    )
-    try:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
 
 
 class Client:
@@ -124,7 +105,7 @@ class Client:
 
 
 def _ours(what: str, dim: int) -> float:
-    with started("bench.peers.rows_server", str(dim)) as line:
+    with started("bench.peers.plane_server", str(dim)) as line:
         address, fingerprint = line.split()
         client = Client(address, fingerprint, dim)
         client.push(0)
