@@ -60,10 +60,16 @@ class Client:
         self._dim = dim
         self._who = {"incarnation": "bench", "layout_fingerprint": fingerprint}
         self._stub = parameters.ParametersStub(channels.connect(address), address)
+        from edl_worker.tables.inbox import RowsInbox
+        from edl_worker.tables.merging import arranged
+        from edl_worker.tables.served import Wanted
+
+        self._wanted, self._inbox = Wanted, RowsInbox([dim])
         self._ids = [tf.constant(ids) for ids in minibatches()]
         self._unique = tf.unique
         self._gather = tf.gather
-        self._merge = tf.math.unsorted_segment_sum
+        self._merge = tf.raw_ops.SparseSegmentSumWithNumSegments
+        self._arranged = arranged
         self._gradient = tf.constant(np.full((BATCH * FIELDS, dim), 1e-3, np.float32))
         self._tf = tf
         self._pushed = 0
@@ -71,24 +77,27 @@ class Client:
     def pull(self, number: int) -> None:
         unique, at = self._unique(self._ids[number])
         ids = unique.numpy()
-        rows = np.empty((ids.size, self._dim), np.float32)
+        wanted = self._wanted((ids,), (0,), (at,))
         header = parameters_pb2.PullHeader(
             **self._who, rows=[parameters_pb2.TableRows(table=0, count=ids.size)]
         )
         header.have_version = self._version
         reply = self._stub.pull(
             header, bytearray, 60, memoryview(ids.view(np.uint8)),
-            lambda n: rows.reshape(-1).view(np.uint8).data,
+            self._inbox.open(wanted),
         )  # fmt: skip
-        assert reply.rows_nbytes == rows.nbytes
-        self._gather(self._tf.convert_to_tensor(rows), at)
+        assert reply.rows_nbytes == self._inbox.nbytes(wanted)
+        self._gather(self._tf.convert_to_tensor(self._inbox.arrays(wanted)[0]), at)
 
     _version = 0
 
     def push(self, number: int) -> None:
         unique, at = self._unique(self._ids[number])
         ids = unique.numpy()
-        rows = self._merge(self._gradient, at, ids.size).numpy()
+        _, order, ascending = np.split(self._arranged(at.numpy(), ids.size), 3)
+        rows = self._merge(
+            data=self._gradient, indices=order, segment_ids=ascending, num_segments=ids.size
+        ).numpy()
         header = parameters_pb2.PushHeader(
             **self._who,
             lease=task_pb2.LeaseRef(task=task_pb2.TaskKey(type=task_pb2.TRAINING), token=1),
