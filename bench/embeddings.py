@@ -10,12 +10,12 @@ model asks for. Both sides find the different ids of a minibatch first and move 
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,8 @@ from bench.measure import ROOT, paired, started
 from edl_proto import channels, parameters
 from edl_proto.v1 import parameters_pb2, task_pb2
 
-BATCH, FIELDS, BATCHES, SECONDS, RUNS = 512, 26, 32, 3.0, 3
+BATCH, FIELDS, BATCHES, SECONDS, RUNS = 512, 26, 32, 2.0, 5
+DIMS = (16, 64)
 IDS = 1 << 20
 """Different ids; the peer needs to know how many there are."""
 
@@ -113,40 +114,59 @@ class Client:
         self._pushed += 1
 
 
-def _ours(what: str, dim: int) -> float:
-    with started("bench.peers.plane_server", str(dim)) as line:
-        address, fingerprint = line.split()
-        client = Client(address, fingerprint, dim)
-        client.push(0)
-        return per_second(getattr(client, what), rows=BATCH * FIELDS)
+class Peer:
+    """The strategy, in processes of its own for as long as the bench takes."""
 
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bench.peers.strategy_rows", *map(str, DIMS)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        )
+        self._line()
 
-def _theirs(what: str, dim: int) -> float:
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.peers.strategy_rows", what, str(dim)],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=600,
-        check=False,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-    )
-    if done.returncode:
-        raise RuntimeError(f"the peer failed: {done.stderr[-2000:]}")
-    return float(json.loads(done.stdout.splitlines()[-1])["rows_per_s"])
+    def measure(self, what: str, dim: int) -> float:
+        assert self._process.stdin is not None
+        print(what, dim, file=self._process.stdin, flush=True)
+        return float(self._line())
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        if not (line := self._process.stdout.readline()):
+            raise RuntimeError("the peer has failed")
+        return line
+
+    def close(self) -> None:
+        """End it with its servers."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
 
 
 def measures() -> list[dict[str, Any]]:
-    return [
-        paired(
-            f"embedding {what}, dim {dim}",
-            "rows/s",
-            lambda what=what, dim=dim: _ours(what, dim),
-            "TF ParameterServerStrategy, sharded variables",
-            lambda what=what, dim=dim: _theirs(what, dim),
-            runs=RUNS,
-            target=2.0,
-        ).to_json()
-        for dim in (16, 64)
-        for what in ("pull", "push")
-    ]
+    found = []
+    with ExitStack() as stack:
+        peer = Peer()
+        stack.callback(peer.close)
+        for dim in DIMS:
+            line = stack.enter_context(started("bench.peers.plane_server", str(dim)))
+            client = Client(*line.split(), dim)
+            for number in range(BATCHES):  # every row is there
+                client.push(number)
+            calls = {"pull": client.pull, "push": client.push}
+            found += [
+                paired(
+                    f"embedding {what}, dim {dim}",
+                    "rows/s",
+                    lambda once=once: per_second(once, rows=BATCH * FIELDS),
+                    "TF ParameterServerStrategy, sharded variables",
+                    lambda what=what, dim=dim: peer.measure(what, dim),
+                    runs=RUNS,
+                    target=2.0,
+                ).to_json()
+                for what, once in calls.items()
+            ]
+    return found
