@@ -1,9 +1,9 @@
 """The same rows under TensorFlow's ParameterServerStrategy; for ``bench.embeddings``.
 
 ``python -m bench.peers.strategy_rows DIM...`` says when it is ready; then for each line
-``pull DIM`` or ``push DIM`` it prints rows per second. One worker and one parameter server are in processes of
-their own; the table is a sharded variable. Several minibatches go into one closure, its better
-variant, and no Keras optimizer is in the way: a push is one scatter-subtract per shard.
+``pull DIM`` or ``push DIM`` it prints rows per second. One worker and one parameter server are in
+processes of their own; the table is a sharded variable. Several minibatches go into one closure,
+its better variant, and no Keras optimizer is in the way: a push is one scatter-subtract per shard.
 """
 
 from __future__ import annotations
