@@ -6,6 +6,7 @@ model asks for. Both sides find the different ids of a minibatch first and move 
 
 - pull: from ids in memory to a row for each of them in memory.
 - push: from a gradient for each id to an updated table; ours counts the minibatch in that step.
+- step: both, as training needs them; ours in one call.
 """
 
 from __future__ import annotations
@@ -19,10 +20,14 @@ from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from bench.measure import ROOT, paired, started
 from edl_proto import channels, parameters
 from edl_proto.v1 import parameters_pb2, task_pb2
+from edl_worker.tables.inbox import RowsInbox, requested
+from edl_worker.tables.merging import arranged
+from edl_worker.tables.served import Wanted
 
 BATCH, FIELDS, BATCHES, SECONDS, RUNS = 512, 26, 32, 2.0, 5
 DIMS = (16, 64)
@@ -53,65 +58,70 @@ def per_second(once: Callable[[int], None], *, rows: int) -> float:
 
 
 class Client:
-    """A worker's side of the exchange."""
+    """A worker's side of the exchange, with what the worker itself uses."""
 
     def __init__(self, address: str, fingerprint: str, dim: int) -> None:
-        import tensorflow as tf
-
-        self._dim = dim
         self._who = {"incarnation": "bench", "layout_fingerprint": fingerprint}
         self._stub = parameters.ParametersStub(channels.connect(address), address)
-        from edl_worker.tables.inbox import RowsInbox
-        from edl_worker.tables.merging import arranged
-        from edl_worker.tables.served import Wanted
-
-        self._wanted, self._inbox = Wanted, RowsInbox([dim])
         self._ids = [tf.constant(ids) for ids in minibatches()]
-        self._unique = tf.unique
-        self._gather = tf.gather
-        self._merge = tf.raw_ops.SparseSegmentSumWithNumSegments
-        self._arranged = arranged
         self._gradient = tf.constant(np.full((BATCH * FIELDS, dim), 1e-3, np.float32))
-        self._tf = tf
+        self._inbox = RowsInbox([dim])
+        self._version = 0
         self._pushed = 0
+        self._next = self._found(0)
 
     def pull(self, number: int) -> None:
-        unique, at = self._unique(self._ids[number])
-        ids = unique.numpy()
-        wanted = self._wanted((ids,), (0,), (at,))
-        header = parameters_pb2.PullHeader(
-            **self._who, rows=[parameters_pb2.TableRows(table=0, count=ids.size)]
-        )
-        header.have_version = self._version
-        reply = self._stub.pull(
-            header, bytearray, 60, memoryview(ids.view(np.uint8)),
-            self._inbox.open(wanted),
-        )  # fmt: skip
+        wanted = self._found(number)
+        tables, ids = requested(wanted)
+        header = parameters_pb2.PullHeader(**self._who, rows=tables, have_version=self._version)
+        reply = self._stub.pull(header, bytearray, 60, ids, self._inbox.open(wanted))
         assert reply.rows_nbytes == self._inbox.nbytes(wanted)
-        self._gather(self._tf.convert_to_tensor(self._inbox.arrays(wanted)[0]), at)
-
-    _version = 0
+        self._looked_up(wanted)
 
     def push(self, number: int) -> None:
-        unique, at = self._unique(self._ids[number])
-        ids = unique.numpy()
-        _, order, ascending = np.split(self._arranged(at.numpy(), ids.size), 3)
-        rows = self._merge(
-            data=self._gradient, indices=order, segment_ids=ascending, num_segments=ids.size
+        self._push(self._found(number), None)
+
+    def exchange(self, number: int) -> None:
+        """What one step needs: push its rows, and bring those of the next one."""
+        wanted, self._next = self._next, self._found((number + 1) % BATCHES)
+        self._push(wanted, self._next)
+        self._looked_up(self._next)
+
+    def _found(self, number: int) -> Wanted:
+        ids, at = (part.numpy() for part in tf.unique(self._ids[number]))
+        return Wanted((ids,), (0,), (arranged(at, ids.size),))
+
+    def _push(self, wanted: Wanted, following: Wanted | None) -> None:
+        _, order, ascending = np.split(wanted.at[0], 3)
+        tables, ids = requested(wanted)
+        rows = tf.raw_ops.SparseSegmentSumWithNumSegments(
+            data=self._gradient,
+            indices=order,
+            segment_ids=ascending,
+            num_segments=wanted.ids[0].size,
         ).numpy()
+        next_tables, next_ids = requested(following)
         header = parameters_pb2.PushHeader(
             **self._who,
             lease=task_pb2.LeaseRef(task=task_pb2.TaskKey(type=task_pb2.TRAINING), token=1),
             minibatch=self._pushed,
+            base_version=self._version,
             records=BATCH,
             gradient_nbytes=4,
-            rows=[parameters_pb2.TableRows(table=0, count=ids.size)],
+            rows=tables,
+            next_rows=next_tables,
+            pull=following is not None,
         )
-        payloads = (memoryview(bytes(4)), memoryview(ids.view(np.uint8)), memoryview(rows))
-        reply = self._stub.push(header, payloads, bytearray, 60)
+        payloads = (memoryview(bytes(4)), ids, next_ids, rows.data)
+        reply = self._stub.push(header, payloads, bytearray, 60, self._inbox.open(following))
         assert reply.outcome == parameters_pb2.APPLIED, reply
+        assert reply.rows_nbytes == self._inbox.nbytes(following)
         self._version = reply.version
         self._pushed += 1
+
+    def _looked_up(self, wanted: Wanted) -> None:
+        at = wanted.at[0][: BATCH * FIELDS]
+        tf.gather(tf.convert_to_tensor(self._inbox.arrays(wanted)[0]), at)
 
 
 class Peer:
@@ -156,7 +166,7 @@ def measures() -> list[dict[str, Any]]:
             client = Client(*line.split(), dim)
             for number in range(BATCHES):  # every row is there
                 client.push(number)
-            calls = {"pull": client.pull, "push": client.push}
+            calls = {"pull": client.pull, "push": client.push, "step": client.exchange}
             found += [
                 paired(
                     f"embedding {what}, dim {dim}",

@@ -1,9 +1,10 @@
 """The same rows under TensorFlow's ParameterServerStrategy; for ``bench.embeddings``.
 
 ``python -m bench.peers.strategy_rows DIM...`` says when it is ready; then for each line
-``pull DIM`` or ``push DIM`` it prints rows per second. One worker and one parameter server are in
-processes of their own; the table is a sharded variable. Several minibatches go into one closure,
-its better variant, and no Keras optimizer is in the way: a push is one scatter-subtract per shard.
+``pull DIM``, ``push DIM`` or ``step DIM`` it prints rows per second. One worker and one parameter
+server are in processes of their own; the table is a sharded variable. Several minibatches go into
+one closure, its better variant, and no Keras optimizer is in the way: a push is one
+scatter-subtract per shard.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 PER_CLOSURE, SHARDS, LEARNING_RATE = 8, 2, 0.01
@@ -63,27 +65,28 @@ def prepared(dim: int, strategy: Any, coordinator: Any) -> dict[str, Callable[[]
 
     given = minibatches()
 
-    @tf.function
-    def pull(begin: Any) -> Any:
-        batches, last = tf.constant(given), tf.zeros(())
-        for n in tf.range(PER_CLOSURE):
-            unique, at = tf.unique(batches[(begin + n) % BATCHES])
-            rows = tf.gather(tf.nn.embedding_lookup(shards, unique), at)
-            last += rows[0, 0]
-        return last
+    def closure(*parts: str) -> Any:
+        @tf.function
+        def step(begin: Any) -> Any:
+            batches, last = tf.constant(given), tf.zeros(())
+            gradient = tf.fill([BATCH * FIELDS, dim], 1e-3)
+            for n in tf.range(PER_CLOSURE):
+                unique, at = tf.unique(batches[(begin + n) % BATCHES])
+                if "pull" in parts:
+                    rows = tf.gather(tf.nn.embedding_lookup(shards, unique), at)
+                    last += rows[0, 0]
+                if "push" in parts:
+                    push(unique, tf.math.unsorted_segment_sum(gradient, at, tf.size(unique)))
+            return last
 
-    @tf.function
-    def push(begin: Any) -> Any:
-        batches = tf.constant(given)
-        gradient = tf.fill([BATCH * FIELDS, dim], 1e-3)
-        for n in tf.range(PER_CLOSURE):
-            unique, at = tf.unique(batches[(begin + n) % BATCHES])
-            merged = LEARNING_RATE * tf.math.unsorted_segment_sum(gradient, at, tf.size(unique))
-            for shard, low, high in zip(shards, starts, starts[1:], strict=False):
-                here = tf.where((unique >= low) & (unique < high))[:, 0]
-                slices = tf.IndexedSlices(tf.gather(merged, here), tf.gather(unique, here) - low)
-                shard.scatter_sub(slices)
-        return tf.zeros(())
+        return step
+
+    def push(unique: Any, gradient: Any) -> None:
+        change = LEARNING_RATE * gradient
+        for shard, low, high in zip(shards, starts, starts[1:], strict=False):
+            here = tf.where((unique >= low) & (unique < high))[:, 0]
+            slices = tf.IndexedSlices(tf.gather(change, here), tf.gather(unique, here) - low)
+            shard.scatter_sub(slices)
 
     def measured(step: Any) -> float:
         for begin in range(0, BATCHES, PER_CLOSURE):
@@ -97,7 +100,12 @@ def prepared(dim: int, strategy: Any, coordinator: Any) -> dict[str, Callable[[]
             coordinator.join()
         return done * BATCH * FIELDS / seconds
 
-    return {"pull": lambda: measured(pull), "push": lambda: measured(push)}
+    closures = {
+        "pull": closure("pull"),
+        "push": closure("push"),
+        "step": closure("pull", "push"),
+    }
+    return {what: partial(measured, step) for what, step in closures.items()}
 
 
 def _free_port() -> int:

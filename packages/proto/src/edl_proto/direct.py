@@ -36,7 +36,7 @@ _REQUEST = struct.Struct("<4sBxxxIQ")
 _ANSWER = struct.Struct("<4sBxxxI")
 _OK, _ERROR = range(2)
 
-_MOST_HEADER_BYTES = 1 << 20
+_MOST_HEADER_BYTES = 1 << 18
 _MOST_CONNECTIONS = 4096
 _PIECE_BYTES = 1 << 20
 
