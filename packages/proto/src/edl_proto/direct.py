@@ -2,7 +2,7 @@
 
 A call over HTTP/2 costs about a millisecond of Python on each side and copies its payload several
 times; an exchange of embedding rows is over in less. So these calls have connections of their
-own (docs/adr/0010). What travels is what ``parameters`` describes, with this around it, all
+own (docs/adr/0011). What travels is what ``parameters`` describes, with this around it, all
 numbers little-endian:
 
 - request: magic, method (uint8), three bytes of nothing, length of the header (uint32), length

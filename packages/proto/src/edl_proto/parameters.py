@@ -3,7 +3,7 @@
 A protobuf message around a large payload costs most of its bandwidth (docs/adr/0002), so
 these methods are streams of ``bytes``: the first frame is a header message of
 ``parameters.proto``, each following frame is a plain piece of the arena. They go over direct
-connections (``direct``, docs/adr/0010) where the server's port for these can be reached, and
+connections (``direct``, docs/adr/0011) where the server's port for these can be reached, and
 over gRPC otherwise.
 """
 
