@@ -242,6 +242,7 @@ def decode_status(message: job_pb2.JobStatus) -> Status:
         goodput=progress.goodput,
         lost_s=dict(progress.lost_s),
         pace_per_s=progress.pace_per_s,
+        table_rows=dict(message.embedding_rows),
     )
 
 

@@ -40,7 +40,7 @@ from edl_master.core.settings import JobType
 from edl_master.core.tasks import Cut
 from edl_master.curves import Curves
 from edl_master.guarded_plane import GuardedPlane
-from edl_master.metrics import CarriedCounters, JobCollector, Metrics
+from edl_master.metrics import CarriedCounters, JobCollector, Metrics, TableCollector
 from edl_master.outside import Works, failure_from_exception
 from edl_master.report import JobReport
 from edl_master.reporter import Reporter
@@ -173,8 +173,10 @@ class App:
             self._metrics,
             self._data.uris,
             lambda: self.dashboard_url,
+            self._plane.table_rows,
         )
         self._metrics.add(JobCollector(spec.name, self._incarnation, self._conductor.view))
+        self._metrics.add(TableCollector(self._plane.status))
         self._metrics.add(self._counters)
 
         serving = spec.serving

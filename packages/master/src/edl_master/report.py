@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from edl_master import codec
 from edl_master.adapters.files import rfc3339
@@ -28,6 +28,7 @@ class JobReport:
         registry: its metrics for Prometheus.
         data_uris: of the main data's files.
         dashboard_url: of the status page, once that is served.
+        table_rows: rows of each embedding table.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class JobReport:
         registry: Metrics,
         data_uris: tuple[str, ...],
         dashboard_url: Callable[[], str],
+        table_rows: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         self.started_at = rfc3339(time.time())
         self._name = name
@@ -52,6 +54,7 @@ class JobReport:
         self._registry = registry
         self._data_uris = data_uris
         self._dashboard_url = dashboard_url
+        self._table_rows = table_rows
         self._final: job_pb2.JobStatus | None = None
 
     @property
@@ -105,5 +108,6 @@ class JobReport:
             incarnation=self._incarnation,
             curves=self._curves.all(),
             data_uris=self._data_uris,
+            table_rows=self._table_rows(),
         )
         return codec.status_to(self._conductor.view(), facts)

@@ -74,11 +74,12 @@ class MasterLink:
         self._state = state
         self._channel = channels.connect(settings.master)
         self._tasks = task_pb2_grpc.TasksStub(self._channel)
-        self._parameters = ParametersStub(self._channel)
+        self._parameters = ParametersStub(self._channel, settings.master)
         self.incarnation = ""
         self.layout_fingerprint = ""
 
     def close(self) -> None:
+        self._parameters.close()
         self._channel.close()
 
     # --- joining ---------------------------------------------------------------------------

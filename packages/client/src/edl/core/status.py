@@ -110,6 +110,8 @@ class Status:
     """Worker seconds that trained nothing, by reason."""
     pace_per_s: float = 0.0
     """Records per second from the first ones done to the last; 0: not known."""
+    table_rows: Mapping[str, int] = field(default_factory=dict)
+    """Rows of embedding tables that training has made, by table."""
 
     @property
     def fraction(self) -> float:

@@ -25,35 +25,37 @@ _sym_db = _symbol_database.Default()
 from edl_proto.v1 import task_pb2 as edl__proto_dot_v1_dot_task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x65\x64l_proto/v1/parameters.proto\x12\x06\x65\x64l.v1\x1a\x17\x65\x64l_proto/v1/task.proto\"f\n\x10InitializeHeader\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1a\n\x12layout_fingerprint\x18\x03 \x01(\t\x12\x0e\n\x06nbytes\x18\x04 \x01(\x04\"4\n\x0fInitializeReply\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x08\x12\x0f\n\x07version\x18\x02 \x01(\x04\")\n\tTableRows\x12\r\n\x05table\x18\x01 \x01(\r\x12\r\n\x05\x63ount\x18\x02 \x01(\x04\"\xe1\x01\n\nPullHeader\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1a\n\x12layout_fingerprint\x18\x03 \x01(\t\x12\x19\n\x0chave_version\x18\x04 \x01(\x04H\x00\x88\x01\x01\x12\x0e\n\x06\x66rozen\x18\x05 \x01(\t\x12\"\n\x08slot_for\x18\x06 \x01(\x0b\x32\x10.edl.v1.LeaseRef\x12\x0e\n\x06wait_s\x18\x07 \x01(\x01\x12\x1f\n\x04rows\x18\x08 \x03(\x0b\x32\x11.edl.v1.TableRowsB\x0f\n\r_have_version\"l\n\tPullReply\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x0e\n\x06nbytes\x18\x02 \x01(\x04\x12\x14\n\x0cslot_granted\x18\x03 \x01(\x08\x12\x13\n\x0binitialized\x18\x04 \x01(\x08\x12\x13\n\x0brows_nbytes\x18\x05 \x01(\x04\"\xe0\x02\n\nPushHeader\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1a\n\x12layout_fingerprint\x18\x03 \x01(\t\x12\x1f\n\x05lease\x18\x04 \x01(\x0b\x32\x10.edl.v1.LeaseRef\x12\x11\n\tminibatch\x18\x05 \x01(\x04\x12\x0f\n\x07records\x18\x06 \x01(\r\x12\x14\n\x0c\x62\x61se_version\x18\x07 \x01(\x04\x12\x0c\n\x04loss\x18\x08 \x01(\x02\x12\x17\n\x0fgradient_nbytes\x18\t \x01(\x04\x12\x14\n\x0cstate_nbytes\x18\n \x01(\x04\x12\x11\n\tcompute_s\x18\x0b \x01(\x01\x12\x0c\n\x04pull\x18\x0c \x01(\x08\x12\x0e\n\x06wait_s\x18\r \x01(\x01\x12\x1f\n\x04rows\x18\x0e \x03(\x0b\x32\x11.edl.v1.TableRows\x12$\n\tnext_rows\x18\x0f \x03(\x0b\x32\x11.edl.v1.TableRows\"\x90\x01\n\tPushReply\x12$\n\x07outcome\x18\x01 \x01(\x0e\x32\x13.edl.v1.PushOutcome\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x0e\n\x06nbytes\x18\x03 \x01(\x04\x12\x14\n\x0cslot_granted\x18\x04 \x01(\x08\x12\x11\n\tstaleness\x18\x05 \x01(\x04\x12\x13\n\x0brows_nbytes\x18\x06 \x01(\x04\"t\n\rPutRowsHeader\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1a\n\x12layout_fingerprint\x18\x03 \x01(\t\x12\x1f\n\x04rows\x18\x04 \x01(\x0b\x32\x11.edl.v1.TableRows\" \n\x0cPutRowsReply\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x08\"\x91\x01\n\x0eScanRowsHeader\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1a\n\x12layout_fingerprint\x18\x03 \x01(\t\x12\x0e\n\x06\x66rozen\x18\x04 \x01(\t\x12\r\n\x05table\x18\x05 \x01(\r\x12\x0e\n\x06\x63ursor\x18\x06 \x01(\x04\x12\x0c\n\x04most\x18\x07 \x01(\x04\"<\n\rScanRowsReply\x12\r\n\x05\x63ount\x18\x01 \x01(\x04\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\x04\x12\x0c\n\x04more\x18\x03 \x01(\x08*\x84\x01\n\x0bPushOutcome\x12\x1c\n\x18PUSH_OUTCOME_UNSPECIFIED\x10\x00\x12\x0b\n\x07\x41PPLIED\x10\x01\x12\x13\n\x0f\x41LREADY_APPLIED\x10\x02\x12\t\n\x05STALE\x10\x03\x12\x0b\n\x07REFUSED\x10\x04\x12\x10\n\x0cOUT_OF_ORDER\x10\x05\x12\x0b\n\x07INVALID\x10\x06\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x65\x64l_proto/v1/parameters.proto\x12\x06\x65\x64l.v1\x1a\x17\x65\x64l_proto/v1/task.proto\" \n\tOpenReply\x12\x13\n\x0b\x64irect_port\x18\x01 \x01(\r\"f\n\x10InitializeHeader\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1a\n\x12layout_fingerprint\x18\x03 \x01(\t\x12\x0e\n\x06nbytes\x18\x04 \x01(\x04\"4\n\x0fInitializeReply\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x08\x12\x0f\n\x07version\x18\x02 \x01(\x04\")\n\tTableRows\x12\r\n\x05table\x18\x01 \x01(\r\x12\r\n\x05\x63ount\x18\x02 \x01(\x04\"\xe1\x01\n\nPullHeader\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1a\n\x12layout_fingerprint\x18\x03 \x01(\t\x12\x19\n\x0chave_version\x18\x04 \x01(\x04H\x00\x88\x01\x01\x12\x0e\n\x06\x66rozen\x18\x05 \x01(\t\x12\"\n\x08slot_for\x18\x06 \x01(\x0b\x32\x10.edl.v1.LeaseRef\x12\x0e\n\x06wait_s\x18\x07 \x01(\x01\x12\x1f\n\x04rows\x18\x08 \x03(\x0b\x32\x11.edl.v1.TableRowsB\x0f\n\r_have_version\"l\n\tPullReply\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x0e\n\x06nbytes\x18\x02 \x01(\x04\x12\x14\n\x0cslot_granted\x18\x03 \x01(\x08\x12\x13\n\x0binitialized\x18\x04 \x01(\x08\x12\x13\n\x0brows_nbytes\x18\x05 \x01(\x04\"\xe0\x02\n\nPushHeader\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1a\n\x12layout_fingerprint\x18\x03 \x01(\t\x12\x1f\n\x05lease\x18\x04 \x01(\x0b\x32\x10.edl.v1.LeaseRef\x12\x11\n\tminibatch\x18\x05 \x01(\x04\x12\x0f\n\x07records\x18\x06 \x01(\r\x12\x14\n\x0c\x62\x61se_version\x18\x07 \x01(\x04\x12\x0c\n\x04loss\x18\x08 \x01(\x02\x12\x17\n\x0fgradient_nbytes\x18\t \x01(\x04\x12\x14\n\x0cstate_nbytes\x18\n \x01(\x04\x12\x11\n\tcompute_s\x18\x0b \x01(\x01\x12\x0c\n\x04pull\x18\x0c \x01(\x08\x12\x0e\n\x06wait_s\x18\r \x01(\x01\x12\x1f\n\x04rows\x18\x0e \x03(\x0b\x32\x11.edl.v1.TableRows\x12$\n\tnext_rows\x18\x0f \x03(\x0b\x32\x11.edl.v1.TableRows\"\x90\x01\n\tPushReply\x12$\n\x07outcome\x18\x01 \x01(\x0e\x32\x13.edl.v1.PushOutcome\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x0e\n\x06nbytes\x18\x03 \x01(\x04\x12\x14\n\x0cslot_granted\x18\x04 \x01(\x08\x12\x11\n\tstaleness\x18\x05 \x01(\x04\x12\x13\n\x0brows_nbytes\x18\x06 \x01(\x04\"t\n\rPutRowsHeader\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1a\n\x12layout_fingerprint\x18\x03 \x01(\t\x12\x1f\n\x04rows\x18\x04 \x01(\x0b\x32\x11.edl.v1.TableRows\" \n\x0cPutRowsReply\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x08\"\x91\x01\n\x0eScanRowsHeader\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1a\n\x12layout_fingerprint\x18\x03 \x01(\t\x12\x0e\n\x06\x66rozen\x18\x04 \x01(\t\x12\r\n\x05table\x18\x05 \x01(\r\x12\x0e\n\x06\x63ursor\x18\x06 \x01(\x04\x12\x0c\n\x04most\x18\x07 \x01(\x04\"<\n\rScanRowsReply\x12\r\n\x05\x63ount\x18\x01 \x01(\x04\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\x04\x12\x0c\n\x04more\x18\x03 \x01(\x08*\x84\x01\n\x0bPushOutcome\x12\x1c\n\x18PUSH_OUTCOME_UNSPECIFIED\x10\x00\x12\x0b\n\x07\x41PPLIED\x10\x01\x12\x13\n\x0f\x41LREADY_APPLIED\x10\x02\x12\t\n\x05STALE\x10\x03\x12\x0b\n\x07REFUSED\x10\x04\x12\x10\n\x0cOUT_OF_ORDER\x10\x05\x12\x0b\n\x07INVALID\x10\x06\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'edl_proto.v1.parameters_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PUSHOUTCOME']._serialized_start=1470
-  _globals['_PUSHOUTCOME']._serialized_end=1602
-  _globals['_INITIALIZEHEADER']._serialized_start=66
-  _globals['_INITIALIZEHEADER']._serialized_end=168
-  _globals['_INITIALIZEREPLY']._serialized_start=170
-  _globals['_INITIALIZEREPLY']._serialized_end=222
-  _globals['_TABLEROWS']._serialized_start=224
-  _globals['_TABLEROWS']._serialized_end=265
-  _globals['_PULLHEADER']._serialized_start=268
-  _globals['_PULLHEADER']._serialized_end=493
-  _globals['_PULLREPLY']._serialized_start=495
-  _globals['_PULLREPLY']._serialized_end=603
-  _globals['_PUSHHEADER']._serialized_start=606
-  _globals['_PUSHHEADER']._serialized_end=958
-  _globals['_PUSHREPLY']._serialized_start=961
-  _globals['_PUSHREPLY']._serialized_end=1105
-  _globals['_PUTROWSHEADER']._serialized_start=1107
-  _globals['_PUTROWSHEADER']._serialized_end=1223
-  _globals['_PUTROWSREPLY']._serialized_start=1225
-  _globals['_PUTROWSREPLY']._serialized_end=1257
-  _globals['_SCANROWSHEADER']._serialized_start=1260
-  _globals['_SCANROWSHEADER']._serialized_end=1405
-  _globals['_SCANROWSREPLY']._serialized_start=1407
-  _globals['_SCANROWSREPLY']._serialized_end=1467
+  _globals['_PUSHOUTCOME']._serialized_start=1504
+  _globals['_PUSHOUTCOME']._serialized_end=1636
+  _globals['_OPENREPLY']._serialized_start=66
+  _globals['_OPENREPLY']._serialized_end=98
+  _globals['_INITIALIZEHEADER']._serialized_start=100
+  _globals['_INITIALIZEHEADER']._serialized_end=202
+  _globals['_INITIALIZEREPLY']._serialized_start=204
+  _globals['_INITIALIZEREPLY']._serialized_end=256
+  _globals['_TABLEROWS']._serialized_start=258
+  _globals['_TABLEROWS']._serialized_end=299
+  _globals['_PULLHEADER']._serialized_start=302
+  _globals['_PULLHEADER']._serialized_end=527
+  _globals['_PULLREPLY']._serialized_start=529
+  _globals['_PULLREPLY']._serialized_end=637
+  _globals['_PUSHHEADER']._serialized_start=640
+  _globals['_PUSHHEADER']._serialized_end=992
+  _globals['_PUSHREPLY']._serialized_start=995
+  _globals['_PUSHREPLY']._serialized_end=1139
+  _globals['_PUTROWSHEADER']._serialized_start=1141
+  _globals['_PUTROWSHEADER']._serialized_end=1257
+  _globals['_PUTROWSREPLY']._serialized_start=1259
+  _globals['_PUTROWSREPLY']._serialized_end=1291
+  _globals['_SCANROWSHEADER']._serialized_start=1294
+  _globals['_SCANROWSHEADER']._serialized_end=1439
+  _globals['_SCANROWSREPLY']._serialized_start=1441
+  _globals['_SCANROWSREPLY']._serialized_end=1501
 # @@protoc_insertion_point(module_scope)
