@@ -29,7 +29,7 @@ from edl_worker.tables.inbox import RowsInbox, requested
 from edl_worker.tables.merging import arranged
 from edl_worker.tables.served import Wanted
 
-BATCH, FIELDS, BATCHES, SECONDS, RUNS = 512, 26, 32, 2.0, 5
+BATCH, FIELDS, BATCHES, SECONDS, RUNS = 512, 26, 32, 2.0, 3
 DIMS = (16, 64)
 IDS = 1 << 20
 """Different ids; the peer needs to know how many there are."""
