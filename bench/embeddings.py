@@ -6,29 +6,31 @@ model asks for. Both sides find the different ids of a minibatch first and move 
 
 - pull: from ids in memory to a row for each of them in memory.
 - push: from a gradient for each id to an updated table; ours counts the minibatch in that step.
+- step: both, as training needs them; ours in one call.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
-from bench.measure import paired
+from bench.measure import ROOT, paired, started
 from edl_proto import channels, parameters
 from edl_proto.v1 import parameters_pb2, task_pb2
+from edl_worker.tables.inbox import RowsInbox, requested
+from edl_worker.tables.merging import arranged
+from edl_worker.tables.served import Wanted
 
-ROOT = Path(__file__).resolve().parent.parent
-BATCH, FIELDS, BATCHES, SECONDS, RUNS = 512, 26, 32, 3.0, 3
+BATCH, FIELDS, BATCHES, SECONDS, RUNS = 512, 26, 32, 2.0, 3
+DIMS = (16, 64)
 IDS = 1 << 20
 """Different ids; the peer needs to know how many there are."""
 
@@ -55,108 +57,126 @@ def per_second(once: Callable[[int], None], *, rows: int) -> float:
     return done * rows / seconds
 
 
-@contextmanager
-def started(*args: str) -> Iterator[str]:
-    """A process of the bench, and the first line that it prints."""
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", *args], cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE
-    )
-    try:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-
-
 class Client:
-    """A worker's side of the exchange."""
+    """A worker's side of the exchange, with what the worker itself uses."""
 
     def __init__(self, address: str, fingerprint: str, dim: int) -> None:
-        import tensorflow as tf
-
-        self._dim = dim
         self._who = {"incarnation": "bench", "layout_fingerprint": fingerprint}
-        self._stub = parameters.ParametersStub(channels.connect(address))
+        self._stub = parameters.ParametersStub(channels.connect(address), address)
         self._ids = [tf.constant(ids) for ids in minibatches()]
-        self._unique = tf.unique
-        self._gather = tf.gather
-        self._merge = tf.math.unsorted_segment_sum
         self._gradient = tf.constant(np.full((BATCH * FIELDS, dim), 1e-3, np.float32))
-        self._tf = tf
+        self._inbox = RowsInbox([dim])
+        self._version = 0
         self._pushed = 0
+        self._next = self._found(0)
 
     def pull(self, number: int) -> None:
-        unique, at = self._unique(self._ids[number])
-        ids = unique.numpy()
-        rows = np.empty((ids.size, self._dim), np.float32)
-        header = parameters_pb2.PullHeader(
-            **self._who, rows=[parameters_pb2.TableRows(table=0, count=ids.size)]
-        )
-        header.have_version = self._version
-        reply = self._stub.pull(
-            header, bytearray, 60, memoryview(ids.view(np.uint8)),
-            lambda n: rows.reshape(-1).view(np.uint8).data,
-        )  # fmt: skip
-        assert reply.rows_nbytes == rows.nbytes
-        self._gather(self._tf.convert_to_tensor(rows), at)
-
-    _version = 0
+        wanted = self._found(number)
+        tables, ids = requested(wanted)
+        header = parameters_pb2.PullHeader(**self._who, rows=tables, have_version=self._version)
+        reply = self._stub.pull(header, bytearray, 60, ids, self._inbox.open(wanted))
+        assert reply.rows_nbytes == self._inbox.nbytes(wanted)
+        self._looked_up(wanted)
 
     def push(self, number: int) -> None:
-        unique, at = self._unique(self._ids[number])
-        ids = unique.numpy()
-        rows = self._merge(self._gradient, at, ids.size).numpy()
+        self._push(self._found(number), None)
+
+    def exchange(self, number: int) -> None:
+        """What one step needs: push its rows, and bring those of the next one."""
+        wanted, self._next = self._next, self._found((number + 1) % BATCHES)
+        self._push(wanted, self._next)
+        self._looked_up(self._next)
+
+    def _found(self, number: int) -> Wanted:
+        ids, at = (part.numpy() for part in tf.unique(self._ids[number]))
+        return Wanted((ids,), (0,), (arranged(at, ids.size),))
+
+    def _push(self, wanted: Wanted, following: Wanted | None) -> None:
+        _, order, ascending = np.split(wanted.at[0], 3)
+        tables, ids = requested(wanted)
+        rows = tf.raw_ops.SparseSegmentSumWithNumSegments(
+            data=self._gradient,
+            indices=order,
+            segment_ids=ascending,
+            num_segments=wanted.ids[0].size,
+        ).numpy()
+        next_tables, next_ids = requested(following)
         header = parameters_pb2.PushHeader(
             **self._who,
             lease=task_pb2.LeaseRef(task=task_pb2.TaskKey(type=task_pb2.TRAINING), token=1),
             minibatch=self._pushed,
+            base_version=self._version,
             records=BATCH,
             gradient_nbytes=4,
-            rows=[parameters_pb2.TableRows(table=0, count=ids.size)],
+            rows=tables,
+            next_rows=next_tables,
+            pull=following is not None,
         )
-        payloads = (memoryview(bytes(4)), memoryview(ids.view(np.uint8)), memoryview(rows))
-        reply = self._stub.push(header, payloads, bytearray, 60)
+        payloads = (memoryview(bytes(4)), ids, next_ids, rows.data)
+        reply = self._stub.push(header, payloads, bytearray, 60, self._inbox.open(following))
         assert reply.outcome == parameters_pb2.APPLIED, reply
+        assert reply.rows_nbytes == self._inbox.nbytes(following)
         self._version = reply.version
         self._pushed += 1
 
-
-def _ours(what: str, dim: int) -> float:
-    with started("bench.peers.rows_server", str(dim)) as line:
-        address, fingerprint = line.split()
-        client = Client(address, fingerprint, dim)
-        client.push(0)
-        return per_second(getattr(client, what), rows=BATCH * FIELDS)
+    def _looked_up(self, wanted: Wanted) -> None:
+        at = wanted.at[0][: BATCH * FIELDS]
+        tf.gather(tf.convert_to_tensor(self._inbox.arrays(wanted)[0]), at)
 
 
-def _theirs(what: str, dim: int) -> float:
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.peers.strategy_rows", what, str(dim)],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=600,
-        check=False,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-    )
-    if done.returncode:
-        raise RuntimeError(f"the peer failed: {done.stderr[-2000:]}")
-    return float(json.loads(done.stdout.splitlines()[-1])["rows_per_s"])
+class Peer:
+    """The strategy, in processes of its own for as long as the bench takes."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bench.peers.strategy_rows", *map(str, DIMS)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        )
+        self._line()
+
+    def measure(self, what: str, dim: int) -> float:
+        assert self._process.stdin is not None
+        print(what, dim, file=self._process.stdin, flush=True)
+        return float(self._line())
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        if not (line := self._process.stdout.readline()):
+            raise RuntimeError("the peer has failed")
+        return line
+
+    def close(self) -> None:
+        """End it with its servers."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
 
 
 def measures() -> list[dict[str, Any]]:
-    return [
-        paired(
-            f"embedding {what}, dim {dim}",
-            "rows/s",
-            lambda what=what, dim=dim: _ours(what, dim),
-            "TF ParameterServerStrategy, sharded variables",
-            lambda what=what, dim=dim: _theirs(what, dim),
-            runs=RUNS,
-            target=2.0,
-        ).to_json()
-        for dim in (16, 64)
-        for what in ("pull", "push")
-    ]
+    found = []
+    with ExitStack() as stack:
+        peer = Peer()
+        stack.callback(peer.close)
+        for dim in DIMS:
+            line = stack.enter_context(started("bench.peers.plane_server", str(dim)))
+            client = Client(*line.split(), dim)
+            for number in range(BATCHES):  # every row is there
+                client.push(number)
+            calls = {"pull": client.pull, "push": client.push, "step": client.exchange}
+            found += [
+                paired(
+                    f"embedding {what}, dim {dim}",
+                    "rows/s",
+                    lambda once=once: per_second(once, rows=BATCH * FIELDS),
+                    "TF ParameterServerStrategy, sharded variables",
+                    lambda what=what, dim=dim: peer.measure(what, dim),
+                    runs=RUNS,
+                    target=2.0,
+                ).to_json()
+                for what, once in calls.items()
+            ]
+    return found

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import statistics
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +68,18 @@ def paired(
         target=target,
         runs=pairs,
     )
+
+
+@contextmanager
+def started(*args: str) -> Iterator[str]:
+    """A process of the bench, and the first line that it prints."""
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", *args], cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()

@@ -76,7 +76,9 @@ def test_workers_that_are_killed_lose_and_repeat_no_row(
     finally:
         running.kill()
     assert running.returncode == 0, err
-    assert int(edl.status("rows")["records_trained"]) == EPOCHS * total, out
+    status = edl.status("rows")
+    assert int(status["records_trained"]) == EPOCHS * total, out
+    assert [int(rows) for rows in status["embedding_rows"].values()] == [total]
     check_counts(output, total, EPOCHS)
 
 

@@ -1,9 +1,10 @@
 """The same rows under TensorFlow's ParameterServerStrategy; for ``bench.embeddings``.
 
-``python -m bench.peers.strategy_rows pull|push DIM`` prints ``{"rows_per_s": ...}``. One worker
-and one parameter server in processes of their own; the table is a sharded variable. Several
-minibatches go into one closure, its better variant, and no Keras optimizer is in the way: a push
-is one scatter-subtract per shard.
+``python -m bench.peers.strategy_rows DIM...`` says when it is ready; then for each line
+``pull DIM``, ``push DIM`` or ``step DIM`` it prints rows per second. One worker and one parameter
+server are in processes of their own; the table is a sharded variable. Several minibatches go into
+one closure, its better variant, and no Keras optimizer is in the way: a push is one
+scatter-subtract per shard.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 PER_CLOSURE, SHARDS, LEARNING_RATE = 8, 2, 0.01
@@ -36,10 +39,9 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def measure(what: str, dim: int, cluster: dict[str, list[str]]) -> float:
+def cluster_of(cluster: dict[str, list[str]]) -> tuple[Any, Any]:
+    """The strategy and its coordinator."""
     import tensorflow as tf
-
-    from bench.embeddings import BATCH, BATCHES, FIELDS, IDS, SECONDS, minibatches
 
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         tf.train.ClusterSpec(cluster), rpc_layer="grpc"
@@ -47,7 +49,15 @@ def measure(what: str, dim: int, cluster: dict[str, list[str]]) -> float:
     strategy = tf.distribute.ParameterServerStrategy(
         resolver, tf.distribute.experimental.partitioners.FixedShardsPartitioner(SHARDS)
     )
-    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+    return strategy, tf.distribute.coordinator.ClusterCoordinator(strategy)
+
+
+def prepared(dim: int, strategy: Any, coordinator: Any) -> dict[str, Callable[[], float]]:
+    """What measures pull and push of a table of its own."""
+    import tensorflow as tf
+
+    from bench.embeddings import BATCH, BATCHES, FIELDS, IDS, SECONDS, minibatches
+
     with strategy.scope():
         table = tf.Variable(tf.random.uniform((IDS, dim), -0.05, 0.05))
     shards = table.variables
@@ -55,39 +65,47 @@ def measure(what: str, dim: int, cluster: dict[str, list[str]]) -> float:
 
     given = minibatches()
 
-    @tf.function
-    def pull(begin: Any) -> Any:
-        batches, last = tf.constant(given), tf.zeros(())
-        for n in tf.range(PER_CLOSURE):
-            unique, at = tf.unique(batches[(begin + n) % BATCHES])
-            rows = tf.gather(tf.nn.embedding_lookup(shards, unique), at)
-            last += rows[0, 0]
-        return last
+    def closure(*parts: str) -> Any:
+        @tf.function
+        def step(begin: Any) -> Any:
+            batches, last = tf.constant(given), tf.zeros(())
+            gradient = tf.fill([BATCH * FIELDS, dim], 1e-3)
+            for n in tf.range(PER_CLOSURE):
+                unique, at = tf.unique(batches[(begin + n) % BATCHES])
+                if "pull" in parts:
+                    rows = tf.gather(tf.nn.embedding_lookup(shards, unique), at)
+                    last += rows[0, 0]
+                if "push" in parts:
+                    push(unique, tf.math.unsorted_segment_sum(gradient, at, tf.size(unique)))
+            return last
 
-    @tf.function
-    def push(begin: Any) -> Any:
-        batches = tf.constant(given)
-        gradient = tf.fill([BATCH * FIELDS, dim], 1e-3)
-        for n in tf.range(PER_CLOSURE):
-            unique, at = tf.unique(batches[(begin + n) % BATCHES])
-            merged = LEARNING_RATE * tf.math.unsorted_segment_sum(gradient, at, tf.size(unique))
-            for shard, low, high in zip(shards, starts, starts[1:], strict=False):
-                here = tf.where((unique >= low) & (unique < high))[:, 0]
-                slices = tf.IndexedSlices(tf.gather(merged, here), tf.gather(unique, here) - low)
-                shard.scatter_sub(slices)
-        return tf.zeros(())
+        return step
 
-    step = {"pull": pull, "push": push}[what]
-    for begin in range(0, BATCHES, PER_CLOSURE):
-        coordinator.schedule(step, args=(tf.constant(begin),))
-    coordinator.join()
-    done, begun = 0, time.perf_counter()
-    while (seconds := time.perf_counter() - begun) < SECONDS:
-        for _ in range(4):
-            coordinator.schedule(step, args=(tf.constant(done % BATCHES),))
-            done += PER_CLOSURE
+    def push(unique: Any, gradient: Any) -> None:
+        change = LEARNING_RATE * gradient
+        for shard, low, high in zip(shards, starts, starts[1:], strict=False):
+            here = tf.where((unique >= low) & (unique < high))[:, 0]
+            slices = tf.IndexedSlices(tf.gather(change, here), tf.gather(unique, here) - low)
+            shard.scatter_sub(slices)
+
+    def measured(step: Any) -> float:
+        for begin in range(0, BATCHES, PER_CLOSURE):
+            coordinator.schedule(step, args=(tf.constant(begin),))
         coordinator.join()
-    return done * BATCH * FIELDS / seconds
+        done, begun = 0, time.perf_counter()
+        while (seconds := time.perf_counter() - begun) < SECONDS:
+            for _ in range(4):
+                coordinator.schedule(step, args=(tf.constant(done % BATCHES),))
+                done += PER_CLOSURE
+            coordinator.join()
+        return done * BATCH * FIELDS / seconds
+
+    closures = {
+        "pull": closure("pull"),
+        "push": closure("push"),
+        "step": closure("pull", "push"),
+    }
+    return {what: partial(measured, step) for what, step in closures.items()}
 
 
 def _free_port() -> int:
@@ -106,8 +124,12 @@ def main() -> None:
         for job in cluster
     ]
     try:
-        rows_per_s = measure(sys.argv[1], int(sys.argv[2]), cluster)
-        print(json.dumps({"rows_per_s": rows_per_s}), flush=True)
+        strategy, coordinator = cluster_of(cluster)
+        tables = {dim: prepared(int(dim), strategy, coordinator) for dim in sys.argv[1:]}
+        print("ready", flush=True)
+        for line in sys.stdin:
+            what, dim = line.split()
+            print(tables[dim][what](), flush=True)
     finally:
         for server in servers:
             server.send_signal(signal.SIGKILL)

@@ -52,6 +52,7 @@ def overflowing(tab: Tab) -> list[str]:
 
 def test_a_running_job_shows_its_figures(serve: Serve, visit: Visit) -> None:
     status, events = jobs.training(74.0)
+    status.embedding_rows["users"] = 12_345
     tab = visit(serve(status, events))
     tab.wait_for(f"{EVENTS_SHOWN} > 0")
 
@@ -70,6 +71,7 @@ def test_a_running_job_shows_its_figures(serve: Serve, visit: Visit) -> None:
         "loss": "0.1035 smoothed",
         "steps": "2,595 minibatches applied",
         "parameter version": "2,595 updates made",
+        "embedding rows": "12,345 of table users",
         "goodput": "94.0 % productive time",
     }
     worker = ["1", "working", "training/3/12", "798", "879", "1", "0.7 s ago"]

@@ -9,6 +9,8 @@ It trains nothing; it plays the part that $STAND_IN names:
     crash       ends with a traceback before it listens
     mute        never listens
     dying       works once; when it is started again, it crashes before it listens
+    unlucky     is killed before it listens, twice; then as endless
+    late        is killed before it listens, and then never listens
     deaf        listens and lives, but answers no call
 """
 
@@ -273,6 +275,14 @@ def main() -> None:
             raise RuntimeError("the stand-in crashes as it was asked to")
         case "dying" if (directory / jobdir.MASTER).exists():
             raise RuntimeError("the stand-in crashes as it was asked to")
+        case "unlucky" | "late":
+            births = directory / "births"
+            births.write_text(births.read_text() + "x" if births.exists() else "x")
+            if len(births.read_text()) <= (2 if part == "unlucky" else 1):
+                os.kill(os.getpid(), signal.SIGKILL)
+            if part == "late":
+                time.sleep(3600)
+            StandIn(directory, "endless").run()
         case "mute":
             time.sleep(3600)
         case "early":

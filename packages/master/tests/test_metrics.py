@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from edl_master.metrics import CarriedCounters, Metrics
+from edl_master.core.names import Version
+from edl_master.core.parameters.exchange import PlaneStatus
+from edl_master.metrics import CarriedCounters, Metrics, TableCollector
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -71,3 +73,33 @@ def test_only_so_many_series_of_known_form_are_taken() -> None:
     assert carried(counters) == {}
     counters.tell("b", {f'edl_worker_steps_total{{a="{n}"}}': 1.0 for n in range(10_000)})
     assert len(carried(counters)) <= 200
+
+
+def test_rows_of_tables_are_told_by_table() -> None:
+    metrics = Metrics()
+    plane: list[PlaneStatus] = []
+    metrics.add(TableCollector(lambda: plane[-1] if plane else None))
+    assert b"edl_embedding" not in metrics.text()
+    plane.append(_plane({}, 0))
+    assert b"edl_embedding" not in metrics.text()
+    plane.append(_plane({"users": 3, "items": 0}, 4096))
+    told = samples(metrics)
+    assert told["edl_embedding_rows", (("table", "users"),)] == 3
+    assert told["edl_embedding_rows", (("table", "items"),)] == 0
+    assert told["edl_embedding_bytes", ()] == 4096
+
+
+def _plane(rows: dict[str, int], nbytes: int) -> PlaneStatus:
+    return PlaneStatus(
+        version=Version(1),
+        learning_rate=0.1,
+        records_applied=1,
+        gradients_applied=1,
+        gradients_rejected={},
+        staleness_total=0,
+        gathered=0,
+        step_slots_held=0,
+        open_tasks=1,
+        table_rows=rows,
+        table_nbytes=nbytes,
+    )

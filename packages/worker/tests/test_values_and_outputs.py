@@ -135,6 +135,7 @@ def store() -> Any:
     """fsspec's own store in memory, empty."""
     filesystem = fsspec.filesystem("memory")
     filesystem.store.clear()
+    filesystem.pseudo_dirs[:] = [""]
     yield filesystem
     filesystem.store.clear()
 
@@ -156,9 +157,74 @@ def test_a_model_goes_to_an_object_store_and_comes_back(job: job_pb2.JobSpec, st
     reference.assert_close(
         dict(back.read_values().arrays), values.of_model(writer.model_file.model)
     )
+    assert not store.exists("/bucket/models/.m.edl-job")
+
+
+@pytest.mark.parametrize("killed", ["after the note", "half-way", "before the description"])
+def test_an_export_to_a_store_that_was_killed_is_done_again(
+    job: job_pb2.JobSpec, store: Any, monkeypatch: pytest.MonkeyPatch, killed: str
+) -> None:
+    """Objects appear one by one; what is there is known for the job's own."""
+    info = task_pb2.ExportInfo(output="memory://bucket/m", parameter_version=3)
+    writer = exporter(job)
+
+    class KilledError(BaseException):
+        pass
+
+    move = type(store).mv
+
+    def moves(system: Any, source: str, to: str, **options: Any) -> None:
+        if killed == "half-way":
+            some = system.find(source)[0]
+            system.cp_file(some, some.replace(source, to))
+        elif killed == "before the description":
+            move(system, source, to, **options)
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(store), "mv", moves)
+        with pytest.raises(KilledError):
+            writer.export(info, token=5)
+    assert store.exists("/bucket/.m.edl-job")
+    assert store.exists("/bucket/m") == (killed != "after the note")
+    writer.export(info, token=6)
+    assert trained.open_directory("memory://bucket/m").description.parameter_version == 3
+    assert not [path for path in store.find("/bucket") if "edl-" in path]
+
+
+def test_an_export_to_a_store_by_an_earlier_master_of_the_job(
+    job: job_pb2.JobSpec, store: Any
+) -> None:
+    """The same version stays as it is; one that was undone is written anew."""
+    writer = exporter(job)
+    info = task_pb2.ExportInfo(output="memory://bucket/m", parameter_version=3)
+    writer.export(info, token=5)
+    before = store.modified("/bucket/m/trained_model.pb")
+    writer.export(info, token=6)
+    assert store.modified("/bucket/m/trained_model.pb") == before
+    info.parameter_version = 4
+    writer.export(info, token=7)
+    assert trained.open_directory("memory://bucket/m").description.parameter_version == 4
+    assert store.modified("/bucket/m/trained_model.pb") > before
+
+
+@pytest.mark.parametrize("whose", ["another job", "nobody"])
+def test_what_is_not_this_job_s_in_a_store_is_left_alone(
+    job: job_pb2.JobSpec, store: Any, whose: str
+) -> None:
+    info = task_pb2.ExportInfo(output="memory://bucket/m", parameter_version=3)
+    if whose == "another job":
+        other = job_pb2.JobSpec()
+        other.CopyFrom(job)
+        other.name = "another"
+        exporter(other).export(info, token=1)
+    else:
+        store.pipe_file("/bucket/m/mine.txt", b"precious")
+    before = store.find("/bucket")
     with pytest.raises(EdlError) as caught:
-        writer.export(info, token=6)
+        exporter(job).export(info, token=6)
     assert caught.value.code == error_pb2.OUTPUT_EXISTS
+    assert store.find("/bucket") == before
 
 
 def test_a_trained_model_that_is_not_there_is_told(store: Any, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import shutil
 import tarfile
 from collections.abc import Iterator
@@ -37,6 +38,7 @@ class Fetching:
     limits: ArchiveLimits = LIMITS
     lines: list[str] = field(default_factory=list)
     private: bool = True
+    longest_s: float = 60.0
 
     def __call__(
         self, ref: str = "", folder: str = "", credential: str = "mine", name: str = "zoo"
@@ -54,6 +56,7 @@ class Fetching:
             credentials,
             self.limits,
             str(self.remote.ca),
+            self.longest_s,
         )
         return git.fetch(source, self.folder, self.lines.append, StopSignal())
 
@@ -131,6 +134,20 @@ def test_a_large_repository_is_not_kept(fetch: Fetching) -> None:
         fetch(name="big")
     assert refused.value.failure.reason is Reason.LIMIT
     assert list(fetch.folder.iterdir()) == []
+
+
+def test_a_server_that_says_nothing_is_not_waited_for(
+    fetch: Fetching, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stuck = tmp_path / "bin" / "git"
+    stuck.parent.mkdir()
+    stuck.write_text("#!/bin/sh\nsleep 600 &\nwait\n")
+    stuck.chmod(0o755)
+    monkeypatch.setenv("PATH", str(stuck.parent), prepend=os.pathsep)
+    fetch.longest_s = 1.0
+    with pytest.raises(Refused, match="not done within 1 s") as refused:
+        fetch()
+    assert refused.value.failure.reason is Reason.SOURCE
 
 
 def test_a_private_address_is_never_asked(fetch: Fetching, remote: Remote) -> None:

@@ -246,6 +246,7 @@ def decode_status(message: job_pb2.JobStatus) -> Status:
         servers=tuple(
             Server(server.id, server.state, server.restarts) for server in message.servers
         ),
+        table_rows=dict(message.embedding_rows),
     )
 
 

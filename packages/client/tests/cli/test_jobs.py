@@ -187,6 +187,15 @@ def test_a_master_that_is_killed_is_started_again(tidy: Edl) -> None:
     assert json.loads(out)["state"] == "CANCELLED", err
 
 
+def test_a_master_that_is_killed_before_it_listens_is_waited_for(tidy: Edl) -> None:
+    tidy.part = "unlucky"
+    done = tidy(*tidy.job("--name", "unlucky", "--detach"))
+    assert (tidy.job_dir("unlucky") / "births").read_text() == "xxx"
+    assert "unlucky" in done.out + done.err
+    eventually(lambda: running_job(tidy, "unlucky"), "the job runs")
+    tidy("stop", "unlucky")
+
+
 def supervisor(edl: Edl, name: str) -> int | None:
     return supervision.supervisor_pid(edl.job_dir(name))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -124,3 +125,19 @@ def test_a_job_is_over_in_final_states_and_without_a_master(state: State) -> Non
     over = {State.SUCCEEDED, State.FAILED, State.CANCELLED, State.LOST, State.NOT_STARTED}
     assert state.is_over == (state in over)
     assert state.words == state.words.lower()
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ({}, None),
+        ({"users": 1_200, "items": 3}, "  rows    users 1,200, items 3 (embedding)"),
+        (
+            {"a": 1, "b": 20, "c": 300, "d": 4_000},
+            "  rows    4,321 of 4 embedding tables: d 4,000, c 300, b 20, …",
+        ),
+    ],
+)
+def test_rows_of_embedding_tables_are_told(rows: dict[str, int], told: str | None) -> None:
+    lines = telling.status_lines(replace(RUNNING, table_rows=rows))
+    assert [line for line in lines if line.startswith("  rows")] == ([told] if told else [])

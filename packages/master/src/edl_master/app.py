@@ -41,7 +41,13 @@ from edl_master.core.tasks import Cut
 from edl_master.crewing import BEGIN_AGAIN, ParameterServers
 from edl_master.curves import Curves
 from edl_master.guarded_plane import GuardedPlane
-from edl_master.metrics import CarriedCounters, JobCollector, Metrics, ServersCollector
+from edl_master.metrics import (
+    CarriedCounters,
+    JobCollector,
+    Metrics,
+    ServersCollector,
+    TableCollector,
+)
 from edl_master.outside import Works, failure_from_exception
 from edl_master.report import JobReport
 from edl_master.reporter import Reporter
@@ -190,8 +196,10 @@ class App:
             self._data.uris,
             lambda: self.dashboard_url,
             self._servers.status if self._servers else list,
+            self._plane.table_rows,
         )
         self._metrics.add(JobCollector(spec.name, self._incarnation, self._conductor.view))
+        self._metrics.add(TableCollector(self._plane.status))
         self._metrics.add(self._counters)
         if self._servers is not None:
             self._metrics.add(ServersCollector(self._servers.status))
@@ -229,8 +237,8 @@ class App:
             self._predictions = Predictions(
                 parts, config.output, self._data.uris, cut, self._incarnation
             )
-        joined = self._predictions is not None and self._predictions.is_joined()
-        if config.output and config.type is not JobType.EVALUATE and not joined:
+        ours = self._predictions is not None and self._predictions.is_begun
+        if config.output and config.type is not JobType.EVALUATE and not ours:
             again = self._directory.former_port() > 0
             check_output(config.output, resumed_job=config.spec.name if again else "")
         name = config.spec.name
@@ -416,7 +424,7 @@ class App:
 
     def _heed_requests(self) -> None:
         asked = False
-        while (number := self._requests.get()) is not None:
+        while (number := self._requests.get()) is not None:  # ``close`` puts None
             self._leave.set()
             if asked:
                 self._works.hasten()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from google.protobuf.internal.containers import RepeatedCompositeFieldContainer as Repeated
@@ -346,6 +346,7 @@ class JobFacts:
         incarnation: of the master.
         curves: by name.
         data_uris: of the main data's files, for dead letters.
+        table_rows: rows of each embedding table.
     """
 
     name: str
@@ -356,6 +357,7 @@ class JobFacts:
     incarnation: str
     curves: Mapping[str, list[Point]]
     data_uris: tuple[str, ...]
+    table_rows: Mapping[str, int] = field(default_factory=dict)
 
 
 def status_to(view: JobView, facts: JobFacts) -> job_pb2.JobStatus:
@@ -399,6 +401,7 @@ def status_to(view: JobView, facts: JobFacts) -> job_pb2.JobStatus:
         predictions=view.predictions,
         gradients_rejected=view.gradients_rejected,
         staleness_mean=view.staleness_mean,
+        embedding_rows=facts.table_rows,
     )
 
 

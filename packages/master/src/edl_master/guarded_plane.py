@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -468,6 +468,11 @@ class GuardedPlane:
         """Figures; None while there is no plane."""
         with self._changed:
             return self._plane.status() if self._plane else None
+
+    def table_rows(self) -> Mapping[str, int]:
+        """Rows of each embedding table; empty while there is no plane."""
+        plane = self.status()
+        return plane.table_rows if plane else {}
 
     def let_go(self) -> None:
         """The job is over: nobody waits here any more."""

@@ -34,6 +34,7 @@ class Lane:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
+        # Nobody waits for this thread but ``close``, which has a deadline.
         while (act := self._acts.get()) is not None:
             try:
                 act()

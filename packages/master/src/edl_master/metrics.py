@@ -2,7 +2,7 @@
 
 What the job itself counts is read from its view when Prometheus asks; what only passes by
 (durations, bytes) is observed where it passes. No label is unbounded: no task, record,
-worker or process is ever one.
+worker or process is ever one. Embedding tables are as many as the model has.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from edl_master.core.names import WorkerState
+from edl_master.core.parameters.exchange import PlaneStatus
 from edl_master.core.settings import JobType
 from edl_master.core.view import JobView
 from edl_proto.v1 import job_pb2
@@ -186,6 +187,36 @@ class JobCollector(Collector):
             ever.add_metric([str(type_), "dead"], counts.dead)
         yield now
         yield ever
+
+
+class TableCollector(Collector):
+    """The embedding tables of the job's model, read when Prometheus asks.
+
+    Args:
+        plane: what the parameters look like now; None while there are none.
+    """
+
+    def __init__(self, plane: Callable[[], PlaneStatus | None]) -> None:
+        self._plane = plane
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        plane = self._plane()
+        if plane is None or not plane.table_rows:
+            return
+        rows = GaugeMetricFamily(
+            "edl_embedding_rows", "Rows that training has made, by table.", labels=["table"]
+        )
+        for table, count in plane.table_rows.items():
+            rows.add_metric([table], count)
+        yield rows
+        yield _gauge(
+            "edl_embedding_bytes",
+            "Memory of all embedding tables, slots of the optimizer and indexes included.",
+            plane.table_nbytes,
+        )
 
 
 _MAIN = {

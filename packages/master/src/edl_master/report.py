@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from edl_master import codec
 from edl_master.adapters.files import rfc3339
@@ -29,6 +29,7 @@ class JobReport:
         data_uris: of the main data's files.
         dashboard_url: of the status page, once that is served.
         servers: the parameter servers as they are.
+        table_rows: rows of each embedding table.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class JobReport:
         data_uris: tuple[str, ...],
         dashboard_url: Callable[[], str],
         servers: Callable[[], list[job_pb2.ParameterServerStatus]] = list,
+        table_rows: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         self.started_at = rfc3339(time.time())
         self._name = name
@@ -55,6 +57,7 @@ class JobReport:
         self._data_uris = data_uris
         self._dashboard_url = dashboard_url
         self._servers = servers
+        self._table_rows = table_rows
         self._final: job_pb2.JobStatus | None = None
 
     @property
@@ -108,6 +111,7 @@ class JobReport:
             incarnation=self._incarnation,
             curves=self._curves.all(),
             data_uris=self._data_uris,
+            table_rows=self._table_rows(),
         )
         status = codec.status_to(self._conductor.view(), facts)
         status.servers.extend(self._servers())

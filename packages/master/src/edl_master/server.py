@@ -23,6 +23,7 @@ from edl_master.servicers.servers import ServersServicer
 from edl_master.servicers.tasks import TasksServicer
 from edl_proto import parameters
 from edl_proto.channels import SERVER_OPTIONS
+from edl_proto.direct import Listener
 from edl_proto.errors import EdlError, ErrorInterceptor
 from edl_proto.v1 import (
     error_pb2,
@@ -95,7 +96,7 @@ class Server:
         threads = _OTHER_CALLS + _CALLS_PER_WORKER * max(workers, 64)
         self._server = grpc.server(
             futures.ThreadPoolExecutor(threads, thread_name_prefix="grpc"),
-            interceptors=[ErrorInterceptor(_translate, note)],
+            interceptors=[errors := ErrorInterceptor(_translate, note)],
             options=SERVER_OPTIONS,
         )
         task_pb2_grpc.add_TasksServicer_to_server(services.tasks, self._server)
@@ -104,8 +105,11 @@ class Server:
             task_pb2.DESCRIPTOR.services_by_name["Tasks"].full_name,
             job_pb2.DESCRIPTOR.services_by_name["Job"].full_name,
         ]
+        self._direct: Listener | None = None
         if services.parameters is not None:
-            parameters.add_to_server(services.parameters, self._server)
+            check_port(host, 0, _PORT_OPTION)
+            self._direct = parameters.listen(services.parameters, host, errors.told)
+            parameters.add_to_server(services.parameters, self._server, self._direct.port)
             names.append(parameters.SERVICE)
         if services.servers is not None:
             servers_pb2_grpc.add_ServersServicer_to_server(services.servers, self._server)
@@ -139,6 +143,8 @@ class Server:
         """Take no more calls, and give those that run ``grace_s`` to end."""
         self._health.enter_graceful_shutdown()
         self._server.stop(grace_s).wait(grace_s + 1)
+        if self._direct is not None:
+            self._direct.close()
 
 
 class PartServer:

@@ -84,7 +84,7 @@ class Worker:
         self.id = int(body.worker)
         self.channel = channels.connect(address)
         self.tasks = task_pb2_grpc.TasksStub(self.channel)
-        self.parameters = ParametersStub(self.channel)
+        self.parameters = ParametersStub(self.channel, address)
         self.incarnation = ""
         self.fingerprint = ""
         self.version: int | None = None
@@ -99,6 +99,7 @@ class Worker:
 
     def __exit__(self, *exc: object) -> None:
         self.stopped.set()
+        self.parameters.close()
         self.channel.close()
 
     def call(self, method: Callable[..., object], request: object) -> object:

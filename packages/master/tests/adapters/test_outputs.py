@@ -11,12 +11,13 @@ import fsspec
 import pytest
 
 import recordio
+from edl_master.adapters import stores
 from edl_master.adapters.outputs import Predictions, check_output, output_names
 from edl_master.core.events import HeldLease
 from edl_master.core.names import TaskKey, TaskType, Token
 from edl_master.core.tasks import Cut
 from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.v1 import error_pb2, model_pb2
 
 SIZES = (25, 0, 12)
 CUT = Cut(SIZES, 10)  # tasks of 10, 10, 5; 10, 2
@@ -80,18 +81,18 @@ def test_an_output_that_an_earlier_master_joined_stays(tmp_path: Path, name: str
     output = tmp_path / name
     predictions = Predictions(tmp_path / "parts", str(output), URIS, CUT, "ab12")
     predictions.prepare()
-    assert not predictions.is_joined()
+    assert not predictions.is_joined
     for number in range(CUT.count):
         complete(predictions, number)
     predictions.join()
     before = output.stat()
     next_ = successor(tmp_path, str(output))
-    assert next_.is_joined()
+    assert next_.is_joined
     assert next_.resume(lambda number: True, dead=0)
     next_.join()
     assert output.stat() == before
     next_.clear()
-    assert not next_.is_joined()
+    assert not next_.is_joined
 
 
 def test_what_somebody_else_put_there_is_not_taken_for_the_job_s_own(
@@ -101,10 +102,10 @@ def test_what_somebody_else_put_there_is_not_taken_for_the_job_s_own(
         complete(predictions, number)
     predictions.join()
     (tmp_path / "out").rename(tmp_path / "elsewhere")  # so that its inode stays in use
-    assert not successor(tmp_path).is_joined()
+    assert not successor(tmp_path).is_joined
     (tmp_path / "out").mkdir()
     next_ = successor(tmp_path)
-    assert not next_.is_joined()
+    assert not next_.is_joined
     next_.prepare()
     assert (tmp_path / "out").exists()
     with pytest.raises(EdlError, match="exists"):
@@ -286,6 +287,7 @@ def store() -> Iterator[Any]:
     """fsspec's own store in memory, empty."""
     system = fsspec.filesystem("memory")
     system.store.clear()
+    system.pseudo_dirs[:] = [""]
     yield system
     system.store.clear()
 
@@ -333,3 +335,63 @@ def test_a_store_that_cannot_be_written_is_told(tmp_path: Path) -> None:
             check_output(output)
         assert caught.value.code == error_pb2.OUTPUT_UNWRITABLE
         assert caught.value.where == output
+
+
+def test_a_trained_model_in_a_store_is_no_obstacle_to_the_job_that_wrote_it(store: Any) -> None:
+    """Its master was killed after the model was written there, or while it was."""
+    output = "memory://bucket/m"
+    written = model_pb2.TrainedModel(job="mine").SerializeToString()
+    store.pipe_file("/bucket/m/trained_model.pb", written)
+    check_output(output, resumed_job="mine")
+    for other in ("", "another"):
+        with pytest.raises(EdlError, match="exists"):
+            check_output(output, resumed_job=other)
+    store.rm("/bucket/m", recursive=True)
+    store.pipe_file("/bucket/m/half", b"")
+    with pytest.raises(EdlError, match="exists"):
+        check_output(output, resumed_job="mine")
+    store.pipe_file("/bucket/.m.edl-job", b"mine")
+    check_output(output, resumed_job="mine")
+    with pytest.raises(EdlError, match="exists"):
+        check_output(output, resumed_job="another")
+
+
+@pytest.mark.parametrize("killed", ["half-way", "before it could say so"])
+@pytest.mark.parametrize("output", ["memory://bucket/all.recordio", "memory://bucket/some"])
+def test_predictions_whose_writing_to_a_store_was_interrupted(
+    tmp_path: Path, store: Any, monkeypatch: pytest.MonkeyPatch, output: str, killed: str
+) -> None:
+    class KilledError(BaseException):
+        pass
+
+    put = stores.put
+
+    def puts(local: Path, uri: str, job: str) -> None:
+        if killed == "half-way":
+            store.pipe_file("/bucket/some/a.recordio" if "some" in uri else "/bucket/.x.tmp", b"")
+        else:
+            put(local, uri, job)
+        raise KilledError
+
+    predictions = Predictions(tmp_path / "parts", output, URIS, CUT, "ab12")
+    predictions.prepare()
+    for number in range(CUT.count):
+        complete(predictions, number)
+    with monkeypatch.context() as patch:
+        patch.setattr(stores, "put", puts)
+        with pytest.raises(KilledError):
+            predictions.join()
+    next_ = successor(tmp_path, output)
+    assert next_.is_begun
+    assert not next_.is_joined
+    assert next_.resume(lambda number: True, dead=0)
+    next_.join()
+    assert next_.is_joined
+    found = [path for path in store.find("/bucket") if not path.endswith(".x.tmp")]
+    assert sum(recordio.open_source(f"memory://{path}").count() for path in found) == sum(SIZES)
+    before = {path: store.modified(path) for path in found}
+    last = successor(tmp_path, output)
+    last.join()
+    assert {path: store.modified(path) for path in found} == before, "it is there: left as it is"
+    last.prepare()
+    assert not store.exists(output.removeprefix("memory:/"))

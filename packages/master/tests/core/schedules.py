@@ -25,7 +25,9 @@ from edl_master.core.settings import JobSettings, JobType, Timings
 from edl_master.core.view import TaskCounts
 
 # Short, so that a life of some hundred turns sees workers hang and snapshots taken.
-TIMINGS = Timings(patience=Patience(least_s=3.0, start_s=5.0, first_s=10.0, stacks_s=1.0))
+TIMINGS = Timings(
+    patience=Patience(least_s=3.0, start_s=5.0, first_s=10.0, load_s=6.0, stacks_s=1.0)
+)
 
 
 def world(seed: int) -> World:

@@ -307,14 +307,14 @@ class World:
         """One turn of a worker process."""
         if process.silent > 0:
             process.silent -= 1
-        elif process.stuck > 0 and process.ready and self.random.random() < 0.5:
+        elif process.stuck > 0 and process.registered and self.random.random() < 0.5:
             process.stuck -= 1
             held = tuple(ev.HeldLease(lease.task, lease.token) for lease in process.leases)
             beat = ev.HeartbeatReceived(
                 process.worker, process.body, held, "computing", process.stacks
             )
             self._mind(process, self._send(beat))
-        elif process.stuck > 0 and process.ready:
+        elif process.stuck > 0 and process.registered:
             process.stuck -= 1
         elif process.told_to_leave:
             held = tuple(ev.HeldLease(lease.task, lease.token) for lease in process.leases)

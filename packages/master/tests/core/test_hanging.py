@@ -8,7 +8,7 @@ import pytest
 
 from edl_master.core import effects as fx
 from edl_master.core import events as ev
-from edl_master.core.hanging import Finding, Hanging, Patience, Watch
+from edl_master.core.hanging import Finding, Hanging, Pace, Patience, Watch
 from edl_master.core.job import JobState
 from edl_master.core.names import Body, Version, WorkerId
 from edl_master.core.settings import JobSettings, JobType, Timings
@@ -39,41 +39,41 @@ def pace(step_s: float) -> tuple[Hanging, Watch]:
 @pytest.mark.parametrize(("step_s", "limit_s"), [(0.01, 2.0), (1.0, 10.0), (5.0, 50.0)])
 def test_patience_is_a_multiple_of_the_median_step(step_s: float, limit_s: float) -> None:
     hanging, watch = pace(step_s)
-    assert hanging.limit_s(watch, has_steps=True) == pytest.approx(limit_s)
-    assert hanging.judge(watch, watch.since + limit_s - 0.1, has_steps=True) is Finding.NOTHING
-    assert hanging.judge(watch, watch.since + limit_s + 0.1, has_steps=True) is Finding.ASK
+    assert hanging.limit_s(watch, Pace.STEPS) == pytest.approx(limit_s)
+    assert hanging.judge(watch, watch.since + limit_s - 0.1, Pace.STEPS) is Finding.NOTHING
+    assert hanging.judge(watch, watch.since + limit_s + 0.1, Pace.STEPS) is Finding.ASK
 
 
 def test_one_odd_step_does_not_move_the_median() -> None:
     hanging, watch = pace(0.5)
-    before = hanging.limit_s(watch, has_steps=True)
+    before = hanging.limit_s(watch, Pace.STEPS)
     hanging.stepped(watch, watch.since + 1000.0)
-    assert hanging.limit_s(watch, has_steps=True) == pytest.approx(before)
+    assert hanging.limit_s(watch, Pace.STEPS) == pytest.approx(before)
 
 
 def test_first_steps_and_tasks_without_steps_have_times_of_their_own() -> None:
     hanging, watch = pace(0.5)
     watch.begin(watch.since)
-    assert hanging.limit_s(watch, has_steps=True) == 8.0
-    assert Hanging(PATIENCE).limit_s(Watch(0.0), has_steps=True) == 30.0
-    assert hanging.limit_s(watch, has_steps=False) == 60.0
+    assert hanging.limit_s(watch, Pace.STEPS) == 8.0
+    assert Hanging(PATIENCE).limit_s(Watch(0.0), Pace.STEPS) == 30.0
+    assert hanging.limit_s(watch, Pace.WHOLE_TASK) == 60.0
 
 
 def test_it_is_ended_when_its_stacks_came_or_did_not_come_in_time() -> None:
     hanging, watch = pace(0.1)
     asked = watch.since + 3.0
-    assert hanging.judge(watch, asked, has_steps=True) is Finding.ASK
-    assert hanging.judge(watch, asked + 2.9, has_steps=True) is Finding.NOTHING
-    assert hanging.judge(watch, asked + 3.1, has_steps=True) is Finding.END
+    assert hanging.judge(watch, asked, Pace.STEPS) is Finding.ASK
+    assert hanging.judge(watch, asked + 2.9, Pace.STEPS) is Finding.NOTHING
+    assert hanging.judge(watch, asked + 3.1, Pace.STEPS) is Finding.END
     watch.stacks = "here"
-    assert hanging.judge(watch, asked + 0.1, has_steps=True) is Finding.END
+    assert hanging.judge(watch, asked + 0.1, Pace.STEPS) is Finding.END
 
 
 def test_a_step_clears_the_suspicion() -> None:
     hanging, watch = pace(0.1)
-    hanging.judge(watch, watch.since + 3.0, has_steps=True)
+    hanging.judge(watch, watch.since + 3.0, Pace.STEPS)
     hanging.stepped(watch, watch.since + 3.5)
-    assert hanging.judge(watch, watch.since + 1.0, has_steps=True) is Finding.NOTHING
+    assert hanging.judge(watch, watch.since + 1.0, Pace.STEPS) is Finding.NOTHING
 
 
 # --- in a job --------------------------------------------------------------------------------
@@ -211,3 +211,52 @@ def test_slow_steps_of_everybody_are_no_hang() -> None:
             if quarter % 80 == 79:
                 played.step(number)
     assert "WorkerSuspected" not in played.kinds()
+
+
+def test_a_model_file_that_never_loads_is_found_and_in_the_end_fails_the_job() -> None:
+    """Its import sleeps, say: three bodies tell where, and then the job says so."""
+    settings = replace(
+        SETTINGS, max_workers=1, timings=Timings(patience=replace(PATIENCE, load_s=30.0))
+    )
+    played = Played()
+    played.job = JobState(settings, (200,))
+    played.__dict__.update(now=0.0, records=[])
+    played.tell(ev.Tick())
+    worker = WorkerId(0)
+    for attempt in range(3):
+        body = Body(f"loading-{attempt}")
+        began = played.now
+        played.tell(ev.WorkerRegistered(worker, body, "host", 1))
+        stacks, killed = "", False
+        while not killed:
+            assert played.now < began + 40.0
+            effects = played.tell(ev.HeartbeatReceived(worker, body, (), "LOADING", stacks))
+            asked = any(isinstance(e, fx.HeartbeatAnswer) and e.tell_stacks for e in effects)
+            stacks = "in sleep, model.py:3" if asked else ""
+            killed = any(isinstance(e, fx.StopWorker) and e.kill for e in played.pass_quarter())
+        assert played.now > began + 30.0
+        tail = "in sleep, model.py:3"
+        effects = played.tell(ev.BodyExited(worker, body, None, 9, False, tail, attempt=attempt))
+        while attempt < 2 and not any(isinstance(effect, fx.StartWorker) for effect in effects):
+            assert played.now < began + 120.0
+            effects = played.pass_quarter()
+    assert played.kinds().count("WorkerSuspected") == played.kinds().count("WorkerHung") == 3
+    failure = played.job.view(played.now).failure
+    assert failure is not None
+    assert failure.code == "WORKER_CRASH_LOOP"
+    assert "in sleep, model.py:3" in failure.detail
+
+
+def test_loading_that_comes_to_an_end_is_no_hang() -> None:
+    played = Played()
+    body = Body("b0-again")
+    played.tell(ev.WorkerRegistered(WorkerId(0), body, "host", 1))
+    for _ in range(4 * 500):
+        played.pass_quarter()
+        played.tell(ev.HeartbeatReceived(WorkerId(0), body, (), "LOADING"))
+    assert "WorkerSuspected" not in [r.kind for r in played.records if r.facts.get("worker") == "0"]
+    played.tell(ev.WorkerReady(WorkerId(0), body))
+    for _ in range(4 * 500):
+        played.pass_quarter()
+        played.tell(ev.HeartbeatReceived(WorkerId(0), body, (), "IDLE"))
+    assert "WorkerSuspected" not in [r.kind for r in played.records if r.facts.get("worker") == "0"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import threading
 import time
@@ -14,6 +15,7 @@ from acting.threads import Died
 from acting.worker import Acting, Worker
 
 import recordio
+from edl_master.adapters.checkpoints import Checkpoint, Checkpoints
 from edl_master.adapters.outputs import Predictions
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
@@ -151,6 +153,35 @@ def test_a_prediction_goes_on_where_its_master_died(tmp_path: Path) -> None:
     assert (status.predictions, status.progress.records_done) == (101, 101)
     assert "CheckpointRestored" in events_of(tmp_path / "job")
     assert not parts.exists()
+
+
+def test_what_a_snapshot_counts_as_done_is_there_when_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when the disk is slow to rename the part of the last task."""
+    spec = spec_of(tmp_path, "PREDICT", (37, 64))
+    parts = tmp_path / "job" / "parts"
+    kept: list[tuple[int, int]] = []
+    write, replace = Checkpoints.write, os.replace
+
+    def writes(place: Checkpoints, checkpoint: Checkpoint) -> str:
+        tasks = checkpoint.documents["ledger"]["ledger"]
+        done = tasks["closed"]["prediction"].get("done", 0)
+        done += sum(round_["done"] for round_ in tasks["rounds"])
+        kept.append((done, sum("-" not in path.name for path in parts.glob("*.recordio"))))
+        return write(place, checkpoint)
+
+    def replaces_slowly(source: str, to: Path) -> None:
+        if Path(to).name == "0000000010.recordio":
+            time.sleep(1.0)
+        replace(source, to)
+
+    monkeypatch.setattr(Checkpoints, "write", writes)
+    monkeypatch.setattr("edl_master.adapters.outputs.os.replace", replaces_slowly)
+    with RunningJob(spec, tmp_path / "job", Acting(0)) as job:
+        assert job.wait() == 0
+    assert kept[-1][0] == 11
+    assert all(there >= done for done, there in kept), kept
 
 
 def test_a_prediction_whose_parts_are_gone_starts_over_and_says_so(tmp_path: Path) -> None:

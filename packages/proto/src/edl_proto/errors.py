@@ -134,7 +134,7 @@ class EdlError(Exception):
         return "\n".join(lines)
 
     def __reduce__(self) -> tuple[Callable[[bytes], EdlError], tuple[bytes]]:
-        return _from_bytes, (self.to_proto().SerializeToString(),)
+        return EdlError.from_bytes, (self.to_proto().SerializeToString(),)
 
     def to_proto(self) -> error_pb2.Error:
         return error_pb2.Error(
@@ -161,12 +161,18 @@ class EdlError(Exception):
         metadata = getattr(error, "trailing_metadata", lambda: None)() or ()
         for key, value in metadata:
             if key == _METADATA_KEY:
-                return _from_bytes(value)
+                return cls.from_bytes(value)
         return None
 
+    @classmethod
+    def from_bytes(cls, content: bytes) -> EdlError:
+        """What ``to_proto().SerializeToString()`` has written."""
+        return cls.from_proto(error_pb2.Error.FromString(content))
 
-def _from_bytes(content: bytes) -> EdlError:
-    return EdlError.from_proto(error_pb2.Error.FromString(content))
+
+def attached(error: EdlError) -> tuple[tuple[str, bytes], ...]:
+    """The metadata with which a failed call carries an error; ``from_rpc`` reads it."""
+    return ((_METADATA_KEY, error.to_proto().SerializeToString()),)
 
 
 class ErrorInterceptor(grpc.ServerInterceptor):
@@ -224,6 +230,13 @@ class ErrorInterceptor(grpc.ServerInterceptor):
         # call that ended because its peer left. Neither is a defect.
         if context.code() is not None or not context.is_active():
             raise error
+        known = self.told(method, error)
+        context.set_trailing_metadata(attached(known))
+        context.abort(known.entry.status, known.what)
+        raise AssertionError("abort() raises")
+
+    def told(self, method: str, error: Exception) -> EdlError:
+        """What to answer for an exception; a defect is noted."""
         known = error if isinstance(error, EdlError) else self._translate(error)
         if known is None:
             self._on_defect(method, error)
@@ -233,6 +246,4 @@ class ErrorInterceptor(grpc.ServerInterceptor):
                 where=method,
                 remedy="This is a defect of edl; the service's log has the traceback.",
             )
-        context.set_trailing_metadata(((_METADATA_KEY, known.to_proto().SerializeToString()),))
-        context.abort(known.entry.status, known.what)
-        raise AssertionError("abort() raises")
+        return known

@@ -179,7 +179,9 @@ class App:
             log.warning("the job's master and its supervisor are gone: starting a supervisor")
 
     def _load(self, job: job_pb2.JobSpec) -> Bench:
-        self._importing.join()  # two threads in one package of such size end in a deadlock
+        # Two threads in one package of such size end in a deadlock. The worker has registered: how
+        # long it loads, the master looks at, and asks for its stacks.
+        self._importing.join()
         from edl_worker import loaded
         from edl_worker.bench import Bench
 

@@ -17,7 +17,9 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 
+from edl_proto import outputs
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, model_pb2, task_pb2
 from edl_worker import trained, values
@@ -90,8 +92,7 @@ class Exporter:
             return False
         with contextlib.suppress(EdlError, OSError):
             there = trained.open_directory(str(output)).description
-            mine = (self.job.name, info.parameter_version, info.records_trained)
-            if (there.job, there.parameter_version, there.records_trained) == mine:
+            if self._is_this(info, there):
                 log.info("%s was written before the last holder of this task was lost", output)
                 return True
             if there.job == self.job.name:
@@ -101,25 +102,61 @@ class Exporter:
         raise _exists(str(output))
 
     def _export_remote(self, info: task_pb2.ExportInfo, token: int) -> None:
+        """Write to a store, where many objects cannot be renamed in one step.
+
+        While they appear, a note beside them names this job; the description comes last. So what
+        a killed worker left is known for this job's own, whole or not.
+        """
         import fsspec
 
         filesystem, path = fsspec.core.url_to_fs(info.output.rstrip("/"))
-        if filesystem.exists(path):
-            raise _exists(info.output)
         parent, _, name = path.rpartition("/")
         beside = f"{parent}/.{name}.edl-{token}.tmp"
+        note = outputs.note_beside(path)
         local = Path(tempfile.mkdtemp(prefix="edl-export-"))
         try:
-            self._write(info, local, leave_out=(local,))
-            filesystem.put(f"{local}/", beside, recursive=True)
-            filesystem.mv(beside, path, recursive=True)
+            if not self._is_done_remote(info, filesystem, path):
+                self._write(info, local, leave_out=(local,))
+                description = (local / trained.DESCRIPTION).read_bytes()
+                (local / trained.DESCRIPTION).unlink()
+                filesystem.put(f"{local}/", beside, recursive=True)
+                # Writing took a while: the last holder of this task may have come to its end.
+                if not self._is_done_remote(info, filesystem, path):
+                    filesystem.pipe_file(note, self.job.name.encode())
+                    filesystem.mv(beside, path, recursive=True)
+                    filesystem.pipe_file(f"{path}/{trained.DESCRIPTION}", description)
+            if filesystem.exists(note):
+                filesystem.rm_file(note)
         except Exception as error:
             raise _told(error, info.output) from error
         finally:
             _remove([local])
             with contextlib.suppress(Exception):
-                if filesystem.exists(beside):
-                    filesystem.rm(beside, recursive=True)
+                for left in filesystem.glob(f"{parent}/.{name}.edl-*.tmp"):
+                    filesystem.rm(left, recursive=True)
+
+    def _is_done_remote(self, info: task_pb2.ExportInfo, filesystem: Any, path: str) -> bool:
+        """As ``_is_done``, for a place in a store."""
+        filesystem.invalidate_cache()
+        if not filesystem.exists(path):
+            return False
+        there = model_pb2.TrainedModel()
+        with contextlib.suppress(OSError, DecodeError):
+            there.ParseFromString(filesystem.cat_file(f"{path}/{trained.DESCRIPTION}"))
+        if self._is_this(info, there):
+            log.info("%s was written before the last holder of this task was lost", info.output)
+            return True
+        note = outputs.note_beside(path)
+        writer = filesystem.cat_file(note).decode() if filesystem.exists(note) else there.job
+        if writer != self.job.name:
+            raise _exists(info.output)
+        filesystem.rm(path, recursive=True)
+        return False
+
+    def _is_this(self, info: task_pb2.ExportInfo, there: model_pb2.TrainedModel) -> bool:
+        """Whether a model is what this task is to write."""
+        mine = (self.job.name, info.parameter_version, info.records_trained)
+        return (there.job, there.parameter_version, there.records_trained) == mine
 
     # --- contents --------------------------------------------------------------------------
 

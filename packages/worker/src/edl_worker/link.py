@@ -75,13 +75,14 @@ class MasterLink:
         self._state = state
         self._channel = channels.connect(settings.master)
         self._tasks = task_pb2_grpc.TasksStub(self._channel)
-        self._master_parameters = ParametersStub(self._channel)
+        self._master_parameters = ParametersStub(self._channel, settings.master)
         self._parameters: ParametersStub | ParameterServers = self._master_parameters
         self._mark = Mark()
         self.incarnation = ""
         self.layout_fingerprint = ""
 
     def close(self) -> None:
+        self._parameters.close()
         self._channel.close()
 
     # --- joining ---------------------------------------------------------------------------

@@ -155,7 +155,7 @@ class Replica:
                 header.next_rows.extend(next_tables)
                 payloads.append(next_ids)
                 nbytes += 2 * self._rows.nbytes(following)
-            payloads.append(_joined(step.rows))
+            payloads.extend(step.rows)
         reply = self._link.push(
             header,
             tuple(payloads),
@@ -193,13 +193,6 @@ class Replica:
             self._trainer.assign(self._inbox.content)
         self.version = version
         self._frozen = None
-
-
-def _joined(parts: tuple[memoryview, ...]) -> memoryview:
-    """The gradients of several tables as one payload: fewer frames travel."""
-    if len(parts) == 1:
-        return parts[0]
-    return _bytes(np.concatenate([np.frombuffer(part, np.uint8) for part in parts]))
 
 
 def _bytes(array: npt.NDArray[Any]) -> memoryview:

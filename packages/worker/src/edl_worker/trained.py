@@ -10,10 +10,11 @@ import keras
 from google.protobuf.message import DecodeError
 
 from edl_proto.errors import EdlError
+from edl_proto.outputs import TRAINED_MODEL
 from edl_proto.v1 import error_pb2, job_pb2, model_pb2
 from edl_worker import values
 
-DESCRIPTION = "trained_model.pb"
+DESCRIPTION = TRAINED_MODEL
 PARAMETERS = "parameters.safetensors"
 KERAS = "model.keras"
 SAVED_MODEL = "saved_model"

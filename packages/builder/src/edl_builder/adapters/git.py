@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,9 @@ from edl_builder.core.ports import Line, Stop
 from edl_builder.core.sources import GitSource, SourcePolicy, choose_address
 
 _LOOK_S = 0.5
+_LONGEST_S = 900.0
+"""A server that says nothing, or next to nothing, must not hold a build's place for ever."""
+
 _LINES = 20
 
 
@@ -39,6 +43,7 @@ class Git:
         credentials: by name.
         limits: of the size of what is fetched.
         ca_file: certificates to trust besides the machine's own; empty for these alone.
+        longest_s: how long one command of git may take.
     """
 
     def __init__(
@@ -47,11 +52,13 @@ class Git:
         credentials: Mapping[str, GitCredential],
         limits: ArchiveLimits,
         ca_file: str = "",
+        longest_s: float = _LONGEST_S,
     ) -> None:
         self._policy = policy
         self._credentials = credentials
         self._limits = limits
         self._ca_file = ca_file
+        self._longest_s = longest_s
 
     def fetch(self, source: GitSource, folder: Path, on_line: Line, stop: Stop) -> Path:
         """Fetch a commit and write it as a tar archive.
@@ -77,7 +84,8 @@ class Git:
             *("-c", "core.hooksPath=/dev/null"),
             *("-c", "credential.helper="),
         ]
-        run = _Runner(environment, repository, self._limits.archive_nbytes, on_line, stop)
+        most = self._limits.archive_nbytes
+        run = _Runner(environment, repository, most, self._longest_s, on_line, stop)
         try:
             run([*git, "init", "--quiet", "--bare", "--template=", str(repository)])
             # What the repository says about archives would change what is built.
@@ -133,14 +141,21 @@ class Git:
 
 
 class _Runner:
-    """Runs git, ends it when it is to stop or takes too much room."""
+    """Runs git, ends it when it is to stop or takes too much room or time."""
 
     def __init__(
-        self, environment: Mapping[str, str], folder: Path, most: int, on_line: Line, stop: Stop
+        self,
+        environment: Mapping[str, str],
+        folder: Path,
+        most: int,
+        longest_s: float,
+        on_line: Line,
+        stop: Stop,
     ) -> None:
         self._environment = environment
         self._folder = folder
         self._most = most
+        self._longest_s = longest_s
         self._on_line = on_line
         self._stop = stop
 
@@ -157,10 +172,15 @@ class _Runner:
             errors="replace",
         )
         over = threading.Event()
-        too_much = threading.Event()
+        too_much, too_long = threading.Event(), threading.Event()
+        deadline = time.monotonic() + self._longest_s
 
         def watch() -> None:
             while not over.wait(_LOOK_S):
+                if time.monotonic() > deadline:
+                    too_long.set()
+                    _end(process)
+                    return
                 if _nbytes(self._folder) > self._most:
                     too_much.set()
                     _end(process)
@@ -170,6 +190,7 @@ class _Runner:
         watcher.start()
         silence = self._stop.on_stop(lambda: _end(process))
         try:
+            # The watcher sees to its end.
             output, errors = process.communicate()
         finally:
             silence()
@@ -177,6 +198,13 @@ class _Runner:
             watcher.join()
             _end(process)
         self._stop.check()
+        if too_long.is_set():
+            raise Refused(
+                Reason.SOURCE,
+                f"git was not done within {self._longest_s:.0f} s",
+                where=f"git {command[-1][:80]}",
+                remedy="Try again; a large repository is better sent as a folder of its own.",
+            )
         if too_much.is_set() or _nbytes(self._folder) > self._most:
             raise too_large(self._most, "repository")
         lines = errors.splitlines()[-_LINES:]

@@ -24,6 +24,7 @@ from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 
 _FETCH_S = 300.0
+_LOOK_S = 0.1
 _KEEP_S = 30 * 86400.0
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _LINES = 10
@@ -84,7 +85,21 @@ def _checkout(zoo: GitZoo, place: Path) -> Path:
 @contextlib.contextmanager
 def _alone(place: Path) -> Iterator[None]:
     with (place / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        deadline = time.monotonic() + 2 * _FETCH_S
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() < deadline:
+                    time.sleep(_LOOK_S)
+                    continue
+                raise EdlError(
+                    error_pb2.SOURCE_UNREACHABLE,
+                    "somebody else has been fetching this model zoo for too long",
+                    where=str(place),
+                    remedy="Look for an edl that hangs; fuser on the file lock there names it.",
+                ) from None
         yield
 
 

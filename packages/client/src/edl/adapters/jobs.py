@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Iterator
@@ -231,13 +232,22 @@ class JobStore:
                 continue
         return found
 
-    def leave_alone(self, name: str) -> None:
-        """Nobody is to start this job's master again; its supervisor ends first."""
+    def leave_alone(self, name: str) -> list[Process]:
+        """Nobody is to start this job's master again; its supervisor ends first.
+
+        Returns:
+            The master that the supervisor has started, which may not listen yet; the caller
+            ends it.
+        """
         path = self.path(name)
         supervision.release(path)
         pid = supervision.supervisor_pid(path)
-        if pid is not None and (found := processes.find(pid)) is not None:
-            processes.end([found], 0.0)
+        if pid is None or (found := processes.find(pid)) is None:
+            return []
+        found.send(signal.SIGSTOP)  # it starts no other one meanwhile
+        masters = processes.children(pid)
+        processes.end([found], 0.0)
+        return masters
 
     def delete(self, name: str) -> None:
         """Forget a job that is over: its state, logs and events; never its output.

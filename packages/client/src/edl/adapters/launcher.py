@@ -6,6 +6,7 @@ Beside it goes a supervisor, which starts the master again when that dies (``edl
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import shlex
 import subprocess
@@ -17,11 +18,13 @@ from collections.abc import Mapping, Sequence
 from edl import codec
 from edl.adapters import engine, processes
 from edl.adapters.jobs import START_DEADLINE_S, JobStore, MasterRecord, tail
+from edl.core.supervision import KILLS
 from edl_proto import jobdir, supervision
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 
 _POLL_S = 0.02
+_SUPERVISED_EVERY_S = 1.0
 _END_S = 3.0
 
 
@@ -65,9 +68,12 @@ class LocalLauncher:
     def start(self, name: str, deadline_s: float = START_DEADLINE_S) -> MasterRecord:
         """Start the master of a job whose directory exists, and wait until it listens.
 
+        One that is killed before it listens is started again by the job's supervisor, and waited
+        for in its stead.
+
         Raises:
             EdlError: what the master says is wrong, or MASTER_LOST if it ended without a
-                word or does not listen in time; nothing of it runs then.
+                word or none listens in time; nothing of it runs then.
         """
         path = self._store.path(name).absolute()
         log = self._store.log(name)
@@ -102,14 +108,19 @@ class LocalLauncher:
 
     def _await(self, name: str, child: subprocess.Popen[bytes], deadline_s: float) -> MasterRecord:
         deadline = time.monotonic() + deadline_s
+        supervised_at = -math.inf
         while True:
             ended = child.poll()
             # After the poll: a master that has ended has written all that it will.
             record = self._store.master(name)
             if record is not None:
                 return record
-            if ended is not None and not self._has_another(name, ended):
-                raise self._early_end(name, ended)
+            if ended is not None:
+                if not self._has_another(name, ended):
+                    raise self._early_end(name, ended)
+                if time.monotonic() - supervised_at > _SUPERVISED_EVERY_S:
+                    supervised_at = time.monotonic()
+                    supervision.ensure(self._store.path(name))
             if time.monotonic() > deadline:
                 raise EdlError(
                     error_pb2.MASTER_LOST,
@@ -121,9 +132,15 @@ class LocalLauncher:
             time.sleep(_POLL_S)
 
     def _has_another(self, name: str, code: int) -> bool:
-        """Whether the job has a master that somebody else started at the same moment."""
-        taken = code == jobdir.DIRECTORY_TAKEN
-        return taken and not self._store.status(name).state.is_final
+        """Whether the job has or gets another master than the one that ended so.
+
+        Somebody else started one at the same moment; or ours was killed, and the supervisor
+        starts the next one, unless somebody has stopped the job.
+        """
+        if self._store.status(name).state.is_final:
+            return False
+        supervised = supervision.commands(self._store.path(name)) is not None
+        return code == jobdir.DIRECTORY_TAKEN or (-code in KILLS and supervised)
 
     def _early_end(self, name: str, code: int) -> EdlError:
         failure = self._store.status(name).failure
@@ -148,7 +165,7 @@ class LocalLauncher:
 
     def _abandon(self, name: str, child: subprocess.Popen[bytes]) -> None:
         """Leave nothing behind of a master that did not come up."""
-        self._store.leave_alone(name)
+        processes.end(self._store.leave_alone(name), _END_S)
         with contextlib.suppress(OSError):
             if child.poll() is None and (master := processes.find(child.pid)):
                 processes.end([master], _END_S)

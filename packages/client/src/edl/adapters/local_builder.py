@@ -141,7 +141,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait(_END_S)
     except subprocess.TimeoutExpired:
         process.kill()
-        process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # stuck in the kernel: left to it
+            process.wait(_END_S)
     if process.stdout is not None:
         process.stdout.close()
 

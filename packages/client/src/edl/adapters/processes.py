@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-_STATE, _STARTED = 0, 19  # fields 3 and 22 of /proc/PID/stat, counted after the name
+_STATE, _PARENT, _STARTED = 0, 1, 19  # fields 3, 4 and 22 of /proc/PID/stat, after the name
 _POLL_S = 0.05
 
 
@@ -71,6 +71,15 @@ def find(pid: int) -> Process | None:
     """The process that has this number now."""
     stat = _stat(pid)
     return Process(pid, int(stat[_STARTED])) if stat else None
+
+
+def children(pid: int) -> list[Process]:
+    """The processes that this one has started and not yet waited for."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and (stat := _stat(int(entry))) and int(stat[_PARENT]) == pid:
+            found.append(Process(int(entry), int(stat[_STARTED])))
+    return found
 
 
 def end(bodies: Iterable[Body], grace_s: float) -> list[Body]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import select
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from edl.adapters.jobs import START_DEADLINE_S
 from edl.adapters.launcher import master_command
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
@@ -36,13 +38,16 @@ def viewer(job_dir: Path, port: int) -> Iterator[tuple[str, subprocess.Popen[str
     )
     try:
         assert process.stdout is not None
-        yield _url(command, process.stdout.readline(), process), process
+        # A page is one line when it is served; nothing of it may come for as long as imports take.
+        ready, _, _ = select.select([process.stdout], [], [], START_DEADLINE_S)
+        yield _url(command, process.stdout.readline() if ready else "", process), process
     finally:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_LEAVE_S)
         process.kill()
-        process.communicate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=_LEAVE_S)
 
 
 def _url(command: list[str], line: str, process: subprocess.Popen[str]) -> str:
@@ -52,7 +57,10 @@ def _url(command: list[str], line: str, process: subprocess.Popen[str]) -> str:
             code = error_pb2.ErrorCode.Value(facts["code"])
             raise EdlError(code, facts["what"], where=command[-3], remedy=facts["remedy"])
         return str(facts["dashboard_url"])
-    _, said = process.communicate(timeout=_LEAVE_S)
+    try:
+        _, said = process.communicate(timeout=_LEAVE_S)
+    except subprocess.TimeoutExpired:
+        said = f"it was not served within {START_DEADLINE_S:.0f} s"
     raise EdlError(
         error_pb2.MASTER_LOST,
         "the page cannot be served",

@@ -160,8 +160,8 @@ def end(store: JobStore, name: str, reason: str, *, at_once: bool = False) -> St
     stored = store.read(name)
     if at_once and stored.master is not None:
         # Each would start the next one anew: supervisor, master, workers.
-        store.leave_alone(name)
-        processes.end([stored.master.process], 0.0)
+        starting = store.leave_alone(name)
+        processes.end([stored.master.process, *starting], 0.0)
         stored = store.read(name)
     if stored.is_over:
         return last_word(store, stored.status)
@@ -205,7 +205,7 @@ def delete(
             typer.confirm(f"Forget {name}, its logs and events ({stored.path})?", abort=True)
         if not stored.is_over:
             end(store, name, "edl delete --stop")
-        store.leave_alone(name)
+        processes.end(store.leave_alone(name), _GRACE_S)
         # A master that only keeps its page goes with the job.
         if stored.master is not None:
             processes.end([stored.master.process], _GRACE_S)

@@ -157,6 +157,6 @@ def dashboard(
             with viewer(stored.path, port) as (url, process):
                 show(url)
                 terminal.message(f"{name} {stored.status.state.words}; Ctrl-C closes the page")
-                process.wait()
+                process.wait()  # for as long as somebody looks at the page
         except KeyboardInterrupt:
             return

@@ -121,6 +121,8 @@ class Status:
     """Records per second from the first ones done to the last; 0: not known."""
     servers: tuple[Server, ...] = ()
     """Empty if the master itself serves the parameters."""
+    table_rows: Mapping[str, int] = field(default_factory=dict)
+    """Rows of embedding tables that training has made, by table."""
 
     @property
     def fraction(self) -> float:

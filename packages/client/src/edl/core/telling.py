@@ -131,6 +131,17 @@ def goodput(status: Status) -> str:
     return f"{status.goodput:.0%}" + (f"; lost: {lost}" if lost else "")
 
 
+def table_rows(status: Status) -> str:
+    """How many rows the embedding tables have; the largest three by name."""
+    count = quantities.count
+    largest = sorted(status.table_rows.items(), key=lambda item: -item[1])
+    named = ", ".join(f"{name} {count(rows)}" for name, rows in largest[:3])
+    if len(largest) <= 3:
+        return f"{named} (embedding)"
+    total = count(sum(status.table_rows.values()))
+    return f"{total} of {len(largest)} embedding tables: {named}, …"
+
+
 def outcome(status: Status, wide: bool = False) -> list[tuple[str, str]]:
     """The results themselves, as names and values."""
     rows = [(name, quantities.number(value)) for name, value in sorted(status.metrics.items())]
@@ -248,6 +259,8 @@ def status_lines(status: Status) -> list[str]:
         lines.append(f"  started {status.started_at}, {quantities.duration(status.seconds)}")
     if status.goodput > 0:
         lines.append(f"  goodput {goodput(status)}")
+    if status.table_rows:
+        lines.append(f"  rows    {table_rows(status)}")
     if status.dashboard_url and not status.state.is_over:
         lines.append(f"  page    {status.dashboard_url}")
     if status.output:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from google.protobuf.message import DecodeError
 
@@ -19,11 +20,10 @@ from edl_master.core.effects import Range
 from edl_master.core.events import HeldLease
 from edl_master.core.tasks import Cut
 from edl_proto.errors import EdlError
+from edl_proto.outputs import TRAINED_MODEL
 from edl_proto.v1 import error_pb2, model_pb2
 
 RECORDIO = ".recordio"
-
-TRAINED_MODEL = "trained_model.pb"
 
 
 def check_output(output: str, *, resumed_job: str = "") -> None:
@@ -38,7 +38,7 @@ def check_output(output: str, *, resumed_job: str = "") -> None:
         EdlError: OUTPUT_EXISTS or OUTPUT_UNWRITABLE.
     """
     if stores.is_store(output):
-        if stores.exists(output):
+        if stores.exists(output) and not (resumed_job and _is_of(resumed_job, output)):
             raise _exists(output, output)
         stores.check_writable(output)
         return
@@ -60,6 +60,17 @@ def _model_of(path: Path) -> str:
         return model_pb2.TrainedModel.FromString((path / TRAINED_MODEL).read_bytes()).job
     except (OSError, DecodeError):
         return ""
+
+
+def _is_of(job: str, uri: str) -> bool:
+    """Whether what is at a place in a store is a trained model of this job, or a part of it."""
+    if stores.being_written_by(uri) == job:
+        return True
+    try:
+        content = stores.read(f"{uri.rstrip('/')}/{TRAINED_MODEL}")
+        return model_pb2.TrainedModel.FromString(content).job == job
+    except DecodeError:
+        return False
 
 
 class Predictions:
@@ -87,6 +98,7 @@ class Predictions:
         self._cut = cut
         self._incarnation = incarnation
         self._completing = threading.Lock()
+        self._job = parts.parent.name
         self._note = parts.with_name(f"{parts.name}-joined")
 
     # --- beginnings ------------------------------------------------------------------------
@@ -104,7 +116,7 @@ class Predictions:
         Raises:
             EdlError: OUTPUT_UNWRITABLE.
         """
-        if self.is_joined():
+        if self.is_joined:
             return True  # nobody needs them any more
         settled = [number for number in range(self._cut.count) if is_settled(number)]
         try:
@@ -126,9 +138,9 @@ class Predictions:
         Raises:
             EdlError: OUTPUT_UNWRITABLE or DISK_FULL.
         """
+        if self.is_begun:
+            self._remove_output()
         try:
-            if self.is_joined():
-                _remove(Path(self._output))
             self._note.unlink(missing_ok=True)
             # Not the directory itself: containers of workers that live may have it mounted.
             self._parts.mkdir(parents=True, exist_ok=True)
@@ -136,13 +148,48 @@ class Predictions:
         except OSError as error:
             raise storage_error(error, self._parts) from error
 
+    @property
     def is_joined(self) -> bool:
-        """Whether the output is in its place, put there by a master of this job."""
+        """Whether the output is in its place, whole, put there by a master of this job."""
+        noted = self._noted()
+        return bool(noted) and noted == self._whole()
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether what is in the output's place, if anything is, is from a master of this job."""
+        noted = self._noted()
+        return bool(noted) and (noted == _growing(self._output) or noted == self._whole())
+
+    def _noted(self) -> dict[str, Any]:
         try:
             noted = json.loads(self._note.read_bytes())
-            return bool(noted == _identity(Path(self._output)))
         except (OSError, ValueError):
-            return False
+            return {}
+        return noted if isinstance(noted, dict) else {}
+
+    def _whole(self) -> dict[str, Any] | None:
+        """What the note says when the output is complete; None if there is no output."""
+        if stores.is_store(self._output):
+            return _grown(self._output) if stores.exists(self._output) else None
+        try:
+            return _identity(Path(self._output))
+        except OSError:
+            return None
+
+    def _write_note(self, noted: dict[str, Any]) -> None:
+        try:
+            replace_file(self._note, json.dumps(noted).encode(), durable=True)
+        except OSError as error:
+            raise storage_error(error, self._note) from error
+
+    def _remove_output(self) -> None:
+        if stores.is_store(self._output):
+            stores.remove(self._output)
+            return
+        try:
+            _remove(Path(self._output))
+        except OSError as error:
+            raise storage_error(error, self._output) from error
 
     def clear(self) -> None:
         """Forget parts and note: the job is over, and its output complete."""
@@ -217,7 +264,7 @@ class Predictions:
                 not hold one prediction for each of its records.
         """
         with self._completing:
-            if self.is_joined():
+            if self.is_joined:
                 return
             tasks = list(self._tasks(dead))
         if stores.is_store(self._output):
@@ -227,14 +274,13 @@ class Predictions:
 
     def _join_here(self, tasks: list[tuple[int, Range]], output: Path) -> None:
         # One name for all masters of the job: what a killed one left is made anew.
-        temporary = output.with_name(f".{output.name}.edl-{self._parts.parent.name}.tmp")
+        temporary = output.with_name(f".{output.name}.edl-{self._job}.tmp")
         try:
             _remove(temporary)
             self._concatenated(tasks, temporary)
             if os.path.lexists(output):
                 check_output(self._output)
-            note = json.dumps(_identity(temporary)).encode()
-            replace_file(self._note, note, durable=True)
+            self._write_note(_identity(temporary))
             temporary.rename(output)
             flush_directory(output.parent)
         except OSError as error:
@@ -251,8 +297,13 @@ class Predictions:
         except OSError as error:
             raise storage_error(error, joined) from error
         if stores.exists(self._output):
-            raise _exists(self._output, self._output)
-        stores.put(joined, self._output)
+            if not self.is_begun:
+                raise _exists(self._output, self._output)
+            stores.remove(self._output)
+        # Objects appear one by one: whatever is there after this is the job's own.
+        self._write_note(_growing(self._output))
+        stores.put(joined, self._output, self._job)
+        self._write_note(_grown(self._output))
 
     def _concatenated(self, tasks: list[tuple[int, Range]], to: Path) -> None:
         if self._output.endswith(RECORDIO):
@@ -299,7 +350,17 @@ def _name(number: int) -> str:
     return f"{number:010d}{RECORDIO}"
 
 
-def _identity(path: Path) -> dict[str, int]:
+def _growing(output: str) -> dict[str, Any]:
+    """What the note says of an output in a store that is being written."""
+    return {"uri": output, "whole": False}
+
+
+def _grown(output: str) -> dict[str, Any]:
+    """The same when it is complete."""
+    return {"uri": output, "whole": True}
+
+
+def _identity(path: Path) -> dict[str, Any]:
     """What stays the same when a file or directory is renamed."""
     found = path.stat(follow_symlinks=False)
     return {"device": found.st_dev, "inode": found.st_ino}

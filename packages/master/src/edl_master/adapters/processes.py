@@ -30,6 +30,7 @@ from edl_master.core.platform import BodyStarted, LiveBody, Observation
 log = logging.getLogger(__name__)
 
 _CLOSE_MARGIN_S = 10.0  # a process cannot refuse SIGKILL, but a disk may hold it for a while
+_REAP_S = 5.0
 _TAKEN_AWAY = (signal.SIGTERM, signal.SIGKILL)
 
 
@@ -205,7 +206,8 @@ class LocalProcesses:
         except OSError:
             # A body that a next master could not find again must not run.
             pids.send(process.pidfd, signal.SIGKILL)
-            child.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(_REAP_S)
             os.close(process.pidfd)
             raise
         return process
@@ -289,6 +291,7 @@ class LocalProcesses:
     def _ended(self, process: _Process) -> None:
         # Before the leader is waited for, while nobody else can have its number.
         pids.kill_group(process.pid)
+        # Its pidfd says that it has ended: this does not wait.
         status = process.child.wait() if process.child else None
         process.record.unlink(missing_ok=True)
         by = -status if status is not None and status < 0 else None

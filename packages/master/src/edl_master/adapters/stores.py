@@ -6,6 +6,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from edl_proto import outputs
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 
@@ -45,11 +46,50 @@ def check_writable(uri: str) -> None:
         raise unwritable(uri, error) from error
 
 
-def put(local: Path, uri: str) -> None:
+def read(uri: str) -> bytes:
+    """The content of an object; empty if there is none.
+
+    Raises:
+        EdlError: OUTPUT_UNWRITABLE; the store cannot be asked.
+    """
+    try:
+        system, path = _open(uri)
+        return bytes(system.cat_file(path))
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        return b""
+    except Exception as error:
+        raise unwritable(uri, error) from error
+
+
+def remove(uri: str) -> None:
+    """Remove what is at a URI, if anything is.
+
+    Raises:
+        EdlError: OUTPUT_UNWRITABLE.
+    """
+    try:
+        system, path = _open(uri)
+        if system.exists(path):
+            system.rm(path, recursive=True)
+    except Exception as error:
+        raise unwritable(uri, error) from error
+
+
+def being_written_by(uri: str) -> str:
+    """The job that writes a trained model to this place, or was killed when it did; or empty."""
+    return read(outputs.note_beside(uri)).decode(errors="replace")
+
+
+def put(local: Path, uri: str, job: str) -> None:
     """Copy a file or a directory to a URI, under another name first.
 
     A store has no atomic renaming of many objects, so a reader may see a directory grow; it
     never sees half a file.
+
+    Args:
+        local: what to copy.
+        uri: where nothing is yet.
+        job: that does this, alone; what it left when it was killed is overwritten.
 
     Raises:
         EdlError: OUTPUT_UNWRITABLE; nothing is left behind.
@@ -57,9 +97,11 @@ def put(local: Path, uri: str) -> None:
     try:
         system, path = _open(uri)
         parent, _, name = path.rpartition("/")
-        beside = f"{parent}/.{name}.{uuid.uuid4().hex[:12]}.tmp"
+        beside = f"{parent}/.{name}.edl-{job}.tmp"
         recursive = local.is_dir()
         try:
+            if system.exists(beside):
+                system.rm(beside, recursive=True)
             system.put(f"{local}/" if recursive else str(local), beside, recursive=recursive)
             system.mv(beside, path, recursive=recursive)
         finally:

@@ -35,7 +35,7 @@ from edl_master.core.failures import (
     after_task_failure,
 )
 from edl_master.core.goodput import Spent
-from edl_master.core.hanging import Finding
+from edl_master.core.hanging import Finding, Pace
 from edl_master.core.leases import Lease
 from edl_master.core.member import WAITING, Member
 from edl_master.core.members import Ended
@@ -137,30 +137,38 @@ class Dispatch:
 
     def look_for_hanging(self, now: float) -> None:
         """Name workers that are heard but get nowhere; end those that had their time."""
+        for member in list(self._members.loading()):
+            self._look_at(member, None, now)
         for member in list(self._members.at_work(self._ledger.leases.holders)):
             if member.phase == WAITING and member.watch.stepped:
                 # For a step slot, so for somebody else, who is looked at as well. Before the
                 # first step it may as well be the user's own code that builds the pipeline.
                 member.watch.since = now
                 continue
-            lease = self._ledger.leases.of(member.id)[0]
-            has_steps = lease.task.key.type is TaskType.TRAINING
-            since = member.watch.since
-            match self._hanging.judge(member.watch, now, has_steps=has_steps):
-                case Finding.NOTHING:
-                    continue
-                case Finding.ASK:
-                    line = f"{member.name} got nowhere for {now - since:.0f} s"
-                    line += f" in {self._ledger.place(lease.task)}; asking for its stacks."
-                    facts = {"worker": str(member.id), "task": str(lease.task.key)}
-                    self._emit(Record("WorkerSuspected", line, Severity.WARNING, facts))
-                case Finding.END:
-                    reason = f"it got nowhere for {now - since:.0f} s"
-                    ended = self._members.end_hanging(member, reason, now)
-                    line = f"{member.name} is ended: {reason}."
-                    facts = {"worker": str(member.id), "task": str(lease.task.key)}
-                    self._emit(Record("WorkerHung", line, Severity.ERROR, facts))
-                    self._take_back_all(member, ended, now)
+            self._look_at(member, self._ledger.leases.of(member.id)[0], now)
+
+    def _look_at(self, member: Member, lease: Lease | None, now: float) -> None:
+        """Judge a worker that is at work on a task, or loads the model file."""
+        facts, place, pace = {"worker": str(member.id)}, "loading the model file", Pace.LOADING
+        if lease is not None:
+            facts["task"] = str(lease.task.key)
+            place = self._ledger.place(lease.task)
+            training = lease.task.key.type is TaskType.TRAINING
+            pace = Pace.STEPS if training else Pace.WHOLE_TASK
+        nowhere_s = now - member.watch.since
+        match self._hanging.judge(member.watch, now, pace):
+            case Finding.NOTHING:
+                pass
+            case Finding.ASK:
+                line = f"{member.name} got nowhere for {nowhere_s:.0f} s in {place};"
+                line += " asking for its stacks."
+                self._emit(Record("WorkerSuspected", line, Severity.WARNING, facts))
+            case Finding.END:
+                reason = f"it got nowhere for {nowhere_s:.0f} s in {place}"
+                ended = self._members.end_hanging(member, reason, now)
+                line = f"{member.name} is ended: {reason}."
+                self._emit(Record("WorkerHung", line, Severity.ERROR, facts))
+                self._take_back_all(member, ended, now)
 
     # --- what gets done --------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """Finding a worker that speaks but gets nowhere: it is named, asked for its stacks, then ended.
 
 How long is too long is a multiple of what steps of this job usually take. The first step of a task
-is measured apart, since it builds the pipeline and may compile; while nothing is known, and for a
-task without steps, there are long times of their own.
+is measured apart, since it builds the pipeline and may compile; while nothing is known, for a task
+without steps, and for loading the model file, there are long times of their own.
 """
 
 from __future__ import annotations
@@ -32,8 +32,20 @@ class Patience:
     """While the job has not done a first step of a task."""
     whole_task_s: float = 900.0
     """For a task without steps: evaluation, prediction, export."""
+    load_s: float = 600.0
+    """For loading the model file, which may download what it starts from."""
     stacks_s: float = 5.0
     """From asking for the stacks to acting without them."""
+
+
+class Pace(Enum):
+    """What a worker does, and so how it can be told that it gets somewhere."""
+
+    STEPS = auto()
+    """A task that tells of every step."""
+    WHOLE_TASK = auto()
+    LOADING = auto()
+    """The model file, before any task."""
 
 
 class Finding(Enum):
@@ -88,15 +100,12 @@ class Hanging:
         """The median of the last steps, whoever did them; None before the first."""
         return median(self._steps) if self._steps else None
 
-    def limit_s(self, watch: Watch, *, has_steps: bool) -> float:
-        """How long this body may get nowhere.
-
-        Args:
-            watch: what is known of it.
-            has_steps: its task tells of every step.
-        """
+    def limit_s(self, watch: Watch, pace: Pace) -> float:
+        """How long this body may get nowhere."""
         patience = self._patience
-        if not has_steps:
+        if pace is Pace.LOADING:
+            return patience.load_s
+        if pace is Pace.WHOLE_TASK:
             return patience.whole_task_s
         if watch.stepped:
             return max(patience.least_s, patience.steps * (self.step_s or patience.first_s))
@@ -104,10 +113,10 @@ class Hanging:
             return patience.first_s
         return max(patience.start_s, patience.starts * max(self._starts))
 
-    def judge(self, watch: Watch, now: float, *, has_steps: bool) -> Finding:
-        """Decide about a body that holds a task and is heard."""
+    def judge(self, watch: Watch, now: float, pace: Pace) -> Finding:
+        """Decide about a body that is heard, and holds a task or loads."""
         if watch.asked_at is None:
-            if now - watch.since <= self.limit_s(watch, has_steps=has_steps):
+            if now - watch.since <= self.limit_s(watch, pace):
                 return Finding.NOTHING
             watch.asked_at = now
             return Finding.ASK

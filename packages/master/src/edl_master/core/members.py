@@ -146,6 +146,7 @@ class Members:
         member.attempt = max(member.attempt, 0)
         member.body, member.host, member.pid = event.body, event.host, event.pid
         member.heard_at = now
+        member.watch.begin(now)
         line = f"{member.name} runs and loads the model file."
         self._note("WorkerStarted", line, member, attempt=str(member.attempt))
         return member
@@ -175,6 +176,7 @@ class Members:
             return False
         member.move(WorkerState.READY, now)
         member.was_ready = True
+        member.watch.begin(now)
         self._note("WorkerReady", f"{member.name} is ready.", member)
         return True
 
@@ -347,6 +349,10 @@ class Members:
                 member.killed_at += pause_s
 
     # --- looking ---------------------------------------------------------------------------
+
+    def loading(self) -> Iterator[Member]:
+        """Workers that are heard and load the model file."""
+        return (m for m in self._members.values() if m.state is WorkerState.LOADING)
 
     def at_work(self, holders: Set[WorkerId]) -> Iterator[Member]:
         """Workers that are heard and hold a task."""

@@ -203,6 +203,12 @@ export function showStats(status) {
     figures.push({ label: "steps", value: count(p.steps), note: "minibatches applied" });
     figures.push({ label: "parameter version", value: version, note: "updates made" });
   }
+  const tables = Object.entries(status.embedding_rows ?? {});
+  if (tables.length) {
+    const rows = tables.reduce((sum, [, n]) => sum + number(n), 0);
+    const note = tables.length === 1 ? `of table ${tables[0][0]}` : `of ${tables.length} tables`;
+    figures.push({ label: "embedding rows", value: count(rows), note });
+  }
   if (number(p.goodput) > 0) {
     const share = `${percent(number(p.goodput))} %`;
     figures.push({ label: "goodput", value: share, note: `productive time${mostLost(p)}` });

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import TypeVar
-
-import grpc
 
 from edl_master import codec
 from edl_master.adapters.buffers import Buffers
@@ -29,11 +26,8 @@ from edl_master.servicers.checks import (
     rows_nbytes,
 )
 from edl_proto.errors import EdlError
-from edl_proto.parameters import MOST_ROW_BYTES, FrameError, fill, split
+from edl_proto.parameters import MOST_ROW_BYTES, Call, FrameError, Frames, Pieces, fill
 from edl_proto.v1 import error_pb2, parameters_pb2
-
-Frames = Iterator[bytes]
-
 
 _METHODS = ("initialize", "pull", "push", "put-rows", "scan-rows")
 
@@ -81,7 +75,7 @@ class ParametersServicer:
         self._sent = metrics.parameter_bytes.labels("sent")
         self._computing = metrics.step_duration.labels("compute")
 
-    def initialize(self, frames: Frames, context: grpc.ServicerContext) -> Frames:
+    def initialize(self, frames: Frames, call: Call) -> Pieces:
         started = time.perf_counter()
         header = first_frame(parameters_pb2.InitializeHeader(), frames)
         layout = self._check(header)
@@ -96,7 +90,7 @@ class ParametersServicer:
         )
         yield reply.SerializeToString()
 
-    def pull(self, frames: Frames, context: grpc.ServicerContext) -> Frames:
+    def pull(self, frames: Frames, call: Call) -> Pieces:
         started = time.perf_counter()
         header = first_frame(parameters_pb2.PullHeader(), frames)
         layout = self._check(header)
@@ -109,7 +103,7 @@ class ParametersServicer:
                 rows=codec.row_ids_from(header.rows, _filled(frames, ids)),
                 slot_for=codec.lease_from(header.slot_for) if header.HasField("slot_for") else None,
                 wait_s=bounded_wait(header.wait_s),
-                is_wanted=context.is_active,
+                is_wanted=call.is_active,
                 mark=header.mark,
                 only_rows=header.only_rows,
             ) as pulled,
@@ -134,7 +128,7 @@ class ParametersServicer:
             yield from self._send(pulled.values)
             yield from self._send(pulled.rows)
 
-    def push(self, frames: Frames, context: grpc.ServicerContext) -> Frames:
+    def push(self, frames: Frames, call: Call) -> Pieces:
         started = time.perf_counter()
         header = first_frame(parameters_pb2.PushHeader(), frames)
         layout = self._check(header)
@@ -144,7 +138,7 @@ class ParametersServicer:
         ids_nbytes, values_nbytes = rows_nbytes(header.rows, layout)
         next_nbytes, _ = rows_nbytes(header.next_rows, layout)
         with self._buffers.at_least(ids_nbytes + next_nbytes + values_nbytes) as rows:
-            yield from self._push(header, layout, frames, rows, started, context)
+            yield from self._push(header, layout, frames, rows, started, call)
 
     def _push(
         self,
@@ -153,8 +147,8 @@ class ParametersServicer:
         frames: Frames,
         rows: memoryview,
         started: float,
-        context: grpc.ServicerContext,
-    ) -> Frames:
+        call: Call,
+    ) -> Pieces:
         ids_nbytes, _ = rows_nbytes(header.rows, layout)
         values_start = ids_nbytes + rows_nbytes(header.next_rows, layout)[0]
         with (
@@ -188,7 +182,7 @@ class ParametersServicer:
             rows=codec.row_ids_from(header.next_rows, rows[ids_nbytes:values_start]),
             slot_for=codec.lease_from(header.lease),
             wait_s=bounded_wait(header.wait_s),
-            is_wanted=context.is_active,
+            is_wanted=call.is_active,
         ) as pulled:
             self._took("push", started)
             reply.version = pulled.version
@@ -199,7 +193,7 @@ class ParametersServicer:
             yield from self._send(pulled.values)
             yield from self._send(pulled.rows)
 
-    def put_rows(self, frames: Frames, context: grpc.ServicerContext) -> Frames:
+    def put_rows(self, frames: Frames, call: Call) -> Pieces:
         started = time.perf_counter()
         header = first_frame(parameters_pb2.PutRowsHeader(), frames)
         layout = self._check(header)
@@ -214,7 +208,7 @@ class ParametersServicer:
         self._took("put-rows", started)
         yield parameters_pb2.PutRowsReply(accepted=accepted).SerializeToString()
 
-    def scan_rows(self, frames: Frames, context: grpc.ServicerContext) -> Frames:
+    def scan_rows(self, frames: Frames, call: Call) -> Pieces:
         started = time.perf_counter()
         header = first_frame(parameters_pb2.ScanRowsHeader(), frames)
         layout = self._check(header)
@@ -244,8 +238,9 @@ class ParametersServicer:
             )
         return layout
 
-    def _send(self, values: memoryview) -> Frames:
-        yield from split(values)
+    def _send(self, values: memoryview) -> Pieces:
+        if values.nbytes:
+            yield values.cast("B")
         self._sent.inc(values.nbytes)
 
     def _took(self, method: str, started: float) -> None:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 
-import grpc
-
 from edl_master import codec
 from edl_master.adapters.buffers import Buffers
 from edl_master.core.names import WorkerId
 from edl_master.metrics import Metrics
 from edl_master.parameter_server.guarded import GuardedFollower
 from edl_master.servicers.checks import check_size, rows_nbytes
-from edl_master.servicers.parameters import Frames, ParametersServicer, first_frame
-from edl_proto.parameters import fill
+from edl_master.servicers.parameters import ParametersServicer, first_frame
+from edl_proto.parameters import Call, Frames, Pieces, fill
 from edl_proto.v1 import parameters_pb2
 
 
@@ -34,7 +32,7 @@ class PartsServicer(ParametersServicer):
         super().__init__(None, follower, buffers, metrics, incarnation)
         self._follower = follower
 
-    def initialize(self, frames: Frames, context: grpc.ServicerContext) -> Frames:
+    def initialize(self, frames: Frames, call: Call) -> Pieces:
         started = time.perf_counter()
         header = first_frame(parameters_pb2.InitializeHeader(), frames)
         layout = self._check(header)
@@ -47,7 +45,7 @@ class PartsServicer(ParametersServicer):
         reply = parameters_pb2.InitializeReply(accepted=accepted, version=version)
         yield reply.SerializeToString()
 
-    def push(self, frames: Frames, context: grpc.ServicerContext) -> Frames:
+    def push(self, frames: Frames, call: Call) -> Pieces:
         started = time.perf_counter()
         header = first_frame(parameters_pb2.PushHeader(), frames)
         layout = self._check(header)

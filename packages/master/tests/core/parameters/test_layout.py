@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -157,3 +159,14 @@ def test_values_are_not_written_to_a_read_only_or_scattered_buffer() -> None:
         values.store(values.arenas, bytes(32))
     with pytest.raises(PayloadError, match="not contiguous"):
         values.store(values.arenas, np.zeros(16, np.float32)[::2])
+
+
+def test_a_large_payload_is_copied_in_pieces_and_stays_what_it_is() -> None:
+    layout = Layout([Variable("large", (5_000_001,), "float32", True), GAIN, MEAN])
+    given = np.random.default_rng(1).integers(0, 256, layout.parameter_nbytes, np.uint8)
+    with ThreadPoolExecutor(2) as pool:
+        values = Values(layout, pool)
+        values.load(given)
+        out = np.zeros_like(given)
+        values.store(values.arenas, out)
+    np.testing.assert_array_equal(out, given)

@@ -800,6 +800,26 @@ class JobStatus(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class EmbeddingRowsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     NAME_FIELD_NUMBER: _builtins.int
     TYPE_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
@@ -825,6 +845,7 @@ class JobStatus(_message.Message):
     GRADIENTS_REJECTED_FIELD_NUMBER: _builtins.int
     STALENESS_MEAN_FIELD_NUMBER: _builtins.int
     SERVERS_FIELD_NUMBER: _builtins.int
+    EMBEDDING_ROWS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     type: Global___JobType.ValueType
     state: Global___JobState.ValueType
@@ -869,6 +890,10 @@ class JobStatus(_message.Message):
     def dead_letters(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeadLetter]: ...
     @_builtins.property
     def servers(self) -> _containers.RepeatedCompositeFieldContainer[Global___ParameterServerStatus]: ...
+    @_builtins.property
+    def embedding_rows(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """that training has made, by table"""
+
     def __init__(
         self,
         *,
@@ -897,10 +922,11 @@ class JobStatus(_message.Message):
         gradients_rejected: _builtins.int = ...,
         staleness_mean: _builtins.float = ...,
         servers: _abc.Iterable[Global___ParameterServerStatus] | None = ...,
+        embedding_rows: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "progress", b"progress", "workers_wanted", b"workers_wanted"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["curves", b"curves", "dashboard_url", b"dashboard_url", "dead_letters", b"dead_letters", "error", b"error", "finished_at", b"finished_at", "gradients_rejected", b"gradients_rejected", "incarnation", b"incarnation", "metrics", b"metrics", "name", b"name", "output", b"output", "predictions", b"predictions", "preemptions", b"preemptions", "progress", b"progress", "records_replayed", b"records_replayed", "records_trained", b"records_trained", "seconds", b"seconds", "servers", b"servers", "staleness_mean", b"staleness_mean", "started_at", b"started_at", "state", b"state", "tasks", b"tasks", "type", b"type", "worker_failures", b"worker_failures", "workers", b"workers", "workers_wanted", b"workers_wanted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["curves", b"curves", "dashboard_url", b"dashboard_url", "dead_letters", b"dead_letters", "embedding_rows", b"embedding_rows", "error", b"error", "finished_at", b"finished_at", "gradients_rejected", b"gradients_rejected", "incarnation", b"incarnation", "metrics", b"metrics", "name", b"name", "output", b"output", "predictions", b"predictions", "preemptions", b"preemptions", "progress", b"progress", "records_replayed", b"records_replayed", "records_trained", b"records_trained", "seconds", b"seconds", "servers", b"servers", "staleness_mean", b"staleness_mean", "started_at", b"started_at", "state", b"state", "tasks", b"tasks", "type", b"type", "worker_failures", b"worker_failures", "workers", b"workers", "workers_wanted", b"workers_wanted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

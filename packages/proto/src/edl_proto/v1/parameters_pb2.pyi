@@ -58,13 +58,35 @@ STAGED: PushOutcome.ValueType  # 7
 Global___PushOutcome: _TypeAlias = PushOutcome  # noqa: Y015
 
 @_typing.final
-class InitializeHeader(_message.Message):
+class OpenReply(_message.Message):
     """Headers of the parameter plane. The methods themselves are streams of raw
     frames (edl_proto.parameters): the first frame is one of these headers, the
     following ones are plain bytes of the arena, with no message around them.
 
-    /edl.v1.Parameters/Initialize: header + values -> InitializeReply
+    /edl.v1.Parameters/Open: nothing -> OpenReply; unary
     """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIRECT_PORT_FIELD_NUMBER: _builtins.int
+    direct_port: _builtins.int
+    """where the other methods answer without gRPC; 0: nowhere"""
+    def __init__(
+        self,
+        *,
+        direct_port: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["direct_port", b"direct_port"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OpenReply: _TypeAlias = OpenReply  # noqa: Y015
+
+@_typing.final
+class InitializeHeader(_message.Message):
+    """/edl.v1.Parameters/Initialize: header + values -> InitializeReply"""
 
     DESCRIPTOR: _descriptor.Descriptor
 

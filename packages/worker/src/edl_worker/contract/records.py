@@ -274,6 +274,7 @@ def _ahead(make: Callable[[], Iterator[Batch]]) -> Iterator[Batch]:
     thread = threading.Thread(target=run, name="input_fn", daemon=True)
     thread.start()
     try:
+        # User code may never give a next one: that the master finds, since no step is done.
         while (item := ready.get()) is not _END:
             if isinstance(item, _Failure):
                 raise item.error

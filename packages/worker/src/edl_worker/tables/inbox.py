@@ -12,16 +12,20 @@ from edl_proto.parameters import FrameError
 from edl_proto.v1 import parameters_pb2
 from edl_worker.tables.served import Wanted
 
+_ALIGNED = 64
+"""TensorFlow computes on memory that begins at such a multiple as it is, and copies any other."""
+
 
 class RowsInbox:
     """The rows that one minibatch needs, once they have come.
 
-    Each minibatch has memory of its own: the model may still compute on what came before.
+    What comes does not overwrite what came before: two pieces of memory take turns.
     """
 
     def __init__(self, dims: Sequence[int]) -> None:
         self._dims = dims
         self._memory = np.empty(0, np.uint8)
+        self._turns = [np.empty(0, np.uint8), np.empty(0, np.uint8)]
         self._for: Wanted | None = None
 
     def nbytes(self, wanted: Wanted | None) -> int:
@@ -38,7 +42,10 @@ class RowsInbox:
         def give(nbytes: int) -> memoryview:
             if nbytes != expected:
                 raise FrameError(f"{nbytes} bytes of rows came, {expected} were asked for")
-            self._memory = np.empty(nbytes, np.uint8)
+            if self._turns[0].size < nbytes:
+                self._turns[0] = _aligned(nbytes + nbytes // 4)
+            self._memory = self._turns[0][:nbytes]
+            self._turns.reverse()
             return self._memory.data
 
         return give
@@ -63,6 +70,12 @@ class RowsInbox:
             found.append(self._memory[at:end].view(np.float32).reshape(ids.size, dim))
             at = end
         return found
+
+
+def _aligned(nbytes: int) -> npt.NDArray[np.uint8]:
+    memory = np.empty(nbytes + _ALIGNED, np.uint8)
+    start = -memory.ctypes.data % _ALIGNED
+    return memory[start : start + nbytes]
 
 
 def requested(wanted: Wanted | None) -> tuple[list[parameters_pb2.TableRows], memoryview]:

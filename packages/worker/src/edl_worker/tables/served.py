@@ -23,6 +23,7 @@ from edl_worker.tables import stages
 from edl_worker.tables.collector import Collector
 from edl_worker.tables.initial import CONSTANT, Initial
 from edl_worker.tables.layer import Embedding
+from edl_worker.tables.merging import arranged
 from edl_worker.tables.moved import MovedEmbedding, large_embeddings
 
 log = logging.getLogger(__name__)
@@ -40,7 +41,8 @@ class Wanted:
     Attributes:
         ids: for each table the ids, each once.
         tables: for each lookup the number of its table.
-        at: for each lookup, which of the table's ids each of its ids is.
+        at: for each lookup, which of the table's ids each of its ids is; ``arranged`` where it is
+            the table's only lookup.
     """
 
     ids: tuple[Ids, ...]
@@ -171,7 +173,11 @@ class Tables:
                 where="--minibatch-size",
                 remedy="Make minibatches smaller.",
             )
-        return Wanted(tuple(ids), tuple(numbers), tuple(at))
+        places = [
+            arranged(part.numpy(), ids[number].size) if alone else part
+            for number, part, alone in zip(numbers, at, _alone(numbers), strict=True)
+        ]
+        return Wanted(tuple(ids), tuple(numbers), tuple(map(tf.convert_to_tensor, places)))
 
     def specs(self, wanted: Wanted) -> tuple[Any, Any]:
         """Specifications of rows and places for any minibatch with such lookups."""
@@ -198,7 +204,8 @@ class Tables:
 
     def serving(self, wanted_tables: Sequence[int], rows: Any, at: Any) -> stages.Serving:
         """The stage of a step that computes with rows."""
-        return stages.Serving([rows[number] for number in wanted_tables], at)
+        own = [rows[number] for number in wanted_tables]
+        return stages.Serving(own, at, _alone(wanted_tables))
 
     # --- the trained model -----------------------------------------------------------------
 
@@ -222,6 +229,11 @@ class Tables:
                     table.owner.begin()
                 else:
                     table.owner.release()
+
+
+def _alone(tables: Sequence[int]) -> list[bool]:
+    """For each lookup, given the number of its table, whether it is the only one there."""
+    return [tables.count(number) == 1 for number in tables]
 
 
 def _unique_paths(model: keras.Model) -> list[str]:

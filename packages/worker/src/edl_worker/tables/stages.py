@@ -16,6 +16,8 @@ from typing import Protocol
 
 import tensorflow as tf
 
+from edl_worker.tables.merging import looked_up
+
 
 class Stage(Protocol):
     """What lookups do now."""
@@ -135,14 +137,17 @@ class Serving:
     Attributes:
         rows: of each lookup's table, each id once.
         at: for each lookup, which of these rows each of its ids has.
+        arranged: for each lookup, whether ``at`` is what ``merging.arranged`` gave.
     """
 
     rows: Sequence[tf.Tensor]
     at: Sequence[tf.Tensor]
+    arranged: Sequence[bool]
     done: int = 0
 
     def lookup(self, table: object, ids: tf.Tensor, dim: int) -> tf.Tensor:
-        rows = tf.gather(self.rows[self.done], self.at[self.done])
+        gather = looked_up if self.arranged[self.done] else tf.gather
+        rows = gather(self.rows[self.done], self.at[self.done])
         self.done += 1
         rows = tf.reshape(rows, tf.concat([tf.shape(ids), [dim]], 0))
         rows.set_shape([*ids.shape, dim])

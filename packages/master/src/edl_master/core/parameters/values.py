@@ -47,7 +47,7 @@ class Values:
         Raises:
             PayloadError: the buffer has another size or is read-only.
         """
-        self._wire.pack(arenas, out)
+        self._wire.pack(arenas, out, self._executor)
 
     def gradient(self, payload: Payload) -> Arenas:
         """A gradient as arenas.

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 
+from edl_master.core.parameters.arithmetic import Executor, run_all, slices
 from edl_master.core.parameters.layout import ArenaKey, Arenas, Array, Place
+
+_PIECE_BYTES = 8 << 20
+"""Some milliseconds of copying."""
 
 Payload: TypeAlias = bytes | bytearray | memoryview | Array
 """A contiguous buffer of packed values in native (little-endian) byte order."""
@@ -83,8 +88,8 @@ class Wire:
         for run in self._runs:
             into[run.arena].view(np.uint8)[run.in_arena] = data[run.in_payload]
 
-    def pack(self, arenas: Arenas, out: Payload) -> None:
-        """Copy arenas into a payload.
+    def pack(self, arenas: Arenas, out: Payload, executor: Executor | None = None) -> None:
+        """Copy arenas into a payload; large ones in pieces on the executor.
 
         Raises:
             PayloadError: the size of ``out`` is wrong, or it is read-only.
@@ -92,8 +97,11 @@ class Wire:
         data = self._bytes(out)
         if not data.flags.writeable:
             raise PayloadError(f"the buffer for {self._what} is read-only")
+        pieces: list[tuple[Array, Array]] = []
         for run in self._runs:
-            data[run.in_payload] = arenas[run.arena].view(np.uint8)[run.in_arena]
+            into, given = data[run.in_payload], arenas[run.arena].view(np.uint8)[run.in_arena]
+            pieces += [(into[cut], given[cut]) for cut in slices(0, given.size, _PIECE_BYTES)]
+        run_all([partial(np.copyto, *piece) for piece in pieces], executor)
 
     def _bytes(self, payload: Payload) -> Array:
         size = size_of(payload)

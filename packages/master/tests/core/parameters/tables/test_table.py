@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -266,3 +267,18 @@ def test_a_part_is_as_the_rows_were_when_it_was_taken() -> None:
 def test_senseless_tables_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(LayoutError, match=next(iter(wrong))):
         TableSpec(**{"name": "t", "dim": 2, "initial": ZEROS, "seed": 1, **wrong})  # type: ignore[arg-type]
+
+
+def test_many_rows_are_updated_in_parts_by_several_threads() -> None:
+    dim, n = 64, 40_000  # of 256 bytes, with a slot twice that: 20 MB
+    ids = np.random.default_rng(1).permutation(n) * 7 - 1000
+    gradient = np.random.default_rng(2).normal(size=(n, dim)).astype(np.float32)
+    tables = []
+    with ThreadPoolExecutor(2) as pool:
+        for executor in (None, pool):
+            table = Table(spec(dim), (0.5,), executor)
+            for _ in range(2):
+                push(table, ids, gradient)
+            tables.append(rows_of(table, ids))
+    np.testing.assert_array_equal(tables[0], -gradient - gradient)
+    np.testing.assert_array_equal(tables[1], tables[0])

@@ -21,8 +21,11 @@ from edl_master.core.parameters.tables.spec import TableSpec
 from edl_master.core.parameters.tables.store import Blocks, RowStore, after, before
 from edl_master.core.parameters.wire import PayloadError
 
-_ROWS_AT_A_TIME = 1024
-"""Rows that are gathered, updated and scattered at once: they stay in the cache meanwhile."""
+_BYTES_AT_A_TIME = 1 << 19
+"""Of rows with slots that are gathered, updated and scattered at once: they stay in the cache."""
+
+_WORTH_THREADS = 1 << 22
+"""Bytes of rows with slots from which on several threads are faster than one."""
 
 Update = Callable[[Array, Array, list[Array]], None]
 """Changes values (flat) by a gradient (flat) and the slots of the values, in place."""
@@ -160,20 +163,23 @@ class Table:
     def apply(self, gradient: Resolved, update: Update) -> None:
         """Update rows, then drop some that are too old."""
         dim, depth = self.spec.dim, 1 + self._slots.size
+        row_nbytes = 4 * self._rows.width
+        step = max(1, _BYTES_AT_A_TIME // row_nbytes)
+        is_large = gradient.rows.size * row_nbytes >= _WORTH_THREADS
 
         def one(start: int) -> None:
-            rows = gradient.rows[start : start + _ROWS_AT_A_TIME]
+            rows = gradient.rows[start : start + step]
             state = np.empty((depth, rows.size, dim), np.float32)
             place = self._rows.addresses, self._rows.shift, self._rows.width
             loop("gather")(rows, state, *place)
             flat = [part.reshape(-1) for part in state]
-            values = gradient.values[start : start + _ROWS_AT_A_TIME].reshape(-1)
+            values = gradient.values[start : start + step].reshape(-1)
             update(flat[0], read_only(values), flat[1:])
             loop("scatter")(rows, state, *place)
 
         run_all(
-            [partial(one, start) for start in range(0, gradient.rows.size, _ROWS_AT_A_TIME)],
-            self._executor,
+            [partial(one, start) for start in range(0, gradient.rows.size, step)],
+            self._executor if is_large else None,
         )
         if self.spec.max_age:
             self._expire()

@@ -1,10 +1,12 @@
-"""Our parameter service with one embedding table and nothing else; for ``bench.embeddings``.
+"""Our parameter service with one variable and one embedding table; for benchmarks.
 
-``python -m bench.peers.rows_server DIM`` prints its address and the layout's fingerprint.
+``python -m bench.peers.plane_server DIM [FLOATS [OPTIMIZER]]`` prints its address and the layout's
+fingerprint.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from concurrent import futures
@@ -20,6 +22,7 @@ from edl_master.guarded_plane import GuardedPlane
 from edl_master.metrics import Metrics
 from edl_master.servicers.parameters import ParametersServicer
 from edl_proto import channels, parameters
+from edl_proto.errors import ErrorInterceptor
 
 
 class Job:
@@ -29,21 +32,23 @@ class Job:
         pass
 
 
-def main(dim: int) -> None:
+def main(dim: int, floats: int = 1, optimizer: str = "SGD") -> None:
     buffers = Buffers()
     plane = GuardedPlane(
         lambda _: Async(), None, buffers, futures.ThreadPoolExecutor(os.cpu_count() or 1)
     )
     table = TableSpec("rows", dim, Initial(Distribution.UNIFORM, 0.0, 0.05), 1)
-    sgd = '{"class_name": "SGD", "config": {"learning_rate": 0.01}}'
-    weights = (Variable("w", (1,), "float32", True),)
-    fingerprint, _ = plane.describe(weights, sgd, "mean", lambda: (table,))
-    plane.initialize(memoryview(bytes(4)))
+    config = json.dumps({"class_name": optimizer, "config": {"learning_rate": 0.01}})
+    weights = (Variable("w", (floats,), "float32", True),)
+    fingerprint, _ = plane.describe(weights, config, "mean", lambda: (table,))
+    plane.initialize(memoryview(bytes(4 * floats)))
     plane.grant(TaskKey(TaskType.TRAINING, 0, 0), Token(1))
     plane.warm_up()
     server = grpc.server(futures.ThreadPoolExecutor(8), options=channels.SERVER_OPTIONS)
     servicer = ParametersServicer(Job(), plane, buffers, Metrics(), "bench")  # type: ignore[arg-type]
-    parameters.add_to_server(servicer, server)
+    errors = ErrorInterceptor()
+    listener = parameters.listen(servicer, "127.0.0.1", errors.told)
+    parameters.add_to_server(servicer, server, listener.port)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     print(f"127.0.0.1:{port} {fingerprint}", flush=True)
@@ -53,4 +58,4 @@ def main(dim: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), *map(int, sys.argv[2:3]), *sys.argv[3:4])

@@ -1,0 +1,368 @@
+"""Direct connections of the parameter plane: headers and payloads over plain TCP.
+
+A call over HTTP/2 costs about a millisecond of Python on each side and copies its payload several
+times; an exchange of embedding rows is over in less. So these calls have connections of their
+own (docs/adr/0011). What travels is what ``parameters`` describes, with this around it, all
+numbers little-endian:
+
+- request: magic, method (uint8), three bytes of nothing, length of the header (uint32), length
+  of the payload (uint64), header, payload;
+- answer: magic, status (uint8), three bytes of nothing, length of the header (uint32), header,
+  and the payload that the header announces. With status 1 the header is an ``edl.v1.Error``.
+
+A connection carries one call after the other. Who breaks off a call closes the connection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import select
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import grpc
+
+from edl_proto.errors import EdlError, attached
+
+log = logging.getLogger(__name__)
+
+_MAGIC = b"edl\x01"
+_REQUEST = struct.Struct("<4sBxxxIQ")
+_ANSWER = struct.Struct("<4sBxxxI")
+_OK, _ERROR = range(2)
+
+_MOST_HEADER_BYTES = 1 << 18
+_MOST_CONNECTIONS = 4096
+_PIECE_BYTES = 1 << 20
+
+_STALLED_S = 60.0
+"""A caller that sends or takes nothing for so long in the middle of a call is given up."""
+
+# A peer that vanished without closing is noticed within about 10 s + 5 s, as in ``channels``.
+_KEEPALIVE = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 1))
+
+_MORE: int = getattr(socket, "MSG_MORE", 0)
+"""What follows at once travels in the same packets, and wakes the peer up once."""
+
+
+class FrameError(ValueError):
+    """A stream whose frames do not add up to what its header announced."""
+
+
+class CallError(grpc.RpcError):
+    """A call that failed, told as gRPC tells it.
+
+    Args:
+        code: what became of it.
+        details: one sentence.
+        error: what the server answered, if that is why.
+    """
+
+    def __init__(self, code: grpc.StatusCode, details: str, error: EdlError | None = None) -> None:
+        super().__init__(details)
+        self._code, self._details, self._error = code, details, error
+
+    def code(self) -> grpc.StatusCode:
+        return self._code
+
+    def details(self) -> str:
+        return self._details
+
+    def trailing_metadata(self) -> Any:
+        return attached(self._error) if self._error else ()
+
+
+class Received:
+    """What a peer sends: its header first, then its payload.
+
+    As an iterator it gives the header and then pieces, like the frames of a gRPC stream; ``fill``
+    receives into memory that is there already.
+    """
+
+    def __init__(
+        self, connection: socket.socket, header: bytes, nbytes: int | None, deadline: float | None
+    ) -> None:
+        """Start behind a header.
+
+        Args:
+            connection: what to read from.
+            header: it.
+            nbytes: of the payload; None if the reader knows.
+            deadline: when ``time.monotonic`` is so, reading is given up; None: the timeout of the
+                connection counts for each read.
+        """
+        self._connection = connection
+        self._header: bytes | None = header
+        self._left = nbytes
+        self._deadline = deadline
+        self.broken = False
+        """The connection has ended or stalled in the middle."""
+
+    def __iter__(self) -> Received:
+        return self
+
+    def __next__(self) -> bytes:
+        if self._header is not None:
+            header, self._header = self._header, None
+            return header
+        if not self._left:
+            raise StopIteration
+        piece = bytearray(min(self._left, _PIECE_BYTES))
+        self.fill(memoryview(piece))
+        return bytes(piece)
+
+    def fill(self, target: memoryview) -> None:
+        """Receive until ``target``, contiguous bytes, is full.
+
+        Raises:
+            FrameError: the payload has less than that.
+            OSError: the connection has ended, or the deadline has passed.
+        """
+        size = len(target)
+        if self._left is not None:
+            if size > self._left:
+                raise FrameError(f"the payload ended {size - self._left} of {size} bytes early")
+            self._left -= size
+        try:
+            _receive(self._connection, target, self._deadline)
+        except OSError:
+            self.broken = True
+            raise
+
+    def skip(self) -> None:
+        """Receive the rest of the payload, and forget it."""
+        piece = memoryview(bytearray(min(self._left or 0, _PIECE_BYTES)))
+        while self._left:
+            self.fill(piece[: self._left])
+
+
+class Call(Protocol):
+    """What a method may ask about the call that it answers; also a ``grpc.ServicerContext``."""
+
+    def is_active(self) -> bool:
+        """Whether somebody still waits for the answer."""
+        ...
+
+
+Method = Callable[[Iterator[bytes], Call], Iterator[bytes | memoryview]]
+"""Frames in, header and pieces of the payload out."""
+
+
+class _Waiting:
+    """The caller at the other end of a connection."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def is_active(self) -> bool:
+        readable = select.poll()
+        readable.register(self._connection, select.POLLIN)
+        try:
+            # A caller that waits sends nothing: what can be read then is the end.
+            return not readable.poll(0) or self._connection.recv(1, socket.MSG_PEEK) != b""
+        except OSError:
+            return False
+
+
+class Listener:
+    """Answers direct calls, each connection in a thread of its own.
+
+    Args:
+        methods: in the order of their numbers, with their names.
+        host: address to listen on.
+        failed: what to answer for an exception of a method.
+
+    Raises:
+        OSError: it cannot listen there.
+    """
+
+    def __init__(
+        self,
+        methods: Sequence[tuple[str, Method]],
+        host: str,
+        failed: Callable[[str, Exception], EdlError],
+    ) -> None:
+        self._methods = tuple(methods)
+        self._failed = failed
+        self._lock = threading.Lock()
+        self._connections: set[socket.socket] = set()
+        self._closed = False
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listening = socket.create_server((host, 0), family=family, backlog=128)
+        self.port: int = self._listening.getsockname()[1]
+        threading.Thread(target=self._listen, name="direct", daemon=True).start()
+
+    def close(self) -> None:
+        """Take no more calls, and break off those that run."""
+        with self._lock:
+            self._closed = True
+            connections = list(self._connections)
+        for one in (self._listening, *connections):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listening.accept()
+            except OSError:
+                if self._closed:
+                    return
+                time.sleep(0.05)  # out of descriptors, or the caller has gone already
+                continue
+            with self._lock:
+                welcome = not self._closed and len(self._connections) < _MOST_CONNECTIONS
+                if welcome:
+                    self._connections.add(connection)
+            if not welcome:
+                connection.close()
+                continue
+            threading.Thread(
+                target=self._serve, args=(connection,), name="direct-call", daemon=True
+            ).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            _prepare(connection)
+            while self._answer(connection):
+                pass
+        except OSError as error:
+            log.debug("a direct connection ended: %s", error)
+        finally:
+            with self._lock:
+                self._connections.discard(connection)
+            connection.close()
+
+    def _answer(self, connection: socket.socket) -> bool:
+        """Answer one call; say whether another one may come."""
+        connection.settimeout(None)
+        prefix = memoryview(bytearray(_REQUEST.size))
+        try:
+            _receive(connection, prefix)
+        except ConnectionResetError:
+            return False  # the caller has left
+        magic, number, header_nbytes, nbytes = _REQUEST.unpack(prefix)
+        if magic != _MAGIC or header_nbytes > _MOST_HEADER_BYTES or number >= len(self._methods):
+            return False
+        connection.settimeout(_STALLED_S)
+        header = bytearray(header_nbytes)
+        _receive(connection, memoryview(header))
+        received = Received(connection, bytes(header), nbytes, None)
+        name, method = self._methods[number]
+        with contextlib.closing(method(received, _Waiting(connection))) as pieces:
+            try:
+                answer = bytes(next(pieces))
+                status = _OK
+            except Exception as error:
+                if received.broken:
+                    return False
+                answer, status = self._failed(name, error).to_proto().SerializeToString(), _ERROR
+            try:
+                following = next(_not_empty(pieces), None) if status == _OK else None
+            except Exception as error:
+                self._failed(name, error)
+                return False
+            prefixed = _ANSWER.pack(_MAGIC, status, len(answer)) + answer
+            if following is None:
+                connection.sendall(prefixed)
+            else:
+                connection.sendall(prefixed, _MORE)
+                # A piece is memory that is the method's until it is asked for the next one.
+                connection.sendall(following)
+                for piece in pieces:
+                    connection.sendall(piece)
+        received.skip()
+        return True
+
+
+class Connection:
+    """A caller's connection, for one call at a time.
+
+    Raises:
+        OSError: nobody listens there.
+    """
+
+    def __init__(self, host: str, port: int, timeout_s: float) -> None:
+        self._socket = socket.create_connection((host, port), timeout_s)
+        _prepare(self._socket)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def call(
+        self, number: int, header: bytes, payloads: Sequence[memoryview], timeout_s: float
+    ) -> Received:
+        """Call a method by its number; the answer's header comes first, its payload is not read.
+
+        Raises:
+            CallError: the server answered with an error; the connection may be used again.
+            FrameError: what came is no answer.
+            OSError: the connection has ended, or there was no answer in time.
+        """
+        deadline = time.monotonic() + timeout_s
+        pieces = [part.cast("B") for part in payloads if part.nbytes]
+        nbytes = sum(len(piece) for piece in pieces)
+        prefix = _REQUEST.pack(_MAGIC, number, len(header), nbytes) + header
+        for piece, more in _with_more([memoryview(prefix), *pieces]):
+            self._socket.settimeout(_left(deadline))
+            self._socket.sendall(piece, more)
+        answer = memoryview(bytearray(_ANSWER.size))
+        _receive(self._socket, answer, deadline)
+        magic, status, header_nbytes = _ANSWER.unpack(answer)
+        if magic != _MAGIC or header_nbytes > _MOST_HEADER_BYTES:
+            raise FrameError("an answer does not begin as answers do")
+        content = bytearray(header_nbytes)
+        _receive(self._socket, memoryview(content), deadline)
+        if status == _ERROR:
+            error = EdlError.from_bytes(bytes(content))
+            raise CallError(error.entry.status, error.what, error)
+        return Received(self._socket, bytes(content), None, deadline)
+
+
+def told(error: OSError, where: str) -> CallError:
+    """What a broken connection was, as gRPC tells it."""
+    if isinstance(error, TimeoutError):
+        return CallError(grpc.StatusCode.DEADLINE_EXCEEDED, f"no answer from {where} in time")
+    return CallError(grpc.StatusCode.UNAVAILABLE, f"the connection to {where} broke: {error}")
+
+
+def _prepare(connection: socket.socket) -> None:
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE:
+        if (option := getattr(socket, name, None)) is not None:
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def _receive(connection: socket.socket, target: memoryview, deadline: float | None = None) -> None:
+    at = 0
+    while at < len(target):
+        if deadline is not None:
+            connection.settimeout(_left(deadline))
+        n = connection.recv_into(target[at:])
+        if not n:
+            raise ConnectionResetError(f"it ended after {at} of {len(target)} bytes")
+        at += n
+
+
+def _left(deadline: float) -> float:
+    left_s = deadline - time.monotonic()
+    if left_s <= 0:
+        raise TimeoutError
+    return left_s
+
+
+def _with_more(pieces: list[memoryview]) -> Iterator[tuple[memoryview, int]]:
+    for piece in pieces[:-1]:
+        yield piece, _MORE
+    yield pieces[-1], 0
+
+
+def _not_empty(pieces: Iterator[Any]) -> Iterator[Any]:
+    return (piece for piece in pieces if len(piece))
