@@ -150,7 +150,9 @@ def dashboard(
 
                 webbrowser.open(url)
 
-        if stored.master is not None and stored.master_is_alive:
+        kept = not stored.is_over or stored.spec.serving.keep_page_s > 0
+        # A master whose job is over may live a moment longer than its page.
+        if kept and stored.master is not None and stored.master_is_alive:
             show(stored.master.dashboard_url)
             return
         try:
