@@ -18,7 +18,7 @@ from typing import Any
 from bench.measure import paired
 
 ROOT = Path(__file__).resolve().parent.parent
-RECORDS, EPOCHS, BATCH, RUNS = 12_800, 4, 64, 3
+RECORDS, EPOCHS, BATCH, RUNS = 12_800, 4, 64, 5
 
 
 def _edl(data: Path, work: Path, runs: list[int]) -> float:
