@@ -34,9 +34,6 @@ _AGAIN_S = 0.5
 _OTHER_STARTS_S = 60.0
 _SIGNALLED = 128  # shells and engines add a signal's number to this
 
-# What masters and workers may learn of this environment; secrets are none of these.
-_PASSED_ON = ("TF_", "OMP_", "KERAS_", "XLA_", "CUDA_", "EDL_LOG_LEVEL", "EDL_MASTER_WAIT_S")
-
 
 class _Asked(BaseException):
     """Somebody wants this master ended."""
@@ -120,7 +117,7 @@ def _start(container: engine.Container, spec: job_pb2.JobSpec, job_dir: Path) ->
         socket = container.engine.removeprefix("unix://")
         places[socket] = True
         groups.append(str(os.stat(socket).st_gid))
-    environment = {k: v for k, v in os.environ.items() if k.startswith(_PASSED_ON)}
+    environment = {k: v for k, v in os.environ.items() if k.startswith(jobdir.PASSED_ON)}
     environment |= {"HOME": "/tmp", "PYTHONUNBUFFERED": "1", "NUMBA_CACHE_DIR": str(kernels)}
     master = ["python3", "-P", "-m", "edl_master", "--job-dir", str(job_dir)]
     client.create_container(

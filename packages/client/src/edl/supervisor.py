@@ -90,7 +90,7 @@ class Supervisor:
 
     def _start(self) -> Death | None:
         """Start a master and watch it to its end."""
-        self._note("MasterRestarted", "The job's master is started again.")
+        log.info("the job's master is started again")
         began = time.monotonic()
         self._status_seen = (self._status_time(), began)
         try:
@@ -154,8 +154,7 @@ class Supervisor:
             self._status_seen = (written, now)
         elif now - self._status_seen[1] > SILENCE_S and not self._is_over():
             self._status_seen = (written, now)
-            line = f"The job's master has been silent for {SILENCE_S:.0f} s and is killed."
-            self._note("MasterFrozen", line)
+            log.info("the job's master has been silent for %.0f s and is killed", SILENCE_S)
             if (master := processes.find(pid)) is not None:
                 # Asked first: what stands for a container ends that, and is not frozen itself.
                 processes.end([master], _END_S)
@@ -216,10 +215,6 @@ class Supervisor:
             except (OSError, ValueError, KeyError, TypeError):
                 continue
         processes.end(workers, _WORKER_GRACE_S)
-
-    def _note(self, kind: str, message: str) -> None:
-        """For the supervisor's own log; the next master's events tell of the restart itself."""
-        log.info("%s: %s", kind, message)
 
 
 def _wait_for_end(pid: int, timeout_s: float) -> None:

@@ -327,8 +327,10 @@ class App:
         )
         for body in take_over(self._platform, keep=self._keeps_workers):
             self._tell(BodyFound(body.worker, body.body, body.attempt))
-        for act in (self._tick, self._observe, self._heed_requests, self._stay_supervised):
+        for act in (self._tick, self._observe, self._heed_requests):
             self._beside(act)
+        if self._config.sees_supervisor:
+            self._beside(self._stay_supervised)
         self._reporter.start(self.report.status)
         if self._training:
             # Importing the compiler takes about a second: done while the workers import theirs.
@@ -416,8 +418,6 @@ class App:
                         self._tell(seen)
 
     def _stay_supervised(self) -> None:
-        if self._config.spec.platform == "docker":
-            return  # a supervisor within the container would die with it; workers do not see one
         while not self._over.wait(_SUPERVISED_EVERY_S):
             if supervision.ensure(self._config.job_dir):
                 log.warning("the job's supervisor was gone; another one is started")

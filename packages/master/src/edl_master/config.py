@@ -106,6 +106,11 @@ class Config:
     rhythm: Rhythm
 
     @property
+    def sees_supervisor(self) -> bool:
+        """Whether the job's supervisor is a process beside this one, not outside a container."""
+        return self.spec.platform in ("", "processes")
+
+    @property
     def reduction(self) -> Reduction | None:
         """How the loss reduces a minibatch, if the user has said so."""
         word = self.spec.training.gradient_reduction

@@ -17,9 +17,6 @@ from edl_proto.v1 import error_pb2
 
 log = logging.getLogger(__name__)
 
-_PASSED_ON = ("TF_", "OMP_", "KERAS_", "XLA_", "CUDA_", "EDL_LOG_LEVEL", "EDL_MASTER_WAIT_S")
-"""Beginnings of the variables that containers get; secrets are none of these."""
-
 MakePlatform = Callable[[Config, Callable[[], str]], Platform]
 """Makes the platform of a job; the master's address is known when the first body starts."""
 
@@ -54,7 +51,7 @@ def local_containers(config: Config, address: Callable[[], str]) -> Platform:
 
     spec = config.spec
     environment = {"PYTHONUNBUFFERED": "1", "HOME": "/tmp"}
-    environment |= {k: v for k, v in config.environ.items() if k.startswith(_PASSED_ON)}
+    environment |= {k: v for k, v in config.environ.items() if k.startswith(jobdir.PASSED_ON)}
     recipe = Recipe(
         engine=spec.containers.engine,
         image=spec.image,

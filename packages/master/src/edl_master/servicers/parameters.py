@@ -130,15 +130,20 @@ class ParametersServicer:
 
     def push(self, frames: Frames, call: Call) -> Pieces:
         started = time.perf_counter()
+        header, layout = self._push_header(frames)
+        ids_nbytes, values_nbytes = rows_nbytes(header.rows, layout)
+        next_nbytes, _ = rows_nbytes(header.next_rows, layout)
+        with self._buffers.at_least(ids_nbytes + next_nbytes + values_nbytes) as rows:
+            yield from self._push(header, layout, frames, rows, started, call)
+
+    def _push_header(self, frames: Frames) -> tuple[parameters_pb2.PushHeader, Layout]:
+        """The header of a push, whose values have the sizes of the layout."""
         header = first_frame(parameters_pb2.PushHeader(), frames)
         layout = self._check(header)
         check_size("the gradient", header.gradient_nbytes, layout.gradient_nbytes)
         if header.state_nbytes:
             check_size("the state delta", header.state_nbytes, layout.state_nbytes)
-        ids_nbytes, values_nbytes = rows_nbytes(header.rows, layout)
-        next_nbytes, _ = rows_nbytes(header.next_rows, layout)
-        with self._buffers.at_least(ids_nbytes + next_nbytes + values_nbytes) as rows:
-            yield from self._push(header, layout, frames, rows, started, call)
+        return header, layout
 
     def _push(
         self,

@@ -47,11 +47,7 @@ class PartsServicer(ParametersServicer):
 
     def push(self, frames: Frames, call: Call) -> Pieces:
         started = time.perf_counter()
-        header = first_frame(parameters_pb2.PushHeader(), frames)
-        layout = self._check(header)
-        check_size("the gradient", header.gradient_nbytes, layout.gradient_nbytes)
-        if header.state_nbytes:
-            check_size("the state delta", header.state_nbytes, layout.state_nbytes)
+        header, layout = self._push_header(frames)
         ids_nbytes, values_nbytes = rows_nbytes(header.rows, layout)
         with ExitStack() as receiving:
             gradient = receiving.enter_context(self._buffers.lent(header.gradient_nbytes))
