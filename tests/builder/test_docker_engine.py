@@ -76,3 +76,9 @@ def test_a_registry_that_is_not_there_is_a_clear_refusal() -> None:
     with pytest.raises(Refused) as refused:
         registry.find(Reference(host, "a/b", "c"))
     assert refused.value.failure.reason is Reason.REGISTRY
+
+
+def test_a_registry_without_tls_is_refused_with_the_option_that_allows_it(world: World) -> None:
+    with pytest.raises(Refused) as refused:
+        HttpRegistry({}).find(Reference(world.registry, "a/b", "c"))
+    assert f"--plain-http {world.registry}" in refused.value.failure.remedy

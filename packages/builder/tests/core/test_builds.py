@@ -231,6 +231,16 @@ def test_after_a_restart_what_was_prepared_is_built_again() -> None:
     assert not any(isinstance(e, do.Ended) for e in service.tell(on.Tick()))
 
 
+def test_after_a_restart_identical_ones_are_one_build() -> None:
+    """The service died between knowing the second one's key and joining it to the first."""
+    service = Service()
+    effects = service.tell(
+        _found(A, on.Source.ARCHIVE, ONE, 1), _found(B, on.Source.ARCHIVE, ONE, 0)
+    )
+    assert starts(effects) == [A]
+    assert do.Joined(B, A) in effects
+
+
 def test_after_a_restart_git_is_fetched_again() -> None:
     service = Service()
     assert do.StartPreparing(A) in service.tell(_found(A, on.Source.GIT, None, 0))

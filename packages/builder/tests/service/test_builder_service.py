@@ -512,11 +512,15 @@ def test_tls_and_mutual_tls(tmp_path: Path) -> None:
         for name, who in (("ann", ann), ("eve", eve), ("nobody", None)):
             with _stub(bench.app.address, credentials(who)) as stub:
                 seen[name] = build(stub, zoos.tar(ZOO)).status
+        with _stub(bench.app.address, credentials(ann)) as stub:
+            wrong = (("authorization", "Bearer no-token-of-anybody"),)
+            seen["ann with a wrong token"] = build(stub, zoos.tar(ZOO), wrong).status
         with bench.stub() as stub:
             seen["without TLS"] = build(stub, zoos.tar(ZOO)).status
     assert seen == {
         "ann": grpc.StatusCode.OK,
         "eve": grpc.StatusCode.UNAUTHENTICATED,
+        "ann with a wrong token": grpc.StatusCode.UNAUTHENTICATED,
         "nobody": grpc.StatusCode.UNAVAILABLE,
         "without TLS": grpc.StatusCode.UNAVAILABLE,
     }

@@ -121,7 +121,7 @@ class HttpRegistry:
                 Reason.REGISTRY,
                 f"the registry {name.registry} cannot be reached: {type(error).__name__}",
                 where=name.repository,
-                remedy="See whether it is up and whether its certificate is trusted.",
+                remedy=_remedy(name.registry, error),
             ) from error
 
     def _authorized(
@@ -158,6 +158,15 @@ class HttpRegistry:
 
 def _machine_ca() -> str | bool:
     return os.environ.get("REQUESTS_CA_BUNDLE") or True
+
+
+def _remedy(host: str, error: requests.RequestException) -> str:
+    if isinstance(error, requests.exceptions.SSLError):
+        return (
+            "See whether the builder trusts its certificate (ca_file); a registry without TLS is"
+            f" allowed with the builder's --plain-http {host}."
+        )
+    return "See whether it is up, and whether the builder's machine can reach it."
 
 
 def _refusal(name: Reference, status: int) -> Refused:

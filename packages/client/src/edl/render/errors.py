@@ -74,7 +74,7 @@ def _usage(error: typer.TyperException) -> Problem:
         help_hint = (
             'Quote patterns, so that the shell leaves them alone: --data "train/*.recordio".'
             if "--data" in _option_names(context)
-            else help_hint
+            else _example(context) or help_hint
         )
     if "no such command" in text:
         text, _, near = text.partition(". did you mean")
