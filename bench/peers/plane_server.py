@@ -41,7 +41,7 @@ def main(dim: int, floats: int = 1, optimizer: str = "SGD") -> None:
     config = json.dumps({"class_name": optimizer, "config": {"learning_rate": 0.01}})
     weights = (Variable("w", (floats,), "float32", True),)
     fingerprint, _ = plane.describe(weights, config, "mean", lambda: (table,))
-    plane.initialize(memoryview(bytes(4 * floats)))
+    plane.initialize(memoryview(bytes(4 * floats)), 0)
     plane.grant(TaskKey(TaskType.TRAINING, 0, 0), Token(1))
     plane.warm_up()
     server = grpc.server(futures.ThreadPoolExecutor(8), options=channels.SERVER_OPTIONS)
