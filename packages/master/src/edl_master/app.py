@@ -12,6 +12,7 @@ import queue
 import secrets
 import signal
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -403,6 +404,7 @@ class App:
         self._tell(Tick())
         while not self._over.wait(self._config.rhythm.tick_s):
             self._tell(Tick())
+            self._buffers.trim(time.monotonic())
 
     def _observe(self) -> None:
         while not self._over.is_set():

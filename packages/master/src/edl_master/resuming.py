@@ -22,10 +22,8 @@ from edl_master.adapters.outputs import Predictions
 from edl_master.core.effects import Record, Severity
 from edl_master.core.job import JobState
 from edl_master.core.names import TaskKey, TaskType, Version
-from edl_master.core.parameters.layout import Array
 from edl_master.core.parameters.sharding import Saved
-from edl_master.core.parameters.snapshot import Snapshot
-from edl_master.core.parameters.tables.saving import Part
+from edl_master.core.parameters.snapshot import Snapshot, Stored
 from edl_master.core.settings import JobSettings
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
@@ -147,9 +145,7 @@ def parts_of(path: Path) -> tuple[Snapshot, ...]:
 
 
 def _snapshot(found: Checkpoint) -> Snapshot:
-    arrays: dict[str, Array | Part] = {
-        name: np.asarray(array) for name, array in found.arrays.items()
-    }
+    arrays: dict[str, Stored] = {name: np.asarray(array) for name, array in found.arrays.items()}
     return Snapshot(found.documents[PLANE], arrays)
 
 

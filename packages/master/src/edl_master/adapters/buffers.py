@@ -12,6 +12,9 @@ import numpy as np
 _KEPT = 4
 """Free buffers of one size that are kept: as many calls as usually move payloads at a time."""
 
+IDLE_S = 5.0
+"""A buffer that nobody needed for so long, or up to twice as long, is given back to the system."""
+
 
 class Buffers:
     """Lends byte buffers; touching fresh memory for each payload would cost as much as copying it.
@@ -22,6 +25,8 @@ class Buffers:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._free: dict[int, list[memoryview]] = defaultdict(list)
+        self._fewest: dict[int, int] = {}
+        self._trimmed_at = float("-inf")
 
     @contextmanager
     def at_least(self, nbytes: int) -> Iterator[memoryview]:
@@ -35,6 +40,7 @@ class Buffers:
         with self._lock:
             free = self._free[nbytes]
             buffer = free.pop() if free else None
+            self._fewest[nbytes] = min(len(free), self._fewest.get(nbytes, 0))
         if buffer is None:
             buffer = memoryview(np.empty(nbytes, np.uint8))  # type: ignore[arg-type]
         try:
@@ -43,3 +49,24 @@ class Buffers:
             with self._lock:
                 if len(self._free[nbytes]) < _KEPT:
                     self._free[nbytes].append(buffer)
+
+    def trim(self, now: float) -> None:
+        """Give back what was not needed since the last time; to be called now and then.
+
+        Args:
+            now: in seconds, of a clock that never goes back.
+        """
+        if now - self._trimmed_at < IDLE_S:
+            return
+        self._trimmed_at = now
+        with self._lock:
+            for nbytes, free in self._free.items():
+                # As many as were free all the time.
+                del free[: self._fewest.get(nbytes, 0)]
+                self._fewest[nbytes] = len(free)
+
+    @property
+    def free_nbytes(self) -> int:
+        """Of the buffers that nobody has borrowed."""
+        with self._lock:
+            return sum(nbytes * len(free) for nbytes, free in self._free.items())

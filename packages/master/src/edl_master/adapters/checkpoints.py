@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import IO, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +48,16 @@ class AsArray(Protocol):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array: ...
 
 
+@runtime_checkable
+class InPieces(Protocol):
+    """What becomes a flat array piece by piece, once."""
+
+    dtype: np.dtype[Any]
+    size: int
+
+    def pieces(self) -> Iterator[Array]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """What was kept.
@@ -62,7 +72,7 @@ class Checkpoint:
     """
 
     documents: Mapping[str, Any]
-    arrays: Mapping[str, Array | AsArray]
+    arrays: Mapping[str, Array | AsArray | InPieces]
     name: str = ""
     taken_at: float = 0.0
     parts: tuple[Checkpoint, ...] = ()
@@ -338,13 +348,28 @@ def _write(path: Path, content: bytes) -> dict[str, int]:
     return {"bytes": len(content), "crc32": zlib.crc32(content)}
 
 
-def _write_array(path: Path, array: Array | AsArray) -> dict[str, int]:
+def _write_array(path: Path, array: Array | AsArray | InPieces) -> dict[str, int]:
     with path.open("wb") as file:
-        np.save(file, array, allow_pickle=False)
+        if isinstance(array, InPieces):
+            _save_pieces(file, array)
+        else:
+            np.save(file, array, allow_pickle=False)
         file.flush()
         os.fsync(file.fileno())
     # Of what the file holds, and not of what was meant to be in it.
     return _described(path)
+
+
+def _save_pieces(file: IO[bytes], array: InPieces) -> None:
+    """As ``np.save``, with no more memory than for one piece."""
+    described = {
+        "descr": np.lib.format.dtype_to_descr(array.dtype),
+        "fortran_order": False,
+        "shape": (array.size,),
+    }
+    np.lib.format.write_array_header_1_0(file, described)
+    for piece in array.pieces():
+        file.write(piece.view(np.uint8).data)
 
 
 def _crc32_of(path: Path) -> int:

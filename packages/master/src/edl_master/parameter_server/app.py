@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -61,6 +62,7 @@ class App:
         self._master = servers_pb2_grpc.ServersStub(self._channel)
         self._threads = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="plane")
         buffers, metrics = Buffers(), Metrics()
+        self._buffers = buffers
         self._follower = GuardedFollower(buffers, self._threads)
         self._writing = Lane("parts", self._fail)
         servicer = PartsServicer(self._follower, buffers, metrics, incarnation)
@@ -105,6 +107,7 @@ class App:
     def _speak(self) -> None:
         while not self._over.wait(_SPEAK_EVERY_S):
             self._report(servers_pb2.ServerReport())
+            self._buffers.trim(time.monotonic())
 
     def _take(self, order: servers_pb2.Order) -> None:
         if order.HasField("begin"):

@@ -453,7 +453,7 @@ class TestSnapshots:
             push(plane, A, 1, minibatch, [-1, 1], state=[1])
         snapshot = plane.snapshot()
         meta = json.loads(json.dumps(snapshot.meta))
-        again = {name: array.copy() for name, array in snapshot.arrays.items()}
+        again = {name: np.array(array) for name, array in snapshot.arrays.items()}
         assert set(again) == {
             "values/trainable/float32",
             "values/state/float32",

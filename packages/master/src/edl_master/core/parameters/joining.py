@@ -72,6 +72,10 @@ class Gathered:
         self.gradient = zeros(layout.sizes, layout.arenas(trainable=True))
         self.state = zeros(layout.sizes, layout.arenas(trainable=False))
 
+    def groups(self) -> dict[str, Arenas]:
+        """Both sums, by their names in a snapshot."""
+        return {"gathered/gradient": self.gradient, "gathered/state": self.state}
+
     def add(self, gradient: Arenas, state: Arenas | None, records: int) -> None:
         """Join one more gradient, and the state delta that came with it; None is no change."""
         first = self.records == 0

@@ -33,12 +33,12 @@ from edl_master.core.parameters.frozen import FrozenVersions
 from edl_master.core.parameters.joining import Gathered, StepSlots
 from edl_master.core.parameters.keras_config import OptimizerUnsupported
 from edl_master.core.parameters.layout import Arenas, Array, Layout
+from edl_master.core.parameters.loans import Loans
 from edl_master.core.parameters.modes import Async, Bounded, Sync, UpdateMode, describe
 from edl_master.core.parameters.optimizers import Optimizer
-from edl_master.core.parameters.snapshot import FORMAT, Snapshot, SnapshotError
+from edl_master.core.parameters.snapshot import FORMAT, Snapshot, SnapshotError, Stored
 from edl_master.core.parameters.tables.group import GatheredRows, RowGradients, Scanned, Tables
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
-from edl_master.core.parameters.tables.saving import Part
 from edl_master.core.parameters.tables.warming import warm_up
 from edl_master.core.parameters.updater import RowUpdate, Updater
 from edl_master.core.parameters.values import Values
@@ -88,6 +88,7 @@ class ParameterPlane:
         self._gathered_rows = GatheredRows(len(self._tables))
         self._applied = AppliedCounts()
         self._frozen = FrozenVersions()
+        self._loans = Loans(executor)
         self._initialized = False
         self._version = Version(0)
         self._openings = 0
@@ -129,6 +130,7 @@ class ParameterPlane:
         """
         if self._initialized:
             return False
+        self._own_arrays()
         self._values.load(values)
         self._initialized = True
         self._openings += 1
@@ -361,6 +363,7 @@ class ParameterPlane:
         """
         if self._steps.holders or not self._steps.filled:
             return False
+        self._own_arrays()
         self._join()
         return True
 
@@ -378,6 +381,7 @@ class ParameterPlane:
         flushed = self.flush()
         if self._steps.filled:
             raise RuntimeError("training is not over: a gradient is still being computed")
+        self._own_arrays()
         if not self._updater.finish(self._values.trainable):
             return flushed
         self._next_version()
@@ -408,7 +412,11 @@ class ParameterPlane:
         )
 
     def snapshot(self) -> Snapshot:
-        """Copy the whole state, apart from frozen versions and step slots."""
+        """The whole state as it is now, apart from frozen versions and step slots.
+
+        It is copied when it is read, or when it is about to change; so this takes no time, and
+        others may read it while updates go on.
+        """
         meta = {
             "format": FORMAT,
             "layout": self.layout.describe(),
@@ -426,7 +434,9 @@ class ParameterPlane:
             "staleness_total": self._staleness_total,
             "outcomes": {str(kind): count for kind, count in self._outcomes.items()},
         }
-        arrays: dict[str, Array | Part] = {n: array.copy() for n, array in self._named_arrays()}
+        arrays: dict[str, Stored] = {
+            name: self._loans.lend(array) for name, array in self._named_arrays()
+        }
         return Snapshot(meta, {**arrays, **self._tables.arrays(), **self._gathered_rows.arrays()})
 
     @classmethod
@@ -445,7 +455,7 @@ class ParameterPlane:
         Step slots are dropped: their holders ask again. Leases are as they were.
 
         Args:
-            snapshot: the state; it is copied.
+            snapshot: the state, which stays as it is.
             optimizer: of the class that the snapshot was trained with.
             mode: may differ from the snapshot's while no gradients are gathered.
             layout: if given, must be that of the snapshot.
@@ -507,11 +517,16 @@ class ParameterPlane:
         groups: dict[str, Arenas] = {"values": self._values.arenas}
         groups |= {f"slots/{name}": slot for name, slot in self._updater.slots.items()}
         if self._gathered and self._gathered.records:
-            groups["gathered/gradient"] = self._gathered.gradient
-            groups["gathered/state"] = self._gathered.state
+            groups |= self._gathered.groups()
         for group, arenas in groups.items():
             for key, array in arenas.items():
                 yield f"{group}/{key}", array
+
+    def _own_arrays(self) -> None:
+        """Before anything changes: snapshots keep what they hold."""
+        gathered = self._gathered.groups() if self._gathered else {}
+        groups = (self._values.arenas, *self._updater.slots.values(), *gathered.values())
+        self._loans.own(array for arenas in groups for array in arenas.values())
 
     # --- inside ----------------------------------------------------------------------------
 
@@ -519,7 +534,8 @@ class ParameterPlane:
         self, push: GradientPush, gradient: Arenas, state: Arenas | None, rows: RowGradients
     ) -> bool:
         """Apply or gather one gradient; say whether a new version came of it."""
-        # First what may fail: making rows changes no values.
+        # First what may fail: copying what was lent, and making rows, changes no values.
+        self._own_arrays()
         found = self._tables.resolve(rows) if self._gathered is None else []
         if self._gathered is not None:
             self._gathered_rows.add(rows, self._gathered.weight(push.records))

@@ -18,8 +18,7 @@ from edl_master.core.parameters.faults import LayoutError
 from edl_master.core.parameters.keras_config import OptimizerUnsupported
 from edl_master.core.parameters.layout import ArenaKey, Array, Layout, Variable
 from edl_master.core.parameters.optimizers import Optimizer
-from edl_master.core.parameters.snapshot import Snapshot
-from edl_master.core.parameters.tables.saving import Part as Rows
+from edl_master.core.parameters.snapshot import Snapshot, Stored
 from edl_master.core.parameters.tables.saving import pack, unpack
 
 Mine = Callable[[Array], Array]
@@ -129,7 +128,7 @@ def recut(
     Raises:
         ValueError: rows do not fit.
     """
-    arrays: dict[str, Array | Rows] = {}
+    arrays: dict[str, Stored] = {}
     for name in dict.fromkeys(name for one in saved for name in one.arrays):
         *_, kind, dtype = name.split("/")
         if kind in ("trainable", "state"):
@@ -225,8 +224,8 @@ def _stretch(arrays: Sequence[Array], start: int, stop: int) -> Array:
 
 def _rows(
     saved: Sequence[Snapshot], prefix: str, width: int, mine: Mine | None
-) -> dict[str, Array | Rows]:
-    found: dict[str, Array | Rows] = {}
+) -> dict[str, Stored]:
+    found: dict[str, Stored] = {}
     for one in saved:
         for name, packed in one.arrays.items():
             if name.startswith(prefix):

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from edl_master.core.parameters.layout import Array, Layout
+from edl_master.core.parameters.loans import Loan
 from edl_master.core.parameters.modes import UpdateMode, describe
 from edl_master.core.parameters.optimizers import Optimizer
 from edl_master.core.parameters.tables.saving import Part
 
 FORMAT = 1
+
+Stored: TypeAlias = Array | Loan | Part
+"""An array, or what becomes one when it is written."""
 
 
 class SnapshotError(ValueError):
@@ -27,13 +31,13 @@ class Snapshot:
     Attributes:
         meta: plain values that JSON can hold.
         arrays: flat arrays by name: ``values/trainable/float32``,
-            ``slots/momentum/trainable/float32``, ``gathered/gradient/trainable/float32``. Rows of
-            embedding tables come in parts, ``tables/0/rows/0``, which become arrays when they
-            are written.
+            ``slots/momentum/trainable/float32``, ``gathered/gradient/trainable/float32``. Those
+            of a living plane are loans; rows of embedding tables come in parts,
+            ``tables/0/rows/0``. Both become arrays when they are written.
     """
 
     meta: dict[str, Any]
-    arrays: dict[str, Array | Part]
+    arrays: dict[str, Stored]
 
     def layout(self) -> Layout:
         """The layout of the arrays.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from edl_master.core.parameters.arithmetic import Executor, all_finite, read_only
 from edl_master.core.parameters.layout import Array
@@ -205,7 +206,7 @@ class Tables:
         return found
 
     def restore(
-        self, described: Sequence[Mapping[str, Any]], arrays: Mapping[str, Array | Part]
+        self, described: Sequence[Mapping[str, Any]], arrays: Mapping[str, ArrayLike]
     ) -> None:
         """Take up what ``describe`` and ``arrays`` gave.
 
