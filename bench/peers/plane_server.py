@@ -1,7 +1,8 @@
 """Our parameter service with one variable and one embedding table; for benchmarks.
 
-``python -m bench.peers.plane_server DIM [FLOATS [OPTIMIZER]]`` prints its address and the layout's
-fingerprint.
+``python -m bench.peers.plane_server DIM [FLOATS [OPTIMIZER [DIR]]]`` prints its address and the
+layout's fingerprint. With a directory it writes a checkpoint there for each line that it reads,
+as a master does, and then prints the seconds that this took.
 """
 
 from __future__ import annotations
@@ -9,11 +10,15 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
+import time
 from concurrent import futures
+from pathlib import Path
 
 import grpc
 
 from edl_master.adapters.buffers import Buffers
+from edl_master.adapters.checkpoints import PLANE, Checkpoint, Checkpoints
 from edl_master.core.names import TaskKey, TaskType, Token
 from edl_master.core.parameters.layout import Variable
 from edl_master.core.parameters.modes import Async
@@ -32,7 +37,7 @@ class Job:
         pass
 
 
-def main(dim: int, floats: int = 1, optimizer: str = "SGD") -> None:
+def main(dim: int, floats: int = 1, optimizer: str = "SGD", directory: str = "") -> None:
     buffers = Buffers()
     plane = GuardedPlane(
         lambda _: Async(), None, buffers, futures.ThreadPoolExecutor(os.cpu_count() or 1)
@@ -52,10 +57,26 @@ def main(dim: int, floats: int = 1, optimizer: str = "SGD") -> None:
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     print(f"127.0.0.1:{port} {fingerprint}", flush=True)
+    if directory:
+        threading.Thread(target=write, args=(plane, Path(directory)), daemon=True).start()
     parent = os.getppid()
     while os.getppid() == parent:  # leaves with the bench, whatever ended that
         server.wait_for_termination(0.5)
+        buffers.trim(time.monotonic())
+
+
+def write(plane: GuardedPlane, directory: Path) -> None:
+    """A checkpoint for each line."""
+    checkpoints = Checkpoints(directory, "bench", keep=1)
+    checkpoints.prepare()
+    for _ in sys.stdin:
+        begun = time.perf_counter()
+        snapshot = plane.snapshot("")
+        assert snapshot is not None
+        checkpoints.write(Checkpoint({PLANE: snapshot.meta}, snapshot.arrays))
+        del snapshot
+        print(time.perf_counter() - begun, flush=True)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), *map(int, sys.argv[2:3]), *sys.argv[3:4])
+    main(int(sys.argv[1]), *map(int, sys.argv[2:3]), *sys.argv[3:5])

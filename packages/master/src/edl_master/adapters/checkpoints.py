@@ -15,7 +15,6 @@ import re
 import secrets
 import shutil
 import time
-import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,9 @@ from typing import IO, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
+
+# The same interface as zlib; its CRC-32 is about fourteen times as fast.
+from zlib_ng import zlib_ng as zlib
 
 from edl_master.adapters.files import flush_directory, storage_error
 from edl_proto.errors import EdlError
