@@ -41,6 +41,9 @@ FORMER_BODIES_KEPT = 8
 WAITING = "waiting"
 """What a worker says in its heartbeats while it waits for a task or for a step slot."""
 
+LOADING = "loading"
+"""What it says until it has loaded the model and sent its first values."""
+
 
 class IllegalMove(Exception):
     """A worker was to go from one state to another that cannot follow it."""
