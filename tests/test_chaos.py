@@ -6,6 +6,7 @@ import itertools
 import subprocess
 import sys
 
+import pytest
 from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "tools"))
@@ -15,11 +16,13 @@ import chaos
 MINUTES = 0.6
 
 
-def test_a_short_storm_over_every_role_loses_and_repeats_nothing() -> None:
+@pytest.mark.parametrize(("servers", "update"), [("0", "async"), ("2", "sync")])
+def test_a_short_storm_over_every_role_loses_and_repeats_nothing(servers: str, update: str) -> None:
     done = subprocess.run(
         [
             *(sys.executable, str(ROOT / "tools" / "chaos.py"), "--minutes", str(MINUTES)),
             *("--seed", "3", "--every", "2", "--model", "counting", "--records", "20011"),
+            *("--servers", servers, "--update", update),
         ],
         capture_output=True,
         text=True,

@@ -13,6 +13,7 @@ import pytest
 from conftest import ROOT, Edl, eventually
 from test_embeddings import check_counts
 from test_exactly_once import counts
+from test_recovery import kinds, written
 
 MODES = {
     "async": ("--update", "async"),
@@ -101,6 +102,57 @@ def test_servers_that_are_killed_lose_and_repeat_nothing(
         np.testing.assert_array_equal(counts(output), epochs)
     else:
         check_counts(output, total, epochs)
+
+
+def serving(edl: Edl, restarts: int) -> list[int]:
+    """Process numbers of the servers after so many restarts, when all of them serve."""
+    servers = written(edl, "crew").get("servers", [])
+    if any(one["state"] != "serving" or one["restarts"] != restarts for one in servers):
+        return []
+    return [one["pid"] for one in servers]
+
+
+def test_servers_that_are_killed_before_there_is_a_snapshot_begin_anew(
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
+) -> None:
+    """Once before any worker has said what is to be trained, and once more after that."""
+    total, epochs, output = 997, 3, tmp_path / "model"
+    edl(
+        *arguments("counting", numbered(total), output, epochs, "--params", f"size={total}"),
+        *("--parameter-servers", "2", "--name", "crew", "--detach"),
+    )
+    pids = eventually(lambda: serving(edl, 0), "servers", every=0.02)
+    assert not list((edl.job_dir("crew") / "snapshots").glob("crew-*"))
+    os.kill(pids[1], signal.SIGKILL)
+    pids = eventually(lambda: serving(edl, 1), "others", every=0.02)
+    assert not list((edl.job_dir("crew") / "snapshots").glob("crew-*"))
+    os.kill(pids[0], signal.SIGKILL)
+    edl("wait", "crew", timeout=240)
+    assert kinds(edl, "crew").count("ParameterServerLost") == 2
+    assert "CheckpointRestored" not in kinds(edl, "crew"), "there was nothing to go on from"
+    assert int(edl.status("crew")["records_trained"]) == epochs * total
+    np.testing.assert_array_equal(counts(output), epochs)
+
+
+def test_a_job_whose_servers_never_last_says_so_and_ends(
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
+) -> None:
+    """Five times from one and the same beginning; the sixth time it is no accident any more."""
+    total = 997
+    edl(
+        *arguments("counting", numbered(total), tmp_path / "model", 3, "--params", f"size={total}"),
+        *("--parameter-servers", "2", "--name", "crew", "--detach"),
+    )
+    for restarts in range(6):
+        pids = eventually(lambda n=restarts: serving(edl, n), f"servers {restarts}", every=0.02)
+        os.kill(pids[restarts % 2], signal.SIGKILL)
+    eventually(lambda: written(edl, "crew").get("state") == "FAILED", "the job gives up")
+    error = edl.status("crew")["error"]
+    assert error["code"] == "WORKER_CRASH_LOOP"
+    assert "5 times before" in error["what"]
+    assert "server-N.log" in error["remedy"]
+    assert kinds(edl, "crew").count("ParameterServerLost") == 5
+    eventually(lambda: not edl.processes(), "nobody is left")
 
 
 @pytest.mark.parametrize("model", ["counting", "counting_rows"])

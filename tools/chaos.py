@@ -12,6 +12,7 @@ import argparse
 import contextlib
 import itertools
 import json
+import math
 import os
 import shutil
 import signal
@@ -38,6 +39,8 @@ from edl_proto import supervision
 ROOT = Path(__file__).resolve().parent.parent
 EDL = str(Path(sys.executable).parent / "edl")
 WORKERS = 2
+MOST_SERVERS = 2
+INDEXES = math.lcm(WORKERS, MOST_SERVERS)
 SHORT_S = 30.0
 """A job that would be left in calm so soon is not begun."""
 END_S = 420.0
@@ -50,10 +53,10 @@ class Fault:
 
     Attributes:
         after_s: since the fault before.
-        role: worker, master, supervisor, both (master and supervisor), client.
+        role: worker, server, master, supervisor, both (master and supervisor), client.
         what: kill, term, freeze, slow.
         for_s: how long a freeze lasts, or slowness.
-        index: which worker.
+        index: which worker or parameter server, modulo how many there are.
     """
 
     after_s: float
@@ -74,7 +77,14 @@ WEIGHTS = {
     ("supervisor", "freeze"): 1,
     ("both", "kill"): 2,
     ("client", "kill"): 2,
+    ("server", "kill"): 3,
+    ("server", "freeze"): 3,
+    ("server", "slow"): 1,
 }
+
+FREEZES_S = (0.3, 1.0, 2.5, 6.0)
+LONG_FREEZES_S = (*FREEZES_S, 20.0)
+"""Of parameter servers: the last is longer than the master waits for one."""
 
 
 def schedule(seed: int, mean_s: float) -> Iterator[Fault]:
@@ -87,16 +97,17 @@ def schedule(seed: int, mean_s: float) -> Iterator[Fault]:
             after_s=random.expovariate(1 / mean_s),
             role=role,
             what=what,
-            for_s=random.choice((0.3, 1.0, 2.5, 6.0)),
-            index=random.randrange(WORKERS),
+            for_s=random.choice(LONG_FREEZES_S if role == "server" else FREEZES_S),
+            index=random.randrange(INDEXES),
         )
 
 
 class Job:
     """One job, started by the command and left to itself."""
 
-    def __init__(self, home: Path, name: str, arguments: list[str]) -> None:
+    def __init__(self, home: Path, name: str, arguments: list[str], servers: int) -> None:
         self.name = name
+        self.servers = servers
         self.directory = home / "jobs" / name
         self._environ = {
             **{key: value for key, value in os.environ.items() if not key.startswith("EDL_")},
@@ -104,7 +115,8 @@ class Job:
             "NO_COLOR": "1",
         }
         self._client: subprocess.Popen[bytes] | None = None
-        self.edl(*arguments, "--name", name, "--num-workers", str(WORKERS), "--detach")
+        numbers = ("--num-workers", str(WORKERS), "--parameter-servers", str(servers))
+        self.edl(*arguments, "--name", name, *numbers, "--detach")
         self.follow()
 
     def edl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -151,6 +163,20 @@ class Job:
         """Whether there is something to lose: faults before that only try its start again."""
         return int(self.status().get("progress", {}).get("records_done", 0)) > 0
 
+    def has(self, role: str) -> bool:
+        """Whether anybody in this job ever plays that role."""
+        return role != "server" or self.servers > 0
+
+    def name_of(self, fault: Fault) -> str:
+        """Whom a fault is for, in words."""
+        match fault.role:
+            case "worker":
+                return f"worker {fault.index % WORKERS}"
+            case "server":
+                return f"server {fault.index % self.servers}"
+            case role:
+                return role
+
     def victims(self, fault: Fault) -> list[int]:
         """Process numbers that a fault is for; none if nobody plays that role now."""
         match fault.role:
@@ -158,8 +184,13 @@ class Job:
                 living = self._client is not None and self._client.poll() is None
                 return [self._client.pid] if living and self._client else []
             case "worker":
-                pods = sorted((self.directory / "pods").glob(f"worker-{fault.index}-*.json"))
+                number = fault.index % WORKERS
+                pods = sorted((self.directory / "pods").glob(f"worker-{number}-*.json"))
                 return [pid for pod in pods if (pid := self._read(f"pods/{pod.name}").get("pid"))]
+            case "server":
+                servers = self.status().get("servers", [])
+                pids = [one["pid"] for one in servers if one["id"] == fault.index % self.servers]
+                return [pid for pid in pids if _is_server(pid)]
             case role:
                 found = []
                 if role in ("master", "both"):
@@ -182,6 +213,14 @@ def _is_ours(pid: int, name: str) -> bool:
     """A number may be another process's by now; whom we kill must be of this job."""
     try:
         return f"jobs/{name}".encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def _is_server(pid: int) -> bool:
+    """Likewise; a status may be of a moment ago."""
+    try:
+        return b"edl_master.parameter_server" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
 
@@ -225,15 +264,16 @@ def torment(
     while not job.has_begun and not job.is_over and time.monotonic() < began + END_S:
         time.sleep(0.1)
     for fault in faults:
+        if not job.has(fault.role):
+            continue
         at = time.monotonic() + fault.after_s
         while time.monotonic() < min(at, until) and not job.is_over:
             time.sleep(0.05)
         if job.is_over or time.monotonic() >= until:
             return done
         victims = job.victims(fault)
-        who = f"{fault.role} {fault.index}" if fault.role == "worker" else fault.role
         how_long = f" for {fault.for_s:g} s" if fault.what in ("freeze", "slow") else ""
-        what = f"{fault.what} {who}{how_long}"
+        what = f"{fault.what} {job.name_of(fault)}{how_long}"
         if not victims:
             say(f"  {time.monotonic() - began:6.1f} s  ({what}: nobody there)")
             continue
@@ -250,13 +290,15 @@ def torment(
 
 @dataclass(frozen=True)
 class Kind:
-    """A job to torment: how it is started, and what it must have made."""
+    """A job to torment: what it is, how it is started, and what it must have made."""
 
+    title: str
     arguments: list[str]
+    servers: int
     audit: Callable[[Path, dict[str, Any]], list[str]]
 
 
-def counting(place: Path, update: str, total: int, epochs: int) -> Kind:
+def counting(place: Path, update: str, servers: int, total: int, epochs: int) -> Kind:
     data = place / "numbers"
     if not data.exists():
         data.mkdir()
@@ -279,17 +321,19 @@ def counting(place: Path, update: str, total: int, epochs: int) -> Kind:
         return wrong + _trained(status, total * epochs)
 
     return Kind(
+        f"counting, {update}, parameter servers: {servers}",
         [
             *("train", "--model-zoo", str(ROOT / "model_zoo"), "--model-def", "counting"),
             *("--params", f"size={total}", "--data", str(data), "--num-epochs", str(epochs)),
             *("--minibatch-size", "16", "--records-per-task", "400", "--update", update),
             *(("--gradient-reduction", "sum") if update == "sync" else ()),
         ],
+        servers,
         audit,
     )
 
 
-def mnist(place: Path, epochs: int) -> Kind:
+def mnist(place: Path, servers: int, epochs: int) -> Kind:
     data = place / "digits"
     trained, _ = digits.make(data) if not data.exists() else (_count(data / "train"), 0)
 
@@ -300,12 +344,14 @@ def mnist(place: Path, epochs: int) -> Kind:
         return wrong + _trained(status, trained * epochs)
 
     return Kind(
+        f"digits, async, parameter servers: {servers}",
         [
             *("train", "--model-zoo", str(ROOT / "model_zoo")),
             *("--model-def", "mnist.mnist_functional_api", "--minibatch-size", "64"),
             *("--data", f"{data}/train/*.recordio"),
             *("--validation-data", f"{data}/test/*.recordio", "--num-epochs", str(epochs)),
         ],
+        servers,
         audit,
     )
 
@@ -323,8 +369,8 @@ def run(kind: Kind, name: str, home: Path, faults: Iterator[Fault], until: float
     """One job from start to audit; what was wrong."""
     output = home.parent / f"{name}-model"
     began = time.monotonic()
-    print(f"{name}:", flush=True)
-    job = Job(home, name, [*kind.arguments, "--output", str(output)])
+    print(f"{name}: {kind.title}", flush=True)
+    job = Job(home, name, [*kind.arguments, "--output", str(output)], kind.servers)
     try:
         done = torment(job, faults, until, lambda line: print(line, flush=True))
         calm = time.monotonic()
@@ -356,6 +402,17 @@ def _report(status: dict[str, Any], done: Counter[str], seconds: float) -> None:
     )
 
 
+def _kinds(place: Path, chosen: argparse.Namespace) -> list[Kind]:
+    """The jobs of one round, in their order."""
+    kinds = []
+    for servers in chosen.servers:
+        if chosen.model != "mnist":
+            kinds += [counting(place, u, servers, chosen.records, 3) for u in chosen.update]
+        if chosen.model != "counting":
+            kinds.append(mnist(place, servers, 20))
+    return kinds
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./dev chaos", description=__doc__)
     parser.add_argument("--minutes", type=float, default=2.0)
@@ -364,6 +421,21 @@ def main() -> int:
         "--every", type=float, default=5.0, help="seconds between faults, on average"
     )
     parser.add_argument("--model", choices=("all", "counting", "mnist"), default="all")
+    parser.add_argument(
+        "--servers",
+        type=int,
+        nargs="+",
+        choices=range(MOST_SERVERS + 1),
+        default=[0, 1, 2],
+        help="parameter servers; of several numbers, some jobs have the one and some the other",
+    )
+    parser.add_argument(
+        "--update",
+        nargs="+",
+        choices=("async", "sync"),
+        default=["async", "sync"],
+        help="of the counting model, likewise",
+    )
     parser.add_argument("--records", type=int, default=40_009, help="of the counting model")
     parser.add_argument("--keep", action="store_true", help="keep the files of the jobs")
     chosen = parser.parse_args()
@@ -376,18 +448,12 @@ def main() -> int:
     wrong: list[str] = []
     number = 0
     try:
-        while not number or (time.monotonic() < until - SHORT_S and not wrong):
-            kinds = [counting(place, "async", chosen.records, 3)]
-            if chosen.model == "all":
-                kinds.append(mnist(place, 20))
-                kinds.append(counting(place, "sync", chosen.records, 3))
-            elif chosen.model == "mnist":
-                kinds = [mnist(place, 20)]
-            for kind in kinds:
-                if not number or (time.monotonic() < until - SHORT_S and not wrong):
-                    name = f"chaos-{chosen.seed}-{number}"
-                    wrong = run(kind, name, place / "home", faults, until)
-                    number += 1
+        for kind in itertools.cycle(_kinds(place, chosen)):
+            name = f"chaos-{chosen.seed}-{number}"
+            wrong = run(kind, name, place / "home", faults, until)
+            number += 1
+            if wrong or time.monotonic() >= until - SHORT_S:
+                break
     finally:
         if wrong or chosen.keep:
             print(f"the jobs' files are in {place}")

@@ -54,7 +54,7 @@ class Crew:
         ]
         self._addresses: dict[int, str] = {}
         self._heard_at: dict[int, float] = {}
-        self._kept: defaultdict[str, set[int]] = defaultdict(set)
+        self._kept: defaultdict[str, dict[int, float]] = defaultdict(dict)
         self._given = 0
         self._labels = 0
         self._over = False
@@ -129,10 +129,10 @@ class Crew:
         with self._changed:
             self._heard_at[server] = time.monotonic()
 
-    def told_kept(self, server: int, label: str) -> None:
-        """A server has written its part."""
+    def told_kept(self, server: int, label: str, seconds: float) -> None:
+        """A server has written its part, which took so long."""
         with self._changed:
-            self._kept[label].add(server)
+            self._kept[label][server] = seconds
             self._changed.notify_all()
 
     # --- for everybody else ----------------------------------------------------------------
@@ -163,15 +163,19 @@ class Crew:
             self._wait_for(lambda: len(self._addresses) == self.count, timeout_s)
             return tuple(self._addresses[number] for number in range(self.count))
 
-    def wait_kept(self, label: str, timeout_s: float) -> None:
+    def wait_kept(self, label: str, timeout_s: float) -> float:
         """Wait until every server has written its part of a snapshot.
+
+        Returns:
+            Seconds that the slowest of them has written; what came before, its start for one,
+            is not counted.
 
         Raises:
             EdlError: NOT_READY; some have not in time.
         """
         with self._changed:
             self._wait_for(lambda: len(self._kept[label]) == self.count, timeout_s)
-            del self._kept[label]
+            return max(self._kept.pop(label).values())
 
     def _wait_for(self, what: Callable[[], bool], timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s

@@ -28,9 +28,10 @@ from edl_proto.v1 import error_pb2, job_pb2
 BEGIN_AGAIN = 75
 """What a master's work comes to when it has to fall back; no exit code of a process."""
 
-_SILENCE_S = 10.0
+_SILENCE_S = 5.0
 """A server that has said nothing for so long is frozen or cut off: ten of its heartbeats. A server
-that has only much to do is not silent, and losing one costs the job some seconds."""
+that has only much to do is not silent, and losing one costs the job some seconds. With what new
+servers take to start, the next gradient is applied well within 15 s."""
 
 _HELD_UP_S = 2.0
 """Between two looks of the master: then it was held up itself, and nobody is to blame."""

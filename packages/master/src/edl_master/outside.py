@@ -137,18 +137,22 @@ class Works:
         self._latest_snapshot.do(write)
 
     def _write(self, place: Checkpoints, kept: Kept) -> float:
-        """Write it, and return the seconds that this took."""
-        started = time.monotonic()
-        if kept.plane is None:
-            place.write(Checkpoint({LEDGER: kept.ledger}, {}))
-            return time.monotonic() - started
-        parts = []
+        """Write it, and return the seconds that this took.
+
+        Not those that passed until parameter servers had begun: a server that has just been
+        started would else keep the next snapshot away for twenty times as long.
+        """
+        parts, parts_s = [], 0.0
         if kept.label and self._crew is not None:
-            self._crew.wait_kept(kept.label, _PARTS_S)
+            parts_s = self._crew.wait_kept(kept.label, _PARTS_S)
             parts = place.parts(kept.label, self._crew.count)
-        documents = {LEDGER: kept.ledger, PLANE: kept.plane.meta}
-        place.write(Checkpoint(documents, kept.plane.arrays), parts)
-        return time.monotonic() - started
+        kept_here = Checkpoint({LEDGER: kept.ledger}, {})
+        if kept.plane is not None:
+            documents = {LEDGER: kept.ledger, PLANE: kept.plane.meta}
+            kept_here = Checkpoint(documents, kept.plane.arrays)
+        started = time.monotonic()
+        place.write(kept_here, parts)
+        return parts_s + time.monotonic() - started
 
     def finish_output(self) -> None:
         def finish() -> None:

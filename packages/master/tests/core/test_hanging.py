@@ -256,7 +256,62 @@ def test_loading_that_comes_to_an_end_is_no_hang() -> None:
         played.tell(ev.HeartbeatReceived(WorkerId(0), body, (), "LOADING"))
     assert "WorkerSuspected" not in [r.kind for r in played.records if r.facts.get("worker") == "0"]
     played.tell(ev.WorkerReady(WorkerId(0), body))
-    for _ in range(4 * 500):
-        played.pass_quarter()
-        played.tell(ev.HeartbeatReceived(WorkerId(0), body, (), "IDLE"))
+    played.pass_quarter()
     assert "WorkerSuspected" not in [r.kind for r in played.records if r.facts.get("worker") == "0"]
+
+
+def idle(phase: str, last_s: float, asks: bool = False) -> list[str]:
+    """What is found about a worker that is ready, beats, and holds nothing for so long."""
+    settings = replace(SETTINGS, timings=Timings(patience=replace(PATIENCE, ask_s=12.0)))
+    played = Played()
+    played.job = JobState(settings, (20,))
+    played.__dict__.update(now=0.0, records=[])
+    played.tell(ev.Tick())
+    for number in (0, 1):
+        played.tell(ev.WorkerRegistered(WorkerId(number), Body(f"b{number}"), "host", 1))
+        played.tell(ev.WorkerReady(WorkerId(number), Body(f"b{number}")))
+    played.ask(0)  # the only task
+    while played.now < last_s:
+        played.pass_quarter()
+        played.step(0)
+        if "WorkerHung" in played.kinds():
+            break
+        beat = ev.HeartbeatReceived(WorkerId(1), Body("b1"), (), phase, "in a lock")
+        played.tell(beat)
+        if asks:
+            played.tell(ev.LeaseRequested(WorkerId(1), Body("b1")))
+    hung = [record for record in played.records if record.kind == "WorkerHung"]
+    assert all(record.facts["worker"] == "1" for record in hung)
+    return played.kinds()
+
+
+def test_a_worker_without_a_task_that_never_asks_for_one_is_found() -> None:
+    found = idle("waiting", 20.0)
+    assert found[-3:] == ["WorkerSuspected", "WorkerStacks", "WorkerHung"]
+
+
+def test_a_worker_that_asks_and_gets_nothing_is_not_suspected() -> None:
+    assert "WorkerSuspected" not in idle("waiting", 40.0, asks=True)
+
+
+def test_sending_the_first_values_has_the_time_of_loading() -> None:
+    """The master takes a worker for ready before it has sent them; it says that it loads."""
+    assert "WorkerSuspected" not in idle("loading", 40.0)
+
+
+def test_a_worker_that_has_lost_its_task_and_hangs_in_it_is_found() -> None:
+    played = Played()
+    lease = played.leases[1]
+    gone = ev.LeasesReturned(
+        WorkerId(1), (ev.HeldLease(lease.task, lease.token),), "out-of-order", False
+    )
+    played.tell(gone)
+    while "WorkerHung" not in played.kinds():
+        assert played.now < 400.0
+        played.pass_quarter()
+        if played.index[0] < 9:
+            played.step(0)
+        played.beat(0, "waiting")
+        if "WorkerHung" not in played.kinds():
+            played.tell(ev.HeartbeatReceived(WorkerId(1), Body("b1"), (), "computing"))
+    assert played.now > SETTINGS.timings.patience.ask_s

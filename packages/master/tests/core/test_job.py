@@ -132,6 +132,21 @@ def test_dead_letters_in_detail_are_bounded_and_all_are_counted() -> None:
     assert [counts.dead for counts in view.tasks.values()] == [150]
 
 
+# --- bodies ----------------------------------------------------------------------------------
+
+
+def test_the_end_of_a_replaced_body_is_not_taken_for_that_of_its_successor() -> None:
+    """Somebody started a second process for the worker; the platform knows the first alone."""
+    job = joined(JobState(SETTINGS, DATA))
+    newcomer = Body("0b")
+    job.handle(ev.WorkerRegistered(WORKER, newcomer, "host", 2), 1.0)
+    job.handle(ev.WorkerReady(WORKER, newcomer), 1.0)
+    effects = job.handle(ev.BodyExited(WORKER, BODY, 0, None, False, attempt=0), 2.0)
+    assert not any(isinstance(effect, fx.StartWorker) for effect in effects)
+    (granted,) = job.handle(ev.LeaseRequested(WORKER, newcomer), 2.0)
+    assert isinstance(granted, fx.LeaseGranted)
+
+
 # --- defects -------------------------------------------------------------------------------
 
 

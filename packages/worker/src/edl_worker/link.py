@@ -98,7 +98,8 @@ class MasterLink:
         )
         reply = self._call("Register", lambda: self._tasks.Register(request, timeout=self._timeout))
         self.incarnation = reply.incarnation
-        self._mark.start_over()
+        # A new one: what is still heard of the former master counts for nothing here.
+        self._mark = Mark()
         return reply
 
     def ready(self, model: task_pb2.ModelDescription) -> task_pb2.ReadyReply:
@@ -130,6 +131,7 @@ class MasterLink:
     def lease(self, prefetched: int, incarnation: str) -> task_pb2.LeaseReply:
         """Ask for a task; ``incarnation`` is the one whose tasks the caller is there for."""
         wait_s = self._settings.task_wait_s
+        mark = self._mark
         request = task_pb2.LeaseRequest(
             worker_id=self._identity.worker_id,
             body=self._identity.body,
@@ -140,8 +142,7 @@ class MasterLink:
         reply = self._call(
             "Lease", lambda: self._tasks.Lease(request, timeout=wait_s + self._timeout)
         )
-        if incarnation == self.incarnation:
-            self._mark.heed(reply.mark)
+        mark.heed(reply.mark)
         return reply
 
     def complete(self, request: task_pb2.CompleteRequest) -> None:

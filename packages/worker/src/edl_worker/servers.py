@@ -281,7 +281,10 @@ class ParameterServers:
 
 
 class Mark:
-    """How many orders the master has given to parameter servers, as far as is known here."""
+    """How many orders one master has given to parameter servers, as far as is known here.
+
+    Each incarnation has one of its own: a mark of another one would name orders that do not come.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -291,11 +294,6 @@ class Mark:
         """An answer of the master has told this; several threads ask."""
         with self._lock:
             self.latest = max(self.latest, mark)
-
-    def start_over(self) -> None:
-        """There is another master."""
-        with self._lock:
-            self.latest = 0
 
 
 class Payload:

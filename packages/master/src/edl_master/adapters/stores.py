@@ -1,14 +1,39 @@
-"""Places in object stores, through fsspec; places on this machine are left to ``files``."""
+"""Places in object stores, through fsspec; places on this machine are left to ``files``.
+
+A store's client may wait for ever, and has no deadline that holds for all of them. So each call is
+made in a thread of its own, which is left behind when it has got nowhere for too long.
+"""
 
 from __future__ import annotations
 
+import threading
+import time
 import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from edl_proto import outputs
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a store may take, in seconds."""
+
+    call_s: float = 120.0
+    """For a call, or for the next bytes of one that tells of them: clients try again by themselves
+    for a minute or so."""
+
+    slowest_bytes_per_s: float = 1e7
+    """What is moved within a store tells of nothing, and gets the time that its bytes need."""
+
+
+PATIENCE = Patience()
 
 
 def is_store(place: str) -> bool:
@@ -22,11 +47,11 @@ def exists(uri: str) -> bool:
     Raises:
         EdlError: OUTPUT_UNWRITABLE; the store cannot be asked.
     """
-    try:
-        system, path = _open(uri)
-        return bool(system.exists(path))
-    except Exception as error:  # a store's client has errors of its own
-        raise unwritable(uri, error) from error
+
+    def ask(at: _Place) -> bool:
+        return bool(at.system.exists(at.path))
+
+    return _do(uri, ask)
 
 
 def check_writable(uri: str) -> None:
@@ -35,15 +60,15 @@ def check_writable(uri: str) -> None:
     Raises:
         EdlError: OUTPUT_UNWRITABLE.
     """
-    try:
-        system, path = _open(uri)
-        parent, _, name = path.rpartition("/")
-        probe = f"{parent}/.{name}.{uuid.uuid4().hex[:12]}.probe"
-        system.makedirs(parent, exist_ok=True)
-        system.pipe_file(probe, b"")
-        system.rm_file(probe)
-    except Exception as error:
-        raise unwritable(uri, error) from error
+
+    def probe(at: _Place) -> None:
+        parent, _, name = at.path.rpartition("/")
+        beside = f"{parent}/.{name}.{uuid.uuid4().hex[:12]}.probe"
+        at.system.makedirs(parent, exist_ok=True)
+        at.system.pipe_file(beside, b"")
+        at.system.rm_file(beside)
+
+    _do(uri, probe)
 
 
 def read(uri: str) -> bytes:
@@ -52,13 +77,14 @@ def read(uri: str) -> bytes:
     Raises:
         EdlError: OUTPUT_UNWRITABLE; the store cannot be asked.
     """
-    try:
-        system, path = _open(uri)
-        return bytes(system.cat_file(path))
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-        return b""
-    except Exception as error:
-        raise unwritable(uri, error) from error
+
+    def fetch(at: _Place) -> bytes:
+        try:
+            return bytes(at.system.cat_file(at.path))
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            return b""
+
+    return _do(uri, fetch)
 
 
 def remove(uri: str) -> None:
@@ -67,12 +93,12 @@ def remove(uri: str) -> None:
     Raises:
         EdlError: OUTPUT_UNWRITABLE.
     """
-    try:
-        system, path = _open(uri)
-        if system.exists(path):
-            system.rm(path, recursive=True)
-    except Exception as error:
-        raise unwritable(uri, error) from error
+
+    def remove_it(at: _Place) -> None:
+        if at.system.exists(at.path):
+            at.system.rm(at.path, recursive=True)
+
+    _do(uri, remove_it)
 
 
 def being_written_by(uri: str) -> str:
@@ -94,21 +120,24 @@ def put(local: Path, uri: str, job: str) -> None:
     Raises:
         EdlError: OUTPUT_UNWRITABLE; nothing is left behind.
     """
-    try:
-        system, path = _open(uri)
-        parent, _, name = path.rpartition("/")
+
+    def copy(at: _Place) -> None:
+        parent, _, name = at.path.rpartition("/")
         beside = f"{parent}/.{name}.edl-{job}.tmp"
         recursive = local.is_dir()
+        system = at.system
         try:
             if system.exists(beside):
                 system.rm(beside, recursive=True)
-            system.put(f"{local}/" if recursive else str(local), beside, recursive=recursive)
-            system.mv(beside, path, recursive=recursive)
+            source = f"{local}/" if recursive else str(local)
+            system.put(source, beside, recursive=recursive, callback=at.told())
+            at.allow(_nbytes(local) / PATIENCE.slowest_bytes_per_s)
+            system.mv(beside, at.path, recursive=recursive)
         finally:
             if system.exists(beside):
                 system.rm(beside, recursive=True)
-    except Exception as error:
-        raise unwritable(uri, error) from error
+
+    _do(uri, copy)
 
 
 def unwritable(uri: str, error: Exception) -> EdlError:
@@ -122,10 +151,90 @@ def unwritable(uri: str, error: Exception) -> EdlError:
     )
 
 
-def _open(uri: str) -> tuple[Any, str]:
-    import fsspec
+class _Place:
+    """Where a call is at work, and until when it may get nowhere.
 
-    system, path = fsspec.core.url_to_fs(uri.rstrip("/"))
-    # Another process may have written since this one looked.
-    system.invalidate_cache()
-    return system, path
+    Attributes:
+        system: the fsspec file system.
+        path: within it.
+        since: when it got somewhere last.
+        until: when it is given up.
+        given_up: it must not change anything any more, should it ever go on.
+    """
+
+    system: Any
+    path: str
+
+    def __init__(self) -> None:
+        self.given_up = False
+        self.allow()
+
+    def open(self, uri: str) -> None:
+        import fsspec
+
+        self.system, self.path = fsspec.core.url_to_fs(uri.rstrip("/"))
+        # Another process may have written since this one looked.
+        self.system.invalidate_cache()
+
+    def allow(self, more_s: float = 0.0) -> None:
+        """It gets somewhere; what comes next may take so much longer.
+
+        Raises:
+            TimeoutError: nobody waits for it any more.
+        """
+        if self.given_up:
+            raise TimeoutError("given up")
+        self.since = time.monotonic()
+        self.until = self.since + PATIENCE.call_s + more_s
+
+    def told(self) -> Any:
+        """What fsspec tells about bytes that have been sent."""
+        from fsspec.callbacks import Callback
+
+        allow = self.allow
+
+        class Told(Callback):  # type: ignore[misc]
+            def call(self, *args: Any, **kwargs: Any) -> None:
+                allow()
+
+            def branched(self, *args: Any, **kwargs: Any) -> Callback:
+                return Told()
+
+        return Told()
+
+
+def _do(uri: str, act: Callable[[_Place], T]) -> T:
+    """Do something with a place, as long as it gets somewhere.
+
+    Raises:
+        EdlError: OUTPUT_UNWRITABLE.
+    """
+    place = _Place()
+    done: list[T] = []
+    failed: list[Exception] = []
+    ended = threading.Event()
+
+    def run() -> None:
+        try:
+            place.open(uri)
+            done.append(act(place))
+        except Exception as error:  # a store's client has errors of its own
+            failed.append(error)
+        finally:
+            ended.set()
+
+    threading.Thread(target=run, name="store", daemon=True).start()
+    while not ended.wait(max(0.0, place.until - time.monotonic())):
+        if time.monotonic() >= place.until:
+            place.given_up = True
+            silent_s = place.until - place.since
+            error = TimeoutError(f"the store has given no sign of life for {silent_s:.0f} s")
+            raise unwritable(uri, error)
+    if failed:
+        raise unwritable(uri, failed[0]) from failed[0]
+    return done[0]
+
+
+def _nbytes(local: Path) -> int:
+    files = local.rglob("*") if local.is_dir() else (local,)
+    return sum(file.stat().st_size for file in files if file.is_file())

@@ -37,7 +37,7 @@ from edl_master.core.failures import (
 from edl_master.core.goodput import Spent
 from edl_master.core.hanging import Finding, Pace
 from edl_master.core.leases import Lease
-from edl_master.core.member import WAITING, Member
+from edl_master.core.member import LOADING, WAITING, Member
 from edl_master.core.members import Ended
 from edl_master.core.names import TaskType, WorkerId, WorkerState
 from edl_master.core.order import task_seed
@@ -139,7 +139,11 @@ class Dispatch:
         """Name workers that are heard but get nowhere; end those that had their time."""
         for member in list(self._members.loading()):
             self._look_at(member, None, now)
-        for member in list(self._members.at_work(self._ledger.leases.holders)):
+        holders = self._ledger.leases.holders
+        for member in list(self._members.ready_ones()):
+            if member.id not in holders:
+                self._look_at(member, None, now)
+                continue
             if member.phase == WAITING and member.watch.stepped:
                 # For a step slot, so for somebody else, who is looked at as well. Before the
                 # first step it may as well be the user's own code that builds the pipeline.
@@ -148,9 +152,11 @@ class Dispatch:
             self._look_at(member, self._ledger.leases.of(member.id)[0], now)
 
     def _look_at(self, member: Member, lease: Lease | None, now: float) -> None:
-        """Judge a worker that is at work on a task, or loads the model file."""
+        """Judge a worker: at work on a task, before its first one, or between two."""
         facts, place, pace = {"worker": str(member.id)}, "loading the model file", Pace.LOADING
-        if lease is not None:
+        if lease is None and member.state is WorkerState.READY and member.phase != LOADING:
+            place, pace = "turning to its next task", Pace.ASKING
+        elif lease is not None:
             facts["task"] = str(lease.task.key)
             place = self._ledger.place(lease.task)
             training = lease.task.key.type is TaskType.TRAINING

@@ -34,6 +34,9 @@ class Patience:
     """For a task without steps: evaluation, prediction, export."""
     load_s: float = 600.0
     """For loading the model file, which may download what it starts from."""
+    ask_s: float = 300.0
+    """For a worker without a task to ask for one, which takes it a second: as long as a step may
+    take of which nothing is known, since it may still be at one of a task that it has lost."""
     stacks_s: float = 5.0
     """From asking for the stacks to acting without them."""
 
@@ -45,7 +48,9 @@ class Pace(Enum):
     """A task that tells of every step."""
     WHOLE_TASK = auto()
     LOADING = auto()
-    """The model file, before any task."""
+    """The model file, before any task; then its first values go to the master."""
+    ASKING = auto()
+    """It has no task, so it should ask for one."""
 
 
 class Finding(Enum):
@@ -105,6 +110,8 @@ class Hanging:
         patience = self._patience
         if pace is Pace.LOADING:
             return patience.load_s
+        if pace is Pace.ASKING:
+            return patience.ask_s
         if pace is Pace.WHOLE_TASK:
             return patience.whole_task_s
         if watch.stepped:
@@ -114,7 +121,7 @@ class Hanging:
         return max(patience.start_s, patience.starts * max(self._starts))
 
     def judge(self, watch: Watch, now: float, pace: Pace) -> Finding:
-        """Decide about a body that is heard, and holds a task or loads."""
+        """Decide about a body that is heard."""
         if watch.asked_at is None:
             if now - watch.since <= self.limit_s(watch, pace):
                 return Finding.NOTHING

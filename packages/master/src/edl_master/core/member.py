@@ -41,6 +41,9 @@ FORMER_BODIES_KEPT = 8
 WAITING = "waiting"
 """What a worker says in its heartbeats while it waits for a task or for a step slot."""
 
+LOADING = "loading"
+"""What it says until it has loaded the model and sent its first values."""
+
 
 class IllegalMove(Exception):
     """A worker was to go from one state to another that cannot follow it."""
@@ -145,6 +148,8 @@ class Member:
 
     def is_it(self, event: BodyExited) -> bool:
         """Whether the body that ended is the present one, by whatever name it has."""
+        if event.body is not None and event.body in self.former:
+            return False  # another one has come in its place, under the same attempt perhaps
         if event.attempt is not None and event.attempt == self.attempt:
             return True
         if event.body is not None and self.body is not None:

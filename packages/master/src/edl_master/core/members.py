@@ -354,13 +354,9 @@ class Members:
         """Workers that are heard and load the model file."""
         return (m for m in self._members.values() if m.state is WorkerState.LOADING)
 
-    def at_work(self, holders: Set[WorkerId]) -> Iterator[Member]:
-        """Workers that are heard and hold a task."""
-        return (
-            member
-            for member in self._members.values()
-            if member.state is WorkerState.READY and member.id in holders
-        )
+    def ready_ones(self) -> Iterator[Member]:
+        """Workers that are heard and hold a task, or may ask for one."""
+        return (m for m in self._members.values() if m.state is WorkerState.READY)
 
     def time_spent(self, holders: Set[WorkerId]) -> Counter[Spent]:
         """What the wanted workers do at this moment, for the accounts of goodput."""

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 _REPORT_S = 10.0
 """Deadline of a report: the master is on this machine, or near."""
 
-_SPEAK_EVERY_S = 1.0
+_SPEAK_EVERY_S = 0.5
 """How often a server says that it is alive; the master waits for many of these."""
 
 _WRITTEN_S = 60.0
@@ -148,9 +148,11 @@ class App:
         log.info("bytes %d to %d of the parameters are served here", part.start, part.stop)
 
     def _write(self, kept: Kept) -> None:
+        started = time.monotonic()
         path = part_path(Path(kept.order.place), self._job, kept.order.label, self._server)
         write_part(path, self._job, Checkpoint({PLANE: kept.snapshot.meta}, kept.snapshot.arrays))
-        self._report(servers_pb2.ServerReport(kept=kept.order.label))
+        seconds = time.monotonic() - started
+        self._report(servers_pb2.ServerReport(kept=kept.order.label, seconds=seconds))
 
     def _fail(self, error: Exception) -> None:
         told = error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -18,8 +19,13 @@ from edl_master.guarded_plane import GuardedPlane, payloads_told
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 
+log = logging.getLogger(__name__)
+
 _LONGEST_S = 30.0
 """How long a call may wait for an order: these are as fast as the master's answers."""
+
+_LONG_S = 1.0
+"""A wait that somebody may want to know of: the way from the master to here is slow."""
 
 
 class GuardedFollower(GuardedPlane):
@@ -99,9 +105,9 @@ class GuardedFollower(GuardedPlane):
         return ""
 
     def _reach(self, mark: int) -> None:
-        deadline = time.monotonic() + _LONGEST_S
+        started = time.monotonic()
         while self._serving.done < mark:
-            left_s = deadline - time.monotonic()
+            left_s = started + _LONGEST_S - time.monotonic()
             if left_s <= 0 or self._over:
                 raise EdlError(
                     error_pb2.NOT_READY,
@@ -109,6 +115,8 @@ class GuardedFollower(GuardedPlane):
                     where="parameters",
                 )
             self._changed.wait(left_s)
+        if (waited_s := time.monotonic() - started) > _LONG_S:
+            log.warning("a worker waited %.1f s for order %d", waited_s, mark)
 
     # --- what the master decides -----------------------------------------------------------
 

@@ -49,7 +49,7 @@ class ServersServicer(servers_pb2_grpc.ServersServicer):
         self._crew.heard(request.server)
         match request.WhichOneof("what"):
             case "kept":
-                self._crew.told_kept(request.server, request.kept)
+                self._crew.told_kept(request.server, request.kept, request.seconds)
             case "failed":
                 self._on_failed(EdlError.from_proto(request.failed))
             case _:

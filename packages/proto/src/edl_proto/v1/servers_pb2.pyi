@@ -279,10 +279,13 @@ class ServerReport(_message.Message):
     INCARNATION_FIELD_NUMBER: _builtins.int
     KEPT_FIELD_NUMBER: _builtins.int
     FAILED_FIELD_NUMBER: _builtins.int
+    SECONDS_FIELD_NUMBER: _builtins.int
     server: _builtins.int
     incarnation: _builtins.str
     kept: _builtins.str
     """label: this server's part is on the disk"""
+    seconds: _builtins.float
+    """that writing the part took"""
     @_builtins.property
     def failed(self) -> _error_pb2.Error:
         """this server cannot go on"""
@@ -294,10 +297,11 @@ class ServerReport(_message.Message):
         incarnation: _builtins.str = ...,
         kept: _builtins.str = ...,
         failed: _error_pb2.Error | None = ...,
+        seconds: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed", "kept", b"kept", "what", b"what"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed", "incarnation", b"incarnation", "kept", b"kept", "server", b"server", "what", b"what"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed", "incarnation", b"incarnation", "kept", b"kept", "seconds", b"seconds", "server", b"server", "what", b"what"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_what: _TypeAlias = _typing.Literal["kept", "failed"]  # noqa: Y015
     _WhichOneofArgType_what: _TypeAlias = _typing.Literal["what", b"what"]  # noqa: Y015
