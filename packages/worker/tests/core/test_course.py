@@ -58,6 +58,7 @@ class Holder:
                 if self.under_way is not None and self.chance.random() < 0.5:
                     self.master.push(*self.under_way, rejects=False)
                 return None
+            assert len(self.story) < 1000, "this never ends"
             step = self.course.next()
             match step:
                 case Compute(index, fetch):
