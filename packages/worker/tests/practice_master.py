@@ -135,11 +135,15 @@ class PracticeMaster:
     def snapshot(self) -> dict[str, Any]:
         """Ledger and parameters, together."""
         with self.changed:
-            return {
-                "values": self.values.copy(),
-                "version": self.version,
-                "tasks": [(task.applied, task.done) for task in self.all_tasks()],
-            }
+            return self.snapshot_held()
+
+    def snapshot_held(self) -> dict[str, Any]:
+        """The same, by whoever holds the lock."""
+        return {
+            "values": self.values.copy(),
+            "version": self.version,
+            "tasks": [(task.applied, task.done) for task in self.all_tasks()],
+        }
 
     def restart(self, snapshot: dict[str, Any]) -> None:
         """Come back as another incarnation, as it was when the snapshot was taken."""

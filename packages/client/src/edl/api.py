@@ -75,6 +75,7 @@ class TrainOptions(_Options, total=False):
     update: str
     grads_to_wait: int
     max_staleness: int
+    overlap: bool
     gradient_reduction: str
     evaluation_steps: int
     embedding_threshold: int

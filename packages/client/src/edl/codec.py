@@ -119,6 +119,7 @@ def encode_spec(
                 update=_UPDATES[job.update],
                 grads_to_wait=job.grads_to_wait,
                 max_staleness=job.max_staleness,
+                overlap=job.overlap,
                 gradient_reduction=job.gradient_reduction,
                 evaluation_steps=job.evaluation_steps,
                 embedding_threshold=job.embedding_threshold,

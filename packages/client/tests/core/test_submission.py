@@ -66,6 +66,14 @@ def test_a_synchronous_step_waits_for_all_workers_unless_told_otherwise() -> Non
     assert made(Verb.TRAIN, {**bounded, "max_staleness": 0}).max_staleness == 0
 
 
+def test_pushing_overlaps_with_computing_unless_updates_are_synchronous() -> None:
+    assert made(Verb.TRAIN, TRAIN).overlap
+    assert made(Verb.TRAIN, {**TRAIN, "update": "bounded"}).overlap
+    assert not made(Verb.TRAIN, {**TRAIN, "update": "sync"}).overlap
+    assert not made(Verb.TRAIN, {**TRAIN, "overlap": False}).overlap
+    assert not made(Verb.TRAIN, {**TRAIN, "overlap": False, "update": "sync"}).overlap
+
+
 def test_python_values_are_read_as_well_as_texts() -> None:
     job = made(
         Verb.TRAIN,
@@ -140,6 +148,7 @@ def test_a_value_that_cannot_be(option: str, value: object, words: list[str]) ->
     [
         ({"grads_to_wait": 2}, "--update sync"),
         ({"max_staleness": 2}, "--update bounded"),
+        ({"overlap": True, "update": "sync"}, "--update async"),
         ({"evaluation_steps": 5}, "--validation-data"),
         ({"checkpoint_steps": 5}, "--checkpoint-dir"),
         ({"keep_checkpoints": 5}, "--checkpoint-dir"),

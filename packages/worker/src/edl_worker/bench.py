@@ -50,6 +50,7 @@ class Bench:
                 metrics=metrics,
                 zoo=loaded.zoo,
                 sync=loaded.job.training.update == job_pb2.SYNC,
+                overlap=loaded.job.training.overlap,
                 minibatch_size=loaded.minibatch_size,
                 prefetch_lead_s=settings.prefetch_lead_s,
                 tables=loaded.tables,

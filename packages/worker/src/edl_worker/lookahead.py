@@ -1,7 +1,8 @@
-"""An iterator of which one knows whether it goes on."""
+"""Iterators that are read a little ahead."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
@@ -40,3 +41,38 @@ class Lookahead(Generic[T]):
         close = getattr(self._source, "close", None)
         if close is not None:
             close()
+
+
+class Window(Generic[T]):
+    """Elements of a source by number, each kept until it is dropped.
+
+    Args:
+        source: gives the elements in order.
+        first: number of the first one.
+    """
+
+    def __init__(self, source: Lookahead[T], first: int) -> None:
+        self._source = source
+        self._first = first
+        self._kept: deque[T] = deque()
+
+    def get(self, number: int) -> T | None:
+        """An element that was not dropped, read now if need be; None beyond the end."""
+        assert number >= self._first, "this one was dropped"
+        while number >= self.read:
+            element = self._source.take()
+            if element is None:
+                return None
+            self._kept.append(element)
+        return self._kept[number - self._first]
+
+    @property
+    def read(self) -> int:
+        """Number of the element that has not been read yet."""
+        return self._first + len(self._kept)
+
+    def drop_before(self, number: int) -> None:
+        """Elements before this one are not needed any more."""
+        while self._kept and self._first < number:
+            self._kept.popleft()
+            self._first += 1

@@ -5,16 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from edl_proto.v1 import parameters_pb2, task_pb2
 from edl_worker import failures
+from edl_worker.beside import Beside
 from edl_worker.contract import Batch
 from edl_worker.core import exchange, prefetch
-from edl_worker.core.exchange import Fetch, Move, Outcome
+from edl_worker.core.exchange import Course, Fetch, Move, Outcome
 from edl_worker.intake import Assignment, Intake
 from edl_worker.link import MasterReplacedError
+from edl_worker.lookahead import Window
 from edl_worker.metrics import WorkerMetrics
 from edl_worker.replica import Replica
 from edl_worker.state import WorkerState
@@ -29,6 +31,11 @@ _OUTCOMES = {
     parameters_pb2.OUT_OF_ORDER: Outcome.OUT_OF_ORDER,
     parameters_pb2.INVALID: Outcome.INVALID,
 }
+
+Reply = parameters_pb2.PushReply | parameters_pb2.PullReply
+
+_LAST_ANSWER_S = 1.0
+"""How long a worker that leaves waits for the answer to its last push."""
 
 
 class TaskLostError(Exception):
@@ -48,11 +55,41 @@ class Trained:
 
 
 @dataclass(slots=True)
+class _Task:
+    """A task that is being trained.
+
+    Attributes:
+        course: says what comes next.
+        batches: its minibatches from the first that is not in the model yet on.
+        wanted: rows that they need of embedding tables, by index, where that is known.
+        examples: in the model, of this holder and those before.
+        step: gradient that was computed last, with the version that it was computed on, and in s
+            how long that took.
+        header: of the last push.
+        following: rows that its answer brings.
+        exchanging_s: how long computing has waited for exchanges since the last answer.
+        answered: when the last answer was there.
+    """
+
+    assignment: Assignment
+    course: Course
+    batches: Window[Batch]
+    wanted: dict[int, Wanted]
+    examples: int
+    answered: float
+    step: tuple[Step, int, float] | None = None
+    header: parameters_pb2.PushHeader | None = None
+    following: Wanted | None = None
+    exchanging_s: float = 0.0
+
+
+@dataclass(slots=True)
 class TrainingLoop:
     """Trains tasks, one after the other, with one copy of the parameters.
 
     Attributes:
         sync: gradients are computed under step slots.
+        overlap: the next minibatch is computed while a gradient is being pushed.
         minibatch_size: of the job.
         prefetch_lead_s: how much work is left when the next lease is asked for.
         tables: embedding tables of the model, if it has any.
@@ -65,11 +102,12 @@ class TrainingLoop:
     metrics: WorkerMetrics
     zoo: Path
     sync: bool
+    overlap: bool
     minibatch_size: int
     prefetch_lead_s: float
     tables: Tables | None = None
     step_s: float | None = None
-    _following: tuple[Batch, Wanted] | None = None
+    _beside: Beside[Reply] = field(default_factory=lambda: Beside("exchange"))
 
     def run(self, assignment: Assignment, intake: Intake) -> Trained:
         """Train one task from where its last holder left it.
@@ -81,83 +119,158 @@ class TrainingLoop:
             LeavingError: the worker has to leave; the task stays held.
             MasterReplacedError: what was computed is for a master that is gone.
         """
-        lease, batches = assignment.lease, assignment.batches
-        assert batches is not None, "a training task has records"
-        index = lease.skip_minibatches
-        examples = index * self.minibatch_size
+        lease = assignment.lease
+        assert assignment.batches is not None, "a training task has records"
+        first = lease.skip_minibatches
+        task = _Task(
+            assignment,
+            Course(first, sync=self.sync, overlap=self.overlap and not self.sync),
+            Window(assignment.batches, first),
+            wanted={},
+            examples=first * self.minibatch_size,
+            answered=time.perf_counter(),
+        )
         expected = prefetch.expected_minibatches(
             lease.records.stop - lease.records.start, self.minibatch_size
         )
-        fetch = exchange.first_fetch(sync=self.sync)
-        while True:
-            started = time.perf_counter()
-            batch = batches.take()
-            if batch is None:
-                return Trained(index, examples)
-            after = batches.peek()
-            self.metrics.input_s.observe(time.perf_counter() - started)
-            if prefetch.is_due(
-                done=index, expected=expected, step_s=self.step_s, lead_s=self.prefetch_lead_s
-            ):
-                intake.request()
-            fetch = self._one(assignment, index, batch, fetch, after)
-            index += 1
-            examples += batch.size
-            self.step_s = time.perf_counter() - started
+        try:
+            while True:
+                match task.course.next():
+                    case exchange.Compute(index, fetch):
+                        if prefetch.is_due(
+                            done=index,
+                            expected=expected,
+                            step_s=self.step_s,
+                            lead_s=self.prefetch_lead_s,
+                        ):
+                            intake.request()
+                        self._compute(task, index, fetch)
+                    case exchange.Push(index):
+                        self._push(task, index)
+                    case exchange.Settle(index):
+                        self._settle(task, index)
+                    case exchange.Finish(minibatches):
+                        return Trained(minibatches, task.examples)
+        finally:
+            # Whatever ended the task: nothing is on its way any more when the next one begins. Who
+            # leaves waits a little, so that what was computed counts; if it comes too late,
+            # the lease has been handed back and the master refuses it.
+            self._beside.drop(lambda s: not self.state.leaving or s < _LAST_ANSWER_S)
 
-    def _one(
-        self, assignment: Assignment, index: int, batch: Batch, fetch: Fetch, after: Batch | None
-    ) -> Fetch:
-        """Bring one minibatch into the model; say what to fetch before the next one, ``after``."""
-        last = after is None
-        wanted = self._wanted(assignment.lease, index, batch)
-        while True:
-            self._fetch(assignment, fetch, wanted)
-            self._check(assignment)
-            self.state.phase = task_pb2.COMPUTING
-            started = time.perf_counter()
-            step = self._compute(assignment.lease, index, batch, wanted)
-            following = None
-            if after is not None:
-                following = self._wanted(assignment.lease, index + 1, after)
-            computed = time.perf_counter()
-            self.metrics.compute_s.observe(computed - started)
-            self._check(assignment)
-            self.state.phase = task_pb2.EXCHANGING
-            header = parameters_pb2.PushHeader(
-                lease=assignment.ref,
-                minibatch=index,
-                records=batch.size,
-                compute_s=computed - started,
-                pull=exchange.wants_values(last=last),
-            )
-            reply = self.replica.push(header, step, wanted, following)
-            self.metrics.exchange_s.observe(time.perf_counter() - computed)
-            self.metrics.pushed(reply.outcome)
-            turn = exchange.after_push(
-                _OUTCOMES[reply.outcome],
-                last=last,
-                sync=self.sync,
-                values_came=reply.nbytes > 0,
-                slot_granted=reply.slot_granted,
-            )
-            match turn.move:
-                case Move.NEXT:
-                    self.metrics.steps.inc()
-                    return turn.fetch
-                case Move.AGAIN:
-                    fetch = turn.fetch
-                case Move.DROP:
-                    raise TaskLostError
-                case Move.HAND_BACK:
-                    raise OutOfOrderError
-                case Move.FAIL:
-                    raise failures.not_finite(
-                        assignment.lease,
-                        index,
-                        self.replica.version,
-                        f"the gradient holds an infinity or not a number (loss {step.loss:g})",
-                    )
+    def _compute(self, task: _Task, index: int, fetch: Fetch) -> None:
+        """Compute the gradient of a minibatch, or see that the task ends before it."""
+        batch = self._read(task, index)
+        if batch is None:
+            task.course.ends_at(index)
+            return
+        wanted = self._wanted(task, index)
+        if not self._beside.is_busy:
+            self._fetch(task.assignment, fetch, wanted)
+        elif not self.replica.has_rows(wanted):
+            # The last answer had none: another try, when the present answer is there.
+            self._settle(task, index - 1)
+            return
+        self._check(task.assignment)
+        ahead = None
+        if task.course.overlaps and not self._beside.is_busy and self.tables is not None:
+            # The push of this step will bring rows of the next minibatch but one.
+            ahead = self._wanted(task, index + 1)
+            if ahead is not None:
+                self._beside.begin(self.replica.ask(ahead))
+        self.state.phase = task_pb2.COMPUTING
+        started = time.perf_counter()
+        assert self.replica.version is not None, "there are values"
+        base = self.replica.version
+        with self._explained(task.assignment.lease, index, batch):
+            step = self.trainer.compute(batch, wanted, self.replica.rows(wanted))
+        task.step = step, base, time.perf_counter() - started
+        self.metrics.compute_s.observe(task.step[2])
+        task.course.computed()
+        if ahead is not None:
+            self.replica.take(self._beside.result(), ahead)
+
+    def _push(self, task: _Task, index: int) -> None:
+        """Begin to push the last gradient; where nothing overlaps, that is for ``_settle``."""
+        lease = task.assignment.lease
+        assert task.step is not None, "a gradient was computed"
+        step, base, compute_s = task.step
+        task.step = None
+        if not step.is_finite:
+            raise failures.not_finite(lease, index, base, f"the loss is {step.loss}")
+        if self._read(task, index + 1) is None:
+            task.course.ends_at(index + 1)
+        self._check(task.assignment)
+        batch = task.batches.get(index)
+        assert batch is not None, "it was computed on"
+        header = parameters_pb2.PushHeader(
+            lease=task.assignment.ref,
+            minibatch=index,
+            records=batch.size,
+            base_version=base,
+            compute_s=compute_s,
+            pull=exchange.wants_values(last=task.course.is_last(index)),
+        )
+        task.course.pushed()
+        beside = isinstance(task.course.next(), exchange.Compute)
+        # While the gradient is pushed the next minibatch is computed on rows that are there.
+        task.following = self._wanted(task, index + (2 if beside else 1))
+        started = time.perf_counter()
+        wanted = self._wanted(task, index)
+        push = self.replica.push(header, step, wanted, task.following)
+        if beside:
+            self._beside.begin(push)
+        else:
+            self._beside.keep(push)
+        task.header = header
+        task.exchanging_s += time.perf_counter() - started
+
+    def _settle(self, task: _Task, index: int) -> None:
+        """Wait for the answer to the push of a minibatch, and do what it says."""
+        started = time.perf_counter()
+        self.state.phase = task_pb2.EXCHANGING
+        reply = self._beside.result()
+        assert isinstance(reply, parameters_pb2.PushReply), "a push was under way"
+        move = task.course.answered(
+            _OUTCOMES[reply.outcome],
+            values_came=reply.nbytes > 0,
+            slot_granted=reply.slot_granted,
+        )
+        self.replica.take(reply, task.following)
+        now = time.perf_counter()
+        self.metrics.exchange_s.observe(task.exchanging_s + now - started)
+        self.metrics.pushed(reply.outcome)
+        task.exchanging_s = 0.0
+        match move:
+            case Move.NEXT:
+                self.metrics.steps.inc()
+                batch = task.batches.get(index)
+                assert batch is not None, "it was pushed"
+                task.examples += batch.size
+                task.batches.drop_before(index + 1)
+                task.wanted.pop(index, None)
+                self.step_s, task.answered = now - task.answered, now
+            case Move.AGAIN:
+                task.step = None
+                self.replica.drop_rows()
+            case Move.DROP:
+                raise TaskLostError
+            case Move.HAND_BACK:
+                raise OutOfOrderError
+            case Move.FAIL:
+                assert task.header is not None, "there was a push"
+                raise failures.not_finite(
+                    task.assignment.lease,
+                    index,
+                    task.header.base_version,
+                    f"the gradient holds an infinity or not a number (loss {task.header.loss:g})",
+                )
+
+    def _read(self, task: _Task, index: int) -> Batch | None:
+        started, read = time.perf_counter(), task.batches.read
+        batch = task.batches.get(index)
+        if task.batches.read > read:
+            self.metrics.input_s.observe(time.perf_counter() - started)
+        return batch
 
     def _fetch(self, assignment: Assignment, fetch: Fetch, wanted: Wanted | None) -> None:
         match fetch:
@@ -180,25 +293,17 @@ class TrainingLoop:
         if self.state.is_lost(assignment.ref):
             raise TaskLostError
 
-    def _wanted(self, lease: task_pb2.Lease, index: int, batch: Batch) -> Wanted | None:
+    def _wanted(self, task: _Task, index: int) -> Wanted | None:
         """The rows that a minibatch needs of embedding tables; found out once."""
         if self.tables is None:
             return None
-        if self._following is None or self._following[0] is not batch:
-            with self._explained(lease, index, batch):
-                self._following = batch, self.tables.wanted(batch, training=True)
-        return self._following[1]
-
-    def _compute(
-        self, lease: task_pb2.Lease, index: int, batch: Batch, wanted: Wanted | None
-    ) -> Step:
-        with self._explained(lease, index, batch):
-            step = self.trainer.compute(batch, wanted, self.replica.rows(wanted))
-        if not step.is_finite:
-            raise failures.not_finite(
-                lease, index, self.replica.version, f"the loss is {step.loss}"
-            )
-        return step
+        if index not in task.wanted:
+            batch = self._read(task, index)
+            if batch is None:
+                return None
+            with self._explained(task.assignment.lease, index, batch):
+                task.wanted[index] = self.tables.wanted(batch, training=True)
+        return task.wanted[index]
 
     @contextmanager
     def _explained(self, lease: task_pb2.Lease, index: int, batch: Batch) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -108,6 +109,7 @@ class Replica:
             ids=ids,
             rows_buffer=self._rows.open(wanted),
         )
+        self._rows.arrived(wanted)
         return self._rows.arrays(wanted)
 
     def scan(self, number: int) -> tuple[Ids, Rows]:
@@ -125,21 +127,27 @@ class Replica:
             cursor, more = reply.cursor, reply.more
         return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
 
+    def drop_rows(self) -> None:
+        """The rows that have come are too old to be computed on."""
+        self._rows.forget()
+
     def push(
         self,
         header: parameters_pb2.PushHeader,
         step: Step,
         wanted: Wanted | None = None,
         following: Wanted | None = None,
-    ) -> parameters_pb2.PushReply:
-        """Push a step computed at the present version, and take the values that come back.
+    ) -> Callable[[], parameters_pb2.PushReply]:
+        """Prepare to push a step; the call that is returned does it, in any thread.
+
+        As long as it runs nothing else may be asked of the replica than to compute on what it has.
+        What it returns goes to ``take``.
 
         Args:
-            wanted: the rows that it was computed from.
-            following: the rows that the next minibatch needs, to come back too.
+            header: without what follows from the other arguments; ``base_version`` is there.
+            wanted: the rows that the step was computed from.
+            following: rows to come back too.
         """
-        assert self.version is not None
-        header.base_version = self.version
         header.loss = step.loss
         header.gradient_nbytes = sum(part.nbytes for part in step.gradient)
         header.state_nbytes = sum(part.nbytes for part in step.state_delta)
@@ -156,36 +164,46 @@ class Replica:
                 payloads.append(next_ids)
                 nbytes += 2 * self._rows.nbytes(following)
             payloads.extend(step.rows)
-        reply = self._link.push(
-            header,
-            tuple(payloads),
+        rows = self._rows.open(following)
+        return lambda: self._link.push(header, tuple(payloads), self._inbox.open, nbytes, rows)
+
+    def ask(self, wanted: Wanted) -> Callable[[], parameters_pb2.PullReply]:
+        """Prepare to fetch rows, and newer values if there are any; to be used as ``push``."""
+        return self._asking(None, wanted)
+
+    def take(
+        self,
+        reply: parameters_pb2.PushReply | parameters_pb2.PullReply,
+        following: Wanted | None = None,
+    ) -> None:
+        """Make the values and rows that have come those of the model."""
+        there = reply.initialized if isinstance(reply, parameters_pb2.PullReply) else True
+        if reply.nbytes or (there and not self._arena.nbytes):
+            self._adopt(reply.version)
+        if following is not None and (reply.rows_nbytes or not self._rows.nbytes(following)):
+            self._rows.arrived(following)
+
+    def _asking(
+        self, slot_for: task_pb2.LeaseRef | None, wanted: Wanted | None
+    ) -> Callable[[], parameters_pb2.PullReply]:
+        tables, ids = requested(wanted)
+        nbytes = self._arena.nbytes + self._rows.nbytes(wanted)
+        have, rows = self.version, self._rows.open(wanted)
+        return lambda: self._link.pull(
             self._inbox.open,
             nbytes,
-            self._rows.open(following),
+            have_version=have,
+            slot_for=slot_for,
+            rows=tables,
+            ids=ids,
+            rows_buffer=rows,
         )
-        if reply.nbytes or not self._arena.nbytes:
-            self._adopt(reply.version)
-        if reply.rows_nbytes:
-            self._rows.arrived(following)
-        return reply
 
     def _pull(
         self, slot_for: task_pb2.LeaseRef | None, wanted: Wanted | None
     ) -> parameters_pb2.PullReply:
-        tables, ids = requested(wanted)
-        reply = self._link.pull(
-            self._inbox.open,
-            self._arena.nbytes + self._rows.nbytes(wanted),
-            have_version=self.version,
-            slot_for=slot_for,
-            rows=tables,
-            ids=ids,
-            rows_buffer=self._rows.open(wanted),
-        )
-        if reply.nbytes or (reply.initialized and not self._arena.nbytes):
-            self._adopt(reply.version)
-        if reply.initialized and (slot_for is None or reply.slot_granted):
-            self._rows.arrived(wanted)
+        reply = self._asking(slot_for, wanted)()
+        self.take(reply, wanted)
         return reply
 
     def _adopt(self, version: int) -> None:

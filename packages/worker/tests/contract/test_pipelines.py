@@ -126,6 +126,34 @@ def test_a_seed_fixes_the_minibatches(zoo: ZooFolder, source: str) -> None:
     assert [batch.size for batch in first] == [16] * 6 + [4]
 
 
+TUNED = """
+def dataset_fn(dataset, mode):
+    options = tf.data.Options()
+    options.autotune.enabled = True
+    return dataset.map(parse).with_options(options)
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "tuned"), [(PLAIN, False), (SHUFFLED, False), (PARSE + TUNED, True)]
+)
+def test_no_thread_tunes_a_pipeline_unless_the_user_asks_for_that(
+    zoo: ZooFolder, source: str, tuned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of a task would wait for that thread, a second or two."""
+    seen: list[bool | None] = []
+    prefetch = tf.data.Dataset.prefetch
+
+    def look(dataset: tf.data.Dataset, *given: Any, **named: Any) -> tf.data.Dataset:
+        seen.append(dataset.options().autotune.enabled)
+        return prefetch(dataset, *given, **named)
+
+    model_file = load(zoo, source)
+    monkeypatch.setattr(tf.data.Dataset, "prefetch", look)
+    assert sorted(joined(numbers(batches(model_file, rows(0, 40))))) == list(range(40))
+    assert seen[-1] is tuned
+
+
 @pytest.mark.parametrize("source", RANDOMNESS.values(), ids=RANDOMNESS)
 def test_minibatches_after_skipped_ones_are_the_same(zoo: ZooFolder, source: str) -> None:
     model_file = load(zoo, source)

@@ -209,6 +209,15 @@ OPTIONS: tuple[Option, ...] = (
         default_text="number of workers",
     ),
     Option(
+        "overlap",
+        Flag(),
+        _TRAINING,
+        "async, bounded: compute the next minibatch while a gradient is pushed",
+        _TRAIN,
+        default=True,
+        default_text="yes, but not for sync",
+    ),
+    Option(
         "gradient_reduction",
         Choice(("mean", "sum")),
         _TRAINING,

@@ -55,6 +55,7 @@ class Submission:
     update: str = "async"
     grads_to_wait: int = 0
     max_staleness: int = 0
+    overlap: bool = False
     gradient_reduction: str = ""
     evaluation_steps: int = 0
     embedding_threshold: int = 1 << 20
@@ -145,6 +146,7 @@ def build(
             values["max_staleness"] = 0
         elif values["max_staleness"] is None:
             values["max_staleness"] = workers.max
+        values["overlap"] = values["overlap"] and values["update"] != "sync"
     settled: dict[str, Any] = {
         name: value for name, value in values.items() if value is not None and name in _FIELDS
     }
@@ -194,6 +196,7 @@ def _check_together(verb: Verb, given: Mapping[str, Given], values: Mapping[str,
     for option, condition, needs in (
         ("grads_to_wait", values["update"] == "sync", "--update sync"),
         ("max_staleness", values["update"] == "bounded", "--update bounded"),
+        ("overlap", values["update"] != "sync" or not values["overlap"], "--update async"),
         ("evaluation_steps", bool(values["validation_data"]), "--validation-data"),
         ("checkpoint_steps", bool(values["checkpoint_dir"]), "--checkpoint-dir"),
         ("keep_checkpoints", bool(values["checkpoint_dir"]), "--checkpoint-dir"),

@@ -181,6 +181,8 @@ class TrainingSpec(_message.Message):
     KEEP_CHECKPOINTS_FIELD_NUMBER: _builtins.int
     EMBEDDING_THRESHOLD_FIELD_NUMBER: _builtins.int
     PARAMETER_SERVERS_FIELD_NUMBER: _builtins.int
+    OVERLAP_FIELD_NUMBER: _builtins.int
+    LOCAL_STEPS_FIELD_NUMBER: _builtins.int
     num_epochs: _builtins.int
     update: Global___UpdateMode.ValueType
     grads_to_wait: _builtins.int
@@ -204,6 +206,10 @@ class TrainingSpec(_message.Message):
     """Keras Embedding layers of at least so many numbers become embedding tables; 0: none."""
     parameter_servers: _builtins.int
     """processes that hold the parameters; 0: the master does"""
+    overlap: _builtins.bool
+    """compute while a gradient is pushed; not in sync mode"""
+    local_steps: _builtins.int
+    """minibatches that a worker applies itself before it pushes; 0: 1"""
     def __init__(
         self,
         *,
@@ -221,10 +227,12 @@ class TrainingSpec(_message.Message):
         keep_checkpoints: _builtins.int = ...,
         embedding_threshold: _builtins.int = ...,
         parameter_servers: _builtins.int = ...,
+        overlap: _builtins.bool = ...,
+        local_steps: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint_dir", b"checkpoint_dir", "checkpoint_steps", b"checkpoint_steps", "embedding_threshold", b"embedding_threshold", "evaluation_steps", b"evaluation_steps", "gradient_reduction", b"gradient_reduction", "grads_to_wait", b"grads_to_wait", "init_from", b"init_from", "keep_checkpoints", b"keep_checkpoints", "max_staleness", b"max_staleness", "num_epochs", b"num_epochs", "parameter_servers", b"parameter_servers", "seed", b"seed", "shuffle", b"shuffle", "update", b"update"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint_dir", b"checkpoint_dir", "checkpoint_steps", b"checkpoint_steps", "embedding_threshold", b"embedding_threshold", "evaluation_steps", b"evaluation_steps", "gradient_reduction", b"gradient_reduction", "grads_to_wait", b"grads_to_wait", "init_from", b"init_from", "keep_checkpoints", b"keep_checkpoints", "local_steps", b"local_steps", "max_staleness", b"max_staleness", "num_epochs", b"num_epochs", "overlap", b"overlap", "parameter_servers", b"parameter_servers", "seed", b"seed", "shuffle", b"shuffle", "update", b"update"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

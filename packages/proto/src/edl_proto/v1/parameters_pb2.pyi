@@ -290,6 +290,7 @@ class PushHeader(_message.Message):
     ROWS_FIELD_NUMBER: _builtins.int
     NEXT_ROWS_FIELD_NUMBER: _builtins.int
     MARK_FIELD_NUMBER: _builtins.int
+    MINIBATCHES_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
     incarnation: _builtins.str
     layout_fingerprint: _builtins.str
@@ -310,6 +311,10 @@ class PushHeader(_message.Message):
     wait_s: _builtins.float
     mark: _builtins.int
     """as in PullHeader"""
+    minibatches: _builtins.int
+    """How many minibatches from that index on this stands for; 0: one. With local steps the gradient
+    is the difference that they have made to the trainable variables.
+    """
     @_builtins.property
     def lease(self) -> _task_pb2.LeaseRef: ...
     @_builtins.property
@@ -339,10 +344,11 @@ class PushHeader(_message.Message):
         rows: _abc.Iterable[Global___TableRows] | None = ...,
         next_rows: _abc.Iterable[Global___TableRows] | None = ...,
         mark: _builtins.int = ...,
+        minibatches: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_version", b"base_version", "compute_s", b"compute_s", "gradient_nbytes", b"gradient_nbytes", "incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "lease", b"lease", "loss", b"loss", "mark", b"mark", "minibatch", b"minibatch", "next_rows", b"next_rows", "pull", b"pull", "records", b"records", "rows", b"rows", "state_nbytes", b"state_nbytes", "wait_s", b"wait_s", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_version", b"base_version", "compute_s", b"compute_s", "gradient_nbytes", b"gradient_nbytes", "incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "lease", b"lease", "loss", b"loss", "mark", b"mark", "minibatch", b"minibatch", "minibatches", b"minibatches", "next_rows", b"next_rows", "pull", b"pull", "records", b"records", "rows", b"rows", "state_nbytes", b"state_nbytes", "wait_s", b"wait_s", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -125,6 +125,11 @@ class DatasetPipeline:
             raise self._blame(error, source.reading) from error
         options = tf.data.Options()
         options.deterministic = True
+        if dataset.options().autotune.enabled is None:
+            # An iterator that is let go waits for the thread which tunes it: up to two seconds at
+            # the end of each task. A task is too short for tuning to pay; AUTOTUNE means as
+            # many calls at a time as there are cores.
+            options.autotune.enabled = False
         dataset = dataset.with_options(options)
         if again:
             source.built[kind] = dataset

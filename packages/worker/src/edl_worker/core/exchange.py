@@ -1,9 +1,10 @@
-"""What to do next in a training task: the answers of the parameter plane, judged."""
+"""What to do next in a training task: minibatches in order, and the plane's answers, judged."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import TypeAlias
 
 
 class Outcome(Enum):
@@ -91,3 +92,127 @@ def after_push(
             return Turn(Move.HAND_BACK)
         case Outcome.INVALID:
             return Turn(Move.FAIL)
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """Compute the gradient of a minibatch, after fetching what it needs."""
+
+    index: int
+    fetch: Fetch
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """Begin to push the gradient that was computed last."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Wait for the answer to the push that is under way."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """All minibatches of the task are in the model."""
+
+    minibatches: int
+
+
+Step: TypeAlias = Compute | Push | Settle | Finish
+
+
+class Course:
+    """The way of one holder through one task. Facts come in by methods; ``next`` is the decision.
+
+    At most one push is under way. With ``overlap`` the next minibatch is computed meanwhile, on
+    values that lack that one gradient; its own push begins when the answer is there. So pushes
+    are in order and each minibatch is pushed until it is in the model, whatever the answers are.
+    A gradient that was computed meanwhile is dropped when the one before it has to be computed
+    again; from then on nothing overlaps in this task, so that the next try is as fresh as
+    it can be and bounded staleness cannot reject for ever.
+
+    Args:
+        first: index of the first minibatch that is not in the model yet.
+        sync: gradients are computed under step slots.
+        overlap: compute while a push is under way; not in synchronous mode.
+    """
+
+    def __init__(self, first: int, *, sync: bool, overlap: bool) -> None:
+        if sync and overlap:
+            raise ValueError("a step slot is used on the newest values")
+        self._sync = sync
+        self._overlap = overlap
+        self._settled = first
+        self._under_way = False
+        self._computed = False
+        self._stop: int | None = None
+        self._fetch = first_fetch(sync=sync)
+
+    @property
+    def settled(self) -> int:
+        """How many of the task's minibatches are in the model."""
+        return self._settled
+
+    @property
+    def next_index(self) -> int:
+        """The minibatch that is computed next, or whose gradient waits to be pushed."""
+        return self._settled + self._under_way
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether minibatches are computed while a push is under way."""
+        return self._overlap
+
+    def ends_at(self, count: int) -> None:
+        """The task has so many minibatches; to be told before the last one is pushed."""
+        self._stop = count
+
+    def is_last(self, index: int) -> bool:
+        """Whether no minibatch comes after this one, as far as has been told."""
+        return self._stop is not None and index + 1 >= self._stop
+
+    def next(self) -> Step:
+        """What to do now."""
+        index = self.next_index
+        ended = self._stop is not None and index >= self._stop
+        if self._under_way:
+            if self._computed or ended or not self._overlap:
+                return Settle(self._settled)
+            return Compute(index, Fetch.NOTHING)
+        if self._computed:
+            return Push(index)
+        return Finish(self._settled) if ended else Compute(index, self._fetch)
+
+    def computed(self) -> None:
+        """The gradient that was to be computed is there."""
+        self._computed = True
+        if not self._under_way:
+            self._fetch = Fetch.NOTHING
+
+    def pushed(self) -> None:
+        """The push of the gradient has begun."""
+        self._computed = False
+        self._under_way = True
+
+    def answered(self, outcome: Outcome, *, values_came: bool, slot_granted: bool) -> Move:
+        """The push that was under way has its answer; say what that means."""
+        turn = after_push(
+            outcome,
+            last=self.is_last(self._settled),
+            sync=self._sync,
+            values_came=values_came,
+            slot_granted=slot_granted,
+        )
+        self._under_way = False
+        self._fetch = turn.fetch
+        if turn.move is Move.NEXT:
+            self._settled += 1
+        elif turn.move is Move.AGAIN:
+            self._computed = False
+            self._overlap = False
+        return turn.move

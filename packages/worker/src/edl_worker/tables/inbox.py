@@ -19,13 +19,14 @@ _ALIGNED = 64
 class RowsInbox:
     """The rows that one minibatch needs, once they have come.
 
-    What comes does not overwrite what came before: two pieces of memory take turns.
+    What comes does not overwrite what came before: two pieces of memory take turns. So a step may
+    compute on rows while those of the next one are on their way.
     """
 
     def __init__(self, dims: Sequence[int]) -> None:
         self._dims = dims
         self._memory = np.empty(0, np.uint8)
-        self._turns = [np.empty(0, np.uint8), np.empty(0, np.uint8)]
+        self._next = np.empty(0, np.uint8)
         self._for: Wanted | None = None
 
     def nbytes(self, wanted: Wanted | None) -> int:
@@ -35,25 +36,22 @@ class RowsInbox:
         return sum(4 * d * ids.size for d, ids in zip(self._dims, wanted.ids, strict=True))
 
     def open(self, wanted: Wanted | None) -> Callable[[int], memoryview]:
-        """What gives memory for the rows that are about to come."""
+        """What gives memory for the rows that are about to come; each time the same."""
         expected = self.nbytes(wanted)
-        self._for = None
+        if self._next.size < expected:
+            self._next = _aligned(expected + expected // 4)
+        memory = self._next[:expected]
 
         def give(nbytes: int) -> memoryview:
             if nbytes != expected:
                 raise FrameError(f"{nbytes} bytes of rows came, {expected} were asked for")
-            if self._turns[0].size < nbytes:
-                self._turns[0] = _aligned(nbytes + nbytes // 4)
-            self._memory = self._turns[0][:nbytes]
-            self._turns.reverse()
-            return self._memory.data
+            return memory.data
 
         return give
 
-    def arrived(self, wanted: Wanted | None) -> None:
-        """The rows of a minibatch have come."""
-        if wanted is not None and not self.nbytes(wanted):
-            self._memory = np.empty(0, np.uint8)
+    def arrived(self, wanted: Wanted) -> None:
+        """The rows that the memory was opened for last have come."""
+        self._memory, self._next = self._next, self._memory
         self._for = wanted
 
     def holds(self, wanted: Wanted) -> bool:
