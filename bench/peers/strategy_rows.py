@@ -24,12 +24,14 @@ from typing import Any
 PER_CLOSURE, SHARDS, LEARNING_RATE = 8, 2, 0.01
 
 
-def serve(job: str, cluster: str) -> None:
+def serve(job: str, cluster: str, index: str = "0") -> None:
     import tensorflow as tf
 
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     spec = tf.train.ClusterSpec(json.loads(cluster))
-    tf.distribute.Server(spec, job_name=job, task_index=0, protocol="grpc", start=True).join()
+    tf.distribute.Server(
+        spec, job_name=job, task_index=int(index), protocol="grpc", start=True
+    ).join()
 
 
 def _end_with(parent: int) -> None:
@@ -39,16 +41,15 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def cluster_of(cluster: dict[str, list[str]]) -> tuple[Any, Any]:
-    """The strategy and its coordinator."""
+def cluster_of(cluster: dict[str, list[str]], shards: int = 0) -> tuple[Any, Any]:
+    """The strategy, with variables cut into so many shards, and its coordinator."""
     import tensorflow as tf
 
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         tf.train.ClusterSpec(cluster), rpc_layer="grpc"
     )
-    strategy = tf.distribute.ParameterServerStrategy(
-        resolver, tf.distribute.experimental.partitioners.FixedShardsPartitioner(SHARDS)
-    )
+    partitioner = tf.distribute.experimental.partitioners.FixedShardsPartitioner(shards)
+    strategy = tf.distribute.ParameterServerStrategy(resolver, partitioner if shards else None)
     return strategy, tf.distribute.coordinator.ClusterCoordinator(strategy)
 
 
@@ -108,7 +109,7 @@ def prepared(dim: int, strategy: Any, coordinator: Any) -> dict[str, Callable[[]
     return {what: partial(measured, step) for what, step in closures.items()}
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
@@ -116,15 +117,15 @@ def _free_port() -> int:
 
 def main() -> None:
     if sys.argv[1] == "serve":
-        serve(sys.argv[2], sys.argv[3])
+        serve(*sys.argv[2:])
         return
-    cluster = {job: [f"127.0.0.1:{_free_port()}"] for job in ("worker", "ps")}
+    cluster = {job: [f"127.0.0.1:{free_port()}"] for job in ("worker", "ps")}
     servers = [
         subprocess.Popen([sys.executable, "-m", __spec__.name, "serve", job, json.dumps(cluster)])
         for job in cluster
     ]
     try:
-        strategy, coordinator = cluster_of(cluster)
+        strategy, coordinator = cluster_of(cluster, SHARDS)
         tables = {dim: prepared(int(dim), strategy, coordinator) for dim in sys.argv[1:]}
         print("ready", flush=True)
         for line in sys.stdin:

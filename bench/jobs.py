@@ -1,0 +1,82 @@
+"""Jobs of ``edl train`` for benchmarks, and how fast their peers say that they were."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from datetime import datetime
+from pathlib import Path
+
+from bench.measure import ROOT
+
+_numbers = itertools.count()
+_QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
+
+
+def trained(
+    work: Path, *options: str, data: str, workers: int, batch: int, epochs: int, records: int
+) -> float:
+    """Records per second of a job, from its own events.
+
+    From the end of the first epoch to the end of the last: no process starts, nothing is compiled
+    meanwhile.
+
+    Args:
+        work: a folder for the job.
+        options: which model.
+        data: RecordIO files with so many ``records``.
+        workers, batch, epochs: as for the command.
+    """
+    name = f"bench-{os.getpid()}-{next(_numbers)}"
+    command = [
+        *(str(Path(sys.executable).parent / "edl"), "train", "--name", name, "-q", *options),
+        *("--data", data, "--num-workers", str(workers), "--num-epochs", str(epochs)),
+        *("--minibatch-size", str(batch), "--output", str(work / name)),
+    ]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "EDL_HOME": str(work / "home")},
+        cwd=ROOT,
+        timeout=900,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{command}: {done.stderr[-2000:]}")
+    ends = [
+        datetime.fromisoformat(event["at"])
+        for event in map(json.loads, (work / "home/jobs" / name / "events.jsonl").open())
+        if event["kind"] == "EpochEnded"
+    ]
+    return records * (epochs - 1) / (ends[-1] - ends[0]).total_seconds()
+
+
+def peer(module: str, *arguments: object) -> float:
+    """Records per second of a peer, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", f"bench.peers.{module}", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=900,
+        check=False,
+        env={**os.environ, **_QUIET},
+    )
+    if done.returncode:
+        raise RuntimeError(f"the peer failed: {done.stderr[-2000:]}")
+    return float(json.loads(done.stdout.splitlines()[-1])["records_per_s"])
+
+
+def written(work: Path, tool: str, records: int) -> Path:
+    """Data that one of ``tools/`` makes."""
+    subprocess.run(
+        [sys.executable, f"tools/{tool}.py", str(work / "data"), "--records", str(records)],
+        cwd=ROOT,
+        check=True,
+        stdout=sys.stderr,
+    )
+    return work / "data"

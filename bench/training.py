@@ -1,0 +1,89 @@
+"""``edl train`` against its peers: a network over clicks, and two workers.
+
+Peers are Keras ``fit``, a plain ``tf.function`` loop, and TensorFlow's ParameterServerStrategy with
+two workers and one server, with one minibatch or eight in a closure, whichever was better
+in the run. All train the same network on the same records on the cores of this machine.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bench.jobs import peer, trained, written
+from bench.measure import paired
+from bench.mnist_local import MODEL
+
+RUNS, PER_CLOSURE = 3, (1, 8)
+STRATEGY = "ParameterServerStrategy, two workers"
+EPOCHS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """One network, its records, and who trains it.
+
+    Attributes:
+        tool: of ``tools/``, which makes the records.
+        options: the model for ``edl train``.
+    """
+
+    name: str
+    tool: str
+    records: int
+    batch: int
+    options: tuple[str, ...]
+    work: Path
+
+    def ours(self, workers: int) -> float:
+        return trained(
+            *(self.work, *self.options),
+            data=f"{self.work}/data/train/*.recordio",
+            workers=workers,
+            batch=self.batch,
+            epochs=EPOCHS,
+            records=self.records,
+        )
+
+    def theirs(self, module: str) -> float:
+        return peer(module, self.name, self.work / "data", self.batch, EPOCHS)
+
+    def strategy(self) -> float:
+        given = self.name, self.work / "data", self.batch, EPOCHS * self.records // self.batch
+        return max(peer("strategy_training", *given, k) for k in PER_CLOSURE)
+
+    def measure(
+        self, workers: int, label: str, other: Callable[[], float], target: float | None
+    ) -> dict[str, Any]:
+        who = "one worker" if workers == 1 else f"{workers} workers"
+        return paired(
+            f"{self.name}, edl train, {who}",
+            "records/s",
+            lambda: self.ours(workers),
+            label,
+            other,
+            runs=RUNS,
+            target=target,
+        ).to_json()
+
+
+def measures() -> list[dict[str, Any]]:
+    found = []
+    clicks = "--model-zoo", "bench/models", "--model-def", "clicks"
+    with tempfile.TemporaryDirectory() as place:
+        race = Race("mnist", "digits", 12_800, 64, MODEL, Path(place))
+        written(race.work, race.tool, race.records)
+        found.append(race.measure(2, STRATEGY, race.strategy, 1.2))
+    with tempfile.TemporaryDirectory() as place:
+        race = Race("clicks", "clicks", 100_000, 512, clicks, Path(place))
+        written(race.work, race.tool, race.records)
+        found += [
+            race.measure(1, "Keras fit", partial(race.theirs, "keras_fit"), 1.2),
+            race.measure(1, "plain tf.function loop", partial(race.theirs, "plain_loop"), None),
+            race.measure(2, STRATEGY, race.strategy, 1.5),
+        ]
+    return found
