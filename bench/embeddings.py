@@ -7,6 +7,9 @@ model asks for. Both sides find the different ids of a minibatch first and move 
 - pull: from ids in memory to a row for each of them in memory.
 - push: from a gradient for each id to an updated table; ours counts the minibatch in that step.
 - step: both, as training needs them; ours in one call.
+
+Ours pushes one minibatch while the next one's gradients are merged, as a worker does with
+``--overlap``; the minibatches of one closure of the peer overlap as TensorFlow sees fit.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ import tensorflow as tf
 from bench.measure import ROOT, paired, started
 from edl_proto import channels, parameters
 from edl_proto.v1 import parameters_pb2, task_pb2
+from edl_worker.beside import Beside
 from edl_worker.tables.inbox import RowsInbox, requested
 from edl_worker.tables.merging import arranged
 from edl_worker.tables.served import Wanted
@@ -68,38 +72,60 @@ class Client:
         self._inbox = RowsInbox([dim])
         self._version = 0
         self._pushed = 0
-        self._next = self._found(0)
+        self._beside: Beside[parameters_pb2.PushReply] = Beside("push")
+        self._asked: Wanted | None = None
+        self._now: Wanted | None = None
+        self._following: Wanted | None = None
 
     def pull(self, number: int) -> None:
         wanted = self._found(number)
-        tables, ids = requested(wanted)
-        header = parameters_pb2.PullHeader(**self._who, rows=tables, have_version=self._version)
-        reply = self._stub.pull(header, bytearray, 60, ids, self._inbox.open(wanted))
-        assert reply.rows_nbytes == self._inbox.nbytes(wanted)
+        self._settle()
+        self._fetch(wanted)
         self._looked_up(wanted)
 
     def push(self, number: int) -> None:
-        self._push(self._found(number), None)
+        wanted = self._found(number)
+        merged = self._merged(wanted)
+        self._settle()
+        self._begin(wanted, merged, None)
 
     def exchange(self, number: int) -> None:
-        """What one step needs: push its rows, and bring those of the next one."""
-        wanted, self._next = self._next, self._found((number + 1) % BATCHES)
-        self._push(wanted, self._next)
-        self._looked_up(self._next)
+        """What one step needs: push its rows, and bring those of the next one but one."""
+        if self._now is None:
+            self._now, self._following = self._found(number), self._found(number + 1)
+            self._settle()
+            self._fetch(self._now)
+        self._looked_up(self._now)
+        merged, after = self._merged(self._now), self._found(number + 2)
+        self._settle()
+        if not self._inbox.holds(self._following):
+            self._fetch(self._following)
+        self._begin(self._now, merged, after)
+        self._now, self._following = self._following, after
 
     def _found(self, number: int) -> Wanted:
-        ids, at = (part.numpy() for part in tf.unique(self._ids[number]))
+        ids, at = (part.numpy() for part in tf.unique(self._ids[number % BATCHES]))
         return Wanted((ids,), (0,), (arranged(at, ids.size),))
 
-    def _push(self, wanted: Wanted, following: Wanted | None) -> None:
+    def _merged(self, wanted: Wanted) -> Any:
+        """One gradient for each id."""
         _, order, ascending = np.split(wanted.at[0], 3)
-        tables, ids = requested(wanted)
-        rows = tf.raw_ops.SparseSegmentSumWithNumSegments(
+        return tf.raw_ops.SparseSegmentSumWithNumSegments(
             data=self._gradient,
             indices=order,
             segment_ids=ascending,
             num_segments=wanted.ids[0].size,
         ).numpy()
+
+    def _fetch(self, wanted: Wanted) -> None:
+        tables, ids = requested(wanted)
+        header = parameters_pb2.PullHeader(**self._who, rows=tables, have_version=self._version)
+        reply = self._stub.pull(header, bytearray, 60, ids, self._inbox.open(wanted))
+        assert reply.rows_nbytes == self._inbox.nbytes(wanted)
+        self._inbox.arrived(wanted)
+
+    def _begin(self, wanted: Wanted, merged: Any, following: Wanted | None) -> None:
+        tables, ids = requested(wanted)
         next_tables, next_ids = requested(following)
         header = parameters_pb2.PushHeader(
             **self._who,
@@ -112,12 +138,22 @@ class Client:
             next_rows=next_tables,
             pull=following is not None,
         )
-        payloads = (memoryview(bytes(4)), ids, next_ids, rows.data)
-        reply = self._stub.push(header, payloads, bytearray, 60, self._inbox.open(following))
-        assert reply.outcome == parameters_pb2.APPLIED, reply
-        assert reply.rows_nbytes == self._inbox.nbytes(following)
-        self._version = reply.version
+        payloads = (memoryview(bytes(4)), ids, next_ids, merged.data)
+        memory = self._inbox.open(following)
+        self._beside.begin(lambda: self._stub.push(header, payloads, bytearray, 60, memory))
+        self._asked = following
         self._pushed += 1
+
+    def _settle(self) -> None:
+        """Wait for the push that is under way."""
+        if not self._beside.is_busy:
+            return
+        reply = self._beside.result()
+        assert reply.outcome == parameters_pb2.APPLIED, reply
+        assert reply.rows_nbytes == self._inbox.nbytes(self._asked)
+        self._version = reply.version
+        if self._asked is not None:
+            self._inbox.arrived(self._asked)
 
     def _looked_up(self, wanted: Wanted) -> None:
         at = wanted.at[0][: BATCH * FIELDS]
