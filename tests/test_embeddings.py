@@ -53,6 +53,17 @@ def test_every_record_trains_its_row_exactly_once_per_epoch(
     check_counts(output, total, EPOCHS)
 
 
+def test_local_steps_are_for_models_without_tables(
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
+) -> None:
+    done = edl.run(
+        *arguments("counting_rows", numbered(100), tmp_path / "model", "--local-steps", "2")
+    )
+    assert done.code == 4
+    assert "count" in done.err
+    assert "--local-steps is for models without" in done.err
+
+
 def test_workers_that_are_killed_lose_and_repeat_no_row(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
 ) -> None:

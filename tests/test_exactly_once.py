@@ -40,8 +40,10 @@ def arguments(data: Path, total: int, output: Path, *more: str) -> list[str]:
         ("--update", "async"),
         ("--update", "sync", "--gradient-reduction", "sum"),
         ("--update", "bounded", "--max-staleness", "1"),
+        ("--no-overlap",),
+        ("--local-steps", "3"),
     ],
-    ids=lambda options: options[1],
+    ids=" ".join,
 )
 def test_every_record_trains_exactly_once_per_epoch(
     edl: Edl,
@@ -57,14 +59,21 @@ def test_every_record_trains_exactly_once_per_epoch(
     np.testing.assert_array_equal(counts(output), EPOCHS)
 
 
+@pytest.mark.parametrize("options", [(), ("--local-steps", "3")], ids=["async", "local"])
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "preempted"])
 def test_workers_that_die_lose_and_repeat_nothing(
-    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], sign: signal.Signals
+    edl: Edl,
+    tmp_path: Path,
+    numbered: Callable[..., Path],
+    sign: signal.Signals,
+    options: tuple[str, ...],
 ) -> None:
     total = 8_009
     output = tmp_path / "model"
     running = edl.start(
-        *arguments(numbered(total), total, output, "--num-workers", "2", "--name", "dying")
+        *arguments(
+            numbered(total), total, output, "--num-workers", "2", "--name", "dying", *options
+        )
     )
     try:
         eventually(lambda: edl.run("status", "dying").code == 0, "the job is there")

@@ -19,7 +19,11 @@ MODES = {
     "async": ("--update", "async"),
     "sync": ("--update", "sync", "--gradient-reduction", "sum"),
     "bounded": ("--update", "bounded", "--max-staleness", "1"),
+    "local": ("--local-steps", "3"),
 }
+
+ROWS_LOCAL = "counting_rows", "local"
+"""Refused: rows are not updated in workers."""
 
 
 def arguments(model: str, data: Path, output: Path, epochs: int, *more: str) -> list[str]:
@@ -31,8 +35,10 @@ def arguments(model: str, data: Path, output: Path, epochs: int, *more: str) -> 
     ]
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("model", ["counting", "counting_rows"])
+@pytest.mark.parametrize(
+    ("model", "mode"),
+    [(m, mode) for m in ("counting", "counting_rows") for mode in MODES if (m, mode) != ROWS_LOCAL],
+)
 def test_every_record_trains_exactly_once_per_epoch(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path], model: str, mode: str
 ) -> None:

@@ -90,6 +90,13 @@ def test_bounded_staleness() -> None:
     assert read(spec(training=training)).update_mode(Reduction.MEAN) == Bounded(3)
 
 
+def test_local_steps_are_a_kind_of_async() -> None:
+    training = job_pb2.TrainingSpec(local_steps=3)
+    assert read(spec(training=training)).update_mode(Reduction.MEAN) == Async(local=True)
+    training.local_steps = 1
+    assert read(spec(training=training)).update_mode(Reduction.MEAN) == Async()
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -100,6 +107,8 @@ def test_bounded_staleness() -> None:
         {"training": job_pb2.TrainingSpec(checkpoint_dir="s3://bucket/checkpoints")},
         {"workers": job_pb2.WorkersSpec(min=3, max=2)},
         {"training": job_pb2.TrainingSpec(gradient_reduction="median")},
+        {"training": job_pb2.TrainingSpec(local_steps=2, update=job_pb2.SYNC)},
+        {"training": job_pb2.TrainingSpec(local_steps=2, update=job_pb2.BOUNDED)},
     ],
     ids=str,
 )

@@ -282,12 +282,20 @@ class PracticeMaster:
                 self.gathered.append((header.records, gradient, state))
                 if len(self.gathered) == self.grads_to_wait:
                     self._join()
+            elif self.local:
+                self._update(-gradient / self.rate, state)
+                self.version += header.minibatches - 1
             else:
                 self._update(gradient, state)
-            task.applied += 1
+            task.applied += header.minibatches
         self.heard.pushes.append((header, outcome))
         self.changed.notify_all()
         return outcome
+
+    @property
+    def local(self) -> bool:
+        """Whether workers push by how much their own updates have moved the values."""
+        return bool(self.job.training.local_steps > 1)
 
     @property
     def sync(self) -> bool:
@@ -298,9 +306,9 @@ class PracticeMaster:
             task = self.held(header.lease)
         except EdlError:
             return parameters_pb2.REFUSED
-        if header.minibatch < task.applied:
+        if header.minibatch + header.minibatches <= task.applied:
             return parameters_pb2.ALREADY_APPLIED
-        if header.minibatch > task.applied:
+        if header.minibatch != task.applied:
             return parameters_pb2.OUT_OF_ORDER
         without_slot = self.sync and header.lease.token not in self.slots
         if header.base_version > self.version or without_slot:

@@ -76,6 +76,7 @@ class TrainOptions(_Options, total=False):
     grads_to_wait: int
     max_staleness: int
     overlap: bool
+    local_steps: int
     gradient_reduction: str
     evaluation_steps: int
     embedding_threshold: int

@@ -120,6 +120,7 @@ def encode_spec(
                 grads_to_wait=job.grads_to_wait,
                 max_staleness=job.max_staleness,
                 overlap=job.overlap,
+                local_steps=job.local_steps,
                 gradient_reduction=job.gradient_reduction,
                 evaluation_steps=job.evaluation_steps,
                 embedding_threshold=job.embedding_threshold,

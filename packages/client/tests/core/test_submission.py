@@ -71,6 +71,7 @@ def test_pushing_overlaps_with_computing_unless_updates_are_synchronous() -> Non
     assert made(Verb.TRAIN, {**TRAIN, "update": "bounded"}).overlap
     assert not made(Verb.TRAIN, {**TRAIN, "update": "sync"}).overlap
     assert not made(Verb.TRAIN, {**TRAIN, "overlap": False}).overlap
+    assert not made(Verb.TRAIN, {**TRAIN, "local_steps": 2}).overlap
     assert not made(Verb.TRAIN, {**TRAIN, "overlap": False, "update": "sync"}).overlap
 
 
@@ -149,6 +150,9 @@ def test_a_value_that_cannot_be(option: str, value: object, words: list[str]) ->
         ({"grads_to_wait": 2}, "--update sync"),
         ({"max_staleness": 2}, "--update bounded"),
         ({"overlap": True, "update": "sync"}, "--update async"),
+        ({"overlap": True, "local_steps": 2}, "--local-steps 1"),
+        ({"local_steps": 2, "update": "sync"}, "--update async"),
+        ({"local_steps": 2, "update": "bounded"}, "--update async"),
         ({"evaluation_steps": 5}, "--validation-data"),
         ({"checkpoint_steps": 5}, "--checkpoint-dir"),
         ({"keep_checkpoints": 5}, "--checkpoint-dir"),

@@ -294,6 +294,7 @@ def push_from(
         gradient=gradient,
         state_delta=state if header.state_nbytes else None,
         rows=rows,
+        minibatches=header.minibatches or 1,
     )
 
 
@@ -313,6 +314,7 @@ def pushed_from(
                 loss=header.loss,
                 compute_s=header.compute_s,
                 staleness=outcome.staleness,
+                minibatches=header.minibatches or 1,
             )
         case PushKind.ALREADY_APPLIED:
             return None

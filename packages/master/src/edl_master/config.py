@@ -129,7 +129,7 @@ class Config:
             case job_pb2.BOUNDED:
                 return Bounded(training.max_staleness or self.workers_max)
             case _:
-                return Async()
+                return Async(local=training.local_steps > 1)
 
     def job_settings(self, records: int) -> JobSettings:
         """What the core needs, for data of so many records.
@@ -198,6 +198,9 @@ def read(
     reduction = spec.training.gradient_reduction
     if reduction and reduction not in tuple(Reduction):
         raise _usage(f"the gradient reduction is mean or sum, not {reduction!r}")
+    local_steps = spec.training.local_steps
+    if local_steps > 1 and spec.training.update in (job_pb2.SYNC, job_pb2.BOUNDED):
+        raise _usage("local steps are for --update async")
     if spec.training.parameter_servers > MOST_SERVERS:
         raise _usage(f"there can be at most {MOST_SERVERS} parameter servers")
     checkpoints, tensorboard = spec.training.checkpoint_dir, spec.tensorboard_dir

@@ -24,11 +24,12 @@ def order_to(order: orders.Order, number: int) -> servers_pb2.Order:
             message.revoke.CopyFrom(codec.lease_ref_to(HeldLease(task, token)))
         case orders.Close(task):
             message.close.CopyFrom(codec.task_to(task))
-        case orders.Apply(task, token, minibatch, records, base_version):
+        case orders.Apply(task, token, minibatch, records, base_version, minibatches):
             message.apply.lease.CopyFrom(codec.lease_ref_to(HeldLease(task, token)))
             message.apply.minibatch = minibatch
             message.apply.records = records
             message.apply.base_version = base_version
+            message.apply.minibatches = minibatches
         case orders.Flush():
             message.flush.SetInParent()
         case orders.Finish():
@@ -64,6 +65,7 @@ def order_from(message: servers_pb2.Order) -> orders.Order:
                 message.apply.minibatch,
                 message.apply.records,
                 Version(message.apply.base_version),
+                message.apply.minibatches or 1,
             )
         case "flush":
             return orders.Flush()
@@ -113,8 +115,9 @@ def begin_to(
         restore_from=restore_from,
     )
     match mode:
-        case Async():
-            pass
+        case Async(local):
+            if local:
+                begin.local.SetInParent()
         case Bounded(max_staleness):
             begin.bounded.max_staleness = max_staleness
         case Sync(grads_to_wait, reduction):
@@ -130,7 +133,7 @@ def mode_from(begin: servers_pb2.Begin) -> UpdateMode:
         case "bounded":
             return Bounded(begin.bounded.max_staleness)
         case _:
-            return Async()
+            return Async(local=begin.HasField("local"))
 
 
 def model_from(begin: servers_pb2.Begin) -> Layout:

@@ -13,7 +13,8 @@ import keras
 import tensorflow as tf
 
 import recordio
-from edl_proto.v1 import job_pb2, task_pb2
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 from edl_worker import contract, trained, values
 from edl_worker.arena import Arena
 from edl_worker.contract import Batch, ModelChoice, ModelFile
@@ -159,7 +160,17 @@ def load(job: job_pb2.JobSpec, context: dict[str, Any]) -> LoadedModel:
     found = Tables(file, seed, job.training.embedding_threshold)
     tables = found if found.tables else None
     arena = Arena(file.model, tables)
-    trainer = Trainer(file, arena, tables)
+    local = job.training.local_steps > 1
+    if local and tables is not None:
+        raise EdlError(
+            error_pb2.MODEL_CONTRACT,
+            f"the model has embedding tables ({', '.join(t.name for t in tables.tables)}), whose "
+            "rows cannot be updated in workers: --local-steps is for models without",
+            where="--local-steps",
+            remedy="Leave --local-steps out, or keep keras.layers.Embedding layers whole with "
+            "--embedding-threshold 0.",
+        )
+    trainer = Trainer(file, arena, tables, local=local)
     trainer.prime(sample)
     exporter = Exporter(job, file, relaxed(sample.features, sample.size))
     infer = Inference(file, tables)

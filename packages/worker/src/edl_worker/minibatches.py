@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -63,8 +64,10 @@ class _Task:
         batches: its minibatches from the first that is not in the model yet on.
         wanted: rows that they need of embedding tables, by index, where that is known.
         examples: in the model, of this holder and those before.
-        step: gradient that was computed last, with the version that it was computed on, and in s
-            how long that took.
+        step: gradient that was computed last.
+        base: version that it, or the first of several local steps, was computed on.
+        loss: sum over the records of the local steps that were not pushed yet.
+        compute_s: how long computing took of what was not pushed yet.
         header: of the last push.
         following: rows that its answer brings.
         exchanging_s: how long computing has waited for exchanges since the last answer.
@@ -77,7 +80,10 @@ class _Task:
     wanted: dict[int, Wanted]
     examples: int
     answered: float
-    step: tuple[Step, int, float] | None = None
+    step: Step | None = None
+    base: int = 0
+    loss: float = 0.0
+    compute_s: float = 0.0
     header: parameters_pb2.PushHeader | None = None
     following: Wanted | None = None
     exchanging_s: float = 0.0
@@ -90,6 +96,7 @@ class TrainingLoop:
     Attributes:
         sync: gradients are computed under step slots.
         overlap: the next minibatch is computed while a gradient is being pushed.
+        local_steps: minibatches that are applied here before they are pushed together.
         minibatch_size: of the job.
         prefetch_lead_s: how much work is left when the next lease is asked for.
         tables: embedding tables of the model, if it has any.
@@ -103,6 +110,7 @@ class TrainingLoop:
     zoo: Path
     sync: bool
     overlap: bool
+    local_steps: int
     minibatch_size: int
     prefetch_lead_s: float
     tables: Tables | None = None
@@ -124,7 +132,12 @@ class TrainingLoop:
         first = lease.skip_minibatches
         task = _Task(
             assignment,
-            Course(first, sync=self.sync, overlap=self.overlap and not self.sync),
+            Course(
+                first,
+                sync=self.sync,
+                overlap=self.overlap and not self.sync and self.local_steps == 1,
+                local_steps=1 if self.sync else self.local_steps,
+            ),
             Window(assignment.batches, first),
             wanted={},
             examples=first * self.minibatch_size,
@@ -145,10 +158,10 @@ class TrainingLoop:
                         ):
                             intake.request()
                         self._compute(task, index, fetch)
-                    case exchange.Push(index):
-                        self._push(task, index)
-                    case exchange.Settle(index):
-                        self._settle(task, index)
+                    case exchange.Push(index, count):
+                        self._push(task, index, count)
+                    case exchange.Settle(index, count):
+                        self._settle(task, index, count)
                     case exchange.Finish(minibatches):
                         return Trained(minibatches, task.examples)
         finally:
@@ -159,6 +172,9 @@ class TrainingLoop:
 
     def _compute(self, task: _Task, index: int, fetch: Fetch) -> None:
         """Compute the gradient of a minibatch, or see that the task ends before it."""
+        if task.course.waiting and self.state.leaving:
+            task.course.flush()  # what local steps have done counts; only then leave
+            return
         batch = self._read(task, index)
         if batch is None:
             task.course.ends_at(index)
@@ -168,7 +184,7 @@ class TrainingLoop:
             self._fetch(task.assignment, fetch, wanted)
         elif not self.replica.has_rows(wanted):
             # The last answer had none: another try, when the present answer is there.
-            self._settle(task, index - 1)
+            self._settle(task, index - 1, 1)
             return
         self._check(task.assignment)
         ahead = None
@@ -179,37 +195,58 @@ class TrainingLoop:
                 self._beside.begin(self.replica.ask(ahead))
         self.state.phase = task_pb2.COMPUTING
         started = time.perf_counter()
-        assert self.replica.version is not None, "there are values"
-        base = self.replica.version
-        with self._explained(task.assignment.lease, index, batch):
-            step = self.trainer.compute(batch, wanted, self.replica.rows(wanted))
-        task.step = step, base, time.perf_counter() - started
-        self.metrics.compute_s.observe(task.step[2])
+        if self.local_steps > 1:
+            self._move(task, index, batch)
+        else:
+            assert self.replica.version is not None, "there are values"
+            task.base = self.replica.version
+            with self._explained(task.assignment.lease, index, batch):
+                task.step = self.trainer.compute(batch, wanted, self.replica.rows(wanted))
+        seconds = time.perf_counter() - started
+        task.compute_s += seconds
+        self.metrics.compute_s.observe(seconds)
         task.course.computed()
         if ahead is not None:
             self.replica.take(self._beside.result(), ahead)
 
-    def _push(self, task: _Task, index: int) -> None:
+    def _move(self, task: _Task, index: int, batch: Batch) -> None:
+        """One local step."""
+        if not task.course.waiting:
+            task.base = self.replica.diverge()
+            self.trainer.begin_local(task.base)
+            task.loss = 0.0
+        with self._explained(task.assignment.lease, index, batch):
+            loss = self.trainer.move(batch)
+        if not math.isfinite(loss):
+            lease, version = task.assignment.lease, task.base
+            raise failures.not_finite(lease, index, version, f"the loss is {loss}")
+        task.loss += loss * batch.size
+
+    def _push(self, task: _Task, index: int, count: int) -> None:
         """Begin to push the last gradient; where nothing overlaps, that is for ``_settle``."""
-        lease = task.assignment.lease
-        assert task.step is not None, "a gradient was computed"
-        step, base, compute_s = task.step
-        task.step = None
+        batches = [task.batches.get(at) for at in range(index, index + count)]
+        records = sum(batch.size for batch in batches if batch is not None)
+        step, task.step = task.step, None
+        if self.local_steps > 1:
+            step = self.trainer.moved(task.loss / records)
+        assert step is not None, "a gradient was computed"
         if not step.is_finite:
-            raise failures.not_finite(lease, index, base, f"the loss is {step.loss}")
-        if self._read(task, index + 1) is None:
-            task.course.ends_at(index + 1)
-        self._check(task.assignment)
-        batch = task.batches.get(index)
-        assert batch is not None, "it was computed on"
+            lease, version = task.assignment.lease, task.base
+            raise failures.not_finite(lease, index, version, f"the loss is {step.loss}")
+        if self._read(task, index + count) is None:
+            task.course.ends_at(index + count)
+        if self.local_steps == 1 or not self.state.leaving:
+            self._check(task.assignment)
         header = parameters_pb2.PushHeader(
             lease=task.assignment.ref,
             minibatch=index,
-            records=batch.size,
-            base_version=base,
-            compute_s=compute_s,
-            pull=exchange.wants_values(last=task.course.is_last(index)),
+            minibatches=count,
+            records=records,
+            base_version=task.base,
+            compute_s=task.compute_s,
+            pull=exchange.wants_values(last=task.course.is_last(index + count - 1)),
         )
+        task.compute_s = 0.0
         task.course.pushed()
         beside = isinstance(task.course.next(), exchange.Compute)
         # While the gradient is pushed the next minibatch is computed on rows that are there.
@@ -224,12 +261,13 @@ class TrainingLoop:
         task.header = header
         task.exchanging_s += time.perf_counter() - started
 
-    def _settle(self, task: _Task, index: int) -> None:
-        """Wait for the answer to the push of a minibatch, and do what it says."""
+    def _settle(self, task: _Task, index: int, count: int) -> None:
+        """Wait for the answer to a push, and do what it says."""
         started = time.perf_counter()
         self.state.phase = task_pb2.EXCHANGING
         reply = self._beside.result()
         assert isinstance(reply, parameters_pb2.PushReply), "a push was under way"
+        assert task.header is not None, "there was a push"
         move = task.course.answered(
             _OUTCOMES[reply.outcome],
             values_came=reply.nbytes > 0,
@@ -242,22 +280,20 @@ class TrainingLoop:
         task.exchanging_s = 0.0
         match move:
             case Move.NEXT:
-                self.metrics.steps.inc()
-                batch = task.batches.get(index)
-                assert batch is not None, "it was pushed"
-                task.examples += batch.size
-                task.batches.drop_before(index + 1)
-                task.wanted.pop(index, None)
-                self.step_s, task.answered = now - task.answered, now
+                self.metrics.steps.inc(count)
+                task.examples += task.header.records
+                task.batches.drop_before(index + count)
+                for at in range(index, index + count):
+                    task.wanted.pop(at, None)
+                self.step_s, task.answered = (now - task.answered) / count, now
             case Move.AGAIN:
-                task.step = None
+                task.step, task.compute_s = None, 0.0
                 self.replica.drop_rows()
             case Move.DROP:
                 raise TaskLostError
             case Move.HAND_BACK:
                 raise OutOfOrderError
             case Move.FAIL:
-                assert task.header is not None, "there was a push"
                 raise failures.not_finite(
                     task.assignment.lease,
                     index,

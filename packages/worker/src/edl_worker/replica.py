@@ -127,6 +127,13 @@ class Replica:
             cursor, more = reply.cursor, reply.more
         return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
 
+    def diverge(self) -> int:
+        """The model's values are about to become no version's; return which they are now of."""
+        assert self.version is not None, "there are values"
+        version = self.version
+        self.forget()
+        return version
+
     def drop_rows(self) -> None:
         """The rows that have come are too old to be computed on."""
         self._rows.forget()

@@ -45,21 +45,42 @@ class Step:
 
 
 class Trainer:
-    """A model whose variables are always those of one parameter version.
+    """A model whose variables are always those of one parameter version, or made from it.
 
     A step leaves no trace in the variables that travel: what it does to moving statistics is
     taken out as a difference and undone, so that a step that is repeated gives the same.
     """
 
-    def __init__(self, model_file: ModelFile, arena: Arena, tables: Tables | None = None) -> None:
+    def __init__(
+        self,
+        model_file: ModelFile,
+        arena: Arena,
+        tables: Tables | None = None,
+        *,
+        local: bool = False,
+    ) -> None:
+        """Arrange the traced functions.
+
+        Args:
+            model_file: the model.
+            arena: its variables.
+            tables: its embedding tables; None with local steps.
+            local: minibatches update the variables here, by the model file's own optimizer.
+        """
         self._file = model_file
+        self._is_local = local
+        self._start: list[tf.Tensor] = []
         self._tables = tables
         self._arena = arena
         trainable = [g for g in arena.groups if g.trainable]
         state = [g for g in arena.groups if not g.trainable]
         self._trainable = [group.weights for group in trainable]
         self._state = [group.weights for group in state]
-        self._step = AnySize(self._trace_step)
+        self._step = AnySize(self._trace_local_step if local else self._trace_step)
+        if local:
+            assert tables is None, "rows are updated where they are"
+            model_file.optimizer.build([w.variable for group in trainable for w in group.weights])
+        self._read = tf.function(self._trace_read, autograph=False, input_signature=[])
         self._lookups: tuple[int, ...] = ()
         self._assign = tf.function(
             self._trace_assign,
@@ -109,6 +130,28 @@ class Trainer:
         )
         return Step(_memory(gradient), _memory(delta), float(loss), _memory(row_gradients))
 
+    # --- local steps -----------------------------------------------------------------------
+
+    def begin_local(self, version: int) -> None:
+        """From here on ``move`` changes the variables; they have the values of a version now."""
+        self._start = list(self._read())
+        # A version is one minibatch: where a schedule of the learning rate stands.
+        self._file.optimizer.iterations.assign(version)
+
+    def move(self, batch: Batch) -> float:
+        """Update the variables with a minibatch, and return its loss."""
+        return float(self._step(batch.size, batch.features, batch.labels))
+
+    def moved(self, loss: float) -> Step:
+        """By how much the variables have moved since ``begin_local``.
+
+        Args:
+            loss: of the minibatches that have moved them.
+        """
+        moved = [now - then for now, then in zip(self._read(), self._start, strict=True)]
+        border = len(self._trainable)
+        return Step(_memory(moved[:border]), _memory(moved[border:]), loss)
+
     # --- traced ----------------------------------------------------------------------------
 
     def _trace_step(
@@ -120,11 +163,7 @@ class Trainer:
         with tf.GradientTape() as tape:
             tape.watch(rows)
             with during(stage):
-                outputs = self._file.call(features, training=True)
-            loss = tf.cast(self._file.compute_loss(outputs, labels), tf.float32)
-            added = self._file.model.losses
-            if added:
-                loss += tf.add_n([tf.cast(tf.reduce_sum(term), tf.float32) for term in added])
+                loss = self._loss(features, labels)
         graph = tf.compat.v1.get_default_graph()
         if self._tables is not None:
             self._tables.check_step(graph)
@@ -153,6 +192,30 @@ class Trainer:
                         weight.variable.value.assign(before[weight.name])
         # Here the gradients of all lookups of an id become one.
         return flat, delta, loss, [tf.convert_to_tensor(part) for part in row_gradients]
+
+    def _loss(self, features: Any, labels: Any) -> tf.Tensor:
+        outputs = self._file.call(features, training=True)
+        loss = tf.cast(self._file.compute_loss(outputs, labels), tf.float32)
+        added = self._file.model.losses
+        if added:
+            loss += tf.add_n([tf.cast(tf.reduce_sum(term), tf.float32) for term in added])
+        return loss
+
+    def _trace_local_step(self, features: Any, labels: Any) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = self._loss(features, labels)
+        variables = [weight.variable for group in self._trainable for weight in group]
+        gradients = tape.gradient(
+            loss,
+            [variable.value for variable in variables],
+            unconnected_gradients=tf.UnconnectedGradients.ZERO,
+        )
+        # Dense, as the master's updates are: a row without a gradient still has its momentum.
+        self._file.optimizer.apply([tf.convert_to_tensor(g) for g in gradients], variables)
+        return loss
+
+    def _trace_read(self) -> list[tf.Tensor]:
+        return [_flatten([w.variable.value for w in group.weights]) for group in self._arena.groups]
 
     def _trace_assign(self, flats: list[tf.Tensor]) -> None:
         for group, flat in zip(self._arena.groups, flats, strict=True):

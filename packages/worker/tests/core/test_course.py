@@ -22,17 +22,17 @@ class Master:
     applied: list[int] = field(default_factory=list)
     staleness: list[int] = field(default_factory=list)
 
-    def push(self, index: int, base: int, rejects: bool) -> Outcome:
-        if index < self.count:
+    def push(self, index: int, count: int, base: int, rejects: bool) -> Outcome:
+        if index + count <= self.count:
             return Outcome.ALREADY_APPLIED
-        if index > self.count:
+        if index != self.count:
             return Outcome.OUT_OF_ORDER
         if rejects:
             return Outcome.STALE
-        self.applied.append(index)
+        self.applied += range(index, index + count)
         self.staleness.append(self.version - base)
-        self.count += 1
-        self.version += 1
+        self.count += count
+        self.version += count
         return Outcome.APPLIED
 
 
@@ -45,9 +45,11 @@ class Holder:
     chance: random.Random
     stale: float = 0.0
     dies: float = 0.0
-    version: int = 0
-    gradient: tuple[int, int] | None = None
-    under_way: tuple[int, int] | None = None
+    local_steps: int = 1
+    version: int | None = 0
+    computed: list[int] = field(default_factory=list)
+    base: int = 0
+    under_way: tuple[int, int, int] | None = None
     story: list[str] = field(default_factory=list)
 
     def live(self) -> Finish | None:
@@ -66,10 +68,10 @@ class Holder:
                         self.course.ends_at(index)
                         continue
                     self._compute(index, fetch)
-                case Push(index):
-                    self._push(index)
-                case Settle(index):
-                    self._settle(index)
+                case Push(index, count):
+                    self._push(index, count)
+                case Settle(index, count):
+                    self._settle(index, count)
                 case Finish():
                     return step
 
@@ -81,47 +83,57 @@ class Holder:
             assert fetch is Fetch.NOTHING
         elif fetch is not Fetch.NOTHING:
             self.version = self.master.version
-        self.gradient = index, self.version
+        if not self.computed:
+            assert self.version is not None, "these values are no version"
+            self.base = self.version
+        if self.local_steps > 1:
+            self.version = None
+        self.computed.append(index)
         self.course.computed()
 
-    def _push(self, index: int) -> None:
+    def _push(self, index: int, count: int) -> None:
         self.story.append(f"push {index}")
         assert self.under_way is None, "one push at a time"
-        assert self.gradient is not None
-        assert self.gradient[0] == index, "the gradient of another minibatch"
-        if index + 1 >= self.master.minibatches:
-            self.course.ends_at(index + 1)
-        self.under_way, self.gradient = self.gradient, None
+        assert self.computed == list(range(index, index + count)), "others than were computed"
+        assert count <= self.local_steps
+        if index + count >= self.master.minibatches:
+            self.course.ends_at(index + count)
+        self.under_way = index, count, self.base
+        self.computed.clear()
         self.course.pushed()
 
-    def _settle(self, index: int) -> None:
+    def _settle(self, index: int, count: int) -> None:
         self.story.append(f"settle {index}")
         assert self.under_way is not None
-        assert self.under_way[0] == index
+        assert self.under_way[:2] == (index, count)
         outcome = self.master.push(*self.under_way, rejects=self.chance.random() < self.stale)
         if outcome is Outcome.APPLIED and self.chance.random() < 0.1:
             # The answer was lost, and the call repeated.
             outcome = self.master.push(*self.under_way, rejects=False)
         self.under_way = None
         came = self.chance.random() < 0.9 or outcome is not Outcome.STALE
+        if self.local_steps > 1:
+            came = self.chance.random() < 0.9
         if came:
             self.version = self.master.version
         move = self.course.answered(outcome, values_came=came, slot_granted=False)
         assert move in (Move.NEXT, Move.AGAIN)
         if move is Move.AGAIN:
-            self.gradient = None
+            self.computed.clear()
 
 
-@pytest.mark.parametrize("overlap", [False, True])
-@pytest.mark.parametrize("seed", range(400))
-def test_each_minibatch_is_in_the_model_once_whatever_is_answered(seed: int, overlap: bool) -> None:
+@pytest.mark.parametrize(("overlap", "local_steps"), [(False, 1), (True, 1), (False, 3)])
+@pytest.mark.parametrize("seed", range(300))
+def test_each_minibatch_is_in_the_model_once_whatever_is_answered(
+    seed: int, overlap: bool, local_steps: int
+) -> None:
     chance = random.Random(seed)
     master = Master(chance.randrange(8))
     stale, dies = chance.choice((0.0, 0.2, 0.6)), chance.choice((0.0, 0.02, 0.1))
     done = None
     while done is None:
-        course = Course(master.count, sync=False, overlap=overlap)
-        holder = Holder(master, course, chance, stale, dies)
+        course = Course(master.count, sync=False, overlap=overlap, local_steps=local_steps)
+        holder = Holder(master, course, chance, stale, dies, local_steps)
         done = holder.live()
     assert done == Finish(master.minibatches)
     assert master.applied == list(range(master.minibatches))
@@ -194,6 +206,32 @@ def test_a_synchronous_task_takes_a_slot_for_each_minibatch() -> None:
     assert course.next() == Compute(2, Fetch.NOTHING)
 
 
-def test_step_slots_and_overlap_do_not_go_together() -> None:
-    with pytest.raises(ValueError, match="newest"):
-        Course(0, sync=True, overlap=True)
+def test_local_steps_are_pushed_together_and_the_rest_at_the_end() -> None:
+    master = Master(8, count=1)
+    course = Course(1, sync=False, overlap=False, local_steps=3)
+    holder = Holder(master, course, random.Random(0), local_steps=3)
+    assert holder.live() == Finish(8)
+    assert [line for line in holder.story if "push" in line] == ["push 1", "push 4", "push 7"]
+    assert master.applied == list(range(1, 8))
+
+
+def test_who_leaves_pushes_what_local_steps_have_done() -> None:
+    course = Course(0, sync=False, overlap=False, local_steps=3)
+    course.computed()
+    course.computed()
+    assert course.next() == Compute(2, Fetch.NOTHING)
+    course.flush()
+    assert course.next() == Push(0, 2)
+    course.pushed()
+    course.answered(Outcome.APPLIED, values_came=True, slot_granted=False)
+    assert course.next() == Compute(2, Fetch.NOTHING)
+    course.computed()
+    assert course.next() == Compute(3, Fetch.NOTHING), "only once"
+
+
+@pytest.mark.parametrize(
+    ("sync", "overlap", "local_steps"), [(True, True, 1), (True, False, 2), (False, True, 2)]
+)
+def test_what_does_not_go_together(sync: bool, overlap: bool, local_steps: int) -> None:
+    with pytest.raises(ValueError, match=r"local steps begin|step slot"):
+        Course(0, sync=sync, overlap=overlap, local_steps=local_steps)

@@ -215,7 +215,15 @@ OPTIONS: tuple[Option, ...] = (
         "async, bounded: compute the next minibatch while a gradient is pushed",
         _TRAIN,
         default=True,
-        default_text="yes, but not for sync",
+        default_text="yes, but not for sync and local steps",
+    ),
+    Option(
+        "local_steps",
+        Integer(1, 100_000),
+        _TRAINING,
+        "async: minibatches that a worker applies itself between exchanges",
+        _TRAIN,
+        default=1,
     ),
     Option(
         "gradient_reduction",

@@ -55,7 +55,8 @@ class Submission:
     update: str = "async"
     grads_to_wait: int = 0
     max_staleness: int = 0
-    overlap: bool = False
+    overlap: bool = True
+    local_steps: int = 1
     gradient_reduction: str = ""
     evaluation_steps: int = 0
     embedding_threshold: int = 1 << 20
@@ -146,7 +147,8 @@ def build(
             values["max_staleness"] = 0
         elif values["max_staleness"] is None:
             values["max_staleness"] = workers.max
-        values["overlap"] = values["overlap"] and values["update"] != "sync"
+        if values["update"] == "sync" or values["local_steps"] != 1:
+            values["overlap"] = False
     settled: dict[str, Any] = {
         name: value for name, value in values.items() if value is not None and name in _FIELDS
     }
@@ -197,6 +199,12 @@ def _check_together(verb: Verb, given: Mapping[str, Given], values: Mapping[str,
         ("grads_to_wait", values["update"] == "sync", "--update sync"),
         ("max_staleness", values["update"] == "bounded", "--update bounded"),
         ("overlap", values["update"] != "sync" or not values["overlap"], "--update async"),
+        ("overlap", values["local_steps"] == 1 or not values["overlap"], "--local-steps 1"),
+        (
+            "local_steps",
+            values["update"] == "async" or values["local_steps"] == 1,
+            "--update async",
+        ),
         ("evaluation_steps", bool(values["validation_data"]), "--validation-data"),
         ("checkpoint_steps", bool(values["checkpoint_dir"]), "--checkpoint-dir"),
         ("keep_checkpoints", bool(values["checkpoint_dir"]), "--checkpoint-dir"),

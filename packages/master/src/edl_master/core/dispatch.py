@@ -181,16 +181,16 @@ class Dispatch:
     def minibatch_applied(self, event: MinibatchApplied, now: float) -> None:
         """It is in the model, whoever holds the task by now: it counts."""
         before = self._progress.version
-        self._progress.step(event.version, event.loss, event.staleness)
+        self._progress.step(event.version, event.loss, event.staleness, event.minibatches)
         self._progress.records(event.records, now)
         self._streak.progress()
         task = self._ledger.find(event.lease.task)
         if task is not None:
-            self._ledger.advance(task, event.minibatch, event.records)
+            self._ledger.advance(task, event.minibatch, event.records, event.minibatches)
         lease = self._ledger.leases.current(event.worker, event.lease)
         if lease is not None:
             self._ledger.leases.renew(lease, now)
-            member = self._members.work_done(event.worker, event.records, 1, now)
+            member = self._members.work_done(event.worker, event.records, event.minibatches, now)
             self._hanging.stepped(member.watch, now)
         if (point := self._progress.loss_point(now)) is not None:
             self._emit(point)

@@ -116,7 +116,11 @@ class LeaseRequested:
 
 @dataclass(frozen=True, slots=True)
 class MinibatchApplied:
-    """The parameter plane has applied one minibatch and advanced its task's count."""
+    """The parameter plane has applied a minibatch and advanced its task's count.
+
+    With local steps it may have been several in one step: ``minibatch`` is the first of them,
+    ``loss`` their mean.
+    """
 
     worker: WorkerId
     lease: HeldLease
@@ -126,6 +130,7 @@ class MinibatchApplied:
     loss: float
     compute_s: float
     staleness: int
+    minibatches: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,9 +112,9 @@ class Ledger:
 
     # --- work done --------------------------------------------------------------------------
 
-    def advance(self, task: OpenTask, minibatch: int, records: int) -> None:
-        """Note that a minibatch of an open training task has been applied."""
-        task.minibatches = max(task.minibatches, minibatch + 1)
+    def advance(self, task: OpenTask, minibatch: int, records: int, minibatches: int = 1) -> None:
+        """Note that minibatches of an open training task have been applied."""
+        task.minibatches = max(task.minibatches, minibatch + minibatches)
         task.records_applied = min(task.records_applied + records, task.length)
         task.deaths = 0
         if task.redo:

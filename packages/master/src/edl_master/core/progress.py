@@ -94,16 +94,17 @@ class Progress:
         self.goodput.spend(undone_s, {Spent.REDONE: workers})
         self.goodput.spend(down_s, {Spent.RESTARTING: workers})
 
-    def step(self, version: Version, loss: float, staleness: int) -> None:
-        """One minibatch has been applied."""
-        self.steps += 1
+    def step(self, version: Version, loss: float, staleness: int, minibatches: int = 1) -> None:
+        """So many minibatches have been applied in one step; ``loss`` is their mean."""
+        self.steps += minibatches
         self.version = max(self.version, version)
-        self._staleness_sum += staleness
+        self._staleness_sum += staleness * minibatches
         if math.isfinite(loss):
             total, count = self._point
-            self._point = (total + loss, count + 1)
+            self._point = (total + minibatches * loss, count + minibatches)
             first = math.isnan(self.loss)
-            self.loss = loss if first else self.loss + _SMOOTHING * (loss - self.loss)
+            weight = 1 - (1 - _SMOOTHING) ** minibatches
+            self.loss = loss if first else self.loss + weight * (loss - self.loss)
 
     def records(self, count: int, now: float) -> None:
         """So many records of the main work are done."""

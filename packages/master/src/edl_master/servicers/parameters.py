@@ -257,7 +257,9 @@ class ParametersServicer:
         self._received.inc(header.gradient_nbytes + header.state_nbytes + rows_nbytes)
         if outcome.kind is PushKind.APPLIED:
             self._metrics.staleness.observe(outcome.staleness)
-            self._computing.observe(header.compute_s)
+            minibatches = header.minibatches or 1
+            for _ in range(minibatches):
+                self._computing.observe(header.compute_s / minibatches)
         else:
             self._metrics.rejected.labels(str(outcome.kind)).inc()
 

@@ -80,6 +80,7 @@ def push(
     base: int | None = None,
     state: Any = None,
     rows: tuple[RowPayload, ...] = (),
+    minibatches: int = 1,
 ) -> PushOutcome:
     """Push a gradient computed from the present version, or from ``base``."""
     return plane.push(
@@ -92,5 +93,6 @@ def push(
             np.asarray(gradient, np.float32),
             None if state is None else np.asarray(state, np.float32),
             rows,
+            minibatches,
         )
     )

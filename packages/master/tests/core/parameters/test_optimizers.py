@@ -13,6 +13,7 @@ import pytest
 from edl_master.core.parameters import arithmetic
 from edl_master.core.parameters.keras_config import OptimizerUnsupported
 from edl_master.core.parameters.layout import ArenaKey, Array, Layout, Variable
+from edl_master.core.parameters.modes import Async
 from edl_master.core.parameters.optimizers import EXCLUDED_FROM_DECAY, Optimizer, parse_optimizer
 from edl_master.core.parameters.plane import check_fit
 from edl_master.core.parameters.updater import Updater
@@ -357,4 +358,4 @@ def test_weight_decay_cannot_exclude_a_variable_that_does_not_exist() -> None:
         {"class_name": "AdamW", "config": {}, EXCLUDED_FROM_DECAY: ["bias", "dense/bais"]}
     )
     with pytest.raises(ValueError, match="no variable: dense/bais"):
-        check_fit(chosen, Layout([Variable("bias", (1,), "float32", True)]))
+        check_fit(chosen, Layout([Variable("bias", (1,), "float32", True)]), Async())

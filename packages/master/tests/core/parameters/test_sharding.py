@@ -109,6 +109,7 @@ class Crew:
                 gradient[part.start : part.stop],
                 mine if push.state_delta is not None else None,
                 tuple(rows),
+                push.minibatches,
             )
             assert follower.plane.examine(part_push) == ""
             follower.stage(WorkerId(push.task.number), part_push)

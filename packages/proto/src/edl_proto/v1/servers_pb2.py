@@ -27,7 +27,7 @@ from edl_proto.v1 import job_pb2 as edl__proto_dot_v1_dot_job__pb2
 from edl_proto.v1 import task_pb2 as edl__proto_dot_v1_dot_task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x65\x64l_proto/v1/servers.proto\x12\x06\x65\x64l.v1\x1a\x18\x65\x64l_proto/v1/error.proto\x1a\x16\x65\x64l_proto/v1/job.proto\x1a\x17\x65\x64l_proto/v1/task.proto\"E\n\rFollowRequest\x12\x0e\n\x06server\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\"\xc7\x01\n\x05\x42\x65gin\x12\x1c\n\x03job\x18\x01 \x01(\x0b\x32\x0f.edl.v1.JobSpec\x12\'\n\x05model\x18\x02 \x01(\x0b\x32\x18.edl.v1.ModelDescription\x12\x0f\n\x07servers\x18\x03 \x01(\r\x12\x14\n\x0crestore_from\x18\x04 \x01(\t\x12 \n\x04sync\x18\x05 \x01(\x0b\x32\x10.edl.v1.SyncModeH\x00\x12&\n\x07\x62ounded\x18\x06 \x01(\x0b\x32\x13.edl.v1.BoundedModeH\x00\x42\x06\n\x04mode\"4\n\x08SyncMode\x12\x15\n\rgrads_to_wait\x18\x01 \x01(\r\x12\x11\n\treduction\x18\x02 \x01(\t\"$\n\x0b\x42oundedMode\x12\x15\n\rmax_staleness\x18\x01 \x01(\r\"m\n\x10\x41ppliedMinibatch\x12\x1f\n\x05lease\x18\x01 \x01(\x0b\x32\x10.edl.v1.LeaseRef\x12\x11\n\tminibatch\x18\x02 \x01(\x04\x12\x0f\n\x07records\x18\x03 \x01(\r\x12\x14\n\x0c\x62\x61se_version\x18\x04 \x01(\x04\")\n\tKeptState\x12\r\n\x05label\x18\x01 \x01(\t\x12\r\n\x05place\x18\x02 \x01(\t\"\t\n\x07Nothing\"\xf1\x02\n\x05Order\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x1e\n\x05\x62\x65gin\x18\x02 \x01(\x0b\x32\r.edl.v1.BeginH\x00\x12\x0f\n\x05\x61\x64opt\x18\x03 \x01(\rH\x00\x12!\n\x05grant\x18\x04 \x01(\x0b\x32\x10.edl.v1.LeaseRefH\x00\x12\"\n\x06revoke\x18\x05 \x01(\x0b\x32\x10.edl.v1.LeaseRefH\x00\x12 \n\x05\x63lose\x18\x06 \x01(\x0b\x32\x0f.edl.v1.TaskKeyH\x00\x12)\n\x05\x61pply\x18\x07 \x01(\x0b\x32\x18.edl.v1.AppliedMinibatchH\x00\x12 \n\x05\x66lush\x18\x08 \x01(\x0b\x32\x0f.edl.v1.NothingH\x00\x12!\n\x06\x66inish\x18\t \x01(\x0b\x32\x0f.edl.v1.NothingH\x00\x12\x10\n\x06\x66reeze\x18\n \x01(\tH\x00\x12\x11\n\x07release\x18\x0b \x01(\tH\x00\x12!\n\x04keep\x18\x0c \x01(\x0b\x32\x11.edl.v1.KeptStateH\x00\x42\x06\n\x04what\"}\n\x0cServerReport\x12\x0e\n\x06server\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x0e\n\x04kept\x18\x03 \x01(\tH\x00\x12\x1f\n\x06\x66\x61iled\x18\x04 \x01(\x0b\x32\r.edl.v1.ErrorH\x00\x12\x0f\n\x07seconds\x18\x05 \x01(\x01\x42\x06\n\x04what\"\x13\n\x11ServerReportReply2v\n\x07Servers\x12\x30\n\x06\x46ollow\x12\x15.edl.v1.FollowRequest\x1a\r.edl.v1.Order0\x01\x12\x39\n\x06Report\x12\x14.edl.v1.ServerReport\x1a\x19.edl.v1.ServerReportReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x65\x64l_proto/v1/servers.proto\x12\x06\x65\x64l.v1\x1a\x18\x65\x64l_proto/v1/error.proto\x1a\x16\x65\x64l_proto/v1/job.proto\x1a\x17\x65\x64l_proto/v1/task.proto\"E\n\rFollowRequest\x12\x0e\n\x06server\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\"\xe9\x01\n\x05\x42\x65gin\x12\x1c\n\x03job\x18\x01 \x01(\x0b\x32\x0f.edl.v1.JobSpec\x12\'\n\x05model\x18\x02 \x01(\x0b\x32\x18.edl.v1.ModelDescription\x12\x0f\n\x07servers\x18\x03 \x01(\r\x12\x14\n\x0crestore_from\x18\x04 \x01(\t\x12 \n\x04sync\x18\x05 \x01(\x0b\x32\x10.edl.v1.SyncModeH\x00\x12&\n\x07\x62ounded\x18\x06 \x01(\x0b\x32\x13.edl.v1.BoundedModeH\x00\x12 \n\x05local\x18\x07 \x01(\x0b\x32\x0f.edl.v1.NothingH\x00\x42\x06\n\x04mode\"4\n\x08SyncMode\x12\x15\n\rgrads_to_wait\x18\x01 \x01(\r\x12\x11\n\treduction\x18\x02 \x01(\t\"$\n\x0b\x42oundedMode\x12\x15\n\rmax_staleness\x18\x01 \x01(\r\"\x82\x01\n\x10\x41ppliedMinibatch\x12\x1f\n\x05lease\x18\x01 \x01(\x0b\x32\x10.edl.v1.LeaseRef\x12\x11\n\tminibatch\x18\x02 \x01(\x04\x12\x0f\n\x07records\x18\x03 \x01(\r\x12\x14\n\x0c\x62\x61se_version\x18\x04 \x01(\x04\x12\x13\n\x0bminibatches\x18\x05 \x01(\r\")\n\tKeptState\x12\r\n\x05label\x18\x01 \x01(\t\x12\r\n\x05place\x18\x02 \x01(\t\"\t\n\x07Nothing\"\xf1\x02\n\x05Order\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x1e\n\x05\x62\x65gin\x18\x02 \x01(\x0b\x32\r.edl.v1.BeginH\x00\x12\x0f\n\x05\x61\x64opt\x18\x03 \x01(\rH\x00\x12!\n\x05grant\x18\x04 \x01(\x0b\x32\x10.edl.v1.LeaseRefH\x00\x12\"\n\x06revoke\x18\x05 \x01(\x0b\x32\x10.edl.v1.LeaseRefH\x00\x12 \n\x05\x63lose\x18\x06 \x01(\x0b\x32\x0f.edl.v1.TaskKeyH\x00\x12)\n\x05\x61pply\x18\x07 \x01(\x0b\x32\x18.edl.v1.AppliedMinibatchH\x00\x12 \n\x05\x66lush\x18\x08 \x01(\x0b\x32\x0f.edl.v1.NothingH\x00\x12!\n\x06\x66inish\x18\t \x01(\x0b\x32\x0f.edl.v1.NothingH\x00\x12\x10\n\x06\x66reeze\x18\n \x01(\tH\x00\x12\x11\n\x07release\x18\x0b \x01(\tH\x00\x12!\n\x04keep\x18\x0c \x01(\x0b\x32\x11.edl.v1.KeptStateH\x00\x42\x06\n\x04what\"}\n\x0cServerReport\x12\x0e\n\x06server\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x0e\n\x04kept\x18\x03 \x01(\tH\x00\x12\x1f\n\x06\x66\x61iled\x18\x04 \x01(\x0b\x32\r.edl.v1.ErrorH\x00\x12\x0f\n\x07seconds\x18\x05 \x01(\x01\x42\x06\n\x04what\"\x13\n\x11ServerReportReply2v\n\x07Servers\x12\x30\n\x06\x46ollow\x12\x15.edl.v1.FollowRequest\x1a\r.edl.v1.Order0\x01\x12\x39\n\x06Report\x12\x14.edl.v1.ServerReport\x1a\x19.edl.v1.ServerReportReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,23 +37,23 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FOLLOWREQUEST']._serialized_start=113
   _globals['_FOLLOWREQUEST']._serialized_end=182
   _globals['_BEGIN']._serialized_start=185
-  _globals['_BEGIN']._serialized_end=384
-  _globals['_SYNCMODE']._serialized_start=386
-  _globals['_SYNCMODE']._serialized_end=438
-  _globals['_BOUNDEDMODE']._serialized_start=440
-  _globals['_BOUNDEDMODE']._serialized_end=476
-  _globals['_APPLIEDMINIBATCH']._serialized_start=478
-  _globals['_APPLIEDMINIBATCH']._serialized_end=587
-  _globals['_KEPTSTATE']._serialized_start=589
-  _globals['_KEPTSTATE']._serialized_end=630
-  _globals['_NOTHING']._serialized_start=632
-  _globals['_NOTHING']._serialized_end=641
-  _globals['_ORDER']._serialized_start=644
-  _globals['_ORDER']._serialized_end=1013
-  _globals['_SERVERREPORT']._serialized_start=1015
-  _globals['_SERVERREPORT']._serialized_end=1140
-  _globals['_SERVERREPORTREPLY']._serialized_start=1142
-  _globals['_SERVERREPORTREPLY']._serialized_end=1161
-  _globals['_SERVERS']._serialized_start=1163
-  _globals['_SERVERS']._serialized_end=1281
+  _globals['_BEGIN']._serialized_end=418
+  _globals['_SYNCMODE']._serialized_start=420
+  _globals['_SYNCMODE']._serialized_end=472
+  _globals['_BOUNDEDMODE']._serialized_start=474
+  _globals['_BOUNDEDMODE']._serialized_end=510
+  _globals['_APPLIEDMINIBATCH']._serialized_start=513
+  _globals['_APPLIEDMINIBATCH']._serialized_end=643
+  _globals['_KEPTSTATE']._serialized_start=645
+  _globals['_KEPTSTATE']._serialized_end=686
+  _globals['_NOTHING']._serialized_start=688
+  _globals['_NOTHING']._serialized_end=697
+  _globals['_ORDER']._serialized_start=700
+  _globals['_ORDER']._serialized_end=1069
+  _globals['_SERVERREPORT']._serialized_start=1071
+  _globals['_SERVERREPORT']._serialized_end=1196
+  _globals['_SERVERREPORTREPLY']._serialized_start=1198
+  _globals['_SERVERREPORTREPLY']._serialized_end=1217
+  _globals['_SERVERS']._serialized_start=1219
+  _globals['_SERVERS']._serialized_end=1337
 # @@protoc_insertion_point(module_scope)

@@ -64,6 +64,7 @@ class Begin(_message.Message):
     RESTORE_FROM_FIELD_NUMBER: _builtins.int
     SYNC_FIELD_NUMBER: _builtins.int
     BOUNDED_FIELD_NUMBER: _builtins.int
+    LOCAL_FIELD_NUMBER: _builtins.int
     servers: _builtins.int
     """how many there are"""
     restore_from: _builtins.str
@@ -76,6 +77,10 @@ class Begin(_message.Message):
     def sync(self) -> Global___SyncMode: ...
     @_builtins.property
     def bounded(self) -> Global___BoundedMode: ...
+    @_builtins.property
+    def local(self) -> Global___Nothing:
+        """async with local steps"""
+
     def __init__(
         self,
         *,
@@ -85,12 +90,13 @@ class Begin(_message.Message):
         restore_from: _builtins.str = ...,
         sync: Global___SyncMode | None = ...,
         bounded: Global___BoundedMode | None = ...,
+        local: Global___Nothing | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["bounded", b"bounded", "job", b"job", "mode", b"mode", "model", b"model", "sync", b"sync"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["bounded", b"bounded", "job", b"job", "local", b"local", "mode", b"mode", "model", b"model", "sync", b"sync"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bounded", b"bounded", "job", b"job", "mode", b"mode", "model", b"model", "restore_from", b"restore_from", "servers", b"servers", "sync", b"sync"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bounded", b"bounded", "job", b"job", "local", b"local", "mode", b"mode", "model", b"model", "restore_from", b"restore_from", "servers", b"servers", "sync", b"sync"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_mode: _TypeAlias = _typing.Literal["sync", "bounded"]  # noqa: Y015
+    _WhichOneofReturnType_mode: _TypeAlias = _typing.Literal["sync", "bounded", "local"]  # noqa: Y015
     _WhichOneofArgType_mode: _TypeAlias = _typing.Literal["mode", b"mode"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_mode) -> _WhichOneofReturnType_mode | None: ...
 
@@ -146,9 +152,12 @@ class AppliedMinibatch(_message.Message):
     MINIBATCH_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     BASE_VERSION_FIELD_NUMBER: _builtins.int
+    MINIBATCHES_FIELD_NUMBER: _builtins.int
     minibatch: _builtins.int
     records: _builtins.int
     base_version: _builtins.int
+    minibatches: _builtins.int
+    """from that index on; 0: one"""
     @_builtins.property
     def lease(self) -> _task_pb2.LeaseRef: ...
     def __init__(
@@ -158,10 +167,11 @@ class AppliedMinibatch(_message.Message):
         minibatch: _builtins.int = ...,
         records: _builtins.int = ...,
         base_version: _builtins.int = ...,
+        minibatches: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_version", b"base_version", "lease", b"lease", "minibatch", b"minibatch", "records", b"records"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_version", b"base_version", "lease", b"lease", "minibatch", b"minibatch", "minibatches", b"minibatches", "records", b"records"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -104,16 +104,18 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """Begin to push the gradient that was computed last."""
+    """Begin to push what was computed: of so many minibatches from this one on."""
 
     index: int
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """Wait for the answer to the push that is under way."""
+    """Wait for the answer to the push that is under way, of these minibatches."""
 
     index: int
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,21 +138,29 @@ class Course:
     again; from then on nothing overlaps in this task, so that the next try is as fresh as
     it can be and bounded staleness cannot reject for ever.
 
+    With ``local_steps`` so many minibatches are computed, each on what the one before has made of
+    the values, and pushed together; at the end of the task fewer.
+
     Args:
         first: index of the first minibatch that is not in the model yet.
         sync: gradients are computed under step slots.
-        overlap: compute while a push is under way; not in synchronous mode.
+        overlap: compute while a push is under way; not in synchronous mode or with local steps.
+        local_steps: minibatches of a push; 1 in synchronous mode.
     """
 
-    def __init__(self, first: int, *, sync: bool, overlap: bool) -> None:
-        if sync and overlap:
-            raise ValueError("a step slot is used on the newest values")
+    def __init__(self, first: int, *, sync: bool, overlap: bool, local_steps: int = 1) -> None:
+        if sync and (overlap or local_steps > 1):
+            raise ValueError("a step slot is used once, on the newest values")
+        if overlap and local_steps > 1:
+            raise ValueError("local steps begin with what the last push has brought")
         self._sync = sync
         self._overlap = overlap
+        self._local_steps = local_steps
         self._settled = first
-        self._under_way = False
-        self._computed = False
+        self._under_way = 0
+        self._computed = 0
         self._stop: int | None = None
+        self._flushing = False
         self._fetch = first_fetch(sync=sync)
 
     @property
@@ -159,9 +169,9 @@ class Course:
         return self._settled
 
     @property
-    def next_index(self) -> int:
-        """The minibatch that is computed next, or whose gradient waits to be pushed."""
-        return self._settled + self._under_way
+    def waiting(self) -> int:
+        """How many minibatches are computed and not pushed."""
+        return self._computed
 
     @property
     def overlaps(self) -> bool:
@@ -172,47 +182,55 @@ class Course:
         """The task has so many minibatches; to be told before the last one is pushed."""
         self._stop = count
 
+    def flush(self) -> None:
+        """Push what is computed next, even if it is of fewer minibatches than usual."""
+        self._flushing = True
+
     def is_last(self, index: int) -> bool:
         """Whether no minibatch comes after this one, as far as has been told."""
         return self._stop is not None and index + 1 >= self._stop
 
     def next(self) -> Step:
         """What to do now."""
-        index = self.next_index
+        index = self._settled + self._under_way + self._computed
         ended = self._stop is not None and index >= self._stop
         if self._under_way:
             if self._computed or ended or not self._overlap:
-                return Settle(self._settled)
+                return Settle(self._settled, self._under_way)
             return Compute(index, Fetch.NOTHING)
-        if self._computed:
-            return Push(index)
+        if self._computed and (self._computed >= self._local_steps or ended or self._flushing):
+            return Push(self._settled, self._computed)
         return Finish(self._settled) if ended else Compute(index, self._fetch)
 
     def computed(self) -> None:
-        """The gradient that was to be computed is there."""
-        self._computed = True
+        """The minibatch that was to be computed is."""
+        self._computed += 1
         if not self._under_way:
             self._fetch = Fetch.NOTHING
 
     def pushed(self) -> None:
-        """The push of the gradient has begun."""
-        self._computed = False
-        self._under_way = True
+        """The push of what was computed has begun."""
+        self._under_way, self._computed = self._computed, 0
+        self._flushing = False
 
     def answered(self, outcome: Outcome, *, values_came: bool, slot_granted: bool) -> Move:
         """The push that was under way has its answer; say what that means."""
+        last = self.is_last(self._settled + self._under_way - 1)
         turn = after_push(
             outcome,
-            last=self.is_last(self._settled),
+            last=last,
             sync=self._sync,
             values_came=values_came,
             slot_granted=slot_granted,
         )
-        self._under_way = False
         self._fetch = turn.fetch
         if turn.move is Move.NEXT:
-            self._settled += 1
+            self._settled += self._under_way
+            if self._local_steps > 1 and not values_came:
+                # What local steps have made of the values is no version of the master's.
+                self._fetch = Fetch.PARAMETERS
         elif turn.move is Move.AGAIN:
-            self._computed = False
+            self._computed = 0
             self._overlap = False
+        self._under_way = 0
         return turn.move

@@ -72,18 +72,20 @@ class AppliedCounts:
         entry = self._entries.pop(task, None)
         return entry.applied if entry else 0
 
-    def standing(self, task: TaskKey, token: Token, minibatch: int) -> Standing:
-        """Judge a push of the minibatch with this index in the task."""
+    def standing(
+        self, task: TaskKey, token: Token, minibatch: int, minibatches: int = 1
+    ) -> Standing:
+        """Judge a push of minibatches from this index in the task on: all of them or none."""
         if not self.is_live(task, token):
             return Standing.REFUSED
         applied = self._entries[task].applied
-        if minibatch < applied:
+        if minibatch + minibatches <= applied:
             return Standing.ALREADY_APPLIED
         return Standing.DUE if minibatch == applied else Standing.OUT_OF_ORDER
 
-    def advance(self, task: TaskKey) -> None:
-        """Count one more minibatch of an open task."""
-        self._entries[task].applied += 1
+    def advance(self, task: TaskKey, minibatches: int = 1) -> None:
+        """Count more minibatches of an open task."""
+        self._entries[task].applied += minibatches
 
     def counts(self) -> dict[TaskKey, int]:
         """The count of each open task."""

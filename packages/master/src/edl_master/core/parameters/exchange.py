@@ -14,7 +14,7 @@ from edl_master.core.parameters.wire import Payload
 
 @dataclass(frozen=True, slots=True)
 class GradientPush:
-    """What a worker computed from one minibatch.
+    """What a worker computed from one minibatch, or with local steps from several.
 
     Attributes:
         task: the task that the minibatch belongs to.
@@ -25,6 +25,8 @@ class GradientPush:
         gradient: trainable variables, packed in wire order.
         state_delta: by how much the other variables moved, packed likewise; None if they did not.
         rows: gradients of the rows of embedding tables that the minibatch has used.
+        minibatches: that it stands for, ``minibatch`` being the first. With local steps the
+            gradient is by how much they have moved the trainable variables.
     """
 
     task: TaskKey
@@ -35,6 +37,7 @@ class GradientPush:
     gradient: Payload
     state_delta: Payload | None = None
     rows: tuple[RowPayload, ...] = ()
+    minibatches: int = 1
 
 
 class PushKind(StrEnum):

@@ -135,7 +135,12 @@ class Follower:
             raise Disobedience(f"{order} counts, and was never staged here")
         push, _ = self._staged[name]
         outcome = self.plane.push(
-            replace(push, records=order.records, base_version=order.base_version)
+            replace(
+                push,
+                records=order.records,
+                base_version=order.base_version,
+                minibatches=order.minibatches,
+            )
         )
         self._drop(name)
         if outcome.kind is not PushKind.APPLIED:

@@ -53,7 +53,7 @@ class LeadingPlane(ParameterPlane):
         Raises:
             ValueError: the optimizer does not fit the model.
         """
-        check_fit(optimizer, model)
+        check_fit(optimizer, model, mode)
         super().__init__(NOTHING.layout, for_part(optimizer, NOTHING.layout), mode)
         self._model = model
         self._give = give
@@ -92,7 +92,14 @@ class LeadingPlane(ParameterPlane):
         outcome = super().push(push)
         if outcome.kind is PushKind.APPLIED:
             self._give(
-                Apply(push.task, push.token, push.minibatch, push.records, push.base_version)
+                Apply(
+                    push.task,
+                    push.token,
+                    push.minibatch,
+                    push.records,
+                    push.base_version,
+                    push.minibatches,
+                )
             )
         return outcome
 

@@ -16,7 +16,14 @@ class Reduction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Async:
-    """Each gradient is an update at once, however old the values it was computed from."""
+    """Each gradient is an update at once, however old the values it was computed from.
+
+    With local steps workers update values themselves for some minibatches, and push by how much
+    these have moved: that is added as it is. A version is still one minibatch: so many updates
+    there have been.
+    """
+
+    local: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,4 +59,7 @@ UpdateMode: TypeAlias = Async | Bounded | Sync
 
 def describe(mode: UpdateMode) -> dict[str, Any]:
     """A mode as plain values that JSON can hold."""
-    return {"mode": type(mode).__name__.lower(), **asdict(mode)}
+    settings = asdict(mode)
+    if not settings.get("local", True):
+        del settings["local"]
+    return {"mode": type(mode).__name__.lower(), **settings}

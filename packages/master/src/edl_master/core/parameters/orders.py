@@ -43,13 +43,14 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """The gradient of this minibatch counts; it was staged before."""
+    """The gradient of this minibatch, or of several from it on, counts; it was staged before."""
 
     task: TaskKey
     token: Token
     minibatch: int
     records: int
     base_version: Version
+    minibatches: int = 1
 
 
 @dataclass(frozen=True, slots=True)

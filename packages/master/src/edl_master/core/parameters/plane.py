@@ -42,7 +42,7 @@ from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 from edl_master.core.parameters.tables.warming import warm_up
 from edl_master.core.parameters.updater import RowUpdate, Updater
 from edl_master.core.parameters.values import Values
-from edl_master.core.parameters.wire import Payload
+from edl_master.core.parameters.wire import Payload, PayloadError
 
 _REJECTIONS = {
     Standing.REFUSED: PushKind.REFUSED,
@@ -77,12 +77,13 @@ class ParameterPlane:
             OptimizerUnsupported: the optimizer cannot update the layout's embedding tables.
             ValueError: it excludes a variable from weight decay that is not in the layout.
         """
-        check_fit(optimizer, layout)
+        check_fit(optimizer, layout, mode)
         self.layout = layout
         self.mode = mode
         self._check_finite = check_finite
         self._values = Values(layout, executor)
-        self._updater = Updater(optimizer, layout, executor)
+        self._local = isinstance(mode, Async) and mode.local
+        self._updater = Updater(optimizer, layout, executor, local=self._local)
         slots = tuple(slot.initial for slot in optimizer.rule.slots() if slot.used)
         self._tables = Tables(layout.tables, slots, executor)
         self._gathered_rows = GatheredRows(len(self._tables))
@@ -107,7 +108,8 @@ class ParameterPlane:
 
         This may run beside other calls: it looks at dtypes alone.
         """
-        self._updater.warm_up()
+        if not self._local:
+            self._updater.warm_up()
         self._values.warm_up()
         if self.layout.tables:
             warm_up(self.layout.tables[0], self._updater.optimizer)
@@ -305,19 +307,22 @@ class ParameterPlane:
 
         Raises:
             NotInitialized: there are no values yet.
-            PayloadError: gradient, state delta or rows have the wrong size, or a row comes twice.
+            PayloadError: gradient, state delta or rows have the wrong size, or a row comes twice,
+                or there are several minibatches in a mode without local steps.
             MemoryError: there is no room for more rows.
             ValueError: there are no records in the minibatch.
         """
         self._require_values()
         if push.records < 1:
             raise ValueError(f"a gradient of {push.records} records cannot be weighed")
+        if push.minibatches < 1 or (push.minibatches > 1 and not self._local):
+            raise PayloadError(f"a gradient of {push.minibatches} minibatches, without local steps")
         gradient = self._values.gradient(push.gradient)
         state = self._values.state_delta(push.state_delta)
         rows = self._tables.gradients(push.rows)
 
         staleness = self._version - push.base_version
-        standing = self._applied.standing(push.task, push.token, push.minibatch)
+        standing = self._applied.standing(push.task, push.token, push.minibatch, push.minibatches)
         if standing is not Standing.DUE:
             return self._outcome(_REJECTIONS[standing], staleness)
         if self._is_stale(staleness):
@@ -331,7 +336,7 @@ class ParameterPlane:
             return self._outcome(PushKind.STALE, staleness)
 
         new_version = self._put(push, gradient, state, rows)
-        self._applied.advance(push.task)
+        self._applied.advance(push.task, push.minibatches)
         self._records_applied += push.records
         self._staleness_total += staleness
         return self._outcome(PushKind.APPLIED, staleness, new_version=new_version)
@@ -540,7 +545,12 @@ class ParameterPlane:
         if self._gathered is not None:
             self._gathered_rows.add(rows, self._gathered.weight(push.records))
         complete = self._steps.fill(push.task)
-        if self._gathered is None:
+        if self._local:
+            self._updater.add(self._values.trainable, gradient, push.minibatches)
+            if state:
+                self._values.move_state(state, 1.0)
+            self._next_version(push.minibatches)
+        elif self._gathered is None:
             self._update(gradient, state, rows=found)
         else:
             self._gathered.add(gradient, state, push.records)
@@ -572,8 +582,8 @@ class ParameterPlane:
             self._values.move_state(state, state_scale)
         self._next_version()
 
-    def _next_version(self) -> None:
-        self._version = Version(self._version + 1)
+    def _next_version(self, updates: int = 1) -> None:
+        self._version = Version(self._version + updates)
         self._openings += 1
         self._steps.next_version()
 
@@ -604,18 +614,27 @@ class ParameterPlane:
             raise NotInitialized("no worker has sent the initial values yet")
 
 
-def check_fit(optimizer: Optimizer, layout: Layout) -> None:
+def check_fit(optimizer: Optimizer, layout: Layout, mode: UpdateMode) -> None:
     """Make sure that an optimizer can update the variables and tables of a model.
 
     Raises:
-        OptimizerUnsupported: it cannot update embedding tables.
-        ValueError: it excludes a variable from weight decay that the model does not have.
+        OptimizerUnsupported: it cannot update embedding tables, or not in workers.
+        ValueError: it excludes a variable from weight decay that the model does not have, or
+            rows of tables would have to be updated in workers.
     """
+    if layout.tables and isinstance(mode, Async) and mode.local:
+        raise ValueError("embedding tables do not go with local steps")
     if layout.tables and optimizer.ema:
         raise OptimizerUnsupported(
             f"{optimizer.name}.use_ema",
             "True with embedding tables",
             "leave it out, or use keras.layers.Embedding with --embedding-threshold 0",
+        )
+    if isinstance(mode, Async) and mode.local and optimizer.ema:
+        raise OptimizerUnsupported(
+            f"{optimizer.name}.use_ema",
+            "True with --local-steps: no worker sees all values that would be averaged",
+            "leave it out, or train without --local-steps",
         )
     names = {v.name for v in layout.variables} | {t.name for t in layout.tables}
     if unknown := sorted(optimizer.undecayed - names):

@@ -11,6 +11,7 @@ import numpy as np
 
 from edl_master.core.parameters.arithmetic import (
     Executor,
+    accumulate,
     kernel,
     read_only,
     run_all,
@@ -48,8 +49,15 @@ class Updater:
         memory: the numbers that the rule carries from step to step.
     """
 
-    def __init__(self, optimizer: Optimizer, layout: Layout, executor: Executor | None) -> None:
-        """Make the slots."""
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        layout: Layout,
+        executor: Executor | None,
+        *,
+        local: bool = False,
+    ) -> None:
+        """Make the slots; none with local steps, for then the optimizer is at work in workers."""
         self.optimizer = optimizer
         self.iterations = 0
         self.memory: dict[str, float] = {}
@@ -62,7 +70,7 @@ class Updater:
                 key: np.full(layout.sizes[key], slot.initial, key.dtype) for key in self._arenas
             }
             for slot in optimizer.rule.slots()
-            if slot.used
+            if slot.used and not local
         }
         if optimizer.ema is not None:
             self.slots["average"] = zeros(layout.sizes, self._arenas)
@@ -135,6 +143,11 @@ class Updater:
             for slot in self.optimizer.rule.slots()
         ]
         loop(values, gradient, *numbers, *all_slots, *factors)
+
+    def add(self, values: Arenas, moves: Arenas, minibatches: int) -> None:
+        """Add by how much a worker's own updates, one for each minibatch, have moved its values."""
+        accumulate(values, moves, 1.0, first=False, executor=self._executor)
+        self.iterations += minibatches
 
     def warm_up(self) -> None:
         """Compile the loops for the dtypes in use, by an update of one element of each."""

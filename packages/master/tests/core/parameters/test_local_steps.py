@@ -1,0 +1,184 @@
+"""Several minibatches in one push: counted together or not at all."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+
+from edl_master import order_codec
+from edl_master.core.names import TaskKey, Token, Version
+from edl_master.core.parameters.exchange import GradientPush, PushKind
+from edl_master.core.parameters.layout import Layout, Variable
+from edl_master.core.parameters.modes import Async, Bounded, Sync, UpdateMode
+from edl_master.core.parameters.optimizers import OptimizerUnsupported, parse_optimizer
+from edl_master.core.parameters.orders import Apply
+from edl_master.core.parameters.plane import ParameterPlane
+from edl_master.core.parameters.wire import PayloadError
+from edl_proto.v1 import job_pb2
+
+from .planes import A, B, push, sgd, small_plane, training_task, values_of, zero_table
+from .test_sharding import Crew
+
+LOCAL = Async(local=True)
+ONE, TWO = Token(1), Token(2)
+ADAM = parse_optimizer({"class_name": "Adam", "config": {"learning_rate": 0.5}})
+
+
+def test_what_workers_have_done_is_added_as_it_is_whatever_the_optimizer() -> None:
+    for optimizer in (sgd(0.1), sgd(0.1, momentum=0.9, weight_decay=0.5, clipvalue=0.01), ADAM):
+        plane = small_plane(LOCAL, optimizer)
+        plane.grant(A, ONE)
+        plane.grant(B, TWO)
+        assert push(plane, A, 1, 0, [1, 2], minibatches=3, state=[0.5]).kind is PushKind.APPLIED
+        assert push(plane, B, 2, 0, [4, 8], minibatches=2, state=[0.25], base=0).staleness == 3
+        assert values_of(plane).tolist() == [5, 10, 0.75]
+
+
+def test_a_version_is_still_one_minibatch() -> None:
+    plane = small_plane(LOCAL)
+    plane.grant(A, ONE)
+    assert push(plane, A, 1, 0, [1, 2], minibatches=3).version == 3
+    assert push(plane, A, 1, 3, [1, 2]).version == 4
+    assert plane.applied_counts() == {A: 4}
+    plane.check_invariants()
+
+
+def test_all_minibatches_of_a_push_count_or_none() -> None:
+    plane = small_plane(LOCAL)
+    plane.grant(A, ONE)
+    push(plane, A, 1, 0, [1, 1], minibatches=3)
+    before = plane.snapshot()
+    for index, minibatches, kind in [
+        (0, 3, PushKind.ALREADY_APPLIED),
+        (1, 2, PushKind.ALREADY_APPLIED),
+        (2, 2, PushKind.OUT_OF_ORDER),
+        (0, 4, PushKind.OUT_OF_ORDER),
+        (4, 1, PushKind.OUT_OF_ORDER),
+    ]:
+        assert push(plane, A, 1, index, [1, 1], minibatches=minibatches).kind is kind
+    assert plane.applied_counts() == {A: 3}
+    assert {n: a.tolist() for n, a in plane.snapshot().arrays.items()} == {
+        n: a.tolist() for n, a in before.arrays.items()
+    }
+
+
+@pytest.mark.parametrize("mode", [Async(), Bounded(9), Sync(1)], ids=str)
+def test_other_modes_take_one_minibatch_at_a_time(mode: UpdateMode) -> None:
+    plane = small_plane(mode)
+    plane.grant(A, ONE)
+    with pytest.raises(PayloadError, match="without local steps"):
+        push(plane, A, 1, 0, [1, 1], minibatches=2)
+    assert plane.applied_counts() == {A: 0}
+
+
+def test_schedules_stand_where_the_minibatches_are() -> None:
+    rate = {
+        "class_name": "PiecewiseConstantDecay",
+        "config": {"boundaries": [2], "values": [1.0, 0.5]},
+    }
+    plane = small_plane(
+        LOCAL, parse_optimizer({"class_name": "SGD", "config": {"learning_rate": rate}})
+    )
+    plane.grant(A, ONE)
+    assert plane.status().learning_rate == 1.0
+    push(plane, A, 1, 0, [1, 1], minibatches=3)
+    assert plane.status().learning_rate == 0.5
+
+
+def test_the_master_keeps_no_state_of_the_optimizer() -> None:
+    plane = small_plane(LOCAL, ADAM)
+    assert not [name for name in plane.snapshot().arrays if name.startswith("slots/")]
+    plane.grant(A, ONE)
+    push(plane, A, 1, 0, [1, 2], minibatches=3)
+    again = ParameterPlane.restore(plane.snapshot(), ADAM, LOCAL)
+    assert again.grant(A, TWO) == 3
+    assert push(again, A, 2, 3, [1, 2], minibatches=2).version == 5
+    assert values_of(again).tolist() == [2, 4, 0]
+
+
+def test_what_does_not_go_with_local_steps_is_refused() -> None:
+    with pytest.raises(OptimizerUnsupported, match="local-steps"):
+        small_plane(LOCAL, sgd(use_ema=True))
+    with pytest.raises(ValueError, match="tables"):
+        small_plane(LOCAL, tables=(zero_table(),))
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_each_minibatch_is_in_the_values_once_whatever_gets_lost(seed: int) -> None:
+    """Workers push three minibatches at a time, die, repeat themselves and rise from the dead."""
+    chance = random.Random(seed)
+    tasks = {training_task(n): chance.randrange(1, 9) for n in range(3)}
+    plane = ParameterPlane(Layout([Variable("w", (30,), "float32", True)]), sgd(), LOCAL)
+    plane.initialize(bytes(120))
+    tokens = itertools.count(1)
+    sent: list[tuple[TaskKey, int, int, np.ndarray, int]] = []
+    for task, minibatches in tasks.items():
+        while True:
+            token = next(tokens)
+            index = plane.grant(task, Token(token))
+            while index < minibatches and chance.random() > 0.2:
+                count = min(3, minibatches - index)
+                moves = np.zeros(30, np.float32)
+                moves[10 * task.number + index : 10 * task.number + index + count] = 1
+                sent.append((task, token, index, moves, count))
+                if chance.random() < 0.8:  # else it never arrives, and the worker is thought dead
+                    assert push(plane, *sent[-1][:4], minibatches=count).kind is PushKind.APPLIED
+                    index += count
+                else:
+                    break
+                late = chance.choice(sent)
+                assert push(plane, *late[:4], minibatches=late[4]).kind in (
+                    PushKind.ALREADY_APPLIED,
+                    PushKind.REFUSED,
+                    PushKind.OUT_OF_ORDER,
+                )
+            if index == minibatches:
+                break
+    expected = np.zeros(30)
+    for task, minibatches in tasks.items():
+        expected[10 * task.number : 10 * task.number + minibatches] = 1
+    assert values_of(plane).tolist() == expected.tolist()
+
+
+def test_several_servers_are_one_plane() -> None:
+    model = Layout(
+        [
+            Variable("w", (7,), "float32", True),
+            Variable("v", (3,), "float64", True),
+            Variable("m", (2,), "float32", False),
+        ]
+    )
+    one = ParameterPlane(model, ADAM, LOCAL)
+    crew = Crew(model, ADAM, LOCAL, 3)
+    one.initialize(bytes(model.parameter_nbytes))
+    crew.begin(bytes(model.parameter_nbytes))
+    for token in (1, 2):
+        assert one.grant(A, Token(token)) == crew.leader.grant(A, Token(token))
+        at = one.applied_counts()[A]
+        for index, count in ((at, 3), (at + 3, 2)):
+            numbers = np.arange(7, dtype=np.float32), np.arange(3, dtype=np.float64)
+            gradient = b"".join(part.tobytes() for part in numbers)
+            state = np.full(2, 0.5, np.float32).tobytes()
+            moved = GradientPush(A, Token(token), index, 9, one.version, gradient, state, (), count)
+            crew.stage(moved)
+            bare = GradientPush(A, Token(token), index, 9, one.version, b"", None, (), count)
+            assert crew.leader.push(bare).kind is PushKind.APPLIED
+            assert one.push(moved).kind is PushKind.APPLIED
+            crew.obey()
+        out = bytearray(model.parameter_nbytes)
+        one.read_parameters(memoryview(out))
+        assert crew.values() == bytes(out)
+        assert crew.leader.version == one.version == 5 * token
+        crew = crew.recut_to(2)
+
+
+def test_orders_and_modes_say_it_on_the_wire() -> None:
+    order = Apply(A, ONE, 4, 9, Version(7), 3)
+    assert order_codec.order_from(order_codec.order_to(order, 1)) == order
+    model = Layout([Variable("w", (7,), "float32", True)])
+    for mode in (LOCAL, Async(), Bounded(3)):
+        begin = order_codec.begin_to(job_pb2.JobSpec(), model, "{}", mode, 2, "")
+        assert order_codec.mode_from(begin) == mode

@@ -1,0 +1,216 @@
+"""Local steps, over real gRPC: several minibatches in one push."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import reference
+from conftest import Start, StartProcess, training
+from practice_master import WAIT_S, PracticeMaster
+
+from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
+
+Master = Callable[..., PracticeMaster]
+Header = parameters_pb2.PushHeader
+
+
+@pytest.fixture
+def job(job: job_pb2.JobSpec) -> job_pb2.JobSpec:
+    job.training.local_steps = 3
+    return job
+
+
+def two_tasks(points: Path) -> list[task_pb2.Lease]:
+    return [training(points, 0, 44, number=0), training(points, 44, 100, number=1)]
+
+
+def applied(master: PracticeMaster) -> list[tuple[int, int, int]]:
+    """Task, first minibatch and number of minibatches of what is in the model."""
+    return [
+        (header.lease.task.number, header.minibatch, header.minibatches)
+        for header, outcome in master.heard.pushes
+        if outcome == parameters_pb2.APPLIED
+    ]
+
+
+def every(master: PracticeMaster) -> list[tuple[int, int]]:
+    return [(task, i) for task, at, count in applied(master) for i in range(at, at + count)]
+
+
+ALL = [*((0, i) for i in range(6)), *((1, i) for i in range(7))]
+
+
+def test_one_push_stands_for_several_minibatches_and_a_task_ends_with_what_is_left(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    master = start_master(job, [two_tasks(points)])
+    assert start_worker(master).wait() == 0
+    assert applied(master) == [(0, 0, 3), (0, 3, 3), (1, 0, 3), (1, 3, 3), (1, 6, 1)]
+    assert [h.records for h, _ in master.heard.pushes] == [24, 20, 24, 24, 8]
+    assert [h.base_version for h, _ in master.heard.pushes] == [0, 3, 6, 9, 12]
+    for task in master.all_tasks():
+        assert task.complete is not None
+        assert task.complete.minibatches == task.applied
+        assert task.complete.examples == task.complete.records
+    assert all(np.isfinite(h.loss) and h.loss > 0 for h, _ in master.heard.pushes)
+    assert not master.heard.failed
+
+
+def test_the_model_of_one_worker_is_that_of_a_plain_loop_moving_statistics_included(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    tasks = two_tasks(points)
+    master = start_master(job, [tasks], rate=0.1)
+    assert start_worker(master).wait() == 0
+    reference.assert_close(master.by_name(), reference.train(job, tasks, rate=0.1))
+
+
+def test_the_loss_of_a_push_is_the_mean_over_its_records(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    task = training(points, 0, 20)
+    job.training.local_steps = 5
+    master = start_master(job, [[task]])
+    assert start_worker(master).wait() == 0
+    ((header, _),) = master.heard.pushes
+    file = reference.load_model(job)
+    total = 0.0
+    for batch in reference.batches(file, job, task):
+        reference.step(
+            file, [batch], 0.0
+        )  # moving statistics only: training mode does not use them
+        loss = file.compute_loss(file.call(batch.features, training=True), batch.labels)
+        total += float(loss) * batch.size
+        reference.step(file, [batch], 0.1)
+    assert header.loss == pytest.approx(total / 20, rel=1e-4)
+
+
+def test_a_lost_answer_changes_nothing(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    tasks = two_tasks(points)
+    master = start_master(job, [tasks])
+    seen: set[int] = set()
+
+    def cut_off(m: PracticeMaster, header: Header) -> None:
+        if header.minibatch == 3 and header.lease.token not in seen:
+            seen.add(header.lease.token)
+            m.cut_next_answer = True
+
+    master.on_push = cut_off
+    assert start_worker(master).wait() == 0
+    outcomes = [outcome for _, outcome in master.heard.pushes]
+    assert outcomes.count(parameters_pb2.ALREADY_APPLIED) == 2
+    assert every(master) == ALL
+    reference.assert_close(master.by_name(), reference.train(job, tasks, rate=0.1))
+
+
+def test_what_was_not_applied_is_computed_again_from_the_masters_values(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    tasks = two_tasks(points)
+    master = start_master(job, [tasks])
+    answered: set[int] = set()
+
+    def stale_once(m: PracticeMaster, header: Header) -> int | None:
+        if header.minibatch == 3 and header.lease.token not in answered:
+            answered.add(header.lease.token)
+            return parameters_pb2.STALE
+        return None
+
+    master.on_push = stale_once
+    assert start_worker(master).wait() == 0
+    assert every(master) == ALL
+    reference.assert_close(master.by_name(), reference.train(job, tasks, rate=0.1))
+
+
+def test_the_next_holder_begins_in_the_middle(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    master = start_master(job, [two_tasks(points)])
+    next(master.all_tasks()).applied = 2
+    assert start_worker(master).wait() == 0
+    assert every(master) == ALL[2:]
+    assert applied(master)[:2] == [(0, 2, 3), (0, 5, 1)]
+    done = next(master.all_tasks()).complete
+    assert done is not None
+    assert done.minibatches == 6
+    assert done.examples == 44
+
+
+def test_a_worker_that_leaves_pushes_what_it_has_done(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    job.training.local_steps = 1000
+    tasks = [training(points, 0, 100)]
+    master = start_master(job, [tasks])
+    worker = start_worker(master)
+    steps = worker.app._metrics.compute_s
+    original = type(steps).observe
+
+    def leave_after_four(self: object, value: float) -> None:
+        original(steps, value)
+        done.append(value)
+        if len(done) == 4:
+            worker.app.leave("preempted")
+
+    done: list[float] = []
+    worker.app._metrics.compute_s = type("Counting", (), {"observe": leave_after_four})()
+    assert worker.wait() == 0
+    assert applied(master) == [(0, 0, 4)]
+    assert master.heard.returned
+    assert start_worker(master, 1).wait() == 0
+    assert every(master) == [(0, i) for i in range(13)]
+    reference.assert_close(master.by_name(), reference.train(job, tasks, rate=0.1))
+
+
+def test_a_worker_that_is_killed_repeats_only_what_it_had_not_pushed(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_process: StartProcess
+) -> None:
+    tasks = two_tasks(points)
+    master = start_master(job, [tasks])
+    first = start_process(master.address)
+    master.wait_for(lambda: len(applied(master)) == 1, "a push")
+    first.kill()
+    first.wait(WAIT_S)
+    for task in master.all_tasks():
+        if task.token:
+            master.revoke(task_pb2.LeaseRef(task=task.lease.task, token=task.token))
+    assert start_process(master.address, 1).wait(WAIT_S) == 0
+    assert sorted(every(master)) == ALL
+
+
+def test_a_loss_that_is_not_finite_names_its_own_minibatch(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    job.model.loss = "faulty.not_finite"
+    master = start_master(job, [[training(points, 16, 56)]])
+    assert start_worker(master).wait() == 0
+    (failed,) = master.heard.failed
+    assert failed.permanent
+    assert failed.error.code == error_pb2.NAN_LOSS
+    assert "minibatch 0" in failed.error.where
+    assert not master.heard.pushes
+
+
+def test_schedules_and_slots_are_those_of_the_model_files_own_optimizer(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    """Adam with a schedule: one worker trains as Keras does, across pushes and tasks."""
+    job.model.optimizer = "local.scheduled"
+    tasks = two_tasks(points)
+    master = start_master(job, [tasks])
+    assert start_worker(master).wait() == 0
+    file = reference.load_model(job)
+    variables = file.model.trainable_variables
+    file.optimizer.build(variables)
+    for task in tasks:
+        for batch in reference.batches(file, job, task):
+            with reference.tf.GradientTape() as tape:
+                loss = file.compute_loss(file.call(batch.features, training=True), batch.labels)
+            gradients = tape.gradient(loss, [v.value for v in variables])
+            file.optimizer.apply(gradients, variables)
+    reference.assert_close(master.by_name(), reference.values.of_model(file.model))
