@@ -20,6 +20,7 @@ from edl_master.core.parameters.wire import PayloadError
 from edl_proto.v1 import job_pb2
 
 from .planes import A, B, push, sgd, small_plane, training_task, values_of, zero_table
+from .test_plane import assert_same_state
 from .test_sharding import Crew
 
 LOCAL = Async(local=True)
@@ -60,9 +61,7 @@ def test_all_minibatches_of_a_push_count_or_none() -> None:
     ]:
         assert push(plane, A, 1, index, [1, 1], minibatches=minibatches).kind is kind
     assert plane.applied_counts() == {A: 3}
-    assert {n: a.tolist() for n, a in plane.snapshot().arrays.items()} == {
-        n: a.tolist() for n, a in before.arrays.items()
-    }
+    assert_same_state(plane.snapshot(), before)
 
 
 @pytest.mark.parametrize("mode", [Async(), Bounded(9), Sync(1)], ids=str)
