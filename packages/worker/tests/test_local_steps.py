@@ -127,6 +127,23 @@ def test_what_was_not_applied_is_computed_again_from_the_masters_values(
     reference.assert_close(master.by_name(), reference.train(job, tasks, rate=0.1))
 
 
+def test_local_steps_of_a_task_that_was_lost_leave_no_trace(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    """The next values are asked for, though the master has none newer than those begun with."""
+    tasks = [training(points, 0, 44)]
+    master = start_master(job, [tasks])
+
+    def taken(m: PracticeMaster, header: Header) -> None:
+        if header.lease.token == 1:
+            m.held(header.lease).token = 0
+
+    master.on_push = taken
+    assert start_worker(master).wait() == 0
+    assert applied(master) == [(0, 0, 3), (0, 3, 3)]
+    reference.assert_close(master.by_name(), reference.train(job, tasks, rate=0.1))
+
+
 def test_the_next_holder_begins_in_the_middle(
     job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
 ) -> None:

@@ -290,3 +290,18 @@ def test_sums_of_an_evaluation_outlive_the_master_to_the_last_bit() -> None:
     summary = lease(joined(JobState.restore(settings, (4,), (), json.loads(saved))))
     # By their words: -0.0 equals 0.0, and NaN nothing.
     assert repr(summary.metric_states) == repr(states) == repr(lease(job).metric_states)
+
+
+def test_a_push_of_several_minibatches_counts_as_many() -> None:
+    """Local steps: steps, loss, staleness and the task's count are of minibatches, not of pushes."""
+    job = joined(JobState(replace(SETTINGS, records_per_task=20), (20,)))
+    granted = lease(job)
+    pushed = replace(applied(granted, 0, 3, 2.0), minibatches=3, records=6, staleness=4)
+    job.handle(pushed, 1.0)
+    job.handle(replace(applied(granted, 3, 4, 6.0), records=2, staleness=0), 1.5)
+    view = job.view(2.0)
+    assert (view.progress.steps, view.progress.parameter_version) == (4, 4)
+    assert view.workers[0].steps == 4
+    assert view.staleness_mean == 3.0
+    (round_,) = job.snapshot()["ledger"]["rounds"]
+    assert round_["open"][0]["minibatches"] == 4
