@@ -293,7 +293,7 @@ def test_sums_of_an_evaluation_outlive_the_master_to_the_last_bit() -> None:
 
 
 def test_a_push_of_several_minibatches_counts_as_many() -> None:
-    """Local steps: steps, loss, staleness and the task's count are of minibatches, not of pushes."""
+    """Local steps: steps, staleness and the task's count are of minibatches, not of pushes."""
     job = joined(JobState(replace(SETTINGS, records_per_task=20), (20,)))
     granted = lease(job)
     pushed = replace(applied(granted, 0, 3, 2.0), minibatches=3, records=6, staleness=4)
@@ -303,5 +303,5 @@ def test_a_push_of_several_minibatches_counts_as_many() -> None:
     assert (view.progress.steps, view.progress.parameter_version) == (4, 4)
     assert view.workers[0].steps == 4
     assert view.staleness_mean == 3.0
-    (round_,) = job.snapshot()["ledger"]["rounds"]
-    assert round_["open"][0]["minibatches"] == 4
+    (task,) = (task for r in job.snapshot()["ledger"]["rounds"] for task in r["open"])
+    assert task["minibatches"] == 4
