@@ -296,9 +296,9 @@ def test_a_push_of_several_minibatches_counts_as_many() -> None:
     """Local steps: steps, staleness and the task's count are of minibatches, not of pushes."""
     job = joined(JobState(replace(SETTINGS, records_per_task=20), (20,)))
     granted = lease(job)
-    pushed = replace(applied(granted, 0, 3, 2.0), minibatches=3, records=6, staleness=4)
-    job.handle(pushed, 1.0)
-    job.handle(replace(applied(granted, 3, 4, 6.0), records=2, staleness=0), 1.5)
+    job.handle(replace(applied(granted, 0, 1, 6.0), staleness=0), 1.0)
+    pushed = replace(applied(granted, 1, 4, 2.0), minibatches=3, records=6, staleness=4)
+    job.handle(pushed, 1.5)
     view = job.view(2.0)
     assert (view.progress.steps, view.progress.parameter_version) == (4, 4)
     assert view.workers[0].steps == 4
