@@ -47,7 +47,7 @@ class WorkerMetrics:
         )
         step_seconds = Histogram(
             "edl_worker_step_duration_seconds",
-            "Time of one training step: waiting for data, computing, exchanging with the master.",
+            "Time of one training step: waiting for data, computing, waiting for exchanges.",
             ["phase"],
             buckets=_STEP_BUCKETS_S,
             registry=self.registry,
