@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import logging
 import os
+import signal
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +35,8 @@ from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, servers_pb2, servers_pb2_grpc
 
 log = logging.getLogger(__name__)
+
+_PR_SET_PDEATHSIG = 1
 
 _REPORT_S = 10.0
 """Deadline of a report: the master is on this machine, or near."""
@@ -70,7 +75,13 @@ class App:
         self._address = f"{host}:{self._serving.port}"
 
     def end_with_parent(self, pipe: int) -> None:
-        """End when the other end of a pipe is closed: the master is gone, however it went."""
+        """End when the other end of a pipe is closed: the master is gone, however it went.
+
+        On Linux the kernel ends this process then, even if it is frozen and could not read.
+        """
+        if sys.platform == "linux":
+            # The master starts its servers in its main thread, whose end is meant here.
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
         def watch() -> None:
             while os.read(pipe, 1):
