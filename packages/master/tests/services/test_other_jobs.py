@@ -164,7 +164,8 @@ def test_what_a_snapshot_counts_as_done_is_there_when_it_is_written(
     kept: list[tuple[int, int]] = []
     write, replace = Checkpoints.write, os.replace
 
-    def writes(place: Checkpoints, checkpoint: Checkpoint) -> str:
+    def writes(place: Checkpoints, checkpoint: Checkpoint, parts_of_servers: list[Path]) -> str:
+        assert not parts_of_servers
         tasks = checkpoint.documents["ledger"]["ledger"]
         done = tasks["closed"]["prediction"].get("done", 0)
         done += sum(round_["done"] for round_ in tasks["rounds"])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import logging
 import os
+import signal
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -33,8 +36,13 @@ from edl_proto.v1 import error_pb2, servers_pb2, servers_pb2_grpc
 
 log = logging.getLogger(__name__)
 
+_PR_SET_PDEATHSIG = 1
+
 _REPORT_S = 10.0
 """Deadline of a report: the master is on this machine, or near."""
+
+_INSIST_S = 120.0
+"""How long what the master waits for is told again. One that is frozen is killed before that."""
 
 _SPEAK_EVERY_S = 0.5
 """How often a server says that it is alive; the master waits for many of these."""
@@ -70,7 +78,13 @@ class App:
         self._address = f"{host}:{self._serving.port}"
 
     def end_with_parent(self, pipe: int) -> None:
-        """End when the other end of a pipe is closed: the master is gone, however it went."""
+        """End when the other end of a pipe is closed: the master is gone, however it went.
+
+        On Linux the kernel ends this process then, even if it is frozen and could not read.
+        """
+        if sys.platform == "linux":
+            # The master starts its servers in its main thread, whose end is meant here.
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
         def watch() -> None:
             while os.read(pipe, 1):
@@ -152,7 +166,7 @@ class App:
         path = part_path(Path(kept.order.place), self._job, kept.order.label, self._server)
         write_part(path, self._job, Checkpoint({PLANE: kept.snapshot.meta}, kept.snapshot.arrays))
         seconds = time.monotonic() - started
-        self._report(servers_pb2.ServerReport(kept=kept.order.label, seconds=seconds))
+        self._insist(servers_pb2.ServerReport(kept=kept.order.label, seconds=seconds))
 
     def _fail(self, error: Exception) -> None:
         told = error
@@ -164,12 +178,22 @@ class App:
                 where=f"parameter server {self._server}",
                 remedy=f"This is a defect of edl; server-{self._server}.log has the traceback.",
             )
-        self._report(servers_pb2.ServerReport(failed=told.to_proto()))
+        self._insist(servers_pb2.ServerReport(failed=told.to_proto()))
 
-    def _report(self, report: servers_pb2.ServerReport) -> None:
+    def _insist(self, report: servers_pb2.ServerReport) -> None:
+        """Report what the master waits for: it may be held up for longer than one call lasts."""
+        until = time.monotonic() + _INSIST_S
+        while not self._report(report) and time.monotonic() < until:
+            time.sleep(_SPEAK_EVERY_S)
+
+    def _report(self, report: servers_pb2.ServerReport) -> bool:
+        """Tell the master; say whether it has heard, or is another one by now."""
         report.server = self._server
         report.incarnation = self._incarnation
         try:
             self._master.Report(report, timeout=_REPORT_S)
         except grpc.RpcError as error:
-            log.error("the master did not hear a report: %s", error)
+            log.warning("the master did not hear a report: %s", error.code())
+            known = EdlError.from_rpc(error)
+            return known is not None and known.code == error_pb2.STALE_INCARNATION
+        return True

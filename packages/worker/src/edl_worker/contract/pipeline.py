@@ -126,9 +126,9 @@ class DatasetPipeline:
         options = tf.data.Options()
         options.deterministic = True
         if dataset.options().autotune.enabled is None:
-            # An iterator that is let go waits for the thread which tunes it: up to two seconds at
-            # the end of each task. A task is too short for tuning to pay; AUTOTUNE means as
-            # many calls at a time as there are cores.
+            # An iterator that is let go now and then waits for the thread which tunes it, until
+            # that wakes up by itself: as long again as the task has lasted. A task is too short
+            # for tuning to pay; AUTOTUNE means as many calls at a time as there are cores.
             options.autotune.enabled = False
         dataset = dataset.with_options(options)
         if again:

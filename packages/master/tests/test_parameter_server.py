@@ -1,0 +1,96 @@
+"""A parameter server and a master that does not always hear it."""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+from collections.abc import Iterator
+from concurrent import futures
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from edl_master.adapters.checkpoints import part_path
+from edl_master.conductor import SNAPSHOTS
+from edl_master.core.parameters.layout import Layout, Variable
+from edl_master.core.parameters.modes import Async
+from edl_master.core.parameters.orders import Keep
+from edl_master.crew import Crew
+from edl_master.parameter_server.app import App
+from edl_master.servicers.servers import ServersServicer
+from edl_proto import channels
+from edl_proto.errors import EdlError
+from edl_proto.v1 import job_pb2, servers_pb2, servers_pb2_grpc
+
+LONG_S = 60.0
+MODEL = Layout((Variable("w", (4,), "float32", True),))
+SGD = json.dumps({"class_name": "SGD", "config": {"learning_rate": 1.0}})
+
+
+class HardOfHearing(ServersServicer):
+    """A master that misses the first reports about what was kept."""
+
+    misses = 0
+
+    def Report(
+        self, request: servers_pb2.ServerReport, context: grpc.ServicerContext
+    ) -> servers_pb2.ServerReportReply:
+        if request.kept and self.misses:
+            self.misses -= 1
+            context.abort(grpc.StatusCode.UNAVAILABLE, "what?")
+        return super().Report(request, context)
+
+
+class Master:
+    """A crew of one over gRPC, and its server in a thread."""
+
+    def __init__(self, place: Path) -> None:
+        self.crew = Crew(job_pb2.JobSpec(name="j"), 1, "inc", {SNAPSHOTS: place}, "")
+        self.failed: queue.SimpleQueue[EdlError] = queue.SimpleQueue()
+        self.servicer = HardOfHearing(self.crew, "inc", lambda *_: None, self.failed.put)
+        self.grpc = grpc.server(futures.ThreadPoolExecutor(8), options=channels.SERVER_OPTIONS)
+        servers_pb2_grpc.add_ServersServicer_to_server(self.servicer, self.grpc)
+        port = self.grpc.add_insecure_port("127.0.0.1:0")
+        self.grpc.start()
+        self.ended: list[int] = []
+        app = App(f"127.0.0.1:{port}", 0, "inc", "127.0.0.1")
+        self._thread = threading.Thread(target=lambda: self.ended.append(app.run()), daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self.crew.close()
+        self._thread.join(LONG_S)
+        self.grpc.stop(None).wait()
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[Any]:
+    master = Master(tmp_path)
+    yield master
+    master.close()
+
+
+def test_a_part_that_is_kept_is_told_until_the_master_has_heard(
+    master: Master, tmp_path: Path
+) -> None:
+    """Else it would wait for the part ten minutes long, without any other snapshot."""
+    master.servicer.misses = 2
+    master.crew.begin(MODEL, SGD, Async())
+    master.crew.give(Keep("label", SNAPSHOTS))
+    assert master.crew.wait_kept("label", LONG_S) >= 0.0
+    assert part_path(tmp_path, "j", "label", 0).is_dir()
+    assert master.servicer.misses == 0
+    master.close()
+    assert master.ended == [0]
+    assert master.failed.empty()
+
+
+def test_a_part_that_cannot_be_kept_fails_the_job(master: Master, tmp_path: Path) -> None:
+    (tmp_path / ".j-label-part-0.tmp").write_bytes(b"in the way")
+    master.crew.begin(MODEL, SGD, Async())
+    master.crew.give(Keep("label", SNAPSHOTS))
+    failed = master.failed.get(timeout=LONG_S)
+    assert str(tmp_path) in failed.where
