@@ -98,7 +98,7 @@ class Follower:
 
     def stop(self, reason: str) -> None:
         """Ask the job to stop; ``run`` then sees its end."""
-        self._stop_deadline = time.monotonic() + STOP_S
+        deadline = time.monotonic() + STOP_S
         while True:
             stored = self._store.read(self._name)
             if stored.is_over:
@@ -106,12 +106,12 @@ class Follower:
             try:
                 if stored.master is not None:
                     self._connect(stored.master.address).stop(reason)
+                    self._stop_deadline = time.monotonic() + STOP_S
                     return
             except Unreachable:
-                # It may be on its way back; a job that is not told to stop would go on.
-                if stored.master_is_alive:
-                    raise _mute(self._store, self._name) from None
-            if time.monotonic() > self._stop_deadline:
+                # It may be busy, or on its way back; a job that is not told to stop would go on.
+                self._disconnect()
+            if time.monotonic() > deadline:
                 raise _mute(self._store, self._name)
             time.sleep(POLL_S)
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from conftest import Edl, eventually
 
+from edl.adapters.master import CALL_S
 from edl_proto import supervision
 
 RESULT = {
@@ -370,6 +371,19 @@ def test_stop_ends_a_job_and_a_second_stop_is_harmless(tidy: Edl) -> None:
     assert done.json["state"] == "CANCELLED"
     assert done.json["error"]["code"] == "STOPPED"
     assert tidy("stop", "ended").out == "ended cancelled\n"
+
+
+def test_stop_waits_for_a_master_that_is_busy(tidy: Edl) -> None:
+    tidy.begin("busy")
+    master = master_pid(tidy, "busy")
+    os.kill(master, signal.SIGSTOP)
+    stopping = tidy.start("stop", "busy", "-o", "json")
+    with pytest.raises(subprocess.TimeoutExpired):
+        stopping.wait(CALL_S + 3)
+    os.kill(master, signal.SIGCONT)
+    out, err = stopping.communicate(timeout=60)
+    assert stopping.returncode == 0, err
+    assert json.loads(out)["state"] == "CANCELLED"
 
 
 def test_stop_now_ends_a_job_whose_master_answers_nobody(tidy: Edl) -> None:
