@@ -95,6 +95,7 @@ class Client:
             self._now, self._following = self._found(number), self._found(number + 1)
             self._settle()
             self._fetch(self._now)
+        assert self._following is not None, "both were found"
         self._looked_up(self._now)
         merged, after = self._merged(self._now), self._found(number + 2)
         self._settle()
