@@ -86,8 +86,12 @@ def test_bounded_staleness() -> None:
     training = job_pb2.TrainingSpec(update=job_pb2.BOUNDED)
     found = read(spec(training=training, workers=job_pb2.WorkersSpec(max=4)))
     assert found.update_mode(Reduction.MEAN) == Bounded(4)
-    training.max_staleness = 3
-    assert read(spec(training=training)).update_mode(Reduction.MEAN) == Bounded(3)
+    training.overlap = True
+    found = read(spec(training=training, workers=job_pb2.WorkersSpec(max=4)))
+    assert found.update_mode(Reduction.MEAN) == Bounded(8)
+    for updates in (3, 0):
+        training.max_staleness = updates
+        assert read(spec(training=training)).update_mode(Reduction.MEAN) == Bounded(updates)
 
 
 def test_local_steps_are_a_kind_of_async() -> None:

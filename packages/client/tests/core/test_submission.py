@@ -62,7 +62,8 @@ def test_a_synchronous_step_waits_for_all_workers_unless_told_otherwise() -> Non
     assert made(Verb.TRAIN, sync).grads_to_wait == 4
     assert made(Verb.TRAIN, {**sync, "grads_to_wait": "2"}).grads_to_wait == 2
     bounded = {**TRAIN, "update": "bounded", "num_workers": 3}
-    assert made(Verb.TRAIN, bounded).max_staleness == 3
+    assert made(Verb.TRAIN, bounded).max_staleness == 6
+    assert made(Verb.TRAIN, {**bounded, "overlap": False}).max_staleness == 3
     assert made(Verb.TRAIN, {**bounded, "max_staleness": 0}).max_staleness == 0
 
 
@@ -70,6 +71,7 @@ def test_pushing_overlaps_with_computing_unless_updates_are_synchronous() -> Non
     assert made(Verb.TRAIN, TRAIN).overlap
     assert made(Verb.TRAIN, {**TRAIN, "update": "bounded"}).overlap
     assert not made(Verb.TRAIN, {**TRAIN, "update": "sync"}).overlap
+    assert not made(Verb.TRAIN, {**TRAIN, "update": "bounded", "max_staleness": 0}).overlap
     assert not made(Verb.TRAIN, {**TRAIN, "overlap": False}).overlap
     assert not made(Verb.TRAIN, {**TRAIN, "local_steps": 2}).overlap
     assert not made(Verb.TRAIN, {**TRAIN, "overlap": False, "update": "sync"}).overlap
@@ -150,6 +152,7 @@ def test_a_value_that_cannot_be(option: str, value: object, words: list[str]) ->
         ({"grads_to_wait": 2}, "--update sync"),
         ({"max_staleness": 2}, "--update bounded"),
         ({"overlap": True, "update": "sync"}, "--update async"),
+        ({"overlap": True, "update": "bounded", "max_staleness": 0}, "--max-staleness 1"),
         ({"overlap": True, "local_steps": 2}, "--local-steps 1"),
         ({"local_steps": 2, "update": "sync"}, "--update async"),
         ({"local_steps": 2, "update": "bounded"}, "--update async"),

@@ -120,14 +120,16 @@ class Config:
         """How gradients become updates.
 
         A synchronous update is of everybody unless told otherwise; in bounded mode a worker
-        may be overtaken once by each other one.
+        may be overtaken once by each other one, twice where gradients overlap computing.
         """
         training = self.spec.training
         match self.update:
             case job_pb2.SYNC:
                 return Sync(training.grads_to_wait or self.workers_max, reduction)
             case job_pb2.BOUNDED:
-                return Bounded(training.max_staleness or self.workers_max)
+                if training.HasField("max_staleness"):
+                    return Bounded(training.max_staleness)
+                return Bounded(self.workers_max * (2 if training.overlap else 1))
             case _:
                 return Async(local=training.local_steps > 1)
 

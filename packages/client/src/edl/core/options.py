@@ -206,7 +206,7 @@ OPTIONS: tuple[Option, ...] = (
         _TRAINING,
         "bounded: updates that a gradient may be behind",
         _TRAIN,
-        default_text="number of workers",
+        default_text="number of workers; twice with overlap",
     ),
     Option(
         "overlap",
@@ -215,7 +215,7 @@ OPTIONS: tuple[Option, ...] = (
         "async, bounded: compute the next minibatch while a gradient is pushed",
         _TRAIN,
         default=True,
-        default_text="yes, but not for sync and local steps",
+        default_text="yes, where it can be",
     ),
     Option(
         "local_steps",

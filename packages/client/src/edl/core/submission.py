@@ -138,7 +138,10 @@ def build(
     workers = values["num_workers"]
     assert isinstance(workers, WorkerRange)
     if verb is Verb.TRAIN:
-        # A synchronous step of everybody; and nobody is ever more than one round behind.
+        fresh = values["update"] == "sync" or values["max_staleness"] == 0
+        values["overlap"] = values["overlap"] and not fresh and values["local_steps"] == 1
+        # A synchronous step of everybody; and nobody is ever more than one round behind, where
+        # each has one gradient on its way besides two.
         if values["update"] != "sync":
             values["grads_to_wait"] = 0
         elif values["grads_to_wait"] is None:
@@ -146,9 +149,7 @@ def build(
         if values["update"] != "bounded":
             values["max_staleness"] = 0
         elif values["max_staleness"] is None:
-            values["max_staleness"] = workers.max
-        if values["update"] == "sync" or values["local_steps"] != 1:
-            values["overlap"] = False
+            values["max_staleness"] = workers.max * (2 if values["overlap"] else 1)
     settled: dict[str, Any] = {
         name: value for name, value in values.items() if value is not None and name in _FIELDS
     }
@@ -199,6 +200,7 @@ def _check_together(verb: Verb, given: Mapping[str, Given], values: Mapping[str,
         ("grads_to_wait", values["update"] == "sync", "--update sync"),
         ("max_staleness", values["update"] == "bounded", "--update bounded"),
         ("overlap", values["update"] != "sync" or not values["overlap"], "--update async"),
+        ("overlap", values["max_staleness"] != 0 or not values["overlap"], "--max-staleness 1"),
         ("overlap", values["local_steps"] == 1 or not values["overlap"], "--local-steps 1"),
         (
             "local_steps",

@@ -216,7 +216,7 @@ class TrainingSpec(_message.Message):
         num_epochs: _builtins.int = ...,
         update: Global___UpdateMode.ValueType = ...,
         grads_to_wait: _builtins.int = ...,
-        max_staleness: _builtins.int = ...,
+        max_staleness: _builtins.int | None = ...,
         gradient_reduction: _builtins.str = ...,
         evaluation_steps: _builtins.int = ...,
         seed: _builtins.int = ...,
@@ -230,11 +230,13 @@ class TrainingSpec(_message.Message):
         overlap: _builtins.bool = ...,
         local_steps: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_staleness", b"_max_staleness", "max_staleness", b"max_staleness"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint_dir", b"checkpoint_dir", "checkpoint_steps", b"checkpoint_steps", "embedding_threshold", b"embedding_threshold", "evaluation_steps", b"evaluation_steps", "gradient_reduction", b"gradient_reduction", "grads_to_wait", b"grads_to_wait", "init_from", b"init_from", "keep_checkpoints", b"keep_checkpoints", "local_steps", b"local_steps", "max_staleness", b"max_staleness", "num_epochs", b"num_epochs", "overlap", b"overlap", "parameter_servers", b"parameter_servers", "seed", b"seed", "shuffle", b"shuffle", "update", b"update"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_staleness", b"_max_staleness", "checkpoint_dir", b"checkpoint_dir", "checkpoint_steps", b"checkpoint_steps", "embedding_threshold", b"embedding_threshold", "evaluation_steps", b"evaluation_steps", "gradient_reduction", b"gradient_reduction", "grads_to_wait", b"grads_to_wait", "init_from", b"init_from", "keep_checkpoints", b"keep_checkpoints", "local_steps", b"local_steps", "max_staleness", b"max_staleness", "num_epochs", b"num_epochs", "overlap", b"overlap", "parameter_servers", b"parameter_servers", "seed", b"seed", "shuffle", b"shuffle", "update", b"update"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__max_staleness: _TypeAlias = _typing.Literal["max_staleness"]  # noqa: Y015
+    _WhichOneofArgType__max_staleness: _TypeAlias = _typing.Literal["_max_staleness", b"_max_staleness"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_staleness) -> _WhichOneofReturnType__max_staleness | None: ...
 
 Global___TrainingSpec: _TypeAlias = TrainingSpec  # noqa: Y015
 
