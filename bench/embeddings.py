@@ -8,8 +8,9 @@ model asks for. Both sides find the different ids of a minibatch first and move 
 - push: from a gradient for each id to an updated table; ours counts the minibatch in that step.
 - step: both, as training needs them; ours in one call.
 
-Ours pushes one minibatch while the next one's gradients are merged, as a worker does with
-``--overlap``; the minibatches of one closure of the peer overlap as TensorFlow sees fit.
+Ours pushes one minibatch while the next one's gradients are merged, and pulls the next one's rows
+while this one's are looked up, as a worker does with ``--overlap``; the minibatches of one
+closure of the peer overlap as TensorFlow sees fit.
 """
 
 from __future__ import annotations
@@ -72,16 +73,22 @@ class Client:
         self._inbox = RowsInbox([dim])
         self._version = 0
         self._pushed = 0
-        self._beside: Beside[parameters_pb2.PushReply] = Beside("push")
+        self._beside: Beside[parameters_pb2.PushReply | parameters_pb2.PullReply]
+        self._beside = Beside("exchange")
         self._asked: Wanted | None = None
         self._now: Wanted | None = None
         self._following: Wanted | None = None
 
     def pull(self, number: int) -> None:
-        wanted = self._found(number)
+        following = self._found(number + 1)
         self._settle()
-        self._fetch(wanted)
-        self._looked_up(wanted)
+        now = self._asked
+        if now is None or not self._inbox.holds(now):
+            now = self._found(number)
+            self._fetch(now)
+        self._asked = following
+        self._beside.begin(self._asking(following))
+        self._looked_up(now)
 
     def push(self, number: int) -> None:
         wanted = self._found(number)
@@ -119,11 +126,15 @@ class Client:
         ).numpy()
 
     def _fetch(self, wanted: Wanted) -> None:
-        tables, ids = requested(wanted)
-        header = parameters_pb2.PullHeader(**self._who, rows=tables, have_version=self._version)
-        reply = self._stub.pull(header, bytearray, 60, ids, self._inbox.open(wanted))
+        reply = self._asking(wanted)()
         assert reply.rows_nbytes == self._inbox.nbytes(wanted)
         self._inbox.arrived(wanted)
+
+    def _asking(self, wanted: Wanted) -> Callable[[], parameters_pb2.PullReply]:
+        tables, ids = requested(wanted)
+        header = parameters_pb2.PullHeader(**self._who, rows=tables, have_version=self._version)
+        memory = self._inbox.open(wanted)
+        return lambda: self._stub.pull(header, bytearray, 60, ids, memory)
 
     def _begin(self, wanted: Wanted, merged: Any, following: Wanted | None) -> None:
         tables, ids = requested(wanted)
@@ -146,13 +157,14 @@ class Client:
         self._pushed += 1
 
     def _settle(self) -> None:
-        """Wait for the push that is under way."""
+        """Wait for what is under way."""
         if not self._beside.is_busy:
             return
         reply = self._beside.result()
-        assert reply.outcome == parameters_pb2.APPLIED, reply
         assert reply.rows_nbytes == self._inbox.nbytes(self._asked)
-        self._version = reply.version
+        if isinstance(reply, parameters_pb2.PushReply):
+            assert reply.outcome == parameters_pb2.APPLIED, reply
+            self._version = reply.version
         if self._asked is not None:
             self._inbox.arrived(self._asked)
 
