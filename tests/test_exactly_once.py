@@ -37,10 +37,10 @@ def arguments(data: Path, total: int, output: Path, *more: str) -> list[str]:
 @pytest.mark.parametrize(
     "update",
     [
-        ("--update", "async"),
+        ("--update", "async", "--no-overlap"),
+        ("--update", "async", "--overlap"),
         ("--update", "sync", "--gradient-reduction", "sum"),
-        ("--update", "bounded", "--max-staleness", "1"),
-        ("--no-overlap",),
+        ("--update", "bounded", "--max-staleness", "1", "--overlap"),
         ("--local-steps", "3"),
     ],
     ids=" ".join,
@@ -59,7 +59,9 @@ def test_every_record_trains_exactly_once_per_epoch(
     np.testing.assert_array_equal(counts(output), EPOCHS)
 
 
-@pytest.mark.parametrize("options", [(), ("--local-steps", "3")], ids=["async", "local"])
+@pytest.mark.parametrize(
+    "options", [("--overlap",), ("--local-steps", "3")], ids=["async", "local"]
+)
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "preempted"])
 def test_workers_that_die_lose_and_repeat_nothing(
     edl: Edl,

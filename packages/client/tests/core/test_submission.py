@@ -62,13 +62,15 @@ def test_a_synchronous_step_waits_for_all_workers_unless_told_otherwise() -> Non
     assert made(Verb.TRAIN, sync).grads_to_wait == 4
     assert made(Verb.TRAIN, {**sync, "grads_to_wait": "2"}).grads_to_wait == 2
     bounded = {**TRAIN, "update": "bounded", "num_workers": 3}
-    assert made(Verb.TRAIN, bounded).max_staleness == 6
-    assert made(Verb.TRAIN, {**bounded, "overlap": False}).max_staleness == 3
+    assert made(Verb.TRAIN, bounded).max_staleness == 3
+    assert made(Verb.TRAIN, {**bounded, "overlap": True}).max_staleness == 6
     assert made(Verb.TRAIN, {**bounded, "max_staleness": 0}).max_staleness == 0
 
 
-def test_pushing_overlaps_with_computing_unless_updates_are_synchronous() -> None:
+def test_pushing_overlaps_with_computing_where_one_worker_is_on_its_own() -> None:
     assert made(Verb.TRAIN, TRAIN).overlap
+    assert not made(Verb.TRAIN, {**TRAIN, "num_workers": "1:2"}).overlap
+    assert made(Verb.TRAIN, {**TRAIN, "num_workers": 2, "overlap": True}).overlap
     assert made(Verb.TRAIN, {**TRAIN, "update": "bounded"}).overlap
     assert not made(Verb.TRAIN, {**TRAIN, "update": "sync"}).overlap
     assert not made(Verb.TRAIN, {**TRAIN, "update": "bounded", "max_staleness": 0}).overlap

@@ -215,7 +215,7 @@ OPTIONS: tuple[Option, ...] = (
         "async, bounded: compute the next minibatch while a gradient is pushed",
         _TRAIN,
         default=True,
-        default_text="yes, where it can be",
+        default_text="yes, for one worker",
     ),
     Option(
         "local_steps",

@@ -139,7 +139,10 @@ def build(
     assert isinstance(workers, WorkerRange)
     if verb is Verb.TRAIN:
         fresh = values["update"] == "sync" or values["max_staleness"] == 0
-        values["overlap"] = values["overlap"] and not fresh and values["local_steps"] == 1
+        # Gradients of several workers are behind one another as it is; more than that has to be
+        # asked for, since a learning rate that was right may then be too high.
+        wanted = values["overlap"] and ("overlap" in given or workers.max == 1)
+        values["overlap"] = wanted and not fresh and values["local_steps"] == 1
         # A synchronous step of everybody; and nobody is ever more than one round behind, where
         # each has one gradient on its way besides two.
         if values["update"] != "sync":
