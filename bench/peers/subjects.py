@@ -10,6 +10,7 @@ from __future__ import annotations
 import glob
 import importlib.util
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,7 @@ VOCABULARY = 1 << 21
 """Rows of the peers' tables: ids are taken modulo this. Ours have a row for each id."""
 
 
-class Network:
+class Network(ABC):
     """Variables, and a step of training on them."""
 
     def __init__(self) -> None:
@@ -45,8 +46,9 @@ class Network:
                 variable.assign_sub(rate * gradient)
         return loss
 
+    @abstractmethod
     def loss(self, features: Any, labels: Any) -> Any:
-        raise NotImplementedError
+        """The mean loss of a minibatch."""
 
     def _new(self, *shape: int, start: str = "glorot_uniform", trained: bool = True) -> Any:
         value = tf.keras.initializers.get(start)(shape)
