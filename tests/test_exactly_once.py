@@ -94,5 +94,5 @@ def test_workers_that_die_lose_and_repeat_nothing(
     assert running.returncode == 0, err
     status = edl.status("dying")
     assert int(status["records_trained"]) == EPOCHS * total, out
-    assert status["preemptions"] == 3
+    assert status["preemptions"] == 3, edl("events", "dying").out
     np.testing.assert_array_equal(counts(output), EPOCHS)

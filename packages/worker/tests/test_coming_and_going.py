@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -104,6 +105,19 @@ def test_a_worker_that_still_loads_leaves_at_once(
     assert [(r.reason, r.leaving, len(r.leases)) for r in master.heard.returned] == [
         ("preempted", True, 0)
     ]
+
+
+def test_a_worker_that_could_not_tell_its_master_says_by_its_exit_code_that_it_was_asked(
+    start_process: StartProcess,
+) -> None:
+    # A master that takes connections and says nothing, as one that is frozen.
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        process = start_process(f"127.0.0.1:{mute.getsockname()[1]}")
+        mute.settimeout(WAIT_S)
+        connection, _ = mute.accept()
+        with connection:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(WAIT_S) == 128 + signal.SIGTERM
 
 
 def test_a_worker_stuck_in_user_code_leaves_within_its_grace_time(

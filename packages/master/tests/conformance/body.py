@@ -21,6 +21,8 @@ def main(behaviour: str) -> int:
         return 0
     if behaviour == "obedient":
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    elif behaviour == "frank":
+        signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
     elif behaviour == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     elif behaviour == "parent":

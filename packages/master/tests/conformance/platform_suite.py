@@ -35,6 +35,7 @@ class Behaviour(StrEnum):
     """How the bodies of a platform behave; ``body.py`` does it."""
 
     OBEDIENT = "obedient"  # runs until asked to leave, then leaves in order
+    FRANK = "frank"  # like that, and its exit code says that it had been asked: 128 + signal
     STUBBORN = "stubborn"  # does not leave when asked
     NAIVE = "naive"  # does not know that it can be asked: ended by the request itself
     CRASHING = "crashing"  # prints "line 0" to "line 99" and fails with exit code 3
@@ -192,6 +193,15 @@ class PlatformSuite:
         body = self.up(harness, platform)
         harness.ask_from_outside(body)
         assert exited(platform).preempted
+
+    def test_a_body_whose_exit_code_tells_of_a_request_from_outside_is_preempted(
+        self, harness: PlatformHarness
+    ) -> None:
+        platform = harness.platform(Behaviour.FRANK)
+        body = self.up(harness, platform)
+        harness.ask_from_outside(body)
+        gone = exited(platform)
+        assert (gone.exit_code, gone.signal, gone.preempted) == (None, 15, True)
 
     def test_a_body_that_leaves_in_order_when_asked_from_outside_has_its_own_exit_code(
         self, harness: PlatformHarness

@@ -17,6 +17,7 @@ from edl_master.core.failures import (
     SetTaskAside,
     after_task_failure,
     classify_exit,
+    how_ended,
     restart_delay_s,
 )
 from edl_master.core.names import TaskType
@@ -78,10 +79,8 @@ def test_a_failure_without_a_code_is_a_dead_letter() -> None:
         (1, None, False, False, ExitKind.CRASHED),
         (None, 11, False, False, ExitKind.CRASHED),
         (None, 6, False, False, ExitKind.CRASHED),
-        (139, None, False, False, ExitKind.CRASHED),
         (None, 9, False, False, ExitKind.KILLED),
-        (137, None, False, False, ExitKind.KILLED),
-        (143, None, False, False, ExitKind.KILLED),
+        (None, 15, False, False, ExitKind.KILLED),
         (None, None, False, False, ExitKind.CRASHED),
         (None, 9, True, False, ExitKind.PREEMPTED),
         (0, None, True, True, ExitKind.PREEMPTED),
@@ -91,6 +90,21 @@ def test_kinds_of_exits(
     exit_code: int | None, signal: int | None, preempted: bool, leaving: bool, kind: ExitKind
 ) -> None:
     assert classify_exit(exit_code, signal, preempted=preempted, leaving=leaving) is kind
+
+
+@pytest.mark.parametrize(
+    ("code", "ended"),
+    [
+        (0, (0, None)),
+        (128, (128, None)),
+        (129, (None, 1)),
+        (143, (None, 15)),
+        (192, (None, 64)),
+        (193, (193, None)),
+    ],
+)
+def test_shells_tell_signals_as_exit_codes(code: int, ended: tuple[int | None, int | None]) -> None:
+    assert how_ended(code) == ended
 
 
 def test_kills_are_a_crash_loop_much_later_than_crashes() -> None:

@@ -2,8 +2,8 @@
 
 Exit codes of a worker: 0 it left as asked (job over, scaled down, SIGTERM); 1 the master was
 lost; 2 usage; 3 data; 4 model file; 6 trained model not found; 70 a defect of edl, or user
-code that ended the session; 128 + N a second signal N. ``check`` ends with 0 if there is
-nothing wrong, otherwise with the code of the first error.
+code that ended the session; 128 + N a second signal N, or one that the master was not told of.
+``check`` ends with 0 if there is nothing wrong, otherwise with the code of the first error.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ class App:
         if self._signalled:
             os._exit(128 + number)
         self._signalled = True
-        self._state.leave(Departure("preempted"))
+        self._state.leave(Departure("preempted", signal=number))
 
     def _live(self) -> None:
         try:
@@ -168,9 +168,12 @@ class App:
         raise AssertionError("a session ends by an exception")
 
     def _leave(self, departure: Departure) -> int:
-        self._session.farewell()
+        heard = self._session.farewell()
         if departure.error is not None:
             log.error("%s", departure.error)
+        if departure.signal is not None and not heard:
+            # Who sees this process end must not take it for one that ended on its own account.
+            return 128 + departure.signal
         return departure.exit_code
 
     def _see_to_supervisor(self) -> None:

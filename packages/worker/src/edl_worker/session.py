@@ -167,14 +167,17 @@ class Session:
 
     # --- leaving ---------------------------------------------------------------------------
 
-    def farewell(self) -> None:
-        """Hand all leases back and say that this process ends; never raises."""
+    def farewell(self) -> bool:
+        """Hand all leases back and say that this process ends; never raises.
+
+        Returns whether the master has heard it.
+        """
         self.state.phase = task_pb2.LEAVING
         leaving = self.state.departure
         if leaving is not None:
             log.info("leaving: %s; %s", leaving.reason, self.metrics.step_summary())
         if leaving is None or not leaving.tell or not self.registrations:
-            return
+            return False
         try:
             self.heartbeat.last()
             self.link.give_back(
@@ -185,6 +188,8 @@ class Session:
             )
         except (EdlError, MasterReplacedError, LeavingError) as error:
             log.info("the master did not hear the farewell: %s", error)
+            return False
+        return True
 
     def report_own_failure(self, error: EdlError, *, permanent: bool) -> None:
         """Tell the master that this worker cannot work at all; never raises."""

@@ -18,11 +18,13 @@ class Departure:
         reason: one word for the master: preempted, scaled-down, job-over, ...
         error: what a person should read; None when everything is in order.
         tell: whether leases are handed back and the master is told.
+        signal: the one that asked for it, if one did.
     """
 
     reason: str
     error: EdlError | None = None
     tell: bool = True
+    signal: int | None = None
 
     @property
     def exit_code(self) -> int:

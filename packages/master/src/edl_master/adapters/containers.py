@@ -29,6 +29,7 @@ from docker.types import Mount
 
 from edl_master.adapters import logs
 from edl_master.core.events import BodyExited, BodyNotStarted
+from edl_master.core.failures import how_ended
 from edl_master.core.names import Body, WorkerId
 from edl_master.core.platform import BodyStarted, LiveBody, Observation
 from edl_proto import jobdir
@@ -41,8 +42,6 @@ _AGAIN_S = 0.5
 _CALLS = 8  # at a time
 _LOG = "/run/edl.log"
 _TAKEN_AWAY = (signal.SIGTERM, signal.SIGKILL)
-_SIGNALLED = 128  # shells and engines add a signal's number to this
-_HIGHEST_SIGNAL = 64
 _TROUBLE = (DockerException, requests.RequestException, urllib3.exceptions.HTTPError, OSError)
 
 
@@ -248,7 +247,9 @@ class LocalContainers:
         with self._changed:
             if self._containers.get(container.body) is not container:
                 return
-        code, by = (None, int(signal.SIGKILL)) if state is None else _ending(state)
+        code, by = (
+            (None, int(signal.SIGKILL)) if state is None else how_ended(int(state["ExitCode"]))
+        )
         tail = logs.tail(logs.path_of(self._logs, container.worker), container.log_start)
         memory = state is not None and bool(state.get("OOMKilled"))
         if memory:
@@ -345,14 +346,6 @@ class LocalContainers:
             yield engine
         finally:
             engine.close()
-
-
-def _ending(state: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """Exit code, or signal."""
-    code = int(state["ExitCode"])
-    if _SIGNALLED < code <= _SIGNALLED + _HIGHEST_SIGNAL:
-        return None, code - _SIGNALLED
-    return code, None
 
 
 def _remove(engine: Any, body: Body) -> None:

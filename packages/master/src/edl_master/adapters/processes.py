@@ -24,6 +24,7 @@ from pathlib import Path
 from edl_master.adapters import logs, pids
 from edl_master.adapters.files import is_full, replace_file, storage_error
 from edl_master.core.events import BodyExited, BodyNotStarted
+from edl_master.core.failures import how_ended
 from edl_master.core.names import Body, WorkerId
 from edl_master.core.platform import BodyStarted, LiveBody, Observation
 
@@ -294,7 +295,7 @@ class LocalProcesses:
         # Its pidfd says that it has ended: this does not wait.
         status = process.child.wait() if process.child else None
         process.record.unlink(missing_ok=True)
-        by = -status if status is not None and status < 0 else None
+        code, by = _how_ended(status)
         log_tail = logs.tail(process.log_path, process.log_start)
         taken_away = status is None or by in _TAKEN_AWAY
         if by == signal.SIGKILL and _memory_kills(self._vmstat) > process.memory_kills:
@@ -304,7 +305,7 @@ class LocalProcesses:
         exited = BodyExited(
             worker=process.worker,
             body=process.body,
-            exit_code=None if by else status,
+            exit_code=code,
             signal=by,
             preempted=taken_away and not process.asked,
             log_tail=log_tail,
@@ -316,6 +317,13 @@ class LocalProcesses:
             os.close(process.pidfd)
             self._seen.put(exited)
             self._changed.notify_all()
+
+
+def _how_ended(status: int | None) -> tuple[int | None, int | None]:
+    """Exit code, or signal; neither where another process's child ended."""
+    if status is None:
+        return None, None
+    return how_ended(status) if status >= 0 else (None, -status)
 
 
 def _memory_kills(vmstat: Path) -> int:

@@ -100,8 +100,18 @@ _SIGNALS = {
     15: "SIGTERM",
 }
 _KILLS = frozenset({1, 2, 9, 15})
-_SHELL_SIGNAL = 128
-"""Containers and shells report the end by signal N as exit code 128 + N."""
+_SIGNALLED = 128
+_HIGHEST_SIGNAL = 64
+
+
+def how_ended(code: int) -> tuple[int | None, int | None]:
+    """Exit code, or signal: shells and engines report the end by signal N as code 128 + N.
+
+    A body may end with such a code itself, to say that a signal ended it.
+    """
+    if _SIGNALLED < code <= _SIGNALLED + _HIGHEST_SIGNAL:
+        return None, code - _SIGNALLED
+    return code, None
 
 
 def classify_exit(
@@ -110,7 +120,7 @@ def classify_exit(
     """Name the kind of an exit.
 
     Args:
-        exit_code: None when the body ended by a signal.
+        exit_code: None when the body ended by a signal; see ``how_ended``.
         signal: None when the body ended by itself.
         preempted: what the platform, or the body itself before it ended, said about it.
         leaving: it had been asked to leave, or had said that it would.
@@ -119,8 +129,6 @@ def classify_exit(
         return ExitKind.PREEMPTED
     if leaving:
         return ExitKind.LEFT
-    if signal is None and exit_code is not None and exit_code > _SHELL_SIGNAL:
-        signal = exit_code - _SHELL_SIGNAL
     return ExitKind.KILLED if signal in _KILLS else ExitKind.CRASHED
 
 
