@@ -23,6 +23,7 @@ from edl_worker.config import Settings
 ZOO = Path(__file__).parent / "zoo"
 RECORDS = 100
 
+Master = Callable[..., PracticeMaster]
 Start = Callable[..., "Worker"]
 StartProcess = Callable[..., "subprocess.Popen[str]"]
 
@@ -139,6 +140,15 @@ def start_process(tmp_path: Path, logs: Callable[[int], Path]) -> Iterator[Start
         print(f"--- worker process {number} ended with {process.returncode}")
     for log in sorted(tmp_path.glob("worker-*.log")):
         print(f"--- {log.name}\n{log.read_text()}")
+
+
+def two_tasks(path: Path) -> list[task_pb2.Lease]:
+    """All records of the points: 6 minibatches of 8, the last one short, and 7."""
+    return [training(path, 0, 44, number=0), training(path, 44, RECORDS, number=1)]
+
+
+OF_TWO_TASKS = [*((0, i) for i in range(6)), *((1, i) for i in range(7))]
+"""Task and number of all their minibatches, in order."""
 
 
 def training(

@@ -56,6 +56,20 @@ class Heard:
     failed: list[task_pb2.FailRequest] = field(default_factory=list)
     heartbeats: list[task_pb2.HeartbeatRequest] = field(default_factory=list)
 
+    @property
+    def applied(self) -> list[parameters_pb2.PushHeader]:
+        """The pushes that are in the model."""
+        return [header for header, outcome in self.pushes if outcome == parameters_pb2.APPLIED]
+
+    @property
+    def minibatches(self) -> list[tuple[int, int]]:
+        """Task and number of every minibatch that is in the model."""
+        return [
+            (header.lease.task.number, header.minibatch + i)
+            for header in self.applied
+            for i in range(header.minibatches)
+        ]
+
 
 PushHook = Callable[["PracticeMaster", parameters_pb2.PushHeader], int | None]
 

@@ -10,17 +10,12 @@ from pathlib import Path
 
 import pytest
 import reference
-from conftest import Start, StartProcess, training
+from conftest import Master, Start, StartProcess, two_tasks
 from practice_master import WAIT_S, PracticeMaster
 
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
 
-Master = Callable[..., PracticeMaster]
 Header = parameters_pb2.PushHeader
-
-
-def two_tasks(points: Path) -> list[task_pb2.Lease]:
-    return [training(points, 0, 44, number=0), training(points, 44, 100, number=1)]
 
 
 def hold_at(minibatch: int) -> Callable[[PracticeMaster, Header], int | None]:
@@ -36,14 +31,6 @@ def hold_at(minibatch: int) -> Callable[[PracticeMaster, Header], int | None]:
 def computing(master: PracticeMaster) -> bool:
     """Whether a worker is in a step, as it said itself."""
     return any(beat.leases and beat.phase == task_pb2.COMPUTING for beat in master.heard.heartbeats)
-
-
-def in_the_model(master: PracticeMaster) -> list[tuple[int, int]]:
-    return [
-        (h.lease.task.number, h.minibatch)
-        for h, outcome in master.heard.pushes
-        if outcome == parameters_pb2.APPLIED
-    ]
 
 
 # --- being asked -------------------------------------------------------------------------------
@@ -89,7 +76,7 @@ def test_sigterm_hands_all_leases_back_and_ends_with_0(
     # What it handed back, another one can do.
     master.on_push = None
     assert start_process(master.address, 1).wait(WAIT_S) == 0
-    assert sorted(in_the_model(master)) == [(t, i) for t in (0, 1) for i in range(6 + t)]
+    assert sorted(master.heard.minibatches) == [(t, i) for t in (0, 1) for i in range(6 + t)]
 
 
 def test_a_worker_that_still_loads_leaves_at_once(
@@ -214,7 +201,7 @@ def test_a_master_that_comes_back_restored_gets_what_it_lost_again(
     assert not lost & {lease.token for beat in later for lease in beat.leases}
     assert worker.app.registrations == 2
     # The third and fourth were lost with the old master and are in the model once, again.
-    counted = in_the_model(master)
+    counted = master.heard.minibatches
     assert counted[:6] == [(0, i) for i in (0, 1, 2, 3, 2, 3)]
     assert [task.applied for task in master.all_tasks()] == [6, 7]
     reference.assert_close(master.by_name(), reference.train(job, tasks, rate=0.1))

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import reference
-from conftest import Start, StartProcess, training
+from conftest import OF_TWO_TASKS, Master, Start, StartProcess, training, two_tasks
 from practice_master import WAIT_S, PracticeMaster
 
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
 
-Master = Callable[..., PracticeMaster]
 Header = parameters_pb2.PushHeader
 
 
@@ -23,24 +21,9 @@ def job(job: job_pb2.JobSpec) -> job_pb2.JobSpec:
     return job
 
 
-def two_tasks(points: Path) -> list[task_pb2.Lease]:
-    return [training(points, 0, 44, number=0), training(points, 44, 100, number=1)]
-
-
-def applied(master: PracticeMaster) -> list[tuple[int, int, int]]:
+def parts(master: PracticeMaster) -> list[tuple[int, int, int]]:
     """Task, first minibatch and number of minibatches of what is in the model."""
-    return [
-        (header.lease.task.number, header.minibatch, header.minibatches)
-        for header, outcome in master.heard.pushes
-        if outcome == parameters_pb2.APPLIED
-    ]
-
-
-def every(master: PracticeMaster) -> list[tuple[int, int]]:
-    return [(task, i) for task, at, count in applied(master) for i in range(at, at + count)]
-
-
-ALL = [*((0, i) for i in range(6)), *((1, i) for i in range(7))]
+    return [(h.lease.task.number, h.minibatch, h.minibatches) for h in master.heard.applied]
 
 
 def test_one_push_stands_for_several_minibatches_and_a_task_ends_with_what_is_left(
@@ -48,7 +31,7 @@ def test_one_push_stands_for_several_minibatches_and_a_task_ends_with_what_is_le
 ) -> None:
     master = start_master(job, [two_tasks(points)])
     assert start_worker(master).wait() == 0
-    assert applied(master) == [(0, 0, 3), (0, 3, 3), (1, 0, 3), (1, 3, 3), (1, 6, 1)]
+    assert parts(master) == [(0, 0, 3), (0, 3, 3), (1, 0, 3), (1, 3, 3), (1, 6, 1)]
     assert [h.records for h, _ in master.heard.pushes] == [24, 20, 24, 24, 8]
     assert [h.base_version for h, _ in master.heard.pushes] == [0, 3, 6, 9, 12]
     for task in master.all_tasks():
@@ -104,7 +87,7 @@ def test_a_lost_answer_changes_nothing(
     assert start_worker(master).wait() == 0
     outcomes = [outcome for _, outcome in master.heard.pushes]
     assert outcomes.count(parameters_pb2.ALREADY_APPLIED) == 2
-    assert every(master) == ALL
+    assert master.heard.minibatches == OF_TWO_TASKS
     reference.assert_close(master.by_name(), reference.train(job, tasks, rate=0.1))
 
 
@@ -123,7 +106,7 @@ def test_what_was_not_applied_is_computed_again_from_the_masters_values(
 
     master.on_push = stale_once
     assert start_worker(master).wait() == 0
-    assert every(master) == ALL
+    assert master.heard.minibatches == OF_TWO_TASKS
     reference.assert_close(master.by_name(), reference.train(job, tasks, rate=0.1))
 
 
@@ -140,7 +123,7 @@ def test_local_steps_of_a_task_that_was_lost_leave_no_trace(
 
     master.on_push = taken
     assert start_worker(master).wait() == 0
-    assert applied(master) == [(0, 0, 3), (0, 3, 3)]
+    assert parts(master) == [(0, 0, 3), (0, 3, 3)]
     reference.assert_close(master.by_name(), reference.train(job, tasks, rate=0.1))
 
 
@@ -150,8 +133,8 @@ def test_the_next_holder_begins_in_the_middle(
     master = start_master(job, [two_tasks(points)])
     next(master.all_tasks()).applied = 2
     assert start_worker(master).wait() == 0
-    assert every(master) == ALL[2:]
-    assert applied(master)[:2] == [(0, 2, 3), (0, 5, 1)]
+    assert master.heard.minibatches == OF_TWO_TASKS[2:]
+    assert parts(master)[:2] == [(0, 2, 3), (0, 5, 1)]
     done = next(master.all_tasks()).complete
     assert done is not None
     assert done.minibatches == 6
@@ -177,10 +160,10 @@ def test_a_worker_that_leaves_pushes_what_it_has_done(
     done: list[float] = []
     worker.app._metrics.compute_s = type("Counting", (), {"observe": leave_after_four})()
     assert worker.wait() == 0
-    assert applied(master) == [(0, 0, 4)]
+    assert parts(master) == [(0, 0, 4)]
     assert master.heard.returned
     assert start_worker(master, 1).wait() == 0
-    assert every(master) == [(0, i) for i in range(13)]
+    assert master.heard.minibatches == [(0, i) for i in range(13)]
     reference.assert_close(master.by_name(), reference.train(job, tasks, rate=0.1))
 
 
@@ -190,14 +173,14 @@ def test_a_worker_that_is_killed_repeats_only_what_it_had_not_pushed(
     tasks = two_tasks(points)
     master = start_master(job, [tasks])
     first = start_process(master.address)
-    master.wait_for(lambda: len(applied(master)) == 1, "a push")
+    master.wait_for(lambda: len(master.heard.applied) == 1, "a push")
     first.kill()
     first.wait(WAIT_S)
     for task in master.all_tasks():
         if task.token:
             master.revoke(task_pb2.LeaseRef(task=task.lease.task, token=task.token))
     assert start_process(master.address, 1).wait(WAIT_S) == 0
-    assert sorted(every(master)) == ALL
+    assert sorted(master.heard.minibatches) == OF_TWO_TASKS
 
 
 def test_a_loss_that_is_not_finite_names_its_own_minibatch(

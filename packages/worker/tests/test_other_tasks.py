@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 import pytest
 import reference
 import tensorflow as tf
-from conftest import RECORDS, ZOO, Start, lease, training
+from conftest import RECORDS, ZOO, Master, Start, lease, training
 from practice_master import PracticeMaster
 
 import recordio
@@ -31,8 +30,6 @@ from edl_worker.link import MasterLink
 from edl_worker.loaded import load
 from edl_worker.replica import Replica
 from edl_worker.state import WorkerState
-
-Master = Callable[..., PracticeMaster]
 
 
 def evaluations(points: Path) -> list[list[task_pb2.Lease]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,35 +10,20 @@ import numpy as np
 import pytest
 import reference
 import tensorflow as tf
-from conftest import Start, training
+from conftest import OF_TWO_TASKS, Master, Start, training, two_tasks
 from practice_master import PracticeMaster
 
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
 from edl_worker.beside import Beside
 from edl_worker.training import Trainer
 
-Master = Callable[..., PracticeMaster]
 Header = parameters_pb2.PushHeader
-
-ALL = [*((0, i) for i in range(6)), *((1, i) for i in range(7))]
 
 
 @pytest.fixture
 def job(job: job_pb2.JobSpec) -> job_pb2.JobSpec:
     job.training.overlap = True
     return job
-
-
-def two_tasks(points: Path) -> list[task_pb2.Lease]:
-    return [training(points, 0, 44, number=0), training(points, 44, 100, number=1)]
-
-
-def applied(master: PracticeMaster) -> list[tuple[int, int]]:
-    return [
-        (header.lease.task.number, header.minibatch)
-        for header, outcome in master.heard.pushes
-        if outcome == parameters_pb2.APPLIED
-    ]
 
 
 def bases(master: PracticeMaster) -> list[int]:
@@ -51,7 +35,7 @@ def test_a_gradient_lacks_at_most_the_one_before_it(
 ) -> None:
     master = start_master(job, [two_tasks(points)])
     assert start_worker(master).wait() == 0
-    assert applied(master) == ALL
+    assert master.heard.minibatches == OF_TWO_TASKS
     assert bases(master) == [0, 0, 1, 2, 3, 4, 6, 6, 7, 8, 9, 10, 11]
     for task in master.all_tasks():
         assert task.complete is not None
@@ -121,7 +105,7 @@ def test_the_next_minibatch_is_computed_before_the_push_is_answered(
     master.on_push = wait
     assert start_worker(master).wait() == 0
     assert len(steps) == 5
-    assert [index for _, index in applied(master)] == list(range(5))
+    assert [index for _, index in master.heard.minibatches] == list(range(5))
 
 
 def test_a_stale_gradient_and_the_one_computed_meanwhile_are_computed_again(
@@ -139,7 +123,7 @@ def test_a_stale_gradient_and_the_one_computed_meanwhile_are_computed_again(
 
     master.on_push = stale_once
     assert start_worker(master).wait() == 0
-    assert applied(master) == ALL
+    assert master.heard.minibatches == OF_TWO_TASKS
     # From the stale one on each gradient of the task is of the newest version.
     assert bases(master) == [0, 0, 1, 2, 3, 4, 5, 6, 6, 7, 8, 9, 10, 11, 12]
     assert not master.heard.failed
@@ -158,7 +142,7 @@ def test_what_a_former_holder_computed_meanwhile_is_dropped(
     assert start_worker(master, prefetch_lead_s=-1.0).wait() == 0
     mine = [h.minibatch for h, _ in master.heard.pushes if h.lease.token == 1]
     assert mine == [0, 1, 2, 3], "the gradient after the refused one was not pushed"
-    assert sorted(applied(master)) == ALL
+    assert sorted(master.heard.minibatches) == OF_TWO_TASKS
 
 
 def test_a_task_that_is_out_of_step_is_handed_back(
@@ -173,7 +157,7 @@ def test_a_task_that_is_out_of_step_is_handed_back(
     master.on_push = confused
     assert start_worker(master).wait() == 0
     assert [lease.token for lease in master.heard.returned[0].leases] == [1]
-    assert sorted(applied(master)) == ALL
+    assert sorted(master.heard.minibatches) == OF_TWO_TASKS
 
 
 def test_a_lost_answer_changes_nothing(
@@ -192,7 +176,7 @@ def test_a_lost_answer_changes_nothing(
     assert start_worker(master).wait() == 0
     outcomes = [outcome for _, outcome in master.heard.pushes]
     assert outcomes.count(parameters_pb2.ALREADY_APPLIED) == 2
-    assert applied(master) == ALL
+    assert master.heard.minibatches == OF_TWO_TASKS
     reference.assert_close(master.by_name(), _one_step_late(job, tasks, 0.1))
 
 
@@ -245,7 +229,7 @@ def test_a_task_that_fails_is_not_reported_while_its_push_is_on_its_way(
     assert early == [False]
     (failed,) = master.heard.failed
     assert "minibatch 2" in failed.error.where
-    assert applied(master) == [(0, i) for i in range(5)], "the second holder did the rest"
+    assert master.heard.minibatches == [(0, i) for i in range(5)], "the second holder did the rest"
 
 
 def test_a_worker_that_leaves_settles_its_push_before_it_hands_the_task_back(
@@ -265,10 +249,12 @@ def test_a_worker_that_leaves_settles_its_push_before_it_hands_the_task_back(
     assert asked.wait(60)
     worker.app.leave("preempted")
     assert worker.wait() == 0
-    assert applied(master) == ALL[:3], "what was on its way counts, and nothing after it"
+    assert master.heard.minibatches == OF_TWO_TASKS[:3], (
+        "what was on its way counts, and nothing after it"
+    )
     assert master.heard.returned
     assert start_worker(master, 1).wait() == 0
-    assert applied(master) == ALL
+    assert master.heard.minibatches == OF_TWO_TASKS
 
 
 def test_a_push_on_its_way_to_a_master_that_is_replaced_is_void(
@@ -300,7 +286,7 @@ def test_a_push_on_its_way_to_a_master_that_is_replaced_is_void(
         for h, outcome in master.heard.pushes
         if h.incarnation == "first+" and outcome == parameters_pb2.APPLIED
     ]
-    assert again == ALL[2:], "all that came after the snapshot, once"
+    assert again == OF_TWO_TASKS[2:], "all that came after the snapshot, once"
 
 
 def test_calls_are_made_beside_one_at_a_time() -> None:

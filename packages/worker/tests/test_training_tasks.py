@@ -2,39 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import reference
-from conftest import ZOO, Start, StartProcess, training
+from conftest import OF_TWO_TASKS, ZOO, Master, Start, StartProcess, training, two_tasks
 from practice_master import WAIT_S, PracticeMaster
 
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
 
-Master = Callable[..., PracticeMaster]
 Header = parameters_pb2.PushHeader
-
-
-def two_tasks(points: Path) -> list[task_pb2.Lease]:
-    return [training(points, 0, 44, number=0), training(points, 44, 100, number=1)]
 
 
 def outcomes(master: PracticeMaster) -> list[int]:
     return [outcome for _, outcome in master.heard.pushes]
-
-
-def applied(master: PracticeMaster) -> list[tuple[int, int]]:
-    """Task and minibatch of what is in the model."""
-    return [
-        (header.lease.task.number, header.minibatch)
-        for header, outcome in master.heard.pushes
-        if outcome == parameters_pb2.APPLIED
-    ]
-
-
-ALL = [*((0, i) for i in range(6)), *((1, i) for i in range(7))]
 
 
 def test_every_minibatch_is_pushed_once_and_in_order(
@@ -148,7 +130,7 @@ def test_a_stale_gradient_is_computed_again_from_newer_parameters(
     master.on_push = stale_once
     assert start_worker(master).wait() == 0
     assert outcomes(master).count(parameters_pb2.STALE) == 2
-    assert applied(master) == ALL
+    assert master.heard.minibatches == OF_TWO_TASKS
     for minibatch in answered:
         again = [
             header
@@ -166,7 +148,7 @@ def test_a_task_that_was_begun_elsewhere_goes_on_where_it_was_left(
     master = start_master(job, [tasks])
     next(master.all_tasks()).applied = 4
     assert start_worker(master).wait() == 0
-    assert applied(master) == ALL[4:]
+    assert master.heard.minibatches == OF_TWO_TASKS[4:]
     done = next(master.all_tasks()).complete
     assert done is not None
     assert (done.minibatches, done.examples, done.records) == (6, 44, 44)
@@ -185,7 +167,7 @@ def test_a_task_whose_minibatches_are_all_applied_is_only_completed(
     master = start_master(job, [two_tasks(points)])
     next(master.all_tasks()).applied = 6
     assert start_worker(master).wait() == 0
-    assert applied(master) == ALL[6:]
+    assert master.heard.minibatches == OF_TWO_TASKS[6:]
     done = next(master.all_tasks()).complete
     assert done is not None
     assert done.minibatches == 6
@@ -204,7 +186,7 @@ def test_a_zombie_drops_its_task_and_goes_on_with_another(
     master.on_push = taken
     assert start_worker(master, prefetch_lead_s=-1.0).wait() == 0
     assert outcomes(master).count(parameters_pb2.REFUSED) == 1
-    assert sorted(applied(master)) == ALL
+    assert sorted(master.heard.minibatches) == OF_TWO_TASKS
     assert not master.heard.failed
 
 
@@ -228,7 +210,7 @@ def test_a_lease_that_a_heartbeat_reports_lost_is_dropped_without_a_push(
     master.on_push = lose
     assert start_worker(master, prefetch_lead_s=-1.0).wait() == 0
     assert tried.count(1) == 3, "the stale minibatch was not pushed again"
-    assert sorted(applied(master)) == ALL
+    assert sorted(master.heard.minibatches) == OF_TWO_TASKS
 
 
 def test_a_task_that_is_out_of_step_is_handed_back(
@@ -243,7 +225,7 @@ def test_a_task_that_is_out_of_step_is_handed_back(
     assert start_worker(master).wait() == 0
     assert [lease.token for lease in master.heard.returned[0].leases] == [1]
     assert not master.heard.returned[0].leaving
-    assert sorted(applied(master)) == ALL
+    assert sorted(master.heard.minibatches) == OF_TWO_TASKS
 
 
 def test_a_lost_answer_changes_nothing(
@@ -261,7 +243,7 @@ def test_a_lost_answer_changes_nothing(
     master.on_push = cut_off
     assert start_worker(master).wait() == 0
     assert outcomes(master).count(parameters_pb2.ALREADY_APPLIED) == 2
-    assert applied(master) == ALL
+    assert master.heard.minibatches == OF_TWO_TASKS
     reference.assert_close(master.by_name(), reference.train(job, two_tasks(points), rate=0.1))
 
 
