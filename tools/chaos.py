@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -366,6 +367,9 @@ def _trained(status: dict[str, Any], wanted: int) -> list[str]:
     return [] if found == wanted else [f"{found} records trained, {wanted} were wanted"]
 
 
+_WHOLE = ("parameters.safetensors", "model.keras", "saved_model", "trained_model.pb")
+
+
 def run(kind: Kind, name: str, home: Path, faults: Iterator[Fault], until: float) -> list[str]:
     """One job from start to audit; what was wrong."""
     output = home.parent / f"{name}-model"
@@ -383,6 +387,9 @@ def run(kind: Kind, name: str, home: Path, faults: Iterator[Fault], until: float
         _report(status, done, time.monotonic() - began)
         if status["state"] != "SUCCEEDED":
             return [f"the job ended {status['state']}: {json.dumps(status.get('error'))}"]
+        missing = [name for name in _WHOLE if not (output / name).exists()]
+        if missing:
+            return [f"the trained model lacks {' and '.join(missing)}"]
         return kind.audit(output, status)
     finally:
         job.close()
@@ -451,7 +458,10 @@ def main() -> int:
     try:
         for kind in itertools.cycle(_kinds(place, chosen)):
             name = f"chaos-{chosen.seed}-{number}"
-            wrong = run(kind, name, place / "home", faults, until)
+            try:
+                wrong = run(kind, name, place / "home", faults, until)
+            except Exception:  # then somebody will want to see the files
+                wrong = [traceback.format_exc()]
             number += 1
             if wrong or time.monotonic() >= until - SHORT_S:
                 break

@@ -45,9 +45,8 @@ def evaluations(points: Path) -> list[list[task_pb2.Lease]]:
 def export(output: str, number: int = 0) -> task_pb2.Lease:
     return task_pb2.Lease(
         task=task_pb2.TaskKey(type=task_pb2.EXPORT, number=number),
-        export=task_pb2.ExportInfo(
-            output=output, records_trained=100, epochs=1, metrics={"accuracy": 0.5}
-        ),
+        part_path=output,
+        export=task_pb2.ExportInfo(records_trained=100, epochs=1, metrics={"accuracy": 0.5}),
     )
 
 
@@ -247,34 +246,6 @@ def test_a_subclassed_model_is_exported_too(
     )
 
 
-def test_an_output_that_appeared_meanwhile_is_left_alone(
-    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "mine.txt").write_text("precious")
-    master = start_master(job, [[training(points, 0, 16)], [export(job.output)]])
-    assert start_worker(master).wait() == 0
-    (failed,) = master.heard.failed
-    assert failed.error.code == error_pb2.OUTPUT_EXISTS
-    assert failed.permanent
-    assert str(out) in failed.error.where
-    assert sorted(p.name for p in out.iterdir()) == ["mine.txt"]
-    assert not [path.name for path in tmp_path.iterdir() if path.name.endswith(".tmp")]
-
-
-def test_an_export_that_an_earlier_holder_finished_is_done(
-    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start, tmp_path: Path
-) -> None:
-    stages = [[training(points, 0, 16)], [export(job.output)], [export(job.output, 1)]]
-    left = tmp_path / ".out.edl-77.tmp"  # of a holder that died while it wrote
-    left.mkdir()
-    master = start_master(job, stages)
-    assert start_worker(master).wait() == 0
-    assert not master.heard.failed
-    assert not left.exists()
-
-
 def test_a_full_disk_leaves_nothing_behind(
     job: job_pb2.JobSpec,
     points: Path,
@@ -283,7 +254,8 @@ def test_a_full_disk_leaves_nothing_behind(
     tmp_path: Path,
     small_disk: Path,
 ) -> None:
-    master = start_master(job, [[training(points, 0, 16)], [export(str(small_disk / "out"))]])
+    job.output = str(small_disk / "out")
+    master = start_master(job, [[training(points, 0, 16)], [export(job.output)]])
     assert start_worker(master).wait() == 0
     failed = master.heard.failed[0]
     assert failed.error.code == error_pb2.DISK_FULL, failed.error

@@ -24,10 +24,11 @@ from edl_master.adapters import pids
 from edl_master.adapters.buffers import Buffers
 from edl_master.adapters.checkpoints import Checkpoints
 from edl_master.adapters.data import open_data
+from edl_master.adapters.exports import Exports
 from edl_master.adapters.files import JobDirectory
 from edl_master.adapters.http import StatusServer
 from edl_master.adapters.journal import Journal
-from edl_master.adapters.outputs import Predictions, check_output
+from edl_master.adapters.outputs import Predictions, Results, check_output
 from edl_master.adapters.ports import is_free
 from edl_master.conductor import Conductor, End
 from edl_master.config import Config
@@ -164,7 +165,7 @@ class App:
             checkpoints=checkpoints,
             snapshots=snapshots,
             settle_output=self._settle,
-            join_output=self._join,
+            finish_output=self._make_output,
             metrics=self._metrics,
             tell=self._tell,
             on_error=self._fail,
@@ -231,13 +232,17 @@ class App:
     def _prepare_places(self, records_per_task: int) -> tuple[Checkpoints | None, Checkpoints]:
         """Make sure, before any work, that results can be written; and where state is kept."""
         config = self._config
-        self._predictions = None
+        self._predictions: Predictions | None = None
+        self._results: Results | None = None
         if config.type is JobType.PREDICT:
             cut = Cut(self._data.counts, records_per_task)
             parts = config.job_dir / jobdir.PARTS
             self._predictions = Predictions(
                 parts, config.output, self._data.uris, cut, self._incarnation
             )
+            self._results = self._predictions
+        elif self._training and config.output:
+            self._results = Exports(config.output, config.spec.name, self._incarnation)
         ours = self._predictions is not None and self._predictions.is_begun
         if config.output and config.type is not JobType.EVALUATE and not ours:
             again = self._directory.former_port() > 0
@@ -256,7 +261,7 @@ class App:
         tasks = TasksServicer(
             self._conductor,
             self._plane if self._training else None,
-            JobFiles(self._locate, self._predictions, self._config.output),
+            JobFiles(self._locate, self._results),
             self._counters,
             self._config.spec,
             self._incarnation,
@@ -383,20 +388,19 @@ class App:
         status = self.report.seal(end, self._failure)
         try:
             self._directory.write_status(status, final=True)
-            if status.state == job_pb2.SUCCEEDED:
-                self._forget_state()
+            self._forget(status.state == job_pb2.SUCCEEDED)
             self._journal.flush()  # what a full disk did not take, before that gave some space
         except Exception:
             log.exception("the final status cannot be written")
         log.info("the job ended: %s", job_pb2.JobState.Name(status.state))
         return status
 
-    def _forget_state(self) -> None:
-        """The job has its result: nobody will go on from here."""
-        if self._snapshots is not None:
+    def _forget(self, succeeded: bool) -> None:
+        """Remove what nobody needs any more; who has the result will not go on from here."""
+        if succeeded and self._snapshots is not None:
             self._snapshots.clear()
-        if self._predictions is not None:
-            self._predictions.clear()
+        if self._results is not None:
+            self._results.clear(succeeded)
 
     # --- threads ---------------------------------------------------------------------------
 
@@ -475,13 +479,13 @@ class App:
         return data.locate(lease.records)
 
     def _settle(self) -> None:
-        if self._predictions is not None:
-            self._predictions.settle()
+        if self._results is not None:
+            self._results.settle()
 
-    def _join(self) -> None:
-        assert self._predictions is not None, "only prediction jobs have parts to join"
+    def _make_output(self) -> None:
+        assert self._results is not None, "only a job with results has an output"
         counts = self._conductor.view().tasks.get(TaskType.PREDICTION)
-        self._predictions.join(counts.dead if counts else 0)
+        self._results.finish(counts.dead if counts else 0)
 
 
 def _reachable(host: str, *, bare: bool = False) -> str:

@@ -151,9 +151,8 @@ def lease_to(
     )
 
 
-def export_to(lease: LeaseGranted, view: JobView, output: str) -> task_pb2.ExportInfo:
+def export_to(lease: LeaseGranted, view: JobView) -> task_pb2.ExportInfo:
     return task_pb2.ExportInfo(
-        output=output,
         parameter_version=lease.version or 0,
         records_trained=view.records_trained,
         epochs=view.progress.num_epochs,

@@ -44,7 +44,7 @@ class Works:
         snapshots: for the next master of this job; None: none are kept.
         settle_output: returns when the part of every task that was told to be done is in its
             place; raises ``EdlError``.
-        join_output: joins the predictions; raises ``EdlError``.
+        finish_output: makes the output of the parts; raises ``EdlError``.
         metrics: durations of checkpoints.
         tell: takes facts.
         on_error: told what failed here.
@@ -61,7 +61,7 @@ class Works:
         checkpoints: Checkpoints | None,
         snapshots: Checkpoints | None,
         settle_output: Callable[[], None],
-        join_output: Callable[[], None],
+        finish_output: Callable[[], None],
         metrics: Metrics,
         tell: Callable[[Event], object],
         on_error: Callable[[Exception], None],
@@ -75,7 +75,7 @@ class Works:
         self._checkpoints = checkpoints
         self._snapshots = snapshots
         self._settle_output = settle_output
-        self._join_output = join_output
+        self._finish_output = finish_output
         self._metrics = metrics
         self._tell = tell
         self._grace_s = grace_s
@@ -157,7 +157,7 @@ class Works:
     def finish_output(self) -> None:
         def finish() -> None:
             try:
-                self._join_output()
+                self._finish_output()
             except EdlError as error:
                 self._tell(OutputFinished(failure_of(error)))
             else:

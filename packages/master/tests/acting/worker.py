@@ -24,8 +24,9 @@ from acting.threads import Died, Life, ThreadBody
 import recordio
 from edl_proto import channels, tensor
 from edl_proto.errors import EdlError
+from edl_proto.outputs import TRAINED_MODEL
 from edl_proto.parameters import ParametersStub
-from edl_proto.v1 import error_pb2, parameters_pb2, task_pb2, task_pb2_grpc
+from edl_proto.v1 import error_pb2, model_pb2, parameters_pb2, task_pb2, task_pb2_grpc
 
 CALL_S = 30.0
 WAIT_S = 0.5
@@ -86,6 +87,7 @@ class Worker:
         self.tasks = task_pb2_grpc.TasksStub(self.channel)
         self.parameters = ParametersStub(self.channel, address)
         self.incarnation = ""
+        self.job = ""
         self.fingerprint = ""
         self.version: int | None = None
         self.values = np.zeros(acting.weights, np.float32)
@@ -118,7 +120,7 @@ class Worker:
                 worker_id=self.id, body=self.body.name, host="threads", pid=self.id + 1
             ),
         )
-        self.incarnation = reply.incarnation
+        self.incarnation, self.job = reply.incarnation, reply.job.name
         ready = self.call(
             self.tasks.Ready,
             task_pb2.ReadyRequest(
@@ -399,11 +401,10 @@ class Worker:
         done.records = len(records)
 
     def export(self, lease: task_pb2.Lease) -> None:
-        output = Path(lease.export.output)
-        temporary = output.with_name(f".{output.name}.{lease.token}.tmp")
-        temporary.mkdir()
-        np.save(temporary / "weights.npy", self.frozen(lease))
-        (temporary / "info.json").write_text(
+        place = Path(lease.part_path)
+        place.mkdir()
+        np.save(place / "weights.npy", self.frozen(lease))
+        (place / "info.json").write_text(
             json.dumps(
                 {
                     "version": lease.export.parameter_version,
@@ -413,7 +414,8 @@ class Worker:
                 }
             )
         )
-        temporary.rename(output)
+        trained = model_pb2.TrainedModel(job=self.job)
+        (place / TRAINED_MODEL).write_bytes(trained.SerializeToString())
 
 
 _GOING_ON = (parameters_pb2.APPLIED, parameters_pb2.ALREADY_APPLIED)

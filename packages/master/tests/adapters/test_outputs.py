@@ -60,13 +60,13 @@ def test_parts_are_joined_in_the_order_of_the_data(
 ) -> None:
     for number in (3, 0, 4, 2, 1):
         complete(predictions, number)
-    predictions.join()
+    predictions.finish()
     out = tmp_path / "out"
     names = ["a.recordio", "b.csv.recordio", "c.tfrecord.recordio"]
     assert sorted(path.name for path in out.iterdir()) == names
     for file, (name, size) in enumerate(zip(names, SIZES, strict=True)):
         assert content(out / name) == [b"%d/%d by 1" % (file, record) for record in range(size)]
-    predictions.clear()
+    predictions.clear(succeeded=True)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
@@ -84,14 +84,14 @@ def test_an_output_that_an_earlier_master_joined_stays(tmp_path: Path, name: str
     assert not predictions.is_joined
     for number in range(CUT.count):
         complete(predictions, number)
-    predictions.join()
+    predictions.finish()
     before = output.stat()
     next_ = successor(tmp_path, str(output))
     assert next_.is_joined
     assert next_.resume(lambda number: True, dead=0)
-    next_.join()
+    next_.finish()
     assert output.stat() == before
-    next_.clear()
+    next_.clear(succeeded=True)
     assert not next_.is_joined
 
 
@@ -100,7 +100,7 @@ def test_what_somebody_else_put_there_is_not_taken_for_the_job_s_own(
 ) -> None:
     for number in range(CUT.count):
         complete(predictions, number)
-    predictions.join()
+    predictions.finish()
     (tmp_path / "out").rename(tmp_path / "elsewhere")  # so that its inode stays in use
     assert not successor(tmp_path).is_joined
     (tmp_path / "out").mkdir()
@@ -117,7 +117,7 @@ def test_who_begins_anew_removes_what_an_earlier_master_made(
 ) -> None:
     for number in range(CUT.count):
         complete(predictions, number)
-    predictions.join()
+    predictions.finish()
     directory = (tmp_path / "parts").stat().st_ino
     successor(tmp_path).prepare()
     assert [path.name for path in tmp_path.iterdir()] == ["parts"]
@@ -139,7 +139,7 @@ def test_a_successor_keeps_the_parts_of_what_is_done_and_no_others(
     for number in (2, 3, 4):
         assert next_.part_of(lease(number)) != predictions.part_of(lease(number))
         complete(next_, number, token=2)
-    next_.join()
+    next_.finish()
     assert content(tmp_path / "out" / "a.recordio")[19:21] == [b"0/19 by 1", b"0/20 by 2"]
 
 
@@ -159,7 +159,7 @@ def test_an_output_that_ends_in_recordio_is_one_file(tmp_path: Path) -> None:
     predictions.prepare()
     for number in range(CUT.count):
         complete(predictions, number)
-    predictions.join()
+    predictions.finish()
     assert len(content(tmp_path / "all.recordio")) == sum(SIZES)
 
 
@@ -172,7 +172,7 @@ def test_a_part_counts_only_when_the_job_takes_it(predictions: Predictions, tmp_
         predictions.completing(lease(0, 1), predict(predictions, 0, token=1)),
     ):
         raise RuntimeError("refused")
-    predictions.join()
+    predictions.finish()
     assert set(content(tmp_path / "out" / "a.recordio")) == {
         b"0/%d by 2" % record for record in range(25)
     }
@@ -188,7 +188,7 @@ def test_a_completion_that_is_said_twice_is_one(predictions: Predictions, tmp_pa
         complete(predictions, number)
         with predictions.completing(lease(number), 10):
             pass
-    predictions.join()
+    predictions.finish()
     assert joined(tmp_path / "out") == sum(SIZES)
 
 
@@ -198,11 +198,11 @@ def test_a_part_that_is_missing_is_never_passed_over(
     for number in (0, 1, 3, 4):
         complete(predictions, number)
     with pytest.raises(EdlError) as caught:
-        predictions.join()
+        predictions.finish()
     assert caught.value.code == error_pb2.INTERNAL
     assert "1 are missing" in caught.value.what
     assert not (tmp_path / "out").exists()
-    predictions.join(dead=1)
+    predictions.finish(dead=1)
     assert joined(tmp_path / "out") == 32
 
 
@@ -212,7 +212,7 @@ def test_a_part_of_another_length_is_not_taken(predictions: Predictions) -> None
     with predictions.completing(lease(4), predict(predictions, 4, count=1)):
         pass
     with pytest.raises(EdlError, match="1 are missing"):
-        predictions.join()
+        predictions.finish()
 
 
 def test_a_part_that_holds_less_than_it_should_is_found(
@@ -224,11 +224,11 @@ def test_a_part_that_holds_less_than_it_should_is_found(
         with predictions.completing(lease(number), records.stop - records.start):
             pass
     with pytest.raises(EdlError, match="3 predictions for 25 records"):
-        predictions.join()
+        predictions.finish()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["parts"]
 
 
-@pytest.mark.parametrize("wait", [Predictions.join, Predictions.settle])
+@pytest.mark.parametrize("wait", [Predictions.finish, Predictions.settle])
 def test_joining_and_keeping_wait_for_a_completion_that_is_under_way(
     predictions: Predictions, tmp_path: Path, wait: Callable[[Predictions], None]
 ) -> None:
@@ -253,7 +253,7 @@ def test_an_output_that_appeared_meanwhile_is_not_overwritten(
         complete(predictions, number)
     (tmp_path / "out").mkdir()
     with pytest.raises(EdlError) as caught:
-        predictions.join()
+        predictions.finish()
     assert caught.value.code == error_pb2.OUTPUT_EXISTS
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "parts"]
 
@@ -299,7 +299,7 @@ def test_predictions_go_to_a_store(tmp_path: Path, store: Any, output: str) -> N
     check_output(output)
     for number in range(CUT.count):
         complete(predictions, number)
-    predictions.join()
+    predictions.finish()
     found = {path: recordio.open_source(f"memory://{path}").count() for path in store.find("/")}
     if output.endswith(".recordio"):
         assert found == {"/bucket/all.recordio": sum(SIZES)}
@@ -307,7 +307,7 @@ def test_predictions_go_to_a_store(tmp_path: Path, store: Any, output: str) -> N
         names = ("a.recordio", "b.csv.recordio", "c.tfrecord.recordio")
         wanted = [(f"/bucket/some/{name}", size) for name, size in zip(names, SIZES, strict=True)]
         assert found == dict(wanted)
-    predictions.clear()
+    predictions.clear(succeeded=True)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(EdlError) as caught:
         check_output(output)
@@ -324,7 +324,7 @@ def test_an_output_that_appeared_in_a_store_meanwhile_is_not_overwritten(
         complete(predictions, number)
     store.pipe_file("/bucket/out/mine", b"somebody's")
     with pytest.raises(EdlError) as caught:
-        predictions.join()
+        predictions.finish()
     assert caught.value.code == error_pb2.OUTPUT_EXISTS
     assert store.find("/") == ["/bucket/out/mine"]
 
@@ -380,18 +380,18 @@ def test_predictions_whose_writing_to_a_store_was_interrupted(
     with monkeypatch.context() as patch:
         patch.setattr(stores, "put", puts)
         with pytest.raises(KilledError):
-            predictions.join()
+            predictions.finish()
     next_ = successor(tmp_path, output)
     assert next_.is_begun
     assert not next_.is_joined
     assert next_.resume(lambda number: True, dead=0)
-    next_.join()
+    next_.finish()
     assert next_.is_joined
     found = [path for path in store.find("/bucket") if not path.endswith(".x.tmp")]
     assert sum(recordio.open_source(f"memory://{path}").count() for path in found) == sum(SIZES)
     before = {path: store.modified(path) for path in found}
     last = successor(tmp_path, output)
-    last.join()
+    last.finish()
     assert {path: store.modified(path) for path in found} == before, "it is there: left as it is"
     last.prepare()
     assert not store.exists(output.removeprefix("memory:/"))

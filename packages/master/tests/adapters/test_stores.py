@@ -129,7 +129,7 @@ def test_predictions_whose_store_gets_stuck_fail_the_job_and_keep_their_parts(
         writer.write(b"a")
         writer.write(b"b")
     with pytest.raises(EdlError) as failed:
-        predictions.join()
+        predictions.finish()
     assert failed.value.code == error_pb2.OUTPUT_UNWRITABLE
     assert (tmp_path / "parts" / "0000000000.recordio").exists()
     assert predictions.is_begun

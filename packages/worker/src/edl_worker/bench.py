@@ -160,7 +160,7 @@ class Bench:
         with contextlib.ExitStack() as stack:
             if self._loaded.tables is not None and self._replica is not None:
                 stack.enter_context(self._loaded.tables.held(self._replica.scan))
-            self._loaded.exporter.export(lease.export, lease.token)
+            self._loaded.exporter.export(lease.export, lease.part_path)
 
     # --- around them -----------------------------------------------------------------------
 

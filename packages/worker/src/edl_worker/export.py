@@ -9,7 +9,6 @@ import platform
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -17,11 +16,8 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from google.protobuf.message import DecodeError
 
-from edl_proto import outputs
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2, job_pb2, model_pb2, task_pb2
+from edl_proto.v1 import job_pb2, model_pb2, task_pb2
 from edl_worker import trained, values
 from edl_worker.contract import ModelFile
 from edl_worker.failures import is_about_writing, writing_failed
@@ -31,7 +27,7 @@ log = logging.getLogger(__name__)
 
 _NOT_COPIED = shutil.ignore_patterns(
     "__pycache__", "*.pyc", ".git", ".hg", ".svn", ".venv", ".mypy_cache", ".pytest_cache",
-    ".ruff_cache", ".ipynb_checkpoints",
+    ".ruff_cache", ".ipynb_checkpoints", ".*.edl-*.tmp",
 )  # fmt: skip
 
 
@@ -49,114 +45,41 @@ class Exporter:
     model_file: ModelFile
     input_spec: Any
 
-    def export(self, info: task_pb2.ExportInfo, token: int) -> None:
-        """Write the output directory, which appears whole or not at all.
+    def export(self, info: task_pb2.ExportInfo, place: str) -> None:
+        """Write the model to a place of this task's own; the master makes the output of it.
+
+        Args:
+            info: what the master knows of the model.
+            place: a directory to make; a path, or the URI of a place in a store.
 
         Raises:
-            EdlError: OUTPUT_EXISTS, OUTPUT_UNWRITABLE or DISK_FULL; nothing is left behind.
+            EdlError: OUTPUT_UNWRITABLE or DISK_FULL; nothing is left behind.
         """
-        if "://" in info.output and not info.output.startswith("file://"):
-            self._export_remote(info, token)
-        else:
-            self._export_local(info, Path(info.output.removeprefix("file://")), token)
-
-    # --- places ----------------------------------------------------------------------------
-
-    def _export_local(self, info: task_pb2.ExportInfo, output: Path, token: int) -> None:
-        output = output.absolute()
-        if self._is_done(info, output):
-            return
-        temporary = output.with_name(f".{output.name}.edl-{token}.tmp")
         try:
-            output.parent.mkdir(parents=True, exist_ok=True)
-            _remove(output.parent.glob(f".{output.name}.edl-*.tmp"))
-            temporary.mkdir()
-            self._write(info, temporary, leave_out=(output, temporary))
-            _sync_tree(temporary)
-            if self._is_done(info, output):
-                return
-            os.rename(temporary, output)
-            _sync(output.parent)
+            if is_in_store(place):
+                self._export_to_store(info, place)
+            else:
+                self._export_here(info, Path(place))
         except Exception as error:
-            raise _told(error, str(output)) from error
-        finally:
-            _remove([temporary])
+            discard(place)
+            if is_about_writing(error):
+                raise writing_failed(error, self.job.output or place) from error
+            raise
 
-    def _is_done(self, info: task_pb2.ExportInfo, output: Path) -> bool:
-        """Whether the output is there, written by an earlier holder of this very task.
+    def _export_here(self, info: task_pb2.ExportInfo, place: Path) -> None:
+        place.mkdir(parents=True)
+        self._write(info, place, leave_out=(Path(self.job.output).absolute(), place))
+        _sync_tree(place)
+        _sync(place.parent)
 
-        Raises:
-            EdlError: something else is there.
-        """
-        if not os.path.lexists(output):
-            return False
-        with contextlib.suppress(EdlError, OSError):
-            there = trained.open_directory(str(output)).description
-            if self._is_this(info, there):
-                log.info("%s was written before the last holder of this task was lost", output)
-                return True
-            if there.job == self.job.name:
-                # By this job, before its master died and what came after the snapshot was undone.
-                _remove([output])
-                return False
-        raise _exists(str(output))
-
-    def _export_remote(self, info: task_pb2.ExportInfo, token: int) -> None:
-        """Write to a store, where many objects cannot be renamed in one step.
-
-        While they appear, a note beside them names this job; the description comes last. So what
-        a killed worker left is known for this job's own, whole or not.
-        """
+    def _export_to_store(self, info: task_pb2.ExportInfo, place: str) -> None:
         import fsspec
 
-        filesystem, path = fsspec.core.url_to_fs(info.output.rstrip("/"))
-        parent, _, name = path.rpartition("/")
-        beside = f"{parent}/.{name}.edl-{token}.tmp"
-        note = outputs.note_beside(path)
-        local = Path(tempfile.mkdtemp(prefix="edl-export-"))
-        try:
-            if not self._is_done_remote(info, filesystem, path):
-                self._write(info, local, leave_out=(local,))
-                description = (local / trained.DESCRIPTION).read_bytes()
-                (local / trained.DESCRIPTION).unlink()
-                filesystem.put(f"{local}/", beside, recursive=True)
-                # Writing took a while: the last holder of this task may have come to its end.
-                if not self._is_done_remote(info, filesystem, path):
-                    filesystem.pipe_file(note, self.job.name.encode())
-                    filesystem.mv(beside, path, recursive=True)
-                    filesystem.pipe_file(f"{path}/{trained.DESCRIPTION}", description)
-            if filesystem.exists(note):
-                filesystem.rm_file(note)
-        except Exception as error:
-            raise _told(error, info.output) from error
-        finally:
-            _remove([local])
-            with contextlib.suppress(Exception):
-                for left in filesystem.glob(f"{parent}/.{name}.edl-*.tmp"):
-                    filesystem.rm(left, recursive=True)
-
-    def _is_done_remote(self, info: task_pb2.ExportInfo, filesystem: Any, path: str) -> bool:
-        """As ``_is_done``, for a place in a store."""
-        filesystem.invalidate_cache()
-        if not filesystem.exists(path):
-            return False
-        there = model_pb2.TrainedModel()
-        with contextlib.suppress(OSError, DecodeError):
-            there.ParseFromString(filesystem.cat_file(f"{path}/{trained.DESCRIPTION}"))
-        if self._is_this(info, there):
-            log.info("%s was written before the last holder of this task was lost", info.output)
-            return True
-        note = outputs.note_beside(path)
-        writer = filesystem.cat_file(note).decode() if filesystem.exists(note) else there.job
-        if writer != self.job.name:
-            raise _exists(info.output)
-        filesystem.rm(path, recursive=True)
-        return False
-
-    def _is_this(self, info: task_pb2.ExportInfo, there: model_pb2.TrainedModel) -> bool:
-        """Whether a model is what this task is to write."""
-        mine = (self.job.name, info.parameter_version, info.records_trained)
-        return (there.job, there.parameter_version, there.records_trained) == mine
+        filesystem, path = fsspec.core.url_to_fs(place)
+        with tempfile.TemporaryDirectory(prefix="edl-export-") as folder:
+            local = Path(folder)
+            self._write(info, local, leave_out=(local,))
+            filesystem.put(f"{local}/", path, recursive=True)
 
     # --- contents --------------------------------------------------------------------------
 
@@ -265,22 +188,20 @@ def _leaving_out(paths: tuple[Path, ...]) -> Any:
     return ignore
 
 
-def _told(error: Exception, output: str) -> Exception:
-    return writing_failed(error, output) if is_about_writing(error) else error
+def is_in_store(place: str) -> bool:
+    return "://" in place
 
 
-def _exists(output: str) -> EdlError:
-    return EdlError(
-        error_pb2.OUTPUT_EXISTS,
-        f"{output} appeared while the job ran",
-        where=output,
-        remedy="Move it away and submit the job again with --init-from or another --output.",
-    )
+def discard(place: str) -> None:
+    """Remove a model that is not wanted any more, as well as that can be done."""
+    if not is_in_store(place):
+        shutil.rmtree(place, ignore_errors=True)
+        return
+    import fsspec
 
-
-def _remove(paths: Iterable[Path]) -> None:
-    for path in list(paths):
-        shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(Exception):  # a store's client has errors of its own
+        filesystem, path = fsspec.core.url_to_fs(place)
+        filesystem.rm(path, recursive=True)
 
 
 def _sync_tree(root: Path) -> None:

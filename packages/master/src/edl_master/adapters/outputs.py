@@ -1,4 +1,4 @@
-"""Where the result of a job goes, and the joining of predictions."""
+"""Where the result of a job goes, and the joining of predictions; ``exports`` has the models."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from google.protobuf.message import DecodeError
 
@@ -32,19 +32,19 @@ def check_output(output: str, *, resumed_job: str = "") -> None:
     Args:
         output: a path, or the URI of a place in a store.
         resumed_job: a job whose earlier master may have died after its model was written there;
-            that model is no obstacle, and the worker that exports again knows it.
+            that model is no obstacle, and is replaced by the one that is written again.
 
     Raises:
         EdlError: OUTPUT_EXISTS or OUTPUT_UNWRITABLE.
     """
     if stores.is_store(output):
-        if stores.exists(output) and not (resumed_job and _is_of(resumed_job, output)):
-            raise _exists(output, output)
+        if stores.exists(output) and not (resumed_job and is_of(resumed_job, output)):
+            raise output_exists(output)
         stores.check_writable(output)
         return
     path = Path(output)
-    if os.path.lexists(path) and not (resumed_job and _model_of(path) == resumed_job):
-        raise _exists(output, str(path.absolute()))
+    if os.path.lexists(path) and not (resumed_job and model_of(path) == resumed_job):
+        raise output_exists(output, where=str(path.absolute()))
     probe = path.parent / f".{path.name}.{os.getpid()}.probe"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -54,7 +54,7 @@ def check_output(output: str, *, resumed_job: str = "") -> None:
         raise storage_error(error, path) from error
 
 
-def _model_of(path: Path) -> str:
+def model_of(path: Path) -> str:
     """The job that wrote the trained model in this directory; empty if there is none."""
     try:
         return model_pb2.TrainedModel.FromString((path / TRAINED_MODEL).read_bytes()).job
@@ -62,7 +62,7 @@ def _model_of(path: Path) -> str:
         return ""
 
 
-def _is_of(job: str, uri: str) -> bool:
+def is_of(job: str, uri: str) -> bool:
     """Whether what is at a place in a store is a trained model of this job, or a part of it."""
     if stores.being_written_by(uri) == job:
         return True
@@ -71,6 +71,28 @@ def _is_of(job: str, uri: str) -> bool:
         return model_pb2.TrainedModel.FromString(content).job == job
     except DecodeError:
         return False
+
+
+class Results(Protocol):
+    """What workers write for a job, and the output that is made of it."""
+
+    def part_of(self, lease: HeldLease) -> str:
+        """Where the holder of a lease writes. No other holder ever writes there."""
+
+    def completing(self, lease: HeldLease, records: int) -> AbstractContextManager[None]:
+        """The holder of a lease says that its part is complete, and the job is asked within.
+
+        Unless that raises, the part is the task's when the context ends; finishing waits for it.
+        """
+
+    def settle(self) -> None:
+        """Return when the parts of all tasks that the job counts as done by now are in place."""
+
+    def finish(self, dead: int = 0) -> None:
+        """Make the output; ``dead`` is how many tasks the job went on without."""
+
+    def clear(self, succeeded: bool) -> None:
+        """Forget what nobody needs: the job is over."""
 
 
 class Predictions:
@@ -191,10 +213,11 @@ class Predictions:
         except OSError as error:
             raise storage_error(error, self._output) from error
 
-    def clear(self) -> None:
-        """Forget parts and note: the job is over, and its output complete."""
-        self._note.unlink(missing_ok=True)
-        shutil.rmtree(self._parts, ignore_errors=True)
+    def clear(self, succeeded: bool) -> None:
+        """Forget parts and note, if the output is complete."""
+        if succeeded:
+            self._note.unlink(missing_ok=True)
+            shutil.rmtree(self._parts, ignore_errors=True)
 
     def _remove_all_but(self, kept: set[str]) -> None:
         for path in self._parts.iterdir():
@@ -251,7 +274,7 @@ class Predictions:
 
     # --- the output ------------------------------------------------------------------------
 
-    def join(self, dead: int = 0) -> None:
+    def finish(self, dead: int = 0) -> None:
         """Join the parts in the order of the data, unless an earlier master has done that.
 
         The output appears at once and whole.
@@ -298,7 +321,7 @@ class Predictions:
             raise storage_error(error, joined) from error
         if stores.exists(self._output):
             if not self.is_begun:
-                raise _exists(self._output, self._output)
+                raise output_exists(self._output)
             stores.remove(self._output)
         # Objects appear one by one: whatever is there after this is the job's own.
         self._write_note(_growing(self._output))
@@ -386,12 +409,19 @@ def output_names(uris: Sequence[str]) -> list[str]:
     return [f"{number:05d}-{name}" for number, name in enumerate(names)]
 
 
-def _exists(output: str, where: str) -> EdlError:
+def output_exists(
+    output: str,
+    *,
+    what: str = "",
+    where: str = "",
+    remedy: str = "Choose another --output, or remove what is there.",
+) -> EdlError:
+    """The error of a result whose place is taken."""
     return EdlError(
         error_pb2.OUTPUT_EXISTS,
-        f"the output {output} exists",
-        where=where,
-        remedy="Choose another --output, or remove what is there.",
+        what or f"the output {output} exists",
+        where=where or output,
+        remedy=remedy,
     )
 
 

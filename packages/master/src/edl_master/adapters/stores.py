@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from edl_proto import outputs
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 
@@ -103,7 +102,17 @@ def remove(uri: str) -> None:
 
 def being_written_by(uri: str) -> str:
     """The job that writes a trained model to this place, or was killed when it did; or empty."""
-    return read(outputs.note_beside(uri)).decode(errors="replace")
+    return read(_note_beside(uri)).decode(errors="replace")
+
+
+def _note_beside(place: str) -> str:
+    """Where the name of a job lies while it writes to this place.
+
+    A store has no atomic renaming of many objects. If the writer is killed, its job knows by this
+    note that what is there is its own, and incomplete.
+    """
+    parent, _, name = place.rstrip("/").rpartition("/")
+    return f"{parent}/.{name}.edl-job"
 
 
 def put(local: Path, uri: str, job: str) -> None:
@@ -138,6 +147,51 @@ def put(local: Path, uri: str, job: str) -> None:
                 system.rm(beside, recursive=True)
 
     _do(uri, copy)
+
+
+def move(source: str, uri: str, job: str, last: str) -> None:
+    """Move a directory within a store to where nothing is; a note beside it names the job.
+
+    Args:
+        source: URI of a directory, in the same store.
+        uri: where it goes.
+        job: that does this, alone.
+        last: the object whose presence says that all others are there.
+
+    Raises:
+        EdlError: OUTPUT_UNWRITABLE.
+    """
+
+    import fsspec
+
+    def rename(at: _Place) -> None:
+        system = at.system
+        _, path = fsspec.core.url_to_fs(source)
+        note = _note_beside(at.path)
+        nbytes = sum(each["size"] or 0 for each in system.find(path, detail=True).values())
+        mark = system.cat_file(f"{path}/{last}")
+        system.pipe_file(note, job.encode())
+        system.rm_file(f"{path}/{last}")
+        at.allow(nbytes / PATIENCE.slowest_bytes_per_s)
+        system.mv(path, at.path, recursive=True)
+        system.pipe_file(f"{at.path}/{last}", mark)
+        system.rm_file(note)
+
+    _do(uri, rename)
+
+
+def remove_all(pattern: str) -> None:
+    """Remove everything whose URI fits a pattern.
+
+    Raises:
+        EdlError: OUTPUT_UNWRITABLE.
+    """
+
+    def remove_them(at: _Place) -> None:
+        for path in at.system.glob(at.path):
+            at.system.rm(path, recursive=True)
+
+    _do(pattern, remove_them)
 
 
 def unwritable(uri: str, error: Exception) -> EdlError:

@@ -87,6 +87,7 @@ class Stage(StrEnum):
     FREEZING = "freezing"
     EVALUATING = "evaluating"
     EXPORTING = "exporting"
+    FINISHING = "finishing"
     OVER = "over"
 
 
@@ -142,9 +143,8 @@ class Training:
             else:
                 self._export()
         if self._stage is Stage.EXPORTING and not self._ledger.is_open(TaskType.EXPORT, 0):
-            self._stage = Stage.OVER
-            if self._final is not None:
-                self._emit(ReleaseFrozen(FINAL))
+            self._stage = Stage.FINISHING
+            self._emit(FinishOutput())
 
     def _end_epochs(self) -> None:
         """Epochs end in their order, whatever the order in which their last tasks are done."""
@@ -182,9 +182,16 @@ class Training:
             self._export()
 
     def _export(self) -> None:
-        self._stage = Stage.EXPORTING
         if self._settings.export:
+            self._stage = Stage.EXPORTING
             self._ledger.open_round(Round(TaskType.EXPORT, 0, None))
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        self._stage = Stage.OVER
+        if self._final is not None:
+            self._emit(ReleaseFrozen(FINAL))
 
     def updated(self, before: Version, after: Version) -> None:
         if self._stage is not Stage.TRAINING:
@@ -209,7 +216,11 @@ class Training:
         return self._final
 
     def output_finished(self) -> bool:
-        return False
+        if self._stage is not Stage.FINISHING:
+            return False
+        self._emit(Record("ModelExported", "The trained model is written."))
+        self._end()
+        return True
 
     def snapshot(self) -> dict[str, Any]:
         return {"opened": self._opened, "ended": self._ended}

@@ -200,7 +200,11 @@ class TakeSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class FinishOutput:
-    """Predictions: join the parts in the order of the tasks; answered by ``OutputFinished``."""
+    """Make the output of what the tasks have written; answered by ``OutputFinished``.
+
+    Of predictions: join the parts in the order of the tasks. Of training: put the exported model in
+    its place.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -215,7 +215,7 @@ class ParametersFrozen:
 
 @dataclass(frozen=True, slots=True)
 class OutputFinished:
-    """The master's own last work (joining predictions) is done, or failed."""
+    """The master's own last work, as asked by ``FinishOutput``, is done, or failed."""
 
     failure: Failure | None = None
 

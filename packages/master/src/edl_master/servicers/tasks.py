@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import grpc
 
 from edl_master import codec
-from edl_master.adapters.outputs import Predictions
+from edl_master.adapters.outputs import Results
 from edl_master.conductor import Answer, Conductor, Leased
 from edl_master.core import events
 from edl_master.core.effects import (
@@ -30,6 +30,8 @@ from edl_proto.v1 import error_pb2, job_pb2, task_pb2, task_pb2_grpc
 
 log = logging.getLogger(__name__)
 
+_WRITING = (TaskType.PREDICTION, TaskType.EXPORT)
+
 _SERVERS_S = 45.0
 """How long parameter servers may take to start; workers take longer."""
 
@@ -40,19 +42,23 @@ class JobFiles:
 
     Attributes:
         records: what a lease names of its task's records.
-        predictions: parts of predictions; None for other jobs.
-        output: where a trained model goes.
+        results: what tasks write; None for jobs that write nothing.
     """
 
     records: Callable[[LeaseGranted], task_pb2.RecordRange | None]
-    predictions: Predictions | None
-    output: str
+    results: Results | None
 
     def completing(self, lease: events.HeldLease, records: int) -> AbstractContextManager[None]:
         """The context in which the job is asked whether a task is complete."""
-        if lease.task.type is TaskType.PREDICTION and self.predictions is not None:
-            return self.predictions.completing(lease, records)
+        if lease.task.type in _WRITING and self.results is not None:
+            return self.results.completing(lease, records)
         return nullcontext()
+
+    def part_of(self, lease: LeaseGranted) -> str:
+        """Where the holder of a lease writes; empty if its task writes nothing."""
+        if lease.task.type in _WRITING and self.results is not None:
+            return self.results.part_of(events.HeldLease(lease.task, lease.token))
+        return ""
 
 
 class TasksServicer(task_pb2_grpc.TasksServicer):
@@ -192,13 +198,9 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         )
 
     def _lease(self, lease: LeaseGranted, skip_minibatches: int) -> task_pb2.Lease:
-        part, export = "", None
-        match lease.task.type:
-            case TaskType.PREDICTION if self._files.predictions is not None:
-                held = events.HeldLease(lease.task, lease.token)
-                part = self._files.predictions.part_of(held)
-            case TaskType.EXPORT:
-                export = codec.export_to(lease, self._conductor.view(), self._files.output)
+        part, export = self._files.part_of(lease), None
+        if lease.task.type is TaskType.EXPORT:
+            export = codec.export_to(lease, self._conductor.view())
         return codec.lease_to(lease, skip_minibatches, self._files.records(lease), part, export)
 
 

@@ -188,7 +188,7 @@ class Lease(_message.Message):
     """
     parameter_version: _builtins.int
     part_path: _builtins.str
-    """PREDICTION: where the worker writes this task's part"""
+    """PREDICTION, EXPORT: where the worker writes; nobody else does"""
     @_builtins.property
     def task(self) -> Global___TaskKey: ...
     @_builtins.property
@@ -253,13 +253,10 @@ class ExportInfo(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-    OUTPUT_FIELD_NUMBER: _builtins.int
     PARAMETER_VERSION_FIELD_NUMBER: _builtins.int
     RECORDS_TRAINED_FIELD_NUMBER: _builtins.int
     EPOCHS_FIELD_NUMBER: _builtins.int
     METRICS_FIELD_NUMBER: _builtins.int
-    output: _builtins.str
-    """final directory; the worker writes a temporary beside it"""
     parameter_version: _builtins.int
     records_trained: _builtins.int
     epochs: _builtins.int
@@ -268,7 +265,6 @@ class ExportInfo(_message.Message):
     def __init__(
         self,
         *,
-        output: _builtins.str = ...,
         parameter_version: _builtins.int = ...,
         records_trained: _builtins.int = ...,
         epochs: _builtins.int = ...,
@@ -276,7 +272,7 @@ class ExportInfo(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epochs", b"epochs", "metrics", b"metrics", "output", b"output", "parameter_version", b"parameter_version", "records_trained", b"records_trained"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epochs", b"epochs", "metrics", b"metrics", "parameter_version", b"parameter_version", "records_trained", b"records_trained"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,132 @@
+"""Trained models that workers have written, and the one that becomes the job's output.
+
+Whoever holds the export task writes to a place of its own beside the output. Only the master puts a
+model into the output's place, and of masters there is one. So a worker that was given up while it
+wrote, and goes on, can neither damage nor replace what counts.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from edl_master.adapters import stores
+from edl_master.adapters.files import flush_directory, storage_error
+from edl_master.adapters.outputs import is_of, model_of, output_exists
+from edl_master.core.events import HeldLease
+from edl_proto.errors import EdlError
+from edl_proto.outputs import TRAINED_MODEL
+from edl_proto.v1 import error_pb2
+
+
+class Exports:
+    """The models that holders of the export task have written.
+
+    Args:
+        output: a directory to make: a path, or the URI of a place in a store.
+        job: its name, which a trained model carries.
+        incarnation: of this master.
+    """
+
+    def __init__(self, output: str, job: str, incarnation: str) -> None:
+        self._in_store = stores.is_store(output)
+        if not self._in_store:
+            output = str(Path(output.removeprefix("file://")).absolute())
+        self._output = output.rstrip("/")
+        self._job = job
+        self._incarnation = incarnation
+        self._accepted = ""
+        self._completing = threading.Lock()
+        parent, _, name = self._output.rpartition("/")
+        # Neither a job's name nor an incarnation has a dot in it.
+        self._beside = f"{parent}/.{name}.edl-{job}."
+
+    def part_of(self, lease: HeldLease) -> str:
+        """Where the holder of a lease writes. No other holder ever writes there.
+
+        Tokens alone would not do: after the loss of a master they go on from its snapshot.
+        """
+        return f"{self._beside}{self._incarnation}-{lease.token}.tmp"
+
+    @contextmanager
+    def completing(self, lease: HeldLease, records: int) -> Iterator[None]:
+        """The holder of a lease says that its model is whole, and the job is asked within.
+
+        Unless that raises, it is the one that ``finish`` puts in its place.
+        """
+        with self._completing:
+            yield
+            self._accepted = self.part_of(lease)
+
+    def settle(self) -> None:
+        """Nothing: a model that no output was made of is written again by the next master."""
+
+    def finish(self, dead: int = 0) -> None:
+        """Put the model into the output's place, instead of one of this job's earlier masters.
+
+        A directory appears at once and whole. In a store, where many objects cannot be renamed at
+        once, they appear one by one, the description last; a note beside them names the job.
+
+        Raises:
+            EdlError: OUTPUT_EXISTS, OUTPUT_UNWRITABLE, or INTERNAL when no whole model is there.
+        """
+        with self._completing:
+            part = self._accepted
+        if self._in_store:
+            self._finish_in_store(part)
+        else:
+            self._finish_here(Path(part), Path(self._output))
+
+    def _finish_here(self, part: Path, output: Path) -> None:
+        if model_of(part) != self._job:
+            raise _not_whole(str(part))
+        try:
+            if os.path.lexists(output):
+                if model_of(output) != self._job:
+                    raise _appeared(self._output)
+                os.rename(output, f"{self._beside}{self._incarnation}-before.tmp")
+            os.rename(part, output)
+            flush_directory(output.parent)
+        except OSError as error:
+            raise storage_error(error, output) from error
+
+    def _finish_in_store(self, part: str) -> None:
+        description = stores.read(f"{part}/{TRAINED_MODEL}")
+        if not description:
+            raise _not_whole(part)
+        if stores.exists(self._output):
+            if not is_of(self._job, self._output):
+                raise _appeared(self._output)
+            stores.remove(self._output)
+        stores.move(part, self._output, self._job, last=TRAINED_MODEL)
+
+    def clear(self, succeeded: bool) -> None:
+        """Remove what holders of the task have left; no worker of the job is at work any more."""
+        if self._in_store:
+            with suppress(EdlError):
+                stores.remove_all(f"{self._beside}*.tmp")
+            return
+        for left in glob.glob(f"{glob.escape(self._beside)}*.tmp"):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _appeared(output: str) -> EdlError:
+    return output_exists(
+        output,
+        what=f"{output} appeared while the job ran",
+        remedy="Move it away and submit the job again with --init-from or another --output.",
+    )
+
+
+def _not_whole(part: str) -> EdlError:
+    return EdlError(
+        error_pb2.INTERNAL,
+        "the trained model that a worker has written is not there, or not whole",
+        where=part,
+        remedy="Something else has changed these files, or this is a defect of edl.",
+    )
