@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from edl_proto import channels
 from edl_proto.buckets import server_of
 from edl_proto.errors import EdlError, ErrorInterceptor
-from edl_proto.parameters import FrameError, ParametersStub, add_to_server, fill
+from edl_proto.parameters import FrameError, ParametersStub, add_to_server, fill, listen
 from edl_proto.v1 import error_pb2, task_pb2
 from edl_proto.v1 import parameters_pb2 as pb
 from edl_worker.servers import Ids, Mark, ParameterServers, Payload
@@ -98,16 +98,19 @@ def test_a_mark_only_grows() -> None:
     assert mark.latest == 7
 
 
-# --- over gRPC ---------------------------------------------------------------------------------
+# --- over connections --------------------------------------------------------------------------
 
 
 class Stand:
     """The master, or a server of one part: notes what it is asked."""
 
-    def __init__(self, values: Array | None = None, number: int = 0) -> None:
+    def __init__(
+        self, values: Array | None = None, number: int = 0, *, direct: bool = True
+    ) -> None:
         self.values = values
         self.number = number
         self.heard: list[Any] = []
+        self.ways: set[str] = set()
         self.payloads: list[bytes] = []
         self.outcome = pb.STAGED if values is not None else pb.APPLIED
         self.error: EdlError | None = None
@@ -115,14 +118,20 @@ class Stand:
         self.version = 1
         self.slot_granted = True
         self.together: threading.Barrier | None = None
+        errors = ErrorInterceptor(on_defect=lambda name, error: print(name, repr(error)))
         self.server = grpc.server(
             futures.ThreadPoolExecutor(8),
             options=channels.SERVER_OPTIONS,
-            interceptors=[ErrorInterceptor(on_defect=lambda name, error: print(name, repr(error)))],
+            interceptors=[errors],
         )
-        add_to_server(self, self.server)
+        self.direct = listen(self, "127.0.0.1", errors.told)
+        add_to_server(self, self.server, self.direct.port if direct else 0)
         self.address = f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
         self.server.start()
+
+    def close(self) -> None:
+        self.server.stop(None).wait()
+        self.direct.close()
 
     def _hear(self, header: Any, frames: Iterator[bytes], *sizes: int) -> Any:
         header.ParseFromString(next(frames))
@@ -136,17 +145,22 @@ class Stand:
             raise self.error
         return header
 
+    def _note(self, call: Any) -> None:
+        self.ways.add("over gRPC" if isinstance(call, grpc.ServicerContext) else "direct")
+
     def _rows(self, ids: bytes) -> bytes:
         flat = np.frombuffer(ids, np.int64).astype(np.float32)
         return np.stack([flat, -flat], axis=1).tobytes()
 
     def initialize(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
+        self._note(call)
         first = next(frames)
         nbytes = pb.InitializeHeader.FromString(first).nbytes
         self._hear(pb.InitializeHeader(), chain(first, frames), nbytes)
         yield pb.InitializeReply(accepted=True, mark=self.mark).SerializeToString()
 
     def pull(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
+        self._note(call)
         first = next(frames)
         ids = 8 * sum(one.count for one in pb.PullHeader.FromString(first).rows)
         header = self._hear(pb.PullHeader(), chain(first, frames), ids)
@@ -163,6 +177,7 @@ class Stand:
         yield from (values, rows)
 
     def push(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
+        self._note(call)
         first = next(frames)
         header = pb.PushHeader.FromString(first)
         rows = sum(one.count for one in header.rows)
@@ -177,6 +192,7 @@ class Stand:
         yield reply.SerializeToString()
 
     def put_rows(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
+        self._note(call)
         first = next(frames)
         count = pb.PutRowsHeader.FromString(first).rows.count
         self._hear(pb.PutRowsHeader(), chain(first, frames), count * (8 + 4 * DIM))
@@ -184,6 +200,7 @@ class Stand:
 
     def scan_rows(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
         """Two ids at a time of those that are here."""
+        self._note(call)
         header = self._hear(pb.ScanRowsHeader(), frames)
         every = np.arange(ROWS)
         mine = every[server_of(every, 2) == self.number]
@@ -204,12 +221,18 @@ def chain(first: bytes, frames: Iterator[bytes]) -> Iterator[bytes]:
 class Crew:
     """A master and two servers, and the worker's view of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, direct: bool) -> None:
         self.master = Stand()
-        self.parts = [Stand(floats(0, 1), 0), Stand(floats(2, 3, 4, 5), 1)]
+        self.parts = self.servers(direct=direct)
         self.mark = Mark()
         self.channel = channels.connect(self.master.address)
         self.seen = self.view([part.address for part in self.parts])
+
+    def servers(self, *, direct: bool = True) -> list[Stand]:
+        return [
+            Stand(floats(0, 1), 0, direct=direct),
+            Stand(floats(2, 3, 4, 5), 1, direct=direct),
+        ]
 
     def view(self, addresses: Sequence[str]) -> ParameterServers:
         ranges = itertools.pairwise(BORDERS)
@@ -223,14 +246,16 @@ class Crew:
         self.seen.close()
         self.channel.close()
         for stand in (self.master, *self.parts):
-            stand.server.stop(None).wait()
+            stand.close()
 
 
-@pytest.fixture
-def crew() -> Iterator[Crew]:
-    crew = Crew()
+@pytest.fixture(params=["direct", "over gRPC"])
+def crew(request: Any) -> Iterator[Crew]:
+    crew = Crew(direct=request.param == "direct")
     yield crew
     crew.close()
+    for part in crew.parts:
+        assert part.ways <= {request.param}, "the way that was to be tried"
 
 
 def pushed(crew: Crew, seen: ParameterServers | None = None, timeout_s: float = WAIT_S) -> Any:
@@ -288,6 +313,39 @@ def test_each_server_gets_its_part_and_the_master_the_bare_header(crew: Crew) ->
     # What came back is in its place: values by server, rows in the order asked for.
     np.testing.assert_array_equal(values, [0, 1, 2, 3, 4, 5])
     np.testing.assert_array_equal(rows, [7, -7, 3, -3, 5, -5])
+
+
+def test_servers_are_called_directly_where_they_can_be() -> None:
+    crew = Crew(direct=True)
+    pushed(crew)
+    assert [part.ways for part in crew.parts] == [{"direct"}, {"direct"}]
+    crew.close()
+
+
+def test_the_direct_way_to_a_server_is_left_for_its_successors() -> None:
+    crew = Crew(direct=True)
+    before = crew.parts
+    pushed(crew)
+    for part in before:
+        part.close()
+    crew.master.error = EdlError(error_pb2.STALE_INCARNATION, "the master was replaced")
+    with pytest.raises(grpc.RpcError) as failed:
+        pushed(crew)
+    told = EdlError.from_rpc(failed.value)
+    assert told is not None
+    assert told.code == error_pb2.STALE_INCARNATION
+    heard = [len(part.heard) for part in before]
+    # As a worker does that has registered again.
+    crew.master.error = None
+    crew.parts = crew.servers()
+    crew.seen.close()
+    crew.seen = crew.view([part.address for part in crew.parts])
+    reply, values, _ = pushed(crew)
+    assert reply.outcome == pb.APPLIED
+    np.testing.assert_array_equal(values, [0, 1, 2, 3, 4, 5])
+    assert [part.ways for part in crew.parts] == [{"direct"}, {"direct"}]
+    assert [len(part.heard) for part in before] == heard
+    crew.close()
 
 
 def test_a_gradient_that_one_server_finds_not_finite_is_never_counted(crew: Crew) -> None:
@@ -380,7 +438,7 @@ def silent_address() -> tuple[str, Callable[[], None]]:
 
 def test_of_servers_that_are_gone_the_new_master_tells(crew: Crew) -> None:
     """They ended with their master: what matters is that there is another incarnation."""
-    crew.parts[1].server.stop(None).wait()
+    crew.parts[1].close()
     crew.master.error = EdlError(error_pb2.STALE_INCARNATION, "the master was replaced")
     with pytest.raises(grpc.RpcError) as failed:
         pushed(crew)
@@ -407,7 +465,7 @@ def test_of_a_server_that_is_silent_the_master_tells_when_the_time_is_over(crew:
 
 def test_while_the_master_is_the_same_the_call_is_to_be_tried_again(crew: Crew) -> None:
     """As after a connection that broke: the worker repeats it, and the ledger sorts it out."""
-    crew.parts[0].server.stop(None).wait()
+    crew.parts[0].close()
     with pytest.raises(grpc.RpcError) as failed:
         pushed(crew)
     assert EdlError.from_rpc(failed.value) is None

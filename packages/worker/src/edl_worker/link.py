@@ -83,6 +83,7 @@ class MasterLink:
 
     def close(self) -> None:
         self._parameters.close()
+        self._master_parameters.close()
         self._channel.close()
 
     # --- joining ---------------------------------------------------------------------------

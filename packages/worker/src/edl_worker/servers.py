@@ -73,14 +73,17 @@ class ParameterServers:
         for server in servers:
             channel = channels.connect(server.address)
             self._channels.append(channel)
-            self._servers.append(_Server(ParametersStub(channel), server.start, server.stop))
+            stub = ParametersStub(channel, server.address)
+            self._servers.append(_Server(stub, server.start, server.stop))
         self._gradient_nbytes = sum(_nbytes(v) for v in model.variables if v.trainable)
         self._dims = [table.dim for table in model.tables]
         self._mark = mark
         self._threads = ThreadPoolExecutor(len(self._servers), thread_name_prefix="servers")
 
     def close(self) -> None:
-        """Let the connections go."""
+        """Let the connections to the servers go; the master's is not these'."""
+        for server in self._servers:
+            server.stub.close()
         for channel in self._channels:
             channel.close()
         self._threads.shutdown(wait=False)
