@@ -45,6 +45,7 @@ __all__ = [
     "add_to_server",
     "fill",
     "listen",
+    "pieces",
     "split",
 ]
 
@@ -153,16 +154,42 @@ def fill(frames: Iterator[bytes], target: memoryview) -> None:
     if isinstance(frames, Received):
         frames.fill(target)
         return
+    for at, frame in _frames(frames, len(target)):
+        target[at : at + len(frame)] = frame
+
+
+def pieces(frames: Iterator[bytes], nbytes: int, memory: memoryview) -> Iterator[memoryview]:
+    """Read so many bytes piece by piece, for who makes something else of them.
+
+    Args:
+        frames: what to read from.
+        nbytes: how many.
+        memory: what may be read into; a piece is gone when the next one is asked for.
+
+    Raises:
+        FrameError: the frames end early or hold more.
+    """
+    if not isinstance(frames, Received):
+        for _, frame in _frames(frames, nbytes):
+            yield memoryview(frame)
+        return
+    for at in range(0, nbytes, len(memory)):
+        piece = memory[: min(len(memory), nbytes - at)]
+        frames.fill(piece)
+        yield piece
+
+
+def _frames(frames: Iterator[bytes], nbytes: int) -> Iterator[tuple[int, bytes]]:
+    """Frames of so many bytes together, with their places."""
     at = 0
-    while at < len(target):
+    while at < nbytes:
         frame = next(frames, None)
         if frame is None:
-            raise FrameError(f"the stream ended after {at} of {len(target)} bytes")
-        end = at + len(frame)
-        if end > len(target):
-            raise FrameError(f"a frame of {len(frame)} bytes at {at} passes {len(target)} bytes")
-        target[at:end] = frame
-        at = end
+            raise FrameError(f"the stream ended after {at} of {nbytes} bytes")
+        if at + len(frame) > nbytes:
+            raise FrameError(f"a frame of {len(frame)} bytes at {at} passes {nbytes} bytes")
+        yield at, frame
+        at += len(frame)
 
 
 class ParametersStub:
