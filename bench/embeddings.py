@@ -27,6 +27,7 @@ import numpy as np
 import tensorflow as tf
 
 from bench.measure import ROOT, paired, started
+from bench.peers.ids import skewed
 from edl_proto import channels, parameters
 from edl_proto.v1 import parameters_pb2, task_pb2
 from edl_worker.beside import Beside
@@ -41,14 +42,8 @@ IDS = 1 << 20
 
 
 def minibatches() -> np.ndarray[Any, Any]:
-    """Ids of shape (batches, 512 * 26): each field has its own, the n-th as often as n^-1.1."""
-    random = np.random.default_rng(1)
-    per_field = IDS // FIELDS
-    weights = np.arange(1, per_field + 1, dtype=np.float64) ** -1.1
-    edges = np.cumsum(weights) / weights.sum()
-    drawn = np.searchsorted(edges, random.random((BATCHES, BATCH, FIELDS)))
-    ids = np.minimum(drawn, per_field - 1) + np.arange(FIELDS) * per_field
-    return ids.reshape(BATCHES, -1).astype(np.int64)
+    """Ids of shape (batches, 512 * 26)."""
+    return skewed(BATCHES, BATCH, FIELDS, IDS)
 
 
 def per_second(once: Callable[[int], None], *, rows: int) -> float:

@@ -24,7 +24,7 @@ import numpy as np
 from bench.measure import paired, started
 from bench.peers.plain_tcp import receive
 from edl_proto import channels, parameters
-from edl_proto.v1 import parameters_pb2, task_pb2
+from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
 
 SIZES = {"64 MB": (64_000_000, 5, 9), "1 GB": (1_000_000_000, 3, 1)}
 """By name: bytes, runs, transfers of a run."""
@@ -35,15 +35,24 @@ TARGET, DEADLINE_S = 0.60, 120.0
 class Worker:
     """A worker's side of the exchange, into and out of memory that stays."""
 
-    def __init__(self, address: str, fingerprint: str, nbytes: int) -> None:
+    def __init__(
+        self,
+        address: str,
+        fingerprint: str,
+        nbytes: int,
+        precision: job_pb2.WirePrecision.ValueType = job_pb2.FLOAT32,
+    ) -> None:
         self._stub = parameters.ParametersStub(channels.connect(address), address)
         self._who = {"incarnation": "bench", "layout_fingerprint": fingerprint}
+        self._precision = precision
         self._gradient = np.full(nbytes // 4, 1e-3, np.float32)
-        self._values = memoryview(bytearray(nbytes))
+        if precision != job_pb2.FLOAT32:
+            self._gradient = np.zeros(nbytes // 4, np.uint16)
+        self._values = memoryview(bytearray(self._gradient.nbytes))
         self._pushed = 0
 
     def pull(self) -> None:
-        header = parameters_pb2.PullHeader(**self._who)
+        header = parameters_pb2.PullHeader(**self._who, precision=self._precision)
         reply = self._stub.pull(header, lambda _: self._values, DEADLINE_S)
         assert reply.nbytes == len(self._values)
 
@@ -55,6 +64,7 @@ class Worker:
             base_version=self._pushed,
             records=1,
             gradient_nbytes=self._gradient.nbytes,
+            precision=self._precision,
         )
         reply = self._stub.push(header, (self._gradient.data,), bytearray, DEADLINE_S)
         assert reply.outcome == parameters_pb2.APPLIED, reply
@@ -80,7 +90,7 @@ class Plain:
         assert self._connection.recv(1)
 
 
-def _rate(once: Callable[[], None], nbytes: int, times: int) -> float:
+def rate(once: Callable[[], None], nbytes: int, times: int) -> float:
     """GB/s: the median of some transfers, one after the other."""
     seconds = []
     for _ in range(times):
@@ -114,9 +124,9 @@ def measures() -> list[dict[str, Any]]:
                     paired(
                         f"{name}, {size} dense",
                         "GB/s",
-                        lambda ours=ours, n=nbytes, t=times: _rate(ours, n, t),
+                        lambda ours=ours, n=nbytes, t=times: rate(ours, n, t),
                         "plain TCP over loopback",
-                        lambda theirs=theirs, n=nbytes, t=times: _rate(theirs, n, t),
+                        lambda theirs=theirs, n=nbytes, t=times: rate(theirs, n, t),
                         runs=runs,
                         target=TARGET,
                     ).to_json()

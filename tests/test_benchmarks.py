@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.__main__ import names
 from bench.measure import started
+from edl_proto.v1 import job_pb2
 
 
 @pytest.mark.parametrize("name", names())
@@ -29,6 +31,8 @@ def test_the_server_of_benchmarks_answers_their_workers() -> None:
         worker.push()
         worker.pull()
         worker.push()
+        half = Worker(*line.split(), 4 * floats, job_pb2.BFLOAT16)
+        half.pull()
     with started("bench.peers.plane_server", str(dim)) as line:
         client = Client(*line.split(), dim)
         for number in range(3):
@@ -36,3 +40,18 @@ def test_the_server_of_benchmarks_answers_their_workers() -> None:
             client.push(number)
         for number in range(4):
             client.exchange(number)
+
+
+@pytest.mark.parametrize("servers", [0, 2])
+@pytest.mark.parametrize(("floats", "dim"), [(1_000, 0), (64, 4)], ids=["dense", "rows"])
+def test_workers_that_compute_nothing_push_to_any_number_of_servers(
+    servers: int, floats: int, dim: int
+) -> None:
+    from bench.servers import World
+
+    with ExitStack() as stack:
+        world = World(stack, servers, floats, dim, 2)
+        for workers in (1, 2):
+            sample = world.push(workers, 0.05)
+            assert sample.gb_per_s > 0
+            assert sample.push_ms > 0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -116,6 +118,59 @@ def serving(edl: Edl, restarts: int) -> list[int]:
     if any(one["state"] != "serving" or one["restarts"] != restarts for one in servers):
         return []
     return [one["pid"] for one in servers]
+
+
+def directly_connected(pid: int, address: str) -> int:
+    """Connections that workers have to the port of a server that is not its gRPC port.
+
+    From what Linux says of the process: its sockets by inode, and of these where they listen and
+    which are established.
+    """
+    sockets = set()
+    for one in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            sockets.add(str(one.readlink()).removeprefix("socket:[").removesuffix("]"))
+    listening, established = set(), []
+    for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[9] not in sockets:
+            continue
+        port = int(fields[1].rpartition(":")[2], 16)
+        if fields[3] == "0A":
+            listening.add(port)
+        elif fields[3] == "01":
+            established.append(port)
+    direct = listening - {int(address.rpartition(":")[2])}
+    return sum(port in direct for port in established)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
+def test_workers_reach_servers_directly_and_their_successors_too(
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
+) -> None:
+    total, epochs, output = 6_007, 8, tmp_path / "model"
+    edl(
+        *arguments("counting", numbered(total), output, epochs, "--params", f"size={total}"),
+        *("--parameter-servers", "2", "--name", "crew", "--detach"),
+    )
+
+    def connected(restarts: int) -> list[int]:
+        """Process numbers of the servers, when both workers have reached both directly."""
+        servers = written(edl, "crew").get("servers", [])
+        if any(one["state"] != "serving" or one["restarts"] != restarts for one in servers):
+            return []
+        with contextlib.suppress(FileNotFoundError):  # it is gone, or going
+            if all(directly_connected(one["pid"], one["address"]) >= 2 for one in servers):
+                return [one["pid"] for one in servers]
+        return []
+
+    pids = eventually(lambda: connected(0), "direct connections", every=0.02)
+    os.kill(pids[0], signal.SIGKILL)
+    successors = eventually(lambda: connected(1), "direct connections to others", every=0.02)
+    assert not set(pids) & set(successors)
+    edl("wait", "crew", timeout=240)
+    assert int(edl.status("crew")["records_trained"]) == epochs * total
+    np.testing.assert_array_equal(counts(output), epochs)
 
 
 def test_servers_that_are_killed_before_there_is_a_snapshot_begin_anew(

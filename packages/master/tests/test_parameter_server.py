@@ -5,25 +5,29 @@ from __future__ import annotations
 import json
 import queue
 import threading
+import time
 from collections.abc import Iterator
 from concurrent import futures
 from pathlib import Path
 from typing import Any
 
 import grpc
+import numpy as np
 import pytest
 
 from edl_master.adapters.checkpoints import part_path
 from edl_master.conductor import SNAPSHOTS
+from edl_master.core.names import WorkerId
 from edl_master.core.parameters.layout import Layout, Variable
 from edl_master.core.parameters.modes import Async
-from edl_master.core.parameters.orders import Keep
+from edl_master.core.parameters.orders import Adopt, Keep
 from edl_master.crew import Crew
 from edl_master.parameter_server.app import App
 from edl_master.servicers.servers import ServersServicer
 from edl_proto import channels
 from edl_proto.errors import EdlError
-from edl_proto.v1 import job_pb2, servers_pb2, servers_pb2_grpc
+from edl_proto.parameters import ParametersStub
+from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, servers_pb2, servers_pb2_grpc
 
 LONG_S = 60.0
 MODEL = Layout((Variable("w", (4,), "float32", True),))
@@ -86,6 +90,47 @@ def test_a_part_that_is_kept_is_told_until_the_master_has_heard(
     master.close()
     assert master.ended == [0]
     assert master.failed.empty()
+
+
+class Overheard(grpc.UnaryUnaryClientInterceptor, grpc.StreamStreamClientInterceptor):
+    """Notes what goes over gRPC."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
+        self.calls.append(details.method.rpartition("/")[2])
+        return continuation(details, request)
+
+    intercept_stream_stream = intercept_unary_unary
+
+
+def test_workers_reach_a_server_directly(master: Master) -> None:
+    """Values are offered, adopted by the master's order, and pulled, all over one socket."""
+    master.crew.begin(MODEL, SGD, Async())
+    deadline = time.monotonic() + LONG_S
+    while not (addresses := master.crew.addresses()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    overheard = Overheard()
+    values = np.arange(4, dtype=np.float32)
+    who = {"worker_id": 1, "incarnation": "inc", "layout_fingerprint": MODEL.fingerprint}
+    with channels.connect(addresses[0]) as channel:
+        stub = ParametersStub(grpc.intercept_channel(channel, overheard), addresses[0])
+        offer = parameters_pb2.InitializeHeader(**who, nbytes=values.nbytes)
+        stub.initialize(offer, values.data, LONG_S)
+        master.crew.give(Adopt(WorkerId(1)))
+        received = np.zeros(4, np.float32)
+        pull = parameters_pb2.PullHeader(**who, mark=master.crew.given)
+        assert stub.pull(pull, lambda _: received.data, LONG_S).nbytes == values.nbytes
+        np.testing.assert_array_equal(received, values)
+        with pytest.raises(grpc.RpcError) as caught:
+            stub.pull(parameters_pb2.PullHeader(incarnation="former"), bytearray, LONG_S)
+        refused = EdlError.from_rpc(caught.value)
+        assert refused is not None
+        assert refused.code == error_pb2.STALE_INCARNATION
+        assert overheard.calls == ["Open"], "nothing else went over gRPC"
+        stub.close()
 
 
 def test_a_part_that_cannot_be_kept_fails_the_job(master: Master, tmp_path: Path) -> None:

@@ -216,6 +216,22 @@ class Answering:
     initialize = push = put_rows = scan_rows = pull
 
 
+class Waiting(Answering):
+    """A servicer that answers when nobody waits any more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits = threading.Event()
+
+    def pull(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
+        self.waits.set()
+        while call.is_active():
+            time.sleep(0.01)
+        yield from super().pull(frames, call)
+
+    initialize = push = put_rows = scan_rows = pull
+
+
 def serve(servicer: Any, port: int, direct: Callable[[Listener], int]) -> tuple[Any, Listener, int]:
     server = grpc.server(futures.ThreadPoolExecutor(4), options=channels.SERVER_OPTIONS)
     listener = parameters.listen(servicer, "127.0.0.1", ErrorInterceptor().told)
@@ -243,6 +259,29 @@ def test_without_a_direct_port_calls_go_over_grpc(direct: Callable[[Listener], i
         stub = parameters.ParametersStub(channel, f"127.0.0.1:{port}")
         assert [pull(stub), pull(stub)] == [3, 3]
     assert servicer.calls == ["gRPC", "gRPC"]
+    listener.close()
+    server.stop(None).wait()
+
+
+def test_who_closes_breaks_off_the_calls_of_other_threads() -> None:
+    """As a channel does: nobody waits for a server that has been left."""
+    servicer = Waiting()
+    server, listener, port = serve(servicer, 0, lambda one: one.port)
+    ended: list[grpc.RpcError] = []
+
+    def call() -> None:
+        with pytest.raises(grpc.RpcError) as caught:
+            stub.pull(pb.PullHeader(), bytearray, 10 * WAIT_S)
+        ended.append(caught.value)
+
+    with channels.connect(f"127.0.0.1:{port}") as channel:
+        stub = parameters.ParametersStub(channel, f"127.0.0.1:{port}")
+        caller = threading.Thread(target=call, daemon=True)
+        caller.start()
+        assert servicer.waits.wait(WAIT_S)
+        stub.close()
+        caller.join(WAIT_S)
+        assert [error.code() for error in ended] == [grpc.StatusCode.UNAVAILABLE]
     listener.close()
     server.stop(None).wait()
 

@@ -16,12 +16,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
+import ml_dtypes
 import numpy as np
 
 from edl_proto import channels, tensor
 from edl_proto.errors import EdlError, ErrorInterceptor
 from edl_proto.parameters import add_to_server, fill, split
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2, task_pb2_grpc
+
+HALVES = {job_pb2.FLOAT16: np.float16, job_pb2.BFLOAT16: ml_dtypes.bfloat16}
+"""What trainable numbers travel as, if they have 16 bits; all are float32 else."""
 
 WAIT_S = 120.0
 """Deadline of everything that a test waits for."""
@@ -492,7 +496,7 @@ class _Parameters:
             copy = values.copy() if header.frozen or have != version else None
             master.changed.notify_all()
         reply.version = version
-        yield from _reply(reply, copy)
+        yield from _reply(reply, copy, header.precision, master.trainable_nbytes)
 
     def put_rows(self, frames: Iterator[bytes], context: Any) -> Iterator[bytes]:
         raise NotImplementedError("the practice master serves no embedding tables")
@@ -501,10 +505,12 @@ class _Parameters:
 
     def push(self, frames: Iterator[bytes], context: Any) -> Iterator[bytes]:
         header = parameters_pb2.PushHeader.FromString(next(frames))
-        gradient = np.empty(header.gradient_nbytes // 4, np.float32)
+        half = HALVES.get(header.precision)
+        gradient = np.empty(header.gradient_nbytes // (2 if half else 4), half or np.float32)
         state = np.empty(header.state_nbytes // 4, np.float32)
         for array in (gradient, state):
             fill(frames, array.view(np.uint8).data)
+        gradient = gradient.astype(np.float32)
         master = self._known(header)
         reply = parameters_pb2.PushReply()
         copy = None
@@ -517,10 +523,16 @@ class _Parameters:
             cut, master.cut_next_answer = master.cut_next_answer, False
         if cut:
             context.abort(grpc.StatusCode.UNAVAILABLE, "the connection broke")
-        yield from _reply(reply, copy)
+        yield from _reply(reply, copy, header.answer_precision, master.trainable_nbytes)
 
 
-def _reply(reply: Any, values: np.ndarray[Any, Any] | None) -> Iterator[bytes]:
+def _reply(
+    reply: Any, values: np.ndarray[Any, Any] | None, precision: int, trainable_nbytes: int
+) -> Iterator[bytes]:
+    if values is not None and (half := HALVES.get(precision)):
+        trainable = values[:trainable_nbytes].view(np.float32).astype(half).view(np.uint8)
+        values = np.concatenate([trainable, values[trainable_nbytes:]])
+        reply.precision = precision
     reply.nbytes = 0 if values is None else values.nbytes
     yield reply.SerializeToString()
     if values is not None:

@@ -20,10 +20,11 @@ from hypothesis import strategies as st
 from edl_proto import channels
 from edl_proto.buckets import server_of
 from edl_proto.errors import EdlError, ErrorInterceptor
-from edl_proto.parameters import FrameError, ParametersStub, add_to_server, fill
-from edl_proto.v1 import error_pb2, task_pb2
+from edl_proto.parameters import FrameError, ParametersStub, add_to_server, fill, listen
+from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 from edl_proto.v1 import parameters_pb2 as pb
-from edl_worker.servers import Ids, Mark, ParameterServers, Payload
+from edl_worker.parts import Ids, Payload
+from edl_worker.servers import Mark, ParameterServers
 
 WAIT_S = 30.0
 DIM, ROWS = 2, 12
@@ -69,25 +70,26 @@ def test_pieces_of_memory_are_cut_as_if_they_were_one(sizes: list[int], data: An
 @given(
     tables=st.lists(st.lists(st.integers(-(2**62), 2**62), max_size=8), min_size=1, max_size=3),
     servers=st.integers(1, 4),
+    dtype=st.sampled_from([np.float32, np.uint16]),
 )
 def test_rows_that_were_divided_are_joined_in_the_order_of_their_ids(
-    tables: list[list[int]], servers: int
+    tables: list[list[int]], servers: int, dtype: Any
 ) -> None:
     dims = [1, 3, 2][: len(tables)]
     counted = [pb.TableRows(table=n, count=len(ids)) for n, ids in enumerate(tables)]
     flat = np.array([one for ids in tables for one in ids], np.int64)
     ids = Ids(counted, as_bytes(flat) if flat.size else memoryview(b""), dims, servers)
     size = sum(len(one) * dim for one, dim in zip(tables, dims, strict=True))
-    rows = np.arange(size, dtype=np.float32)
-    parts = ids.divide(as_bytes(rows) if size else memoryview(b""))
+    rows = np.arange(size, dtype=dtype)
+    parts = ids.divide(as_bytes(rows) if size else memoryview(b""), rows.dtype)
     for number in range(servers):
         mine = np.frombuffer(ids.of(number), np.int64)
         assert (server_of(mine, servers) == number).all()
         assert sum(one.count for one in ids.counts(number)) == mine.size
-        assert parts[number].nbytes == ids.row_nbytes(number)
+        assert parts[number].nbytes == ids.row_nbytes(number, rows.dtype)
     out = np.zeros_like(rows)
     found = [np.frombuffer(part, np.uint8) for part in parts]
-    ids.join(found, as_bytes(out) if size else memoryview(bytearray()))
+    ids.join(found, as_bytes(out) if size else memoryview(bytearray()), out.dtype)
     np.testing.assert_array_equal(out, rows)
 
 
@@ -98,31 +100,42 @@ def test_a_mark_only_grows() -> None:
     assert mark.latest == 7
 
 
-# --- over gRPC ---------------------------------------------------------------------------------
+# --- over connections --------------------------------------------------------------------------
 
 
 class Stand:
     """The master, or a server of one part: notes what it is asked."""
 
-    def __init__(self, values: Array | None = None, number: int = 0) -> None:
+    def __init__(
+        self, values: Array | None = None, number: int = 0, *, direct: bool = True
+    ) -> None:
         self.values = values
         self.number = number
         self.heard: list[Any] = []
+        self.ways: set[str] = set()
         self.payloads: list[bytes] = []
         self.outcome = pb.STAGED if values is not None else pb.APPLIED
         self.error: EdlError | None = None
         self.mark = 0
         self.version = 1
+        self.whole = False
+        """It has a value that has no place in 16 bits."""
         self.slot_granted = True
         self.together: threading.Barrier | None = None
+        errors = ErrorInterceptor(on_defect=lambda name, error: print(name, repr(error)))
         self.server = grpc.server(
             futures.ThreadPoolExecutor(8),
             options=channels.SERVER_OPTIONS,
-            interceptors=[ErrorInterceptor(on_defect=lambda name, error: print(name, repr(error)))],
+            interceptors=[errors],
         )
-        add_to_server(self, self.server)
+        self.direct = listen(self, "127.0.0.1", errors.told)
+        add_to_server(self, self.server, self.direct.port if direct else 0)
         self.address = f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
         self.server.start()
+
+    def close(self) -> None:
+        self.server.stop(None).wait()
+        self.direct.close()
 
     def _hear(self, header: Any, frames: Iterator[bytes], *sizes: int) -> Any:
         header.ParseFromString(next(frames))
@@ -136,22 +149,31 @@ class Stand:
             raise self.error
         return header
 
-    def _rows(self, ids: bytes) -> bytes:
-        flat = np.frombuffer(ids, np.int64).astype(np.float32)
+    def _note(self, call: Any) -> None:
+        self.ways.add("over gRPC" if isinstance(call, grpc.ServicerContext) else "direct")
+
+    def _rows(self, ids: bytes, dtype: Any = np.float32) -> bytes:
+        flat = np.frombuffer(ids, np.int64).astype(dtype)
         return np.stack([flat, -flat], axis=1).tobytes()
 
     def initialize(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
+        self._note(call)
         first = next(frames)
         nbytes = pb.InitializeHeader.FromString(first).nbytes
         self._hear(pb.InitializeHeader(), chain(first, frames), nbytes)
         yield pb.InitializeReply(accepted=True, mark=self.mark).SerializeToString()
 
     def pull(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
+        self._note(call)
         first = next(frames)
         ids = 8 * sum(one.count for one in pb.PullHeader.FromString(first).rows)
         header = self._hear(pb.PullHeader(), chain(first, frames), ids)
-        values = b"" if self.values is None or header.only_rows else self.values.tobytes()
-        rows = self._rows(self.payloads[-1]) if ids else b""
+        half = header.precision == job_pb2.FLOAT16 and not self.whole
+        dtype = np.float16 if half else np.float32
+        values = b""
+        if self.values is not None and not header.only_rows:  # two trainable ones, then state
+            values = self.values[:2].astype(dtype).tobytes() + self.values[2:].tobytes()
+        rows = self._rows(self.payloads[-1], dtype) if ids else b""
         yield pb.PullReply(
             version=self.version,
             nbytes=len(values),
@@ -159,14 +181,17 @@ class Stand:
             initialized=True,
             slot_granted=self.slot_granted,
             mark=self.mark,
+            precision=job_pb2.FLOAT16 if half else job_pb2.FLOAT32,
         ).SerializeToString()
         yield from (values, rows)
 
     def push(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
+        self._note(call)
         first = next(frames)
         header = pb.PushHeader.FromString(first)
         rows = sum(one.count for one in header.rows)
-        sizes = header.gradient_nbytes, header.state_nbytes, rows * (8 + 4 * DIM)
+        row = 8 + (2 if header.precision else 4) * DIM
+        sizes = header.gradient_nbytes, header.state_nbytes, rows * row
         self._hear(pb.PushHeader(), chain(first, frames), *sizes)
         reply = pb.PushReply(
             outcome=self.outcome,
@@ -177,6 +202,7 @@ class Stand:
         yield reply.SerializeToString()
 
     def put_rows(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
+        self._note(call)
         first = next(frames)
         count = pb.PutRowsHeader.FromString(first).rows.count
         self._hear(pb.PutRowsHeader(), chain(first, frames), count * (8 + 4 * DIM))
@@ -184,6 +210,7 @@ class Stand:
 
     def scan_rows(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
         """Two ids at a time of those that are here."""
+        self._note(call)
         header = self._hear(pb.ScanRowsHeader(), frames)
         every = np.arange(ROWS)
         mine = every[server_of(every, 2) == self.number]
@@ -204,12 +231,18 @@ def chain(first: bytes, frames: Iterator[bytes]) -> Iterator[bytes]:
 class Crew:
     """A master and two servers, and the worker's view of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, direct: bool) -> None:
         self.master = Stand()
-        self.parts = [Stand(floats(0, 1), 0), Stand(floats(2, 3, 4, 5), 1)]
+        self.parts = self.servers(direct=direct)
         self.mark = Mark()
         self.channel = channels.connect(self.master.address)
         self.seen = self.view([part.address for part in self.parts])
+
+    def servers(self, *, direct: bool = True) -> list[Stand]:
+        return [
+            Stand(floats(0, 1), 0, direct=direct),
+            Stand(floats(2, 3, 4, 5), 1, direct=direct),
+        ]
 
     def view(self, addresses: Sequence[str]) -> ParameterServers:
         ranges = itertools.pairwise(BORDERS)
@@ -223,14 +256,16 @@ class Crew:
         self.seen.close()
         self.channel.close()
         for stand in (self.master, *self.parts):
-            stand.server.stop(None).wait()
+            stand.close()
 
 
-@pytest.fixture
-def crew() -> Iterator[Crew]:
-    crew = Crew()
+@pytest.fixture(params=["direct", "over gRPC"])
+def crew(request: Any) -> Iterator[Crew]:
+    crew = Crew(direct=request.param == "direct")
     yield crew
     crew.close()
+    for part in crew.parts:
+        assert part.ways <= {request.param}, "the way that was to be tried"
 
 
 def pushed(crew: Crew, seen: ParameterServers | None = None, timeout_s: float = WAIT_S) -> Any:
@@ -288,6 +323,96 @@ def test_each_server_gets_its_part_and_the_master_the_bare_header(crew: Crew) ->
     # What came back is in its place: values by server, rows in the order asked for.
     np.testing.assert_array_equal(values, [0, 1, 2, 3, 4, 5])
     np.testing.assert_array_equal(rows, [7, -7, 3, -3, 5, -5])
+
+
+def test_servers_are_called_directly_where_they_can_be() -> None:
+    crew = Crew(direct=True)
+    pushed(crew)
+    assert [part.ways for part in crew.parts] == [{"direct"}, {"direct"}]
+    crew.close()
+
+
+def test_the_direct_way_to_a_server_is_left_for_its_successors() -> None:
+    crew = Crew(direct=True)
+    before = crew.parts
+    pushed(crew)
+    for part in before:
+        part.close()
+    crew.master.error = EdlError(error_pb2.STALE_INCARNATION, "the master was replaced")
+    with pytest.raises(grpc.RpcError) as failed:
+        pushed(crew)
+    told = EdlError.from_rpc(failed.value)
+    assert told is not None
+    assert told.code == error_pb2.STALE_INCARNATION
+    heard = [len(part.heard) for part in before]
+    # As a worker does that has registered again.
+    crew.master.error = None
+    crew.parts = crew.servers()
+    crew.seen.close()
+    crew.seen = crew.view([part.address for part in crew.parts])
+    reply, values, _ = pushed(crew)
+    assert reply.outcome == pb.APPLIED
+    np.testing.assert_array_equal(values, [0, 1, 2, 3, 4, 5])
+    assert [part.ways for part in crew.parts] == [{"direct"}, {"direct"}]
+    assert [len(part.heard) for part in before] == heard
+    crew.close()
+
+
+def pushed_half(crew: Crew) -> Any:
+    """As ``pushed``, with gradients of 16 bits, and wishing for such an answer."""
+    every = np.arange(ROWS)
+    after = np.array([7, 3, 5], np.int64)
+    values, rows = bytearray(BORDERS[-1]), bytearray(4 * DIM * after.size)
+    header = pb.PushHeader(
+        worker_id=1,
+        gradient_nbytes=8,
+        state_nbytes=8,
+        rows=[pb.TableRows(table=0, count=ROWS)],
+        next_rows=[pb.TableRows(table=0, count=after.size)],
+        pull=True,
+        precision=job_pb2.FLOAT16,
+        answer_precision=job_pb2.FLOAT16,
+    )
+    payloads = (
+        as_bytes(np.array([10, 11, 12, 13], np.float16)),
+        as_bytes(floats(20, 21)),
+        as_bytes(every),
+        as_bytes(after),
+        as_bytes(np.stack([every, every], axis=1).astype(np.float16)),
+    )
+    reply = crew.seen.push(
+        header, payloads, lambda n: memoryview(values)[:n], WAIT_S, lambda n: memoryview(rows)[:n]
+    )
+    return reply, bytes(values[: reply.nbytes]), bytes(rows[: reply.rows_nbytes])
+
+
+def test_numbers_of_16_bits_are_cut_where_the_same_numbers_of_32_are(crew: Crew) -> None:
+    reply, values, rows = pushed_half(crew)
+    assert reply.outcome == pb.APPLIED
+    every = np.arange(ROWS)
+    for part, gradient, state in zip(crew.parts, ([10, 11], [12, 13]), ([], [20, 21]), strict=True):
+        ids = every[server_of(every, 2) == part.number]
+        staged = part.payloads[0]
+        assert staged[:4] == np.array(gradient, np.float16).tobytes()
+        at = 4 + 4 * len(state)
+        assert staged[4:at] == floats(*state).tobytes()
+        assert staged[at : at + ids.nbytes] == ids.tobytes()
+        sent = np.frombuffer(staged[at + ids.nbytes :], np.float16).reshape(-1, DIM)
+        np.testing.assert_array_equal(sent, np.stack([ids, ids], axis=1))
+    assert reply.precision == job_pb2.FLOAT16
+    assert values == np.array([0, 1, 2, 3], np.float16).tobytes() + floats(4, 5).tobytes()
+    assert rows == np.array([7, -7, 3, -3, 5, -5], np.float16).tobytes()
+
+
+def test_if_one_server_answers_whole_all_do(crew: Crew) -> None:
+    """What is put together must be of one kind."""
+    crew.parts[1].whole = True
+    reply, values, rows = pushed_half(crew)
+    assert reply.precision == job_pb2.FLOAT32
+    assert values == np.arange(6, dtype=np.float32).tobytes()
+    assert rows == floats(7, -7, 3, -3, 5, -5).tobytes()
+    asked = [[h.precision for h in part.heard[1:]] for part in crew.parts]
+    assert asked == [[job_pb2.FLOAT16, job_pb2.FLOAT32]] * 2
 
 
 def test_a_gradient_that_one_server_finds_not_finite_is_never_counted(crew: Crew) -> None:
@@ -380,7 +505,7 @@ def silent_address() -> tuple[str, Callable[[], None]]:
 
 def test_of_servers_that_are_gone_the_new_master_tells(crew: Crew) -> None:
     """They ended with their master: what matters is that there is another incarnation."""
-    crew.parts[1].server.stop(None).wait()
+    crew.parts[1].close()
     crew.master.error = EdlError(error_pb2.STALE_INCARNATION, "the master was replaced")
     with pytest.raises(grpc.RpcError) as failed:
         pushed(crew)
@@ -407,7 +532,7 @@ def test_of_a_server_that_is_silent_the_master_tells_when_the_time_is_over(crew:
 
 def test_while_the_master_is_the_same_the_call_is_to_be_tried_again(crew: Crew) -> None:
     """As after a connection that broke: the worker repeats it, and the ledger sorts it out."""
-    crew.parts[0].server.stop(None).wait()
+    crew.parts[0].close()
     with pytest.raises(grpc.RpcError) as failed:
         pushed(crew)
     assert EdlError.from_rpc(failed.value) is None

@@ -77,6 +77,7 @@ class TrainOptions(_Options, total=False):
     max_staleness: int
     overlap: bool
     local_steps: int
+    wire_precision: str
     gradient_reduction: str
     evaluation_steps: int
     embedding_threshold: int

@@ -121,6 +121,7 @@ def encode_spec(
                 max_staleness=job.max_staleness,
                 overlap=job.overlap,
                 local_steps=job.local_steps,
+                wire_precision=job_pb2.WirePrecision.Value(job.wire_precision.upper()),
                 gradient_reduction=job.gradient_reduction,
                 evaluation_steps=job.evaluation_steps,
                 embedding_threshold=job.embedding_threshold,

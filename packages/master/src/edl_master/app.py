@@ -36,6 +36,7 @@ from edl_master.core.effects import LeaseGranted, Record, Severity
 from edl_master.core.events import BodyExited, BodyFound, Event, MasterFailed, StopRequested, Tick
 from edl_master.core.failure import Failure
 from edl_master.core.names import TaskType
+from edl_master.core.parameters import precision
 from edl_master.core.parameters.arithmetic import kernel
 from edl_master.core.platform import BodyStarted
 from edl_master.core.settings import JobType
@@ -181,7 +182,7 @@ class App:
             self._buffers,
             threads,
             beginning.saved,
-            on_made=lambda: self._beside(self._plane.warm_up),
+            on_made=lambda: self._beside(self._warm_up),
             servers=crew,
         )
         self._conductor = Conductor(beginning.job, self._plane, self._works)
@@ -403,6 +404,10 @@ class App:
             self._results.clear(succeeded)
 
     # --- threads ---------------------------------------------------------------------------
+
+    def _warm_up(self) -> None:
+        precision.warm_up(codec.precision_from(self._config.spec.training.wire_precision))
+        self._plane.warm_up()
 
     def _tick(self) -> None:
         self._tell(Tick())

@@ -16,6 +16,7 @@ from edl_master.core.failure import Failure
 from edl_master.core.names import Body, TaskKey, TaskType, Token, Version, WorkerId
 from edl_master.core.parameters.exchange import GradientPush, PushKind, PushOutcome
 from edl_master.core.parameters.layout import Layout, Variable
+from edl_master.core.parameters.precision import Precision
 from edl_master.core.parameters.sharding import Part
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 from edl_master.core.parameters.tables.spec import TableSpec, checked_initial
@@ -34,6 +35,13 @@ _TASK_TYPES = {
     task_pb2.EXPORT: TaskType.EXPORT,
 }
 _TASK_TYPES_OUT = {core: wire for wire, core in _TASK_TYPES.items()}
+
+_PRECISIONS = {
+    job_pb2.FLOAT32: Precision.FLOAT32,
+    job_pb2.FLOAT16: Precision.FLOAT16,
+    job_pb2.BFLOAT16: Precision.BFLOAT16,
+}
+_PRECISIONS_OUT = {core: wire for wire, core in _PRECISIONS.items()}
 
 _MODES = {
     TaskType.TRAINING: job_pb2.MODE_TRAINING,
@@ -258,6 +266,16 @@ def row_ids_from(
         found.append(RowIds(message.table, ids[at : at + 8 * message.count]))
         at += 8 * message.count
     return tuple(found)
+
+
+def precision_from(message: job_pb2.WirePrecision.ValueType) -> Precision:
+    if message not in _PRECISIONS:
+        raise malformed(f"numbers do not travel in precision {message}")
+    return _PRECISIONS[message]
+
+
+def precision_to(precision: Precision) -> job_pb2.WirePrecision.ValueType:
+    return _PRECISIONS_OUT[precision]
 
 
 def row_payloads_from(

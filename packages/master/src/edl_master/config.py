@@ -203,6 +203,8 @@ def read(
     local_steps = spec.training.local_steps
     if local_steps > 1 and spec.training.update in (job_pb2.SYNC, job_pb2.BOUNDED):
         raise _usage("local steps are for --update async")
+    if spec.training.wire_precision not in job_pb2.WirePrecision.values():
+        raise _usage(f"numbers do not travel in precision {spec.training.wire_precision}")
     if spec.training.parameter_servers > MOST_SERVERS:
         raise _usage(f"there can be at most {MOST_SERVERS} parameter servers")
     checkpoints, tensorboard = spec.training.checkpoint_dir, spec.tensorboard_dir

@@ -148,7 +148,7 @@ class Server:
 
 
 class PartServer:
-    """The server of a parameter server: parameters alone, on any free port.
+    """The server of a parameter server: parameters alone, on any free ports.
 
     Args:
         parts: what is served.
@@ -162,10 +162,11 @@ class PartServer:
         # All workers may wait at the same time, and pull while others push.
         self._server = grpc.server(
             futures.ThreadPoolExecutor(_PART_CALLS, thread_name_prefix="grpc"),
-            interceptors=[ErrorInterceptor(_translate, note)],
+            interceptors=[errors := ErrorInterceptor(_translate, note)],
             options=SERVER_OPTIONS,
         )
-        parameters.add_to_server(parts, self._server)
+        self._direct = parameters.listen(parts, host, errors.told)
+        parameters.add_to_server(parts, self._server, self._direct.port)
         serving = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(serving, self._server)
         for name in ("", parameters.SERVICE):
@@ -177,6 +178,7 @@ class PartServer:
     def close(self) -> None:
         """Take no more calls."""
         self._server.stop(0).wait()
+        self._direct.close()
 
 
 def _translate(error: Exception) -> EdlError | None:

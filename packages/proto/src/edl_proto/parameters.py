@@ -45,6 +45,7 @@ __all__ = [
     "add_to_server",
     "fill",
     "listen",
+    "pieces",
     "split",
 ]
 
@@ -153,16 +154,42 @@ def fill(frames: Iterator[bytes], target: memoryview) -> None:
     if isinstance(frames, Received):
         frames.fill(target)
         return
+    for at, frame in _frames(frames, len(target)):
+        target[at : at + len(frame)] = frame
+
+
+def pieces(frames: Iterator[bytes], nbytes: int, memory: memoryview) -> Iterator[memoryview]:
+    """Read so many bytes piece by piece, for who makes something else of them.
+
+    Args:
+        frames: what to read from.
+        nbytes: how many.
+        memory: what may be read into; a piece is gone when the next one is asked for.
+
+    Raises:
+        FrameError: the frames end early or hold more.
+    """
+    if not isinstance(frames, Received):
+        for _, frame in _frames(frames, nbytes):
+            yield memoryview(frame)
+        return
+    for at in range(0, nbytes, len(memory)):
+        piece = memory[: min(len(memory), nbytes - at)]
+        frames.fill(piece)
+        yield piece
+
+
+def _frames(frames: Iterator[bytes], nbytes: int) -> Iterator[tuple[int, bytes]]:
+    """Frames of so many bytes together, with their places."""
     at = 0
-    while at < len(target):
+    while at < nbytes:
         frame = next(frames, None)
         if frame is None:
-            raise FrameError(f"the stream ended after {at} of {len(target)} bytes")
-        end = at + len(frame)
-        if end > len(target):
-            raise FrameError(f"a frame of {len(frame)} bytes at {at} passes {len(target)} bytes")
-        target[at:end] = frame
-        at = end
+            raise FrameError(f"the stream ended after {at} of {nbytes} bytes")
+        if at + len(frame) > nbytes:
+            raise FrameError(f"a frame of {len(frame)} bytes at {at} passes {nbytes} bytes")
+        yield at, frame
+        at += len(frame)
 
 
 class ParametersStub:
@@ -188,10 +215,19 @@ class ParametersStub:
         self._address = address
         self._lock = threading.Lock()
         self._free: list[Connection] = []
+        self._used: set[Connection] = set()
+        self._closed = False
         self._streams_until = 0.0 if address else float("inf")
 
     def close(self) -> None:
-        """Close the direct connections that nobody uses."""
+        """Close all direct connections; calls that are under way break off."""
+        with self._lock:
+            self._closed = True
+            for connection in self._used:
+                connection.break_off()
+        self._close_free()
+
+    def _close_free(self) -> None:
         with self._lock:
             free, self._free = self._free, []
         for connection in free:
@@ -213,35 +249,52 @@ class ParametersStub:
             self._keep(connection)
             raise
         except OSError as error:
-            connection.close()
-            self.close()  # the others are hardly better
+            self._drop(connection)
+            self._close_free()  # the others are hardly better
             raise told(error, self._address) from error
         except BaseException:
-            connection.close()
+            self._drop(connection)
             raise
         self._keep(connection)
 
     def _keep(self, connection: Connection) -> None:
         with self._lock:
-            self._free.append(connection)
+            if not self._closed:
+                self._used.discard(connection)
+                self._free.append(connection)
+                return
+        self._drop(connection)
+
+    def _drop(self, connection: Connection) -> None:
+        with self._lock:  # nobody breaks off what is closed: its number may be another's by then
+            self._used.discard(connection)
+            connection.close()
 
     def _connection(self, timeout_s: float) -> Connection | None:
         """A direct connection; None where calls have to go over gRPC."""
         with self._lock:
             if self._free:
-                return self._free.pop()
-        if time.monotonic() < self._streams_until:
+                self._used.add(connection := self._free.pop())
+                return connection
+        if self._closed or time.monotonic() < self._streams_until:
             return None
         reply = self._open(b"", timeout=min(timeout_s, _CONNECT_S))
         port = pb.OpenReply.FromString(reply).direct_port
         host = self._address.rpartition(":")[0].strip("[]")
         try:
             if port:
-                return Connection(host, port, min(timeout_s, _CONNECT_S))
+                return self._use(Connection(host, port, min(timeout_s, _CONNECT_S)))
         except OSError as error:
             log.info("parameters of %s travel over gRPC: port %d: %s", host, port, error)
         self._streams_until = time.monotonic() + _TRY_AGAIN_S
         return None
+
+    def _use(self, connection: Connection) -> Connection:
+        with self._lock:
+            self._used.add(connection)
+            if self._closed:
+                connection.break_off()
+        return connection
 
     def initialize(
         self, header: pb.InitializeHeader, values: memoryview, timeout_s: float

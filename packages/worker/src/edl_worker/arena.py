@@ -3,7 +3,7 @@
 A payload of parameters holds the groups one after the other, packed: trainable float32,
 trainable float64, state float32, state float64. A gradient is its first half, a state delta
 its second. State is what training changes without a gradient, such as the moving statistics
-of BatchNormalization.
+of BatchNormalization. With a precision of 16 bits the first group travels as such.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2, task_pb2
+from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 from edl_worker.core import names
 from edl_worker.tables.served import Tables
 
@@ -60,6 +60,11 @@ class Group:
     @property
     def sizes(self) -> list[int]:
         return [weight.size for weight in self.weights]
+
+    def dtype_as(self, precision: job_pb2.WirePrecision.ValueType) -> str:
+        """What its numbers travel as; those of 16 bits as their bits."""
+        is_narrow = self.trainable and self.dtype == "float32" and precision != job_pb2.FLOAT32
+        return "uint16" if is_narrow else self.dtype
 
 
 class Arena:
@@ -119,37 +124,55 @@ class Arena:
             at += value.size
         return buffer
 
-    def views(self, payload: npt.NDArray[np.uint8]) -> list[npt.NDArray[Any]]:
+    def nbytes_as(self, precision: job_pb2.WirePrecision.ValueType) -> int:
+        """Bytes of a payload of parameters as it travels."""
+        return sum(
+            sum(group.sizes) * np.dtype(group.dtype_as(precision)).itemsize for group in self.groups
+        )
+
+    def views(
+        self,
+        payload: npt.NDArray[np.uint8],
+        precision: job_pb2.WirePrecision.ValueType = job_pb2.FLOAT32,
+    ) -> list[npt.NDArray[Any]]:
         """A payload as one flat array per group, without a copy where alignment allows."""
-        arrays = []
+        arrays, at = [], 0
         for group in self.groups:
-            raw = payload[group.start : group.start + group.nbytes]
+            dtype = np.dtype(group.dtype_as(precision))
+            raw = payload[at : at + sum(group.sizes) * dtype.itemsize]
+            at += raw.size
             # A float64 group may begin between two multiples of eight.
-            if raw.ctypes.data % np.dtype(group.dtype).itemsize:
+            if raw.ctypes.data % dtype.itemsize:
                 raw = raw.copy()
-            arrays.append(raw.view(group.dtype))
+            arrays.append(raw.view(dtype))
         return arrays
 
 
 class Inbox:
-    """The buffer into which values from the master are received, always the same one."""
+    """The buffer into which values from the master are received, always the same one.
 
-    def __init__(self, nbytes: int) -> None:
-        self.content = np.empty(nbytes, np.uint8)
+    Args:
+        sizes: bytes that may come, most first.
+    """
+
+    def __init__(self, *sizes: int) -> None:
+        self._sizes = sizes
+        self._memory = np.empty(sizes[0], np.uint8)
+        self.content = self._memory
 
     def open(self, nbytes: int) -> memoryview:
-        """The buffer, to be filled.
+        """The buffer, to be filled; it is ``content`` from now on.
 
         Raises:
             EdlError: the values are not as large as the model's.
         """
-        if nbytes != self.content.nbytes:
+        if nbytes not in self._sizes:
             raise EdlError(
                 error_pb2.INTERNAL,
-                f"the master sent {nbytes} bytes of parameters, "
-                f"the model has {self.content.nbytes}",
+                f"the master sent {nbytes} bytes of parameters, the model has {self._sizes[0]}",
                 remedy="This is a defect of edl: master and worker agreed on the layout before.",
             )
+        self.content = self._memory[:nbytes]
         return self.content.data
 
 

@@ -41,7 +41,8 @@ class Bench:
         self._replica: Replica | None = None
         self._training: TrainingLoop | None = None
         if loaded.trainer is not None and loaded.arena is not None:
-            self._replica = Replica(loaded.arena, loaded.trainer, link, loaded.tables)
+            precision = loaded.job.training.wire_precision
+            self._replica = Replica(loaded.arena, loaded.trainer, link, loaded.tables, precision)
             loaded.infer.rows = self._replica.frozen_rows
             self._training = TrainingLoop(
                 replica=self._replica,

@@ -18,7 +18,7 @@ import grpc
 from edl_proto import channels
 from edl_proto.errors import EdlError
 from edl_proto.parameters import FrameError, ParametersStub
-from edl_proto.v1 import error_pb2, parameters_pb2, task_pb2, task_pb2_grpc
+from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2, task_pb2_grpc
 from edl_worker.config import Settings
 from edl_worker.core import backoff
 from edl_worker.servers import Mark, ParameterServers
@@ -83,6 +83,7 @@ class MasterLink:
 
     def close(self) -> None:
         self._parameters.close()
+        self._master_parameters.close()
         self._channel.close()
 
     # --- joining ---------------------------------------------------------------------------
@@ -229,6 +230,7 @@ class MasterLink:
         rows: Sequence[parameters_pb2.TableRows] = (),
         ids: memoryview = _NOTHING,
         rows_buffer: Callable[[int], memoryview] = _refuse,
+        precision: job_pb2.WirePrecision.ValueType = job_pb2.FLOAT32,
     ) -> parameters_pb2.PullReply:
         """Fetch parameters; ``nbytes`` is how many may come, for the deadline.
 
@@ -236,6 +238,7 @@ class MasterLink:
             rows: rows of embedding tables to fetch too.
             ids: their ids.
             rows_buffer: where they are received.
+            precision: that values and rows should travel in.
         """
         wait_s = self._settings.slot_wait_s if slot_for is not None else 0.0
         header = parameters_pb2.PullHeader(
@@ -247,6 +250,7 @@ class MasterLink:
             slot_for=slot_for,
             wait_s=wait_s,
             rows=rows,
+            precision=precision,
         )
         timeout_s = wait_s + self._stream_timeout(nbytes)
         return self._call(

@@ -170,7 +170,8 @@ def load(job: job_pb2.JobSpec, context: dict[str, Any]) -> LoadedModel:
             remedy="Leave --local-steps out, or keep keras.layers.Embedding layers whole with "
             "--embedding-threshold 0.",
         )
-    trainer = Trainer(file, arena, tables, local=local)
+    precision = job.training.wire_precision
+    trainer = Trainer(file, arena, tables, local=local, precision=precision)
     trainer.prime(sample)
     exporter = Exporter(job, file, relaxed(sample.features, sample.size))
     infer = Inference(file, tables)

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2, parameters_pb2, task_pb2
+from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
 from edl_worker.arena import Arena, Inbox
 from edl_worker.link import MasterLink
+from edl_worker.narrowing import Precision
 from edl_worker.tables.inbox import RowsInbox, requested
 from edl_worker.tables.served import Ids, Rows, Tables, Wanted
 from edl_worker.training import Step, Trainer
@@ -31,13 +32,19 @@ class Replica:
     """
 
     def __init__(
-        self, arena: Arena, trainer: Trainer, link: MasterLink, tables: Tables | None = None
+        self,
+        arena: Arena,
+        trainer: Trainer,
+        link: MasterLink,
+        tables: Tables | None = None,
+        precision: Precision = job_pb2.FLOAT32,
     ) -> None:
         self._arena = arena
+        self._precision = precision
         self._trainer = trainer
         self._link = link
         self._tables = tables
-        self._inbox = Inbox(arena.nbytes)
+        self._inbox = Inbox(arena.nbytes, arena.nbytes_as(precision))
         self._initial = arena.pack()
         self.version: int | None = None
         self._frozen: tuple[str, int] | None = None
@@ -72,7 +79,7 @@ class Replica:
         """Whether the rows of a minibatch are there."""
         return wanted is None or self._rows.holds(wanted)
 
-    def rows(self, wanted: Wanted | None) -> list[npt.NDArray[Any]]:
+    def rows(self, wanted: Wanted | None) -> list[Any]:
         """The rows of a minibatch, an array for each table."""
         return [] if wanted is None else self._rows.arrays(wanted)
 
@@ -95,7 +102,7 @@ class Replica:
             self._frozen = name, reply.version
         return self._frozen[1]
 
-    def frozen_rows(self, wanted: Wanted) -> list[npt.NDArray[Any]]:
+    def frozen_rows(self, wanted: Wanted) -> list[Any]:
         """The rows that a minibatch needs, of the frozen version in use."""
         assert self._frozen is not None, "a frozen version is in use"
         name, version = self._frozen
@@ -156,6 +163,7 @@ class Replica:
             following: rows to come back too.
         """
         header.loss = step.loss
+        header.precision, header.answer_precision = step.precision, self._precision
         header.gradient_nbytes = sum(part.nbytes for part in step.gradient)
         header.state_nbytes = sum(part.nbytes for part in step.state_delta)
         payloads = [*step.gradient, *step.state_delta]
@@ -186,9 +194,9 @@ class Replica:
         """Make the values and rows that have come those of the model."""
         there = reply.initialized if isinstance(reply, parameters_pb2.PullReply) else True
         if reply.nbytes or (there and not self._arena.nbytes):
-            self._adopt(reply.version)
+            self._adopt(reply.version, reply.precision)
         if following is not None and (reply.rows_nbytes or not self._rows.nbytes(following)):
-            self._rows.arrived(following)
+            self._rows.arrived(following, reply.precision)
 
     def _asking(
         self, slot_for: task_pb2.LeaseRef | None, wanted: Wanted | None
@@ -204,6 +212,7 @@ class Replica:
             rows=tables,
             ids=ids,
             rows_buffer=rows,
+            precision=self._precision,
         )
 
     def _pull(
@@ -213,9 +222,9 @@ class Replica:
         self.take(reply, wanted)
         return reply
 
-    def _adopt(self, version: int) -> None:
+    def _adopt(self, version: int, precision: Precision) -> None:
         if self._arena.nbytes:
-            self._trainer.assign(self._inbox.content)
+            self._trainer.assign(self._inbox.content, precision)
         self.version = version
         self._frozen = None
 

@@ -8,21 +8,20 @@ they count, and the next values are pulled. See docs/adr/0010.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import grpc
 import numpy as np
-import numpy.typing as npt
 from google.protobuf.message import Message
 
 from edl_proto import channels
-from edl_proto.buckets import server_of
 from edl_proto.parameters import Buffer, FrameError, ParametersStub
+from edl_proto.v1 import job_pb2, task_pb2
 from edl_proto.v1 import parameters_pb2 as pb
-from edl_proto.v1 import task_pb2
+from edl_worker.parts import WHOLE, Ids, Payload, Places, dtype_of
 
 _CURSOR_BITS = 48
 """Of a cursor through the rows of one server; the bits above are the server's number."""
@@ -73,14 +72,17 @@ class ParameterServers:
         for server in servers:
             channel = channels.connect(server.address)
             self._channels.append(channel)
-            self._servers.append(_Server(ParametersStub(channel), server.start, server.stop))
-        self._gradient_nbytes = sum(_nbytes(v) for v in model.variables if v.trainable)
+            stub = ParametersStub(channel, server.address)
+            self._servers.append(_Server(stub, server.start, server.stop))
+        self._places = Places.of(model.variables)
         self._dims = [table.dim for table in model.tables]
         self._mark = mark
         self._threads = ThreadPoolExecutor(len(self._servers), thread_name_prefix="servers")
 
     def close(self) -> None:
-        """Let the connections go."""
+        """Let the connections to the servers go; the master's is not these'."""
+        for server in self._servers:
+            server.stub.close()
         for channel in self._channels:
             channel.close()
         self._threads.shutdown(wait=False)
@@ -123,6 +125,7 @@ class ParameterServers:
                 layout_fingerprint=header.layout_fingerprint,
                 frozen=header.frozen,
                 only_rows=newest or (bool(header.frozen) and header.HasField("have_version")),
+                precision=header.precision,
             ),
             Ids(header.rows, ids, self._dims, len(self._servers)),
             buffer,
@@ -131,8 +134,7 @@ class ParameterServers:
         )
         if header.frozen:
             reply.version = fetched.version
-        reply.nbytes, reply.rows_nbytes = fetched.nbytes, fetched.rows_nbytes
-        return reply
+        return _with(reply, fetched)
 
     def push(
         self,
@@ -147,18 +149,22 @@ class ParameterServers:
         ids_at, next_at = at, at + 8 * sum(one.count for one in header.rows)
         values_at = next_at + 8 * sum(one.count for one in header.next_rows)
         gradients = Ids(header.rows, dense.whole(ids_at, next_at), self._dims, len(self._servers))
-        values = gradients.divide(dense.whole(values_at, dense.nbytes))
+        dtype = dtype_of(header.precision)
+        values = gradients.divide(dense.whole(values_at, dense.nbytes), dtype)
         mark = self._mark.latest
         bare = _like(header, gradient_nbytes=0, state_nbytes=0)
         del bare.rows[:]
         del bare.next_rows[:]
 
         def stage(number: int, server: _Server) -> int:
-            border = self._gradient_nbytes
-            gradient = dense.pieces(min(server.start, border), min(server.stop, border))
+            start, stop, border = (
+                self._places.at(place, header.precision)
+                for place in (server.start, server.stop, self._places.gradient)
+            )
+            gradient = dense.pieces(min(start, border), min(stop, border))
             state: list[memoryview] = []
             if header.state_nbytes:
-                state = dense.pieces(max(server.start, border), max(server.stop, border))
+                state = dense.pieces(max(start, border), max(stop, border))
             part = _like(
                 bare,
                 gradient_nbytes=sum(piece.nbytes for piece in gradient),
@@ -182,20 +188,20 @@ class ParameterServers:
                 incarnation=header.incarnation,
                 layout_fingerprint=header.layout_fingerprint,
                 only_rows=reply.version == header.base_version,
+                precision=header.answer_precision,
             ),
             Ids(header.next_rows, dense.whole(next_at, values_at), self._dims, len(self._servers)),
             buffer,
             rows,
             timeout_s,
         )
-        reply.nbytes, reply.rows_nbytes = fetched.nbytes, fetched.rows_nbytes
-        return reply
+        return _with(reply, fetched)
 
     def put_rows(
         self, header: pb.PutRowsHeader, payloads: tuple[memoryview, ...], timeout_s: float
     ) -> pb.PutRowsReply:
         ids = Ids([header.rows], payloads[0], self._dims, len(self._servers))
-        values = ids.divide(payloads[1])
+        values = ids.divide(payloads[1], dtype_of(job_pb2.FLOAT32))
 
         def put(number: int, server: _Server) -> bool:
             part = _like(header)
@@ -230,29 +236,42 @@ class ParameterServers:
     ) -> pb.PullReply:
         """Values and rows of all servers, each where it belongs."""
         header.mark = self._mark.latest
-        total = self._servers[-1].stop
+        precision, dtype = header.precision, dtype_of(header.precision)
+        total = self._places.at(self._servers[-1].stop, precision)
         values = memoryview(buffer(total)) if total and not header.only_rows else _NOTHING
-        found = [np.empty(wanted.row_nbytes(n), np.uint8) for n in range(len(self._servers))]
+        found = [np.empty(wanted.row_nbytes(n, dtype), np.uint8) for n in range(len(self._servers))]
 
         def fetch(number: int, server: _Server) -> pb.PullReply:
             part = _like(header)
             part.rows.extend(wanted.counts(number))
+            start, stop = (self._places.at(at, precision) for at in (server.start, server.stop))
 
             def here(nbytes: int) -> memoryview:
-                return _sized(values[server.start : server.stop], nbytes)
+                if nbytes == server.nbytes != stop - start:
+                    return memoryview(bytearray(nbytes))  # whole: what came is asked for anew
+                return _sized(values[start:stop], nbytes)
 
             def here_rows(nbytes: int) -> memoryview:
+                if nbytes == wanted.row_nbytes(number, WHOLE) != found[number].nbytes:
+                    return memoryview(bytearray(nbytes))
                 return _sized(found[number].data, nbytes)
 
             return server.stub.pull(part, here, timeout_s, wanted.of(number), here_rows)
 
         replies = self._all(header, timeout_s, fetch)
+        if any(reply.precision != precision for reply in replies):
+            if precision == job_pb2.FLOAT32:
+                raise FrameError("values came in another precision than was asked for")
+            # One has a number that has no place in 16 bits: all are to come alike.
+            header.precision = job_pb2.FLOAT32
+            return self._fetch(header, wanted, buffer, rows, timeout_s)
         if rows_nbytes := sum(reply.rows_nbytes for reply in replies):
-            wanted.join(found, memoryview(rows(rows_nbytes)))
+            wanted.join(found, memoryview(rows(rows_nbytes)), dtype)
         return pb.PullReply(
             version=replies[0].version,
             nbytes=sum(reply.nbytes for reply in replies),
             rows_nbytes=rows_nbytes,
+            precision=precision,
         )
 
     def _all(self, header: Any, timeout_s: float, act: Callable[[int, _Server], T]) -> list[T]:
@@ -296,108 +315,6 @@ class Mark:
             self.latest = max(self.latest, mark)
 
 
-class Payload:
-    """Pieces of memory as one."""
-
-    def __init__(self, pieces: Sequence[memoryview]) -> None:
-        self._pieces = [piece.cast("B") for piece in pieces if piece.nbytes]
-        self.nbytes = sum(piece.nbytes for piece in self._pieces)
-
-    def pieces(self, start: int, stop: int) -> list[memoryview]:
-        """Bytes ``start`` to ``stop``, not copied."""
-        found, at = [], 0
-        for piece in self._pieces:
-            first, last = max(start - at, 0), min(stop - at, piece.nbytes)
-            if first < last:
-                found.append(piece[first:last])
-            at += piece.nbytes
-        return found
-
-    def whole(self, start: int, stop: int) -> memoryview:
-        """The same as one piece, copied if it is not."""
-        found = self.pieces(start, stop)
-        if len(found) == 1:
-            return found[0]
-        return memoryview(b"".join(found))
-
-
-class Ids:
-    """Ids of rows of several tables, and which server has which.
-
-    Args:
-        tables: how many of which table.
-        ids: int64, one table after the other.
-        dims: numbers of a row, by table.
-        servers: how many there are.
-    """
-
-    def __init__(
-        self, tables: Iterable[pb.TableRows], ids: memoryview, dims: Sequence[int], servers: int
-    ) -> None:
-        self._tables = [(one.table, one.count) for one in tables]
-        self._dims = dims
-        self._servers = servers
-        flat = np.frombuffer(ids, np.int64) if ids.nbytes else np.empty(0, np.int64)
-        self._ids, self._places = [], []
-        at = 0
-        for _, count in self._tables:
-            mine = flat[at : at + count]
-            owners = server_of(mine, servers)
-            # For each server the places of its ids among all of the table.
-            places = np.argsort(owners, kind="stable")
-            ends = np.searchsorted(owners[places], np.arange(1, servers))
-            self._places.append(np.split(places, ends))
-            self._ids.append(mine)
-            at += count
-
-    def counts(self, server: int) -> list[pb.TableRows]:
-        """How many of which table one server has."""
-        return [
-            pb.TableRows(table=table, count=places[server].size)
-            for (table, _), places in zip(self._tables, self._places, strict=True)
-        ]
-
-    def of(self, server: int) -> memoryview:
-        """The ids that one server has."""
-        parts = [ids[places[server]] for ids, places in zip(self._ids, self._places, strict=True)]
-        return _bytes(np.concatenate(parts)) if parts else _NOTHING
-
-    def row_nbytes(self, server: int) -> int:
-        """Bytes of the rows that one server has."""
-        return sum(
-            4 * self._dims[table] * places[server].size
-            for (table, _), places in zip(self._tables, self._places, strict=True)
-        )
-
-    def divide(self, rows: memoryview) -> list[memoryview]:
-        """Rows of all ids, float32, for each server."""
-        flat = np.frombuffer(rows, np.float32) if rows.nbytes else np.empty(0, np.float32)
-        parts: list[list[npt.NDArray[Any]]] = [[] for _ in range(self._servers)]
-        at = 0
-        for (table, count), places in zip(self._tables, self._places, strict=True):
-            dim = self._dims[table]
-            mine = flat[at : at + count * dim].reshape(count, dim)
-            at += count * dim
-            for server, where in enumerate(places):
-                parts[server].append(mine[where].reshape(-1))
-        return [_bytes(np.concatenate(each)) if each else _NOTHING for each in parts]
-
-    def join(self, found: Sequence[npt.NDArray[np.uint8]], rows: memoryview) -> None:
-        """Put the rows of each server, float32, to the places of their ids."""
-        flat = np.frombuffer(rows, np.float32)
-        sources = [part.view(np.float32) for part in found]
-        taken = [0] * len(sources)
-        at = 0
-        for (table, count), places in zip(self._tables, self._places, strict=True):
-            dim = self._dims[table]
-            mine = flat[at : at + count * dim].reshape(count, dim)
-            at += count * dim
-            for server, where in enumerate(places):
-                end = taken[server] + where.size * dim
-                mine[where] = sources[server][taken[server] : end].reshape(where.size, dim)
-                taken[server] = end
-
-
 M = TypeVar("M", bound=Message)
 
 
@@ -410,8 +327,14 @@ def _like(header: M, **fields: Any) -> M:
     return copy
 
 
-def _nbytes(variable: task_pb2.Variable) -> int:
-    return int(np.prod(variable.shape, dtype=np.int64)) * np.dtype(variable.dtype).itemsize
+R = TypeVar("R", pb.PullReply, pb.PushReply)
+
+
+def _with(reply: R, fetched: pb.PullReply) -> R:
+    """The master's reply, with what the servers have sent."""
+    reply.nbytes, reply.rows_nbytes = fetched.nbytes, fetched.rows_nbytes
+    reply.precision = fetched.precision
+    return reply
 
 
 def _refuse(nbytes: int) -> memoryview:
@@ -422,9 +345,3 @@ def _sized(buffer: memoryview, nbytes: int) -> memoryview:
     if buffer.nbytes != nbytes:
         raise FrameError(f"{nbytes} bytes came for a part of {buffer.nbytes}")
     return buffer
-
-
-def _bytes(array: npt.NDArray[Any]) -> memoryview:
-    if not array.size:
-        return _NOTHING
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data

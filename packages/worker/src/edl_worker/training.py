@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from edl_proto.v1 import job_pb2
 from edl_worker.arena import Arena, Weight
 from edl_worker.contract import Batch, ModelFile
+from edl_worker.narrowing import Precision, narrowed, widened
 from edl_worker.tables.served import Tables, Wanted
 from edl_worker.tables.stages import during
 from edl_worker.tracing import AnySize
+
+log = logging.getLogger(__name__)
 
 # Operations that only look at a variable. Any other one that is given it may change it.
 _READS = frozenset(
@@ -32,12 +38,14 @@ class Step:
         state_delta: bytes of the state groups; empty when training changes no state.
         loss: of the minibatch, regularization included.
         rows: bytes of the gradients of rows, for each embedding table.
+        precision: of gradient and rows: float32 if a number has no place in 16 bits.
     """
 
     gradient: tuple[memoryview, ...]
     state_delta: tuple[memoryview, ...]
     loss: float
     rows: tuple[memoryview, ...] = ()
+    precision: Precision = job_pb2.FLOAT32
 
     @property
     def is_finite(self) -> bool:
@@ -58,6 +66,7 @@ class Trainer:
         tables: Tables | None = None,
         *,
         local: bool = False,
+        precision: Precision = job_pb2.FLOAT32,
     ) -> None:
         """Arrange the traced functions.
 
@@ -66,10 +75,13 @@ class Trainer:
             arena: its variables.
             tables: its embedding tables; None with local steps.
             local: minibatches update the variables here, by the model file's own optimizer.
+            precision: what gradients are to travel as.
         """
         self._file = model_file
         self._is_local = local
+        self._precision = precision
         self._start: list[tf.Tensor] = []
+        self._told = False
         self._tables = tables
         self._arena = arena
         trainable = [g for g in arena.groups if g.trainable]
@@ -82,13 +94,16 @@ class Trainer:
             model_file.optimizer.build([w.variable for group in trainable for w in group.weights])
         self._read = tf.function(self._trace_read, autograph=False, input_signature=[])
         self._lookups: tuple[int, ...] = ()
-        self._assign = tf.function(
-            self._trace_assign,
-            autograph=False,
-            input_signature=[
-                [tf.TensorSpec([sum(g.sizes)], g.dtype) for g in arena.groups],
-            ],
-        )
+        self._assign = {
+            each: tf.function(
+                partial(self._trace_assign, each),
+                autograph=False,
+                input_signature=[
+                    [tf.TensorSpec([sum(g.sizes)], g.dtype_as(each)) for g in arena.groups],
+                ],
+            )
+            for each in {job_pb2.FLOAT32, precision}
+        }
 
     @property
     def model(self) -> Any:
@@ -109,9 +124,17 @@ class Trainer:
             open_nests = self._tables.specs(wanted)
         self._step.prime(batch.size, batch.features, batch.labels, open_nests=open_nests)
 
-    def assign(self, payload: npt.NDArray[np.uint8]) -> None:
-        """Give all weights the values of a payload, which is copied."""
-        self._assign([tf.convert_to_tensor(flat) for flat in self._arena.views(payload)])
+    def assign(
+        self, payload: npt.NDArray[np.uint8], precision: Precision = job_pb2.FLOAT32
+    ) -> None:
+        """Give all weights the values of a payload, which is copied.
+
+        Args:
+            payload: the values.
+            precision: that they have travelled in, which is the trainer's or float32.
+        """
+        flats = self._arena.views(payload, precision)
+        self._assign[precision]([tf.convert_to_tensor(flat) for flat in flats])
 
     def compute(self, batch: Batch, wanted: Wanted | None = None, rows: Sequence[Any] = ()) -> Step:
         """The gradient of the loss of a minibatch at the present values.
@@ -125,10 +148,29 @@ class Trainer:
         if wanted is not None:
             self._lookups = wanted.tables
             open_nests = [tf.convert_to_tensor(part) for part in rows], list(wanted.at)
-        gradient, delta, loss, row_gradients = self._step(
+        gradient, delta, loss, row_gradients, narrow = self._step(
             batch.size, batch.features, batch.labels, open_nests=open_nests
         )
-        return Step(_memory(gradient), _memory(delta), float(loss), _memory(row_gradients))
+        precision = self._fitting(narrow)
+        if precision != job_pb2.FLOAT32:
+            gradient, row_gradients, _ = narrow
+        return Step(
+            _memory(gradient), _memory(delta), float(loss), _memory(row_gradients), precision
+        )
+
+    def _fitting(self, narrow: Sequence[Any]) -> Precision:
+        """What a gradient travels as: whole if, rounded, it would be infinite."""
+        if not narrow:
+            return job_pb2.FLOAT32
+        if bool(narrow[-1]):
+            return self._precision
+        if not self._told:
+            self._told = True
+            log.warning(
+                "a gradient has numbers beyond all of %s: such ones travel as float32",
+                job_pb2.WirePrecision.Name(self._precision).lower(),
+            )
+        return job_pb2.FLOAT32
 
     # --- local steps -----------------------------------------------------------------------
 
@@ -150,13 +192,18 @@ class Trainer:
         """
         moved = [now - then for now, then in zip(self._read(), self._start, strict=True)]
         border = len(self._trainable)
-        return Step(_memory(moved[:border]), _memory(moved[border:]), loss)
+        gradient, delta = moved[:border], moved[border:]
+        narrow = self._narrow(gradient, [])
+        precision = self._fitting(narrow)
+        if precision != job_pb2.FLOAT32:
+            gradient = narrow[0]
+        return Step(_memory(gradient), _memory(delta), loss, (), precision)
 
     # --- traced ----------------------------------------------------------------------------
 
     def _trace_step(
         self, features: Any, labels: Any, rows: Sequence[tf.Tensor] = (), at: Any = ()
-    ) -> tuple[list[tf.Tensor], list[tf.Tensor], tf.Tensor, list[tf.Tensor]]:
+    ) -> tuple[list[tf.Tensor], list[tf.Tensor], tf.Tensor, list[tf.Tensor], Sequence[Any]]:
         state = [weight for group in self._state for weight in group]
         before = {weight.name: tf.convert_to_tensor(weight.variable.value) for weight in state}
         stage = None if self._tables is None else self._tables.serving(self._lookups, rows, at)
@@ -191,7 +238,15 @@ class Trainer:
                     if weight.name in moved:
                         weight.variable.value.assign(before[weight.name])
         # Here the gradients of all lookups of an id become one.
-        return flat, delta, loss, [tf.convert_to_tensor(part) for part in row_gradients]
+        merged = [tf.convert_to_tensor(part) for part in row_gradients]
+        return flat, delta, loss, merged, self._narrow(flat, merged)
+
+    def _narrow(self, gradient: list[tf.Tensor], rows: list[tf.Tensor]) -> Sequence[Any]:
+        """Both with 16 bits, and whether they are finite so; nothing if they travel whole."""
+        if self._precision == job_pb2.FLOAT32:
+            return ()
+        narrow, fit = narrowed([*gradient, *rows], self._precision)
+        return narrow[: len(gradient)], narrow[len(gradient) :], fit
 
     def _loss(self, features: Any, labels: Any) -> tf.Tensor:
         outputs = self._file.call(features, training=True)
@@ -217,10 +272,12 @@ class Trainer:
     def _trace_read(self) -> list[tf.Tensor]:
         return [_flatten([w.variable.value for w in group.weights]) for group in self._arena.groups]
 
-    def _trace_assign(self, flats: list[tf.Tensor]) -> None:
+    def _trace_assign(self, precision: Precision, flats: list[tf.Tensor]) -> None:
         for group, flat in zip(self._arena.groups, flats, strict=True):
             pieces = tf.split(flat, group.sizes)
             for weight, piece in zip(group.weights, pieces, strict=True):
+                if flat.dtype != group.dtype:
+                    piece = widened(piece, precision)
                 weight.variable.value.assign(tf.reshape(piece, weight.shape))
 
 

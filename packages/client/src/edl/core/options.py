@@ -226,6 +226,14 @@ OPTIONS: tuple[Option, ...] = (
         default=1,
     ),
     Option(
+        "wire_precision",
+        Choice(("float32", "float16", "bfloat16")),
+        _TRAINING,
+        "what parameters, gradients and rows travel as",
+        _TRAIN,
+        default="float32",
+    ),
+    Option(
         "gradient_reduction",
         Choice(("mean", "sum")),
         _TRAINING,

@@ -57,6 +57,7 @@ class Submission:
     max_staleness: int = 0
     overlap: bool = True
     local_steps: int = 1
+    wire_precision: str = "float32"
     gradient_reduction: str = ""
     evaluation_steps: int = 0
     embedding_threshold: int = 1 << 20

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import grpc
 
-from edl_master import order_codec, resuming
+from edl_master import codec, order_codec, resuming
 from edl_master.adapters.buffers import Buffers
 from edl_master.adapters.checkpoints import PLANE, Checkpoint, part_path, write_part
+from edl_master.core.parameters import precision
 from edl_master.core.parameters.arithmetic import kernel
 from edl_master.core.parameters.following import Follower, Kept
 from edl_master.core.parameters.layout import Array
@@ -158,6 +159,7 @@ class App:
             plane = ParameterPlane(
                 part.layout, fitting, mode, executor=self._threads, check_finite=False
             )
+        precision.warm_up(codec.precision_from(begin.job.training.wire_precision))
         self._follower.begin(Follower(plane), model.fingerprint)
         log.info("bytes %d to %d of the parameters are served here", part.start, part.stop)
 

@@ -16,7 +16,8 @@ from edl_master.core.parameters.exchange import (
     SlotRefused,
 )
 from edl_master.core.parameters.layout import Layout
-from edl_master.guarded_plane import GuardedPlane
+from edl_master.core.parameters.precision import Precision, Span, wire_nbytes
+from edl_master.guarded_plane import GuardedPlane, Pulled
 from edl_master.metrics import Metrics
 from edl_master.servicers.checks import (
     bounded_wait,
@@ -24,6 +25,14 @@ from edl_master.servicers.checks import (
     check_size,
     check_table,
     rows_nbytes,
+)
+from edl_master.servicers.narrowing import (
+    Travelling,
+    all_fit,
+    nbytes_of,
+    receive,
+    rows_span,
+    send,
 )
 from edl_proto.errors import EdlError
 from edl_proto.parameters import MOST_ROW_BYTES, Call, FrameError, Frames, Pieces, fill
@@ -69,6 +78,7 @@ class ParametersServicer:
         self._buffers = buffers
         self._metrics = metrics
         self._incarnation = incarnation
+        self._planned: Travelling | None = None
         durations = metrics.parameter_request_duration
         self._durations = {name: durations.labels(name) for name in _METHODS}
         self._received = metrics.parameter_bytes.labels("received")
@@ -118,37 +128,57 @@ class ParametersServicer:
                 )
             reply = parameters_pb2.PullReply(
                 version=pulled.version,
-                nbytes=pulled.values.nbytes,
                 slot_granted=isinstance(pulled.slot, SlotGranted),
                 initialized=pulled.initialized,
-                rows_nbytes=pulled.rows.nbytes,
                 mark=self._plane.mark,
             )
-            yield reply.SerializeToString()
-            yield from self._send(pulled.values)
-            yield from self._send(pulled.rows)
+            yield from self._answer(reply, pulled, layout, codec.precision_from(header.precision))
 
     def push(self, frames: Frames, call: Call) -> Pieces:
         started = time.perf_counter()
-        header, layout = self._push_header(frames)
+        header, layout, precision = self._push_header(frames)
         ids_nbytes, values_nbytes = rows_nbytes(header.rows, layout)
         next_nbytes, _ = rows_nbytes(header.next_rows, layout)
         with self._buffers.at_least(ids_nbytes + next_nbytes + values_nbytes) as rows:
-            yield from self._push(header, layout, frames, rows, started, call)
+            yield from self._push(header, layout, precision, frames, rows, started, call)
 
-    def _push_header(self, frames: Frames) -> tuple[parameters_pb2.PushHeader, Layout]:
-        """The header of a push, whose values have the sizes of the layout."""
+    def _push_header(self, frames: Frames) -> tuple[parameters_pb2.PushHeader, Layout, Precision]:
+        """The header of a push, whose values have the sizes of the layout; what they travel as."""
         header = first_frame(parameters_pb2.PushHeader(), frames)
         layout = self._check(header)
-        check_size("the gradient", header.gradient_nbytes, layout.gradient_nbytes)
+        precision = codec.precision_from(header.precision)
+        expected = wire_nbytes(self._travelling(layout).gradient, precision)
+        check_size("the gradient", header.gradient_nbytes, expected)
         if header.state_nbytes:
             check_size("the state delta", header.state_nbytes, layout.state_nbytes)
-        return header, layout
+        return header, layout, precision
+
+    def _travelling(self, layout: Layout) -> Travelling:
+        if self._planned is None or self._planned.layout is not layout:
+            self._planned = Travelling.of(layout)
+        return self._planned
+
+    def _fill(
+        self, frames: Frames, target: memoryview, spans: tuple[Span, ...], precision: Precision
+    ) -> None:
+        receive(frames, target, spans, precision, self._buffers)
+
+    def _fill_rows(
+        self, frames: Frames, target: memoryview, values_start: int, precision: Precision
+    ) -> None:
+        """Ids of rows up to ``values_start``, then their values."""
+        if precision is Precision.FLOAT32:
+            fill(frames, target)
+            return
+        values = target[values_start:]
+        fill(frames, target[:values_start])
+        self._fill(frames, values, rows_span(values.nbytes), precision)
 
     def _push(
         self,
         header: parameters_pb2.PushHeader,
         layout: Layout,
+        precision: Precision,
         frames: Frames,
         rows: memoryview,
         started: float,
@@ -157,17 +187,18 @@ class ParametersServicer:
         ids_nbytes, _ = rows_nbytes(header.rows, layout)
         values_start = ids_nbytes + rows_nbytes(header.next_rows, layout)[0]
         with (
-            self._buffers.lent(header.gradient_nbytes) as gradient,
+            self._buffers.lent(layout.gradient_nbytes) as gradient,
             self._buffers.lent(header.state_nbytes) as state,
         ):
-            fill(frames, gradient)
+            self._fill(frames, gradient, self._travelling(layout).gradient, precision)
             fill(frames, state)
-            fill(frames, rows)
+            self._fill_rows(frames, rows, values_start, precision)
             row_gradients = codec.row_payloads_from(
                 header.rows, rows[:ids_nbytes], rows[values_start:], layout
             )
             outcome = self._plane.push(codec.push_from(header, gradient, state, row_gradients))
-        self._count(header, outcome, rows.nbytes)
+        values = rows_span(rows.nbytes - values_start)
+        self._count(header, outcome, values_start + wire_nbytes(values, precision))
         # Before anything is answered or waited for, so that the job knows what the worker knows.
         fact = codec.pushed_from(header, outcome)
         if fact is not None and self._conductor is not None:
@@ -191,12 +222,9 @@ class ParametersServicer:
         ) as pulled:
             self._took("push", started)
             reply.version = pulled.version
-            reply.nbytes = pulled.values.nbytes
             reply.slot_granted = isinstance(pulled.slot, SlotGranted)
-            reply.rows_nbytes = pulled.rows.nbytes
-            yield reply.SerializeToString()
-            yield from self._send(pulled.values)
-            yield from self._send(pulled.rows)
+            wanted = codec.precision_from(header.answer_precision)
+            yield from self._answer(reply, pulled, layout, wanted)
 
     def put_rows(self, frames: Frames, call: Call) -> Pieces:
         started = time.perf_counter()
@@ -242,6 +270,29 @@ class ParametersServicer:
                 remedy="All workers must load the same model file and build it the same way.",
             )
         return layout
+
+    def _answer(
+        self,
+        reply: parameters_pb2.PullReply | parameters_pb2.PushReply,
+        pulled: Pulled,
+        layout: Layout,
+        wanted: Precision,
+    ) -> Pieces:
+        """The reply, then values and rows: as wanted, or whole if one has no place in 16 bits."""
+        payloads = [
+            (pulled.values, self._travelling(layout).parameters),
+            (pulled.rows, rows_span(pulled.rows.nbytes)),
+        ]
+        sent = [(values, spans) for values, spans in payloads if values.nbytes]
+        fit = all(all_fit(values, spans, wanted) for values, spans in sent)
+        precision = wanted if fit else Precision.FLOAT32
+        reply.nbytes, reply.rows_nbytes = (nbytes_of(*one, precision) for one in payloads)
+        reply.precision = codec.precision_to(precision)
+        yield reply.SerializeToString()
+        for values, spans in sent:
+            for piece in send(values.cast("B"), spans, precision, self._buffers):
+                self._sent.inc(len(piece))
+                yield piece
 
     def _send(self, values: memoryview) -> Pieces:
         if values.nbytes:

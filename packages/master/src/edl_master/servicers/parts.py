@@ -8,9 +8,11 @@ from contextlib import ExitStack
 from edl_master import codec
 from edl_master.adapters.buffers import Buffers
 from edl_master.core.names import WorkerId
+from edl_master.core.parameters.precision import wire_nbytes
 from edl_master.metrics import Metrics
 from edl_master.parameter_server.guarded import GuardedFollower
 from edl_master.servicers.checks import check_size, rows_nbytes
+from edl_master.servicers.narrowing import rows_span
 from edl_master.servicers.parameters import ParametersServicer, first_frame
 from edl_proto.parameters import Call, Frames, Pieces, fill
 from edl_proto.v1 import parameters_pb2
@@ -47,14 +49,15 @@ class PartsServicer(ParametersServicer):
 
     def push(self, frames: Frames, call: Call) -> Pieces:
         started = time.perf_counter()
-        header, layout = self._push_header(frames)
+        header, layout, precision = self._push_header(frames)
         ids_nbytes, values_nbytes = rows_nbytes(header.rows, layout)
         with ExitStack() as receiving:
-            gradient = receiving.enter_context(self._buffers.lent(header.gradient_nbytes))
+            gradient = receiving.enter_context(self._buffers.lent(layout.gradient_nbytes))
             state = receiving.enter_context(self._buffers.lent(header.state_nbytes))
             rows = receiving.enter_context(self._buffers.at_least(ids_nbytes + values_nbytes))
-            for payload in (gradient, state, rows):
-                fill(frames, payload)
+            self._fill(frames, gradient, self._travelling(layout).gradient, precision)
+            fill(frames, state)
+            self._fill_rows(frames, rows, ids_nbytes, precision)
             row_gradients = codec.row_payloads_from(
                 header.rows, rows[:ids_nbytes], rows[ids_nbytes:], layout
             )
@@ -71,7 +74,9 @@ class PartsServicer(ParametersServicer):
             finally:
                 if not staged:
                     held.close()
-        self._received.inc(header.gradient_nbytes + header.state_nbytes + rows.nbytes)
+        values = rows_span(values_nbytes)
+        sent = ids_nbytes + wire_nbytes(values, precision)
+        self._received.inc(header.gradient_nbytes + header.state_nbytes + sent)
         self._took("push", started)
         outcome = parameters_pb2.STAGED if staged else parameters_pb2.INVALID
         yield parameters_pb2.PushReply(outcome=outcome).SerializeToString()

@@ -78,6 +78,24 @@ ASYNC: UpdateMode.ValueType  # 2
 BOUNDED: UpdateMode.ValueType  # 3
 Global___UpdateMode: _TypeAlias = UpdateMode  # noqa: Y015
 
+class _WirePrecision:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _WirePrecisionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WirePrecision.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    FLOAT32: _WirePrecision.ValueType  # 0
+    FLOAT16: _WirePrecision.ValueType  # 1
+    BFLOAT16: _WirePrecision.ValueType  # 2
+
+class WirePrecision(_WirePrecision, metaclass=_WirePrecisionEnumTypeWrapper):
+    """How parameters, gradients and rows travel; where they are kept they have 32 bits."""
+
+FLOAT32: WirePrecision.ValueType  # 0
+FLOAT16: WirePrecision.ValueType  # 1
+BFLOAT16: WirePrecision.ValueType  # 2
+Global___WirePrecision: _TypeAlias = WirePrecision  # noqa: Y015
+
 class _JobState:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -183,6 +201,7 @@ class TrainingSpec(_message.Message):
     PARAMETER_SERVERS_FIELD_NUMBER: _builtins.int
     OVERLAP_FIELD_NUMBER: _builtins.int
     LOCAL_STEPS_FIELD_NUMBER: _builtins.int
+    WIRE_PRECISION_FIELD_NUMBER: _builtins.int
     num_epochs: _builtins.int
     update: Global___UpdateMode.ValueType
     grads_to_wait: _builtins.int
@@ -210,6 +229,7 @@ class TrainingSpec(_message.Message):
     """compute while a gradient is pushed; not in sync mode"""
     local_steps: _builtins.int
     """minibatches that a worker applies itself before it pushes; 0: 1"""
+    wire_precision: Global___WirePrecision.ValueType
     def __init__(
         self,
         *,
@@ -229,10 +249,11 @@ class TrainingSpec(_message.Message):
         parameter_servers: _builtins.int = ...,
         overlap: _builtins.bool = ...,
         local_steps: _builtins.int = ...,
+        wire_precision: Global___WirePrecision.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_staleness", b"_max_staleness", "max_staleness", b"max_staleness"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_staleness", b"_max_staleness", "checkpoint_dir", b"checkpoint_dir", "checkpoint_steps", b"checkpoint_steps", "embedding_threshold", b"embedding_threshold", "evaluation_steps", b"evaluation_steps", "gradient_reduction", b"gradient_reduction", "grads_to_wait", b"grads_to_wait", "init_from", b"init_from", "keep_checkpoints", b"keep_checkpoints", "local_steps", b"local_steps", "max_staleness", b"max_staleness", "num_epochs", b"num_epochs", "overlap", b"overlap", "parameter_servers", b"parameter_servers", "seed", b"seed", "shuffle", b"shuffle", "update", b"update"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_staleness", b"_max_staleness", "checkpoint_dir", b"checkpoint_dir", "checkpoint_steps", b"checkpoint_steps", "embedding_threshold", b"embedding_threshold", "evaluation_steps", b"evaluation_steps", "gradient_reduction", b"gradient_reduction", "grads_to_wait", b"grads_to_wait", "init_from", b"init_from", "keep_checkpoints", b"keep_checkpoints", "local_steps", b"local_steps", "max_staleness", b"max_staleness", "num_epochs", b"num_epochs", "overlap", b"overlap", "parameter_servers", b"parameter_servers", "seed", b"seed", "shuffle", b"shuffle", "update", b"update", "wire_precision", b"wire_precision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_staleness: _TypeAlias = _typing.Literal["max_staleness"]  # noqa: Y015
     _WhichOneofArgType__max_staleness: _TypeAlias = _typing.Literal["_max_staleness", b"_max_staleness"]  # noqa: Y015

@@ -4,6 +4,7 @@ isort:skip_file
 """
 
 from collections import abc as _abc
+from edl_proto.v1 import job_pb2 as _job_pb2
 from edl_proto.v1 import task_pb2 as _task_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -62,6 +63,10 @@ class OpenReply(_message.Message):
     """Headers of the parameter plane. The methods themselves are streams of raw
     frames (edl_proto.parameters): the first frame is one of these headers, the
     following ones are plain bytes of the arena, with no message around them.
+
+    With a WirePrecision of 16 bits the float32 numbers of trainable variables, of
+    their gradients and of rows travel as such, and all else as it is. All nbytes
+    are of what travels.
 
     /edl.v1.Parameters/Open: nothing -> OpenReply; unary
     """
@@ -183,6 +188,7 @@ class PullHeader(_message.Message):
     ROWS_FIELD_NUMBER: _builtins.int
     MARK_FIELD_NUMBER: _builtins.int
     ONLY_ROWS_FIELD_NUMBER: _builtins.int
+    PRECISION_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
     incarnation: _builtins.str
     layout_fingerprint: _builtins.str
@@ -195,6 +201,8 @@ class PullHeader(_message.Message):
     """To a parameter server: answer when so many orders of the master are carried out."""
     only_rows: _builtins.bool
     """no values, whatever the version"""
+    precision: _job_pb2.WirePrecision.ValueType
+    """that the caller would like the answer in"""
     @_builtins.property
     def slot_for(self) -> _task_pb2.LeaseRef:
         """Sync mode: wait for a slot for this lease, up to wait_s. Absent: no slot."""
@@ -216,10 +224,11 @@ class PullHeader(_message.Message):
         rows: _abc.Iterable[Global___TableRows] | None = ...,
         mark: _builtins.int = ...,
         only_rows: _builtins.bool = ...,
+        precision: _job_pb2.WirePrecision.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_have_version", b"_have_version", "have_version", b"have_version", "slot_for", b"slot_for"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_have_version", b"_have_version", "frozen", b"frozen", "have_version", b"have_version", "incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "mark", b"mark", "only_rows", b"only_rows", "rows", b"rows", "slot_for", b"slot_for", "wait_s", b"wait_s", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_have_version", b"_have_version", "frozen", b"frozen", "have_version", b"have_version", "incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "mark", b"mark", "only_rows", b"only_rows", "precision", b"precision", "rows", b"rows", "slot_for", b"slot_for", "wait_s", b"wait_s", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__have_version: _TypeAlias = _typing.Literal["have_version"]  # noqa: Y015
     _WhichOneofArgType__have_version: _TypeAlias = _typing.Literal["_have_version", b"_have_version"]  # noqa: Y015
@@ -237,6 +246,7 @@ class PullReply(_message.Message):
     INITIALIZED_FIELD_NUMBER: _builtins.int
     ROWS_NBYTES_FIELD_NUMBER: _builtins.int
     MARK_FIELD_NUMBER: _builtins.int
+    PRECISION_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     nbytes: _builtins.int
     """0: nothing newer"""
@@ -245,9 +255,11 @@ class PullReply(_message.Message):
     initialized: _builtins.bool
     """false: no worker has sent initial values yet"""
     rows_nbytes: _builtins.int
-    """float32 rows after the values, in the order asked for"""
+    """rows after the values, in the order asked for"""
     mark: _builtins.int
     """orders that the master has given so far"""
+    precision: _job_pb2.WirePrecision.ValueType
+    """of what follows; FLOAT32 if a number has no place in 16 bits"""
     def __init__(
         self,
         *,
@@ -257,10 +269,11 @@ class PullReply(_message.Message):
         initialized: _builtins.bool = ...,
         rows_nbytes: _builtins.int = ...,
         mark: _builtins.int = ...,
+        precision: _job_pb2.WirePrecision.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["initialized", b"initialized", "mark", b"mark", "nbytes", b"nbytes", "rows_nbytes", b"rows_nbytes", "slot_granted", b"slot_granted", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["initialized", b"initialized", "mark", b"mark", "nbytes", b"nbytes", "precision", b"precision", "rows_nbytes", b"rows_nbytes", "slot_granted", b"slot_granted", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -291,6 +304,8 @@ class PushHeader(_message.Message):
     NEXT_ROWS_FIELD_NUMBER: _builtins.int
     MARK_FIELD_NUMBER: _builtins.int
     MINIBATCHES_FIELD_NUMBER: _builtins.int
+    PRECISION_FIELD_NUMBER: _builtins.int
+    ANSWER_PRECISION_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
     incarnation: _builtins.str
     layout_fingerprint: _builtins.str
@@ -315,6 +330,10 @@ class PushHeader(_message.Message):
     """How many minibatches from that index on this stands for; 0: one. With local steps the gradient
     is the difference that they have made to the trainable variables.
     """
+    precision: _job_pb2.WirePrecision.ValueType
+    """of gradient and rows"""
+    answer_precision: _job_pb2.WirePrecision.ValueType
+    """as precision of PullHeader"""
     @_builtins.property
     def lease(self) -> _task_pb2.LeaseRef: ...
     @_builtins.property
@@ -345,10 +364,12 @@ class PushHeader(_message.Message):
         next_rows: _abc.Iterable[Global___TableRows] | None = ...,
         mark: _builtins.int = ...,
         minibatches: _builtins.int = ...,
+        precision: _job_pb2.WirePrecision.ValueType = ...,
+        answer_precision: _job_pb2.WirePrecision.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_version", b"base_version", "compute_s", b"compute_s", "gradient_nbytes", b"gradient_nbytes", "incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "lease", b"lease", "loss", b"loss", "mark", b"mark", "minibatch", b"minibatch", "minibatches", b"minibatches", "next_rows", b"next_rows", "pull", b"pull", "records", b"records", "rows", b"rows", "state_nbytes", b"state_nbytes", "wait_s", b"wait_s", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_precision", b"answer_precision", "base_version", b"base_version", "compute_s", b"compute_s", "gradient_nbytes", b"gradient_nbytes", "incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "lease", b"lease", "loss", b"loss", "mark", b"mark", "minibatch", b"minibatch", "minibatches", b"minibatches", "next_rows", b"next_rows", "precision", b"precision", "pull", b"pull", "records", b"records", "rows", b"rows", "state_nbytes", b"state_nbytes", "wait_s", b"wait_s", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -365,6 +386,7 @@ class PushReply(_message.Message):
     STALENESS_FIELD_NUMBER: _builtins.int
     ROWS_NBYTES_FIELD_NUMBER: _builtins.int
     MARK_FIELD_NUMBER: _builtins.int
+    PRECISION_FIELD_NUMBER: _builtins.int
     outcome: Global___PushOutcome.ValueType
     version: _builtins.int
     nbytes: _builtins.int
@@ -374,6 +396,8 @@ class PushReply(_message.Message):
     rows_nbytes: _builtins.int
     """next_rows, after the values"""
     mark: _builtins.int
+    """as in PullReply"""
+    precision: _job_pb2.WirePrecision.ValueType
     """as in PullReply"""
     def __init__(
         self,
@@ -385,10 +409,11 @@ class PushReply(_message.Message):
         staleness: _builtins.int = ...,
         rows_nbytes: _builtins.int = ...,
         mark: _builtins.int = ...,
+        precision: _job_pb2.WirePrecision.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["mark", b"mark", "nbytes", b"nbytes", "outcome", b"outcome", "rows_nbytes", b"rows_nbytes", "slot_granted", b"slot_granted", "staleness", b"staleness", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["mark", b"mark", "nbytes", b"nbytes", "outcome", b"outcome", "precision", b"precision", "rows_nbytes", b"rows_nbytes", "slot_granted", b"slot_granted", "staleness", b"staleness", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

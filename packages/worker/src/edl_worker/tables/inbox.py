@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import tensorflow as tf
 
 from edl_proto.parameters import FrameError
-from edl_proto.v1 import parameters_pb2
+from edl_proto.v1 import job_pb2, parameters_pb2
+from edl_worker.narrowing import Precision, widened
 from edl_worker.tables.served import Wanted
 
 _ALIGNED = 64
@@ -28,9 +30,10 @@ class RowsInbox:
         self._memory = np.empty(0, np.uint8)
         self._next = np.empty(0, np.uint8)
         self._for: Wanted | None = None
+        self._precision: Precision = job_pb2.FLOAT32
 
     def nbytes(self, wanted: Wanted | None) -> int:
-        """Bytes of the rows of a minibatch."""
+        """Bytes of the rows of a minibatch, if they travel as float32."""
         if wanted is None:
             return 0
         return sum(4 * d * ids.size for d, ids in zip(self._dims, wanted.ids, strict=True))
@@ -43,16 +46,16 @@ class RowsInbox:
         memory = self._next[:expected]
 
         def give(nbytes: int) -> memoryview:
-            if nbytes != expected:
+            if nbytes not in (expected, expected // 2):
                 raise FrameError(f"{nbytes} bytes of rows came, {expected} were asked for")
-            return memory.data
+            return memory[:nbytes].data
 
         return give
 
-    def arrived(self, wanted: Wanted) -> None:
-        """The rows that the memory was opened for last have come."""
+    def arrived(self, wanted: Wanted, precision: Precision = job_pb2.FLOAT32) -> None:
+        """The rows that the memory was opened for last have come, in this precision."""
         self._memory, self._next = self._next, self._memory
-        self._for = wanted
+        self._for, self._precision = wanted, precision
 
     def holds(self, wanted: Wanted) -> bool:
         return self._for is wanted
@@ -60,12 +63,16 @@ class RowsInbox:
     def forget(self) -> None:
         self._for = None
 
-    def arrays(self, wanted: Wanted) -> list[npt.NDArray[Any]]:
-        """The rows that have come, an array of shape (ids, dim) for each table."""
-        found, at = [], 0
+    def arrays(self, wanted: Wanted) -> list[Any]:
+        """The rows that have come, float32 of shape (ids, dim) for each table."""
+        is_whole = self._precision == job_pb2.FLOAT32
+        dtype = np.dtype(np.float32 if is_whole else np.uint16)
+        found: list[Any] = []
+        at = 0
         for dim, ids in zip(self._dims, wanted.ids, strict=True):
-            end = at + 4 * dim * ids.size
-            found.append(self._memory[at:end].view(np.float32).reshape(ids.size, dim))
+            end = at + dtype.itemsize * dim * ids.size
+            rows = self._memory[at:end].view(dtype).reshape(ids.size, dim)
+            found.append(rows if is_whole else widened(tf.constant(rows), self._precision))
             at = end
         return found
 

@@ -1,0 +1,109 @@
+"""A master with parameter servers, all real processes, for benchmarks; no job and no workers.
+
+``python -m bench.peers.crew_server SERVERS FLOATS DIM WORKERS`` serves one variable of so many
+numbers and one embedding table, by itself with 0 servers, and has leased a task to each worker.
+It prints one line of JSON: where it is, the layout's fingerprint, the servers with their parts,
+and the process numbers of all that serve.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from concurrent import futures
+from contextlib import ExitStack
+from pathlib import Path
+
+import grpc
+
+from edl_master.adapters.buffers import Buffers
+from edl_master.adapters.processes import limit_threads
+from edl_master.adapters.servers import ServerProcesses
+from edl_master.core.names import TaskKey, TaskType, Token
+from edl_master.core.parameters.layout import Variable
+from edl_master.core.parameters.modes import Async
+from edl_master.core.parameters.tables.spec import Distribution, Initial, TableSpec
+from edl_master.crew import Crew
+from edl_master.guarded_plane import GuardedPlane
+from edl_master.metrics import Metrics
+from edl_master.servicers.parameters import ParametersServicer
+from edl_master.servicers.servers import ServersServicer
+from edl_proto import channels, parameters
+from edl_proto.errors import EdlError, ErrorInterceptor
+from edl_proto.v1 import job_pb2, servers_pb2_grpc
+
+WAIT_S = 120.0
+SGD = json.dumps({"class_name": "SGD", "config": {"learning_rate": 1e-6}})
+
+
+class Job:
+    """Hears of pushes and does nothing."""
+
+    def tell(self, fact: object) -> None:
+        pass
+
+
+def _lost(server: int, how: str) -> None:
+    print(f"server {server} {how}", file=sys.stderr, flush=True)
+
+
+def _failed(error: EdlError) -> None:
+    print(error, file=sys.stderr, flush=True)
+
+
+def main(servers: int, floats: int, dim: int, workers: int) -> None:
+    buffers = Buffers()
+    crew = Crew(job_pb2.JobSpec(name="bench"), servers, "bench", {}, "") if servers else None
+    threads = futures.ThreadPoolExecutor(os.cpu_count() or 1)
+    plane = GuardedPlane(lambda _: Async(), None, buffers, threads, servers=crew)
+    errors = ErrorInterceptor(on_defect=lambda name, error: print(name, error, file=sys.stderr))
+    servicer = ParametersServicer(Job(), plane, buffers, Metrics(), "bench")  # type: ignore[arg-type]
+    server = grpc.server(futures.ThreadPoolExecutor(64), options=channels.SERVER_OPTIONS)
+    listener = parameters.listen(servicer, "127.0.0.1", errors.told)
+    parameters.add_to_server(servicer, server, listener.port)
+    if crew is not None:
+        orders = ServersServicer(crew, "bench", _lost, _failed)
+        servers_pb2_grpc.add_ServersServicer_to_server(orders, server)
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    with ExitStack() as opened:
+        logs = Path(opened.enter_context(tempfile.TemporaryDirectory()))
+        pids, addresses = [os.getpid()], ()
+        if crew is not None:
+            processes = ServerProcesses(
+                servers,
+                lambda number: [
+                    *("--master", address, "--incarnation", "bench"),
+                    *("--server", str(number), "--host", "127.0.0.1"),
+                ],
+                limit_threads(os.environ, servers),
+                logs,
+                _lost,
+            )
+            opened.callback(processes.close)
+            opened.callback(crew.close)
+            pids += processes.pids
+            addresses = crew.wait_for_all(WAIT_S)
+        variables = (Variable("w", (floats,), "float32", True),)
+        table = TableSpec("rows", dim, Initial(Distribution.UNIFORM, 0.0, 0.05), 1)
+        fingerprint, _ = plane.describe(variables, SGD, "mean", lambda: (table,))
+        plane.warm_up()
+        for worker in range(workers):
+            plane.grant(TaskKey(TaskType.TRAINING, 0, worker), Token(1))
+        parts = [
+            (where, part.start, part.stop)
+            for where, part in zip(addresses, plane.parts, strict=True)
+        ]
+        told = {"address": address, "fingerprint": fingerprint, "servers": parts, "pids": pids}
+        print(json.dumps(told), flush=True)
+        parent = os.getppid()
+        while os.getppid() == parent:  # leaves with the bench, whatever ended that
+            server.wait_for_termination(0.5)
+            buffers.trim(time.monotonic())
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:5]))

@@ -1,0 +1,117 @@
+"""A worker that computes nothing: it pushes gradients, and takes the newest values and rows.
+
+``python -m bench.peers.pushing_worker WORLD NUMBER FLOATS DIM`` with the line of ``crew_server``.
+For each line with a number of seconds that it reads it pushes for so long, and prints one line of
+JSON: how many pushes, in how many seconds, and how many of its own CPU.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+from bench.peers.ids import skewed
+from edl_proto import channels, parameters
+from edl_proto.v1 import parameters_pb2 as pb
+from edl_proto.v1 import task_pb2
+from edl_worker.servers import Mark, ParameterServers
+
+BATCHES, BATCH, FIELDS, IDS = 8, 512, 26, 1 << 20
+DEADLINE_S = 120.0
+
+
+class Pushing:
+    """One worker's side.
+
+    Args:
+        world: what ``crew_server`` has printed.
+        number: of the worker, which is that of its task.
+        floats: of the variable.
+        dim: of the rows; 0: it pushes none.
+    """
+
+    def __init__(self, world: dict[str, Any], number: int, floats: int, dim: int) -> None:
+        master = parameters.ParametersStub(channels.connect(world["address"]), world["address"])
+        self._stub: parameters.ParametersStub | ParameterServers = master
+        if world["servers"]:
+            servers = [
+                task_pb2.ParameterServer(address=address, start=start, stop=stop)
+                for address, start, stop in world["servers"]
+            ]
+            model = task_pb2.ModelDescription(
+                variables=[
+                    task_pb2.Variable(name="w", shape=[floats], dtype="float32", trainable=True)
+                ],
+                tables=[task_pb2.EmbeddingTable(name="rows", dim=max(dim, 1))],
+            )
+            self._stub = ParameterServers(master, servers, model, Mark())
+        self._who: dict[str, Any] = {
+            "worker_id": number,
+            "incarnation": "bench",
+            "layout_fingerprint": world["fingerprint"],
+        }
+        self._lease = task_pb2.LeaseRef(
+            task=task_pb2.TaskKey(type=task_pb2.TRAINING, number=number), token=1
+        )
+        self._gradient = np.full(floats, 1e-3, np.float32)
+        self._values = memoryview(bytearray(4 * floats))
+        found = skewed(BATCHES, BATCH, FIELDS, IDS) if dim else np.empty((BATCHES, 0), np.int64)
+        self._ids = [np.unique(ids) for ids in found]
+        self._rows = [np.full((ids.size, dim), 1e-3, np.float32) for ids in self._ids]
+        self._memory = memoryview(bytearray(max(4 * rows.size for rows in self._rows)))
+        self._dim = dim
+        self._pushed = self._version = 0
+
+    def initialize(self) -> None:
+        header = pb.InitializeHeader(**self._who, nbytes=self._gradient.nbytes)
+        self._stub.initialize(header, memoryview(self._gradient).cast("B"), DEADLINE_S)
+
+    def push(self) -> int:
+        """One exchange; returns its bytes, both ways."""
+        now, after = self._pushed % BATCHES, (self._pushed + 1) % BATCHES
+        header = pb.PushHeader(
+            **self._who,
+            lease=self._lease,
+            minibatch=self._pushed,
+            base_version=self._version,
+            records=1,
+            gradient_nbytes=self._gradient.nbytes,
+            pull=True,
+        )
+        payloads = [self._gradient]
+        if self._dim:
+            header.rows.append(pb.TableRows(table=0, count=self._ids[now].size))
+            header.next_rows.append(pb.TableRows(table=0, count=self._ids[after].size))
+            payloads += [self._ids[now], self._ids[after], self._rows[now]]
+        sent = tuple(memoryview(payload).cast("B") for payload in payloads)
+        reply = self._stub.push(
+            header, sent, lambda n: self._values[:n], DEADLINE_S, lambda n: self._memory[:n]
+        )
+        assert reply.outcome == pb.APPLIED, reply
+        self._pushed, self._version = self._pushed + 1, reply.version
+        return sum(part.nbytes for part in sent) + reply.nbytes + reply.rows_nbytes
+
+    def push_for(self, seconds: float) -> dict[str, float]:
+        begun, cpu, pushes, nbytes = time.perf_counter(), time.process_time(), 0, 0
+        while (took := time.perf_counter() - begun) < seconds:
+            nbytes += self.push()
+            pushes += 1
+        cpu_s = time.process_time() - cpu
+        return {"pushes": pushes, "seconds": took, "cpu_s": cpu_s, "nbytes": nbytes}
+
+
+def main(world: str, number: int, floats: int, dim: int) -> None:
+    worker = Pushing(json.loads(world), number, floats, dim)
+    if number == 0:
+        worker.initialize()
+    print("ready", flush=True)
+    for line in sys.stdin:
+        print(json.dumps(worker.push_for(float(line))), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], *map(int, sys.argv[2:5]))

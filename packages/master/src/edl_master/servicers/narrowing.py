@@ -1,0 +1,130 @@
+"""Payloads whose numbers have 16 bits on the wire and 32 in memory: changed as they pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from edl_master.adapters.buffers import Buffers
+from edl_master.core.parameters.layout import Array, Layout
+from edl_master.core.parameters.precision import (
+    Precision,
+    Span,
+    fits,
+    narrow,
+    spans_of,
+    widen,
+    wire_nbytes,
+)
+from edl_proto.parameters import FrameError, Frames, Pieces, fill, pieces
+
+_PIECE_BYTES = 1 << 18
+"""Of 16-bit numbers: with what they become, the fastest caches hold it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Travelling:
+    """How the payloads of a layout travel.
+
+    Attributes:
+        parameters, gradient: their spans.
+    """
+
+    layout: Layout
+    parameters: tuple[Span, ...]
+    gradient: tuple[Span, ...]
+
+    @classmethod
+    def of(cls, layout: Layout) -> Self:
+        trainable = [one for one in layout.variables if one.trainable]
+        return cls(layout, spans_of(layout.variables), spans_of(trainable))
+
+
+def rows_span(nbytes: int) -> tuple[Span, ...]:
+    """Rows of so many bytes, as they are kept."""
+    return (Span(nbytes, narrow=True),)
+
+
+def receive(
+    frames: Frames,
+    target: memoryview,
+    spans: Sequence[Span],
+    precision: Precision,
+    buffers: Buffers,
+) -> None:
+    """Fill memory with a payload, made float32 piece by piece as it comes.
+
+    Raises:
+        FrameError: the frames end early or hold more.
+    """
+    if precision is Precision.FLOAT32:
+        fill(frames, target)
+        return
+    at = 0
+    with buffers.lent(_PIECE_BYTES) as memory:
+        for span in spans:
+            part = target[at : at + span.nbytes]
+            at += span.nbytes
+            if span.narrow:
+                _widened(pieces(frames, span.wire_nbytes(precision), memory), part, precision)
+            else:
+                fill(frames, part)
+
+
+def _widened(narrow_pieces: Iterator[memoryview], target: memoryview, precision: Precision) -> None:
+    wide, at = _numbers(target), 0
+    for piece in narrow_pieces:
+        if len(piece) % 2:
+            raise FrameError(f"a frame of {len(piece)} bytes ends within a number")
+        end = at + len(piece) // 2
+        widen(np.frombuffer(piece, np.uint16), wide[at:end], precision)
+        at = end
+
+
+def send(
+    values: memoryview, spans: Sequence[Span], precision: Precision, buffers: Buffers
+) -> Pieces:
+    """Pieces of a payload, rounded one after the other as they go."""
+    if precision is Precision.FLOAT32:
+        yield values
+        return
+    at, count = 0, _PIECE_BYTES // 2
+    with buffers.lent(_PIECE_BYTES) as memory:
+        half = np.frombuffer(memory, np.uint16)
+        for span in spans:
+            part = values[at : at + span.nbytes]
+            at += span.nbytes
+            if not span.narrow:
+                yield part
+                continue
+            wide = _numbers(part)
+            for start in range(0, wide.size, count):
+                cut = wide[start : start + count]
+                narrow(cut, half[: cut.size], precision)
+                yield memory[: 2 * cut.size]
+
+
+def all_fit(values: memoryview, spans: Sequence[Span], precision: Precision) -> bool:
+    """Whether a payload has no number that is beyond all numbers of 16 bits."""
+    if precision is Precision.FLOAT32:
+        return True
+    at = 0
+    for span in spans:
+        part = values[at : at + span.nbytes]
+        at += span.nbytes
+        if span.narrow and not fits(_numbers(part), precision):
+            return False
+    return True
+
+
+def nbytes_of(values: memoryview, spans: Sequence[Span], precision: Precision) -> int:
+    """Bytes that travel of a payload, which may be nothing."""
+    return wire_nbytes(spans, precision) if values.nbytes else 0
+
+
+def _numbers(part: memoryview) -> Array:
+    """float32 numbers as their bits."""
+    return np.frombuffer(part, np.uint32) if part.nbytes else np.empty(0, np.uint32)

@@ -1,0 +1,165 @@
+"""Payloads in parts: where each server's bytes and rows lie in what a worker has as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from edl_proto.buckets import server_of
+from edl_proto.v1 import job_pb2, task_pb2
+from edl_proto.v1 import parameters_pb2 as pb
+
+Precision: TypeAlias = job_pb2.WirePrecision.ValueType
+
+_NOTHING = memoryview(b"")
+
+WHOLE = np.dtype(np.float32)
+
+
+def dtype_of(precision: Precision) -> np.dtype[Any]:
+    """What rows are put together as: where each goes does not depend on what it is."""
+    return WHOLE if precision == job_pb2.FLOAT32 else np.dtype(np.uint16)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the bytes of a payload of parameters lie while it travels.
+
+    Attributes:
+        narrow: bytes at its beginning of numbers that may have 16 bits: trainable float32.
+        gradient: bytes of its trainable variables, which are a gradient.
+    """
+
+    narrow: int
+    gradient: int
+
+    @classmethod
+    def of(cls, variables: Iterable[task_pb2.Variable]) -> Places:
+        """Those of a model, which has its variables in the order of ``arena``."""
+        trainable = [one for one in variables if one.trainable]
+        narrow = sum(_nbytes(one) for one in trainable if one.dtype == "float32")
+        return cls(narrow, sum(map(_nbytes, trainable)))
+
+    def at(self, place: int, precision: Precision) -> int:
+        """Where a byte is that lies at ``place`` in a payload of 32 bits."""
+        if precision == job_pb2.FLOAT32:
+            return place
+        return place - min(place, self.narrow) // 2
+
+
+class Payload:
+    """Pieces of memory as one."""
+
+    def __init__(self, pieces: Sequence[memoryview]) -> None:
+        self._pieces = [piece.cast("B") for piece in pieces if piece.nbytes]
+        self.nbytes = sum(piece.nbytes for piece in self._pieces)
+
+    def pieces(self, start: int, stop: int) -> list[memoryview]:
+        """Bytes ``start`` to ``stop``, not copied."""
+        found, at = [], 0
+        for piece in self._pieces:
+            first, last = max(start - at, 0), min(stop - at, piece.nbytes)
+            if first < last:
+                found.append(piece[first:last])
+            at += piece.nbytes
+        return found
+
+    def whole(self, start: int, stop: int) -> memoryview:
+        """The same as one piece, copied if it is not."""
+        found = self.pieces(start, stop)
+        if len(found) == 1:
+            return found[0]
+        return memoryview(b"".join(found))
+
+
+class Ids:
+    """Ids of rows of several tables, and which server has which.
+
+    Args:
+        tables: how many of which table.
+        ids: int64, one table after the other.
+        dims: numbers of a row, by table.
+        servers: how many there are.
+    """
+
+    def __init__(
+        self, tables: Iterable[pb.TableRows], ids: memoryview, dims: Sequence[int], servers: int
+    ) -> None:
+        self._tables = [(one.table, one.count) for one in tables]
+        self._dims = dims
+        self._servers = servers
+        flat = np.frombuffer(ids, np.int64) if ids.nbytes else np.empty(0, np.int64)
+        self._ids, self._places = [], []
+        at = 0
+        for _, count in self._tables:
+            mine = flat[at : at + count]
+            owners = server_of(mine, servers)
+            # For each server the places of its ids among all of the table.
+            places = np.argsort(owners, kind="stable")
+            ends = np.searchsorted(owners[places], np.arange(1, servers))
+            self._places.append(np.split(places, ends))
+            self._ids.append(mine)
+            at += count
+
+    def counts(self, server: int) -> list[pb.TableRows]:
+        """How many of which table one server has."""
+        return [
+            pb.TableRows(table=table, count=places[server].size)
+            for (table, _), places in zip(self._tables, self._places, strict=True)
+        ]
+
+    def of(self, server: int) -> memoryview:
+        """The ids that one server has."""
+        parts = [ids[places[server]] for ids, places in zip(self._ids, self._places, strict=True)]
+        return _bytes(np.concatenate(parts)) if parts else _NOTHING
+
+    def row_nbytes(self, server: int, dtype: np.dtype[Any]) -> int:
+        """Bytes of the rows that one server has, of numbers of a dtype."""
+        return sum(
+            dtype.itemsize * self._dims[table] * places[server].size
+            for (table, _), places in zip(self._tables, self._places, strict=True)
+        )
+
+    def divide(self, rows: memoryview, dtype: np.dtype[Any]) -> list[memoryview]:
+        """Rows of all ids, of numbers of a dtype, for each server."""
+        flat = np.frombuffer(rows, dtype) if rows.nbytes else np.empty(0, dtype)
+        parts: list[list[npt.NDArray[Any]]] = [[] for _ in range(self._servers)]
+        at = 0
+        for (table, count), places in zip(self._tables, self._places, strict=True):
+            dim = self._dims[table]
+            mine = flat[at : at + count * dim].reshape(count, dim)
+            at += count * dim
+            for server, where in enumerate(places):
+                parts[server].append(mine[where].reshape(-1))
+        return [_bytes(np.concatenate(each)) if each else _NOTHING for each in parts]
+
+    def join(
+        self, found: Sequence[npt.NDArray[np.uint8]], rows: memoryview, dtype: np.dtype[Any]
+    ) -> None:
+        """Put the rows of each server, of numbers of a dtype, to the places of their ids."""
+        flat = np.frombuffer(rows, dtype)
+        sources = [part.view(dtype) for part in found]
+        taken = [0] * len(sources)
+        at = 0
+        for (table, count), places in zip(self._tables, self._places, strict=True):
+            dim = self._dims[table]
+            mine = flat[at : at + count * dim].reshape(count, dim)
+            at += count * dim
+            for server, where in enumerate(places):
+                end = taken[server] + where.size * dim
+                mine[where] = sources[server][taken[server] : end].reshape(where.size, dim)
+                taken[server] = end
+
+
+def _nbytes(variable: task_pb2.Variable) -> int:
+    return int(np.prod(variable.shape, dtype=np.int64)) * np.dtype(variable.dtype).itemsize
+
+
+def _bytes(array: npt.NDArray[Any]) -> memoryview:
+    if not array.size:
+        return _NOTHING
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
