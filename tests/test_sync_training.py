@@ -46,8 +46,11 @@ EPOCHS, RECORDS = 12, 100
 
 @pytest.fixture(scope="module")
 def problem(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[np.ndarray]]:
+    return make_problem(tmp_path_factory.mktemp("sync"), EPOCHS)
+
+
+def make_problem(place: Path, epochs: int) -> tuple[Path, Path, list[np.ndarray]]:
     """A zoo, 100 records, and the weights that Keras finds with the whole data as one batch."""
-    place = tmp_path_factory.mktemp("sync")
     (place / "zoo").mkdir()
     (place / "zoo" / "small.py").write_text(MODEL)
     random = np.random.default_rng(7)
@@ -60,7 +63,7 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[
     exec(compile(MODEL, "small.py", "exec"), scope)
     model = scope["model"]
     model.compile(optimizer=scope["optimizer"](), loss=scope["loss"])
-    model.fit(x, y, batch_size=RECORDS, epochs=EPOCHS, verbose=0)
+    model.fit(x, y, batch_size=RECORDS, epochs=epochs, verbose=0)
     return place / "zoo", place / "data.recordio", model.get_weights()
 
 

@@ -17,7 +17,8 @@ import grpc
 
 from edl_master import order_codec, resuming
 from edl_master.adapters.buffers import Buffers
-from edl_master.adapters.checkpoints import PLANE, Checkpoint, part_path, write_part
+from edl_master.adapters.checkpoint_files import PLANE, Checkpoint
+from edl_master.adapters.checkpoints import part_path, write_part
 from edl_master.core.parameters.arithmetic import kernel
 from edl_master.core.parameters.following import Follower, Kept
 from edl_master.core.parameters.layout import Array
