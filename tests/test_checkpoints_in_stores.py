@@ -13,6 +13,7 @@ from conftest import ROOT, Edl, eventually
 from moto.server import ThreadedMotoServer
 from safetensors.numpy import load_file
 from test_exactly_once import counts
+from test_parameter_servers import written
 from test_sync_training import RECORDS, make_problem
 
 BUCKET = "s3://kept/of/mine"
@@ -27,7 +28,7 @@ class Store:
     """A server that speaks S3; what it has stays when it stops serving for a while."""
 
     def __init__(self) -> None:
-        self._server = ThreadedMotoServer(port=0)
+        self._server = ThreadedMotoServer("127.0.0.1", port=0)
         self._server.start()
         host, self._port = self._server.get_host_and_port()
         self.url = f"http://{host}:{self._port}"
@@ -45,7 +46,7 @@ class Store:
         self._server.stop()
 
     def start(self) -> None:
-        self._server = ThreadedMotoServer(port=self._port)
+        self._server = ThreadedMotoServer("127.0.0.1", port=self._port)
         self._server.start()
 
 
@@ -64,19 +65,22 @@ def kinds(edl: Edl, name: str) -> list[str]:
 def test_a_stopped_job_goes_on_from_the_store_with_any_number_of_servers(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path], store: Store
 ) -> None:
-    total, epochs, output = 501, 60, tmp_path / "model"
+    total, epochs, output = 1_501, 16, tmp_path / "model"
     given = [
         *("train", "--model-zoo", str(ROOT / "model_zoo"), "--model-def", "counting"),
         *("--params", f"size={total}", "--data", str(numbered(total)), "--name", "again"),
-        *("--num-epochs", str(epochs), "--minibatch-size", "16", "--records-per-task", "100"),
-        *("--checkpoint-dir", BUCKET, "--checkpoint-steps", "200", "--output", str(output)),
+        *("--num-epochs", str(epochs), "--minibatch-size", "8", "--records-per-task", "100"),
+        *("--checkpoint-dir", BUCKET, "--checkpoint-steps", "100", "--output", str(output)),
     ]
     trained = 0
     for servers in (0, 2):
         edl(*given, "--parameter-servers", str(servers), "--detach")
         eventually(
-            lambda trained=trained: int(edl.status("again")["records_trained"]) > trained + total,
+            lambda trained=trained: (
+                int(written(edl, "again").get("records_trained", 0)) > trained + total
+            ),
             "an epoch has passed",
+            every=0.02,
         )
         edl("stop", "again")
         trained = int(edl.status("again")["records_trained"])

@@ -219,7 +219,7 @@ def test_a_manifest_that_names_what_is_elsewhere_is_damage(world: Store) -> None
 def s3() -> Iterator[None]:
     """A server that speaks S3, and the environment that leads there."""
     pytest.importorskip("s3fs")
-    server = pytest.importorskip("moto.server").ThreadedMotoServer(port=0)
+    server = pytest.importorskip("moto.server").ThreadedMotoServer("127.0.0.1", port=0)
     server.start()
     host, port = server.get_host_and_port()
     given = {

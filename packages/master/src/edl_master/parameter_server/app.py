@@ -24,7 +24,7 @@ from edl_master.core.parameters.following import Follower, Kept
 from edl_master.core.parameters.layout import Array
 from edl_master.core.parameters.optimizers import parse_optimizer
 from edl_master.core.parameters.plane import ParameterPlane
-from edl_master.core.parameters.sharding import cut, for_part, recut
+from edl_master.core.parameters.sharding import cut, for_part, recut, sums_between
 from edl_master.lanes import Lane
 from edl_master.metrics import Metrics
 from edl_master.parameter_server.guarded import GuardedFollower
@@ -137,7 +137,7 @@ class App:
         model = order_codec.model_from(begin)
         optimizer = parse_optimizer(json.loads(begin.model.optimizer_json))
         mode = order_codec.mode_from(begin)
-        part = cut(model, begin.servers, optimizer)[self._server]
+        part = cut(model, begin.servers, optimizer, mode)[self._server]
 
         def mine(ids: Array) -> Array:
             here: Array = server_of(ids, begin.servers) == self._server
@@ -159,7 +159,8 @@ class App:
             plane = ParameterPlane(
                 part.layout, fitting, mode, executor=self._threads, check_finite=False
             )
-        self._follower.begin(Follower(plane), model.fingerprint)
+        shares = sums_between(model, begin.servers, optimizer, mode) > 0
+        self._follower.begin(Follower(plane, shares), model.fingerprint)
         log.info("bytes %d to %d of the parameters are served here", part.start, part.stop)
 
     def _write(self, kept: Kept) -> None:

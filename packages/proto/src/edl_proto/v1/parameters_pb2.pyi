@@ -291,6 +291,7 @@ class PushHeader(_message.Message):
     NEXT_ROWS_FIELD_NUMBER: _builtins.int
     MARK_FIELD_NUMBER: _builtins.int
     MINIBATCHES_FIELD_NUMBER: _builtins.int
+    SQUARES_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
     incarnation: _builtins.str
     layout_fingerprint: _builtins.str
@@ -325,6 +326,12 @@ class PushHeader(_message.Message):
     def next_rows(self) -> _containers.RepeatedCompositeFieldContainer[Global___TableRows]:
         """what to bring with the answer, if pull"""
 
+    @_builtins.property
+    def squares(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """With several parameter servers, to the master: sums of squares over all parts, which clipping by a norm
+        needs; as many as servers have told.
+        """
+
     def __init__(
         self,
         *,
@@ -345,10 +352,11 @@ class PushHeader(_message.Message):
         next_rows: _abc.Iterable[Global___TableRows] | None = ...,
         mark: _builtins.int = ...,
         minibatches: _builtins.int = ...,
+        squares: _abc.Iterable[_builtins.float] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_version", b"base_version", "compute_s", b"compute_s", "gradient_nbytes", b"gradient_nbytes", "incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "lease", b"lease", "loss", b"loss", "mark", b"mark", "minibatch", b"minibatch", "minibatches", b"minibatches", "next_rows", b"next_rows", "pull", b"pull", "records", b"records", "rows", b"rows", "state_nbytes", b"state_nbytes", "wait_s", b"wait_s", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_version", b"base_version", "compute_s", b"compute_s", "gradient_nbytes", b"gradient_nbytes", "incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "lease", b"lease", "loss", b"loss", "mark", b"mark", "minibatch", b"minibatch", "minibatches", b"minibatches", "next_rows", b"next_rows", "pull", b"pull", "records", b"records", "rows", b"rows", "squares", b"squares", "state_nbytes", b"state_nbytes", "wait_s", b"wait_s", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -365,6 +373,7 @@ class PushReply(_message.Message):
     STALENESS_FIELD_NUMBER: _builtins.int
     ROWS_NBYTES_FIELD_NUMBER: _builtins.int
     MARK_FIELD_NUMBER: _builtins.int
+    SQUARES_FIELD_NUMBER: _builtins.int
     outcome: Global___PushOutcome.ValueType
     version: _builtins.int
     nbytes: _builtins.int
@@ -375,6 +384,10 @@ class PushReply(_message.Message):
     """next_rows, after the values"""
     mark: _builtins.int
     """as in PullReply"""
+    @_builtins.property
+    def squares(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """of a parameter server's part"""
+
     def __init__(
         self,
         *,
@@ -385,10 +398,11 @@ class PushReply(_message.Message):
         staleness: _builtins.int = ...,
         rows_nbytes: _builtins.int = ...,
         mark: _builtins.int = ...,
+        squares: _abc.Iterable[_builtins.float] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["mark", b"mark", "nbytes", b"nbytes", "outcome", b"outcome", "rows_nbytes", b"rows_nbytes", "slot_granted", b"slot_granted", "staleness", b"staleness", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["mark", b"mark", "nbytes", b"nbytes", "outcome", b"outcome", "rows_nbytes", b"rows_nbytes", "slot_granted", b"slot_granted", "squares", b"squares", "staleness", b"staleness", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
