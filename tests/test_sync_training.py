@@ -41,15 +41,21 @@ def loss(labels, predictions):
 def optimizer():
     return keras.optimizers.Adam(0.05)
 """
+CLIPPED = MODEL.replace("Adam(0.05)", "SGD(0.05, momentum=0.9, global_clipnorm=0.05)")
 EPOCHS, RECORDS = 12, 100
 
 
 @pytest.fixture(scope="module")
 def problem(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[np.ndarray]]:
+    return make_problem(tmp_path_factory.mktemp("sync"), EPOCHS)
+
+
+def make_problem(
+    place: Path, epochs: int, text: str = MODEL
+) -> tuple[Path, Path, list[np.ndarray]]:
     """A zoo, 100 records, and the weights that Keras finds with the whole data as one batch."""
-    place = tmp_path_factory.mktemp("sync")
     (place / "zoo").mkdir()
-    (place / "zoo" / "small.py").write_text(MODEL)
+    (place / "zoo" / "small.py").write_text(text)
     random = np.random.default_rng(7)
     x = random.normal(size=(RECORDS, 3)).astype(np.float32)
     y = np.sin(x.sum(axis=1, keepdims=True)).astype(np.float32)
@@ -57,10 +63,10 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[
         for row, value in zip(x, y, strict=True):
             writer.write(recordio.example.encode({"x": row, "y": value}))
     scope: dict[str, object] = {}
-    exec(compile(MODEL, "small.py", "exec"), scope)
+    exec(compile(text, "small.py", "exec"), scope)
     model = scope["model"]
     model.compile(optimizer=scope["optimizer"](), loss=scope["loss"])
-    model.fit(x, y, batch_size=RECORDS, epochs=EPOCHS, verbose=0)
+    model.fit(x, y, batch_size=RECORDS, epochs=epochs, verbose=0)
     return place / "zoo", place / "data.recordio", model.get_weights()
 
 
@@ -86,3 +92,18 @@ def test_the_weights_of_one_big_batch(
     found = sorted(load_file(tmp_path / "model" / "parameters.safetensors").values(), key=np.size)
     for ours, keras in zip(found, sorted(expected, key=np.size), strict=True):
         np.testing.assert_allclose(ours, keras, rtol=2e-4, atol=2e-5)
+
+
+def test_servers_clip_by_the_norm_of_all_parts_as_keras_does(edl: Edl, tmp_path: Path) -> None:
+    """Every gradient is larger than the limit, so a norm of one part alone would show."""
+    epochs = 60
+    zoo, data, expected = make_problem(tmp_path, epochs, CLIPPED)
+    edl(
+        *("train", "--model-zoo", str(zoo), "--model-def", "small", "--data", str(data), "-q"),
+        *("--num-epochs", str(epochs), "--minibatch-size", str(RECORDS)),
+        *("--records-per-task", str(RECORDS), "--no-overlap", "--parameter-servers", "3"),
+        *("--output", str(tmp_path / "model")),
+    )
+    found = sorted(load_file(tmp_path / "model" / "parameters.safetensors").values(), key=np.size)
+    for ours, keras in zip(found, sorted(expected, key=np.size), strict=True):
+        np.testing.assert_allclose(ours, keras, rtol=1e-4, atol=1e-5)

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 import pytest
 
-pytest.register_assert_rewrite("conformance.platform_suite")
+pytest.register_assert_rewrite("conformance.platform_suite", "conformance.checkpoint_suite")

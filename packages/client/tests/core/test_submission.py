@@ -135,7 +135,7 @@ def test_missing_options_are_all_named_with_an_example(verb: Verb) -> None:
         ("model_def", " ", ["empty"]),
         ("name", "No Good", ["No Good", "capital"]),
         ("name", "x" * 60, ["60 characters"]),
-        ("checkpoint_dir", "gs://bucket/x", ["gs://"]),
+        ("tensorboard_dir", "gs://bucket/x", ["gs://"]),
         ("output", "a\0b", ["NUL"]),
         ("model_zoo", "ssh://git.company.com/models", ["only https"]),
         ("image", "team/zoo:latest", ["digest"]),

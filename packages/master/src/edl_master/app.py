@@ -22,7 +22,7 @@ from typing import Self
 from edl_master import codec, resuming
 from edl_master.adapters import pids
 from edl_master.adapters.buffers import Buffers
-from edl_master.adapters.checkpoints import Checkpoints
+from edl_master.adapters.checkpoints import Checkpoints, Place
 from edl_master.adapters.data import open_data
 from edl_master.adapters.exports import Exports
 from edl_master.adapters.files import JobDirectory
@@ -30,6 +30,7 @@ from edl_master.adapters.http import StatusServer
 from edl_master.adapters.journal import Journal
 from edl_master.adapters.outputs import Predictions, Results, check_output
 from edl_master.adapters.ports import is_free
+from edl_master.adapters.stored_checkpoints import StoredCheckpoints
 from edl_master.conductor import Conductor, End
 from edl_master.config import Config
 from edl_master.core.effects import LeaseGranted, Record, Severity
@@ -123,12 +124,14 @@ class App:
         for place in (checkpoints, snapshots):
             if place is not None:
                 opened.callback(place.close)
+        stored = checkpoints if config.checkpoint_store else None
         beginning = resuming.begin(
             settings,
             self._data,
             self._validation,
-            [place for place in (snapshots, checkpoints) if place is not None],
+            [snapshots, *([checkpoints] if checkpoints and not stored else ())],
             self._predictions,
+            store=stored,
             chosen_length=not spec.records_per_task,
             died_at=died_at,
         )
@@ -230,7 +233,7 @@ class App:
             option = "--validation-data"
             self._validation = open_data(spec.validation_data, spec.data_format, option)
 
-    def _prepare_places(self, records_per_task: int) -> tuple[Checkpoints | None, Checkpoints]:
+    def _prepare_places(self, records_per_task: int) -> tuple[Place | None, Checkpoints]:
         """Make sure, before any work, that results can be written; and where state is kept."""
         config = self._config
         self._predictions: Predictions | None = None
@@ -254,6 +257,12 @@ class App:
         self._snapshots = snapshots
         if config.checkpoint_dir is None or not self._training:
             return None, snapshots
+        if config.checkpoint_store:
+            stored = StoredCheckpoints(
+                config.checkpoint_store, name, config.keep_checkpoints, config.checkpoint_dir
+            )
+            stored.prepare(now=not snapshots.names())
+            return stored, snapshots
         checkpoints = Checkpoints(config.checkpoint_dir, name, config.keep_checkpoints)
         checkpoints.prepare()
         return checkpoints, snapshots

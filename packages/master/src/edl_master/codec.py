@@ -312,7 +312,14 @@ def push_from(
         state_delta=state if header.state_nbytes else None,
         rows=rows,
         minibatches=header.minibatches or 1,
+        squares=_squares_from(header),
     )
+
+
+def _squares_from(header: parameters_pb2.PushHeader) -> tuple[float, ...]:
+    if not all(0 <= square < math.inf for square in header.squares):
+        raise malformed("a sum of squares must be a number, and not negative")
+    return tuple(header.squares)
 
 
 def pushed_from(

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from edl_master.adapters.stores import is_store
 from edl_master.codec import JOB_TYPES
 from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, UpdateMode
 from edl_master.core.settings import JobSettings, JobType, choose_records_per_task, timings_for
@@ -81,7 +82,8 @@ class Config:
         workers_max: the most workers that may run at a time.
         output: where the result goes, an absolute path or a URI; empty: nowhere.
         parameter_servers: processes that hold the parameters; 0: the master does.
-        checkpoint_dir: None: no checkpoints.
+        checkpoint_dir: where they are written; None: no checkpoints.
+        checkpoint_store: URI of the store that they are sent to from there; empty: none.
         tensorboard_dir: where event files go.
         python: interpreter of the workers.
         environ: their environment.
@@ -98,6 +100,7 @@ class Config:
     host: str
     output: str
     checkpoint_dir: Path | None
+    checkpoint_store: str
     keep_checkpoints: int
     tensorboard_dir: Path
     worker_grace_s: float
@@ -208,6 +211,10 @@ def read(
     if spec.training.parameter_servers > MOST_SERVERS:
         raise _usage(f"there can be at most {MOST_SERVERS} parameter servers")
     checkpoints, tensorboard = spec.training.checkpoint_dir, spec.tensorboard_dir
+    stored = is_store(checkpoints)
+    here = None
+    if checkpoints:
+        here = job_dir / jobdir.CHECKPOINTS if stored else _local(checkpoints, "--checkpoint-dir")
     return Config(
         spec=spec,
         job_dir=job_dir,
@@ -218,7 +225,8 @@ def read(
         parameter_servers=spec.training.parameter_servers if spec.type == job_pb2.TRAIN else 0,
         host=spec.serving.host or HOST,
         output=_place(spec.output) if spec.output else "",
-        checkpoint_dir=_local(checkpoints, "--checkpoint-dir") if checkpoints else None,
+        checkpoint_dir=here,
+        checkpoint_store=checkpoints if stored else "",
         keep_checkpoints=spec.training.keep_checkpoints or KEEP_CHECKPOINTS,
         tensorboard_dir=(
             _local(tensorboard, "--tensorboard-dir")

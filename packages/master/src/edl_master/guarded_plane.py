@@ -32,7 +32,7 @@ from edl_master.core.parameters.modes import Reduction, UpdateMode
 from edl_master.core.parameters.optimizers import Optimizer, parse_optimizer
 from edl_master.core.parameters.orders import Order
 from edl_master.core.parameters.plane import ParameterPlane
-from edl_master.core.parameters.sharding import NOTHING, Part, Saved, cut, whole
+from edl_master.core.parameters.sharding import NOTHING, Part, Saved, cut, sums_between, whole
 from edl_master.core.parameters.snapshot import Snapshot, SnapshotError
 from edl_master.core.parameters.tables.group import Scanned
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
@@ -215,8 +215,9 @@ class GuardedPlane:
     def _make_leading(
         self, servers: Servers, model: Layout, optimizer: Optimizer, mode: UpdateMode
     ) -> LeadingPlane:
-        self._parts = cut(model, servers.count, optimizer)
-        plane = LeadingPlane(model, optimizer, mode, servers.give)
+        self._parts = cut(model, servers.count, optimizer, mode)
+        sums = sums_between(model, servers.count, optimizer, mode)
+        plane = LeadingPlane(model, optimizer, mode, servers.give, sums)
         if self._saved is not None:
             decided = self._saved.part(model, NOTHING, optimizer)
             decided.check(NOTHING.layout, optimizer, mode)

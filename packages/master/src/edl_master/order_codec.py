@@ -24,12 +24,13 @@ def order_to(order: orders.Order, number: int) -> servers_pb2.Order:
             message.revoke.CopyFrom(codec.lease_ref_to(HeldLease(task, token)))
         case orders.Close(task):
             message.close.CopyFrom(codec.task_to(task))
-        case orders.Apply(task, token, minibatch, records, base_version, minibatches):
+        case orders.Apply(task, token, minibatch, records, base_version, minibatches, squares):
             message.apply.lease.CopyFrom(codec.lease_ref_to(HeldLease(task, token)))
             message.apply.minibatch = minibatch
             message.apply.records = records
             message.apply.base_version = base_version
             message.apply.minibatches = minibatches
+            message.apply.squares.extend(squares)
         case orders.Flush():
             message.flush.SetInParent()
         case orders.Finish():
@@ -66,6 +67,7 @@ def order_from(message: servers_pb2.Order) -> orders.Order:
                 message.apply.records,
                 Version(message.apply.base_version),
                 message.apply.minibatches or 1,
+                tuple(message.apply.squares),
             )
         case "flush":
             return orders.Flush()

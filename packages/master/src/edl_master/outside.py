@@ -10,12 +10,19 @@ import logging
 import time
 from collections.abc import Callable
 
-from edl_master.adapters.checkpoints import LEDGER, PLANE, Checkpoint, Checkpoints
+from edl_master.adapters.checkpoint_files import LEDGER, PLANE, Checkpoint
+from edl_master.adapters.checkpoints import Checkpoints, Place
 from edl_master.adapters.journal import Journal, event
 from edl_master.codec import failure_of
 from edl_master.conductor import Kept
 from edl_master.core.effects import LogScalar, Record
-from edl_master.core.events import CheckpointTaken, Event, OutputFinished, SnapshotTaken
+from edl_master.core.events import (
+    CheckpointFailed,
+    CheckpointTaken,
+    Event,
+    OutputFinished,
+    SnapshotTaken,
+)
 from edl_master.core.failure import Failure
 from edl_master.core.names import WorkerId
 from edl_master.core.platform import Platform
@@ -25,8 +32,12 @@ from edl_master.lanes import Lane, Latest
 from edl_master.metrics import Metrics
 from edl_master.reporter import Reporter
 from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
 
 log = logging.getLogger(__name__)
+
+_SENT_S = 3600.0
+"""How long the last checkpoint may take to be sent; a store that gets nowhere ends that sooner."""
 
 _PARTS_S = 600.0
 """How long parameter servers may take to write their parts; one that dies ends the wait."""
@@ -58,7 +69,7 @@ class Works:
         journal: Journal,
         curves: Curves,
         reporter: Reporter,
-        checkpoints: Checkpoints | None,
+        checkpoints: Place | None,
         snapshots: Checkpoints | None,
         settle_output: Callable[[], None],
         finish_output: Callable[[], None],
@@ -82,6 +93,7 @@ class Works:
         self._crew = crew
         self._processes = Lane("platform", on_error)
         self._slow = Lane("slow", on_error)
+        self._sending = Lane("checkpoints", on_error)
         self._latest_checkpoint = Latest(self._slow)
         self._latest_snapshot = Latest(self._slow)
 
@@ -110,7 +122,23 @@ class Works:
             return
 
         def write() -> None:
-            seconds = self._write(checkpoints, kept)
+            name, seconds = self._write(checkpoints, kept)
+            self._sending.do(lambda: publish(name, seconds))
+
+        def publish(name: str, seconds: float) -> None:
+            started = time.monotonic()
+            try:
+                if not checkpoints.publish(name):
+                    return
+            except EdlError as error:
+                # Where this machine's own disk fails, no other can be kept either; a store may be
+                # there again for the next one, and until then nothing is lost but this one.
+                if error.code != error_pb2.OUTPUT_UNWRITABLE:
+                    raise
+                log.warning("%s", error)
+                self._tell(CheckpointFailed(kept.version, failure_of(error)))
+                return
+            seconds += time.monotonic() - started
             self._metrics.checkpoint_duration.labels("write").observe(seconds)
             self._metrics.checkpoint_duration.labels("copy").observe(kept.held_up_s)
             self._metrics.checkpoint_last_success.set_to_current_time()
@@ -128,7 +156,7 @@ class Works:
         def write() -> None:
             # What it counts as done has to be there for whoever goes on from it.
             self._settle_output()
-            seconds = self._write(snapshots, kept)
+            _, seconds = self._write(snapshots, kept)
             self._metrics.snapshot_duration.observe(seconds)
             self._tell(SnapshotTaken(kept.version, seconds, kept.held_up_s))
 
@@ -136,8 +164,8 @@ class Works:
             snapshots.expect(kept.label)
         self._latest_snapshot.do(write)
 
-    def _write(self, place: Checkpoints, kept: Kept) -> float:
-        """Write it, and return the seconds that this took.
+    def _write(self, place: Place, kept: Kept) -> tuple[str, float]:
+        """Write it, and return its name and the seconds that this took.
 
         Not those that passed until parameter servers had begun: a server that has just been
         started would else keep the next snapshot away for twenty times as long.
@@ -151,8 +179,8 @@ class Works:
             documents = {LEDGER: kept.ledger, PLANE: kept.plane.meta}
             kept_here = Checkpoint(documents, kept.plane.arrays)
         started = time.monotonic()
-        place.write(kept_here, parts)
-        return parts_s + time.monotonic() - started
+        name = place.write(kept_here, parts)
+        return name, parts_s + time.monotonic() - started
 
     def finish_output(self) -> None:
         def finish() -> None:
@@ -171,8 +199,12 @@ class Works:
 
     def close(self, timeout_s: float) -> None:
         """Finish what was begun."""
-        for lane in (self._processes, self._slow):
-            if not lane.close(timeout_s):
+        for lane, longest_s in (
+            (self._processes, timeout_s),
+            (self._slow, timeout_s),
+            (self._sending, max(timeout_s, _SENT_S)),
+        ):
+            if not lane.close(longest_s):
                 log.error("the master ends before it could finish its work on files")
 
 

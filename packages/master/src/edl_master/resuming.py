@@ -10,13 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from edl_master.adapters.checkpoints import (
-    LEDGER,
-    PLANE,
-    Checkpoint,
-    Checkpoints,
-    read_checkpoint,
-)
+from edl_master.adapters.checkpoint_files import LEDGER, PLANE, Checkpoint, read_checkpoint
+from edl_master.adapters.checkpoints import Place
 from edl_master.adapters.data import DataSet
 from edl_master.adapters.outputs import Predictions
 from edl_master.core.effects import Record, Severity
@@ -59,9 +54,10 @@ def begin(
     settings: JobSettings,
     data: DataSet,
     validation: DataSet | None,
-    places: Sequence[Checkpoints],
+    places: Sequence[Place],
     predictions: Predictions | None = None,
     *,
+    store: Place | None = None,
     chosen_length: bool,
     died_at: float | None = None,
 ) -> Beginning:
@@ -72,6 +68,7 @@ def begin(
         data: to train, evaluate or predict on.
         validation: to evaluate on; None: no evaluation.
         places: where snapshots and checkpoints are; the newest of all is used.
+        store: of checkpoints, where these have none.
         predictions: parts that an earlier master took; brought in line with the job.
         chosen_length: the length of tasks was chosen here, and yields to that of the checkpoint.
         died_at: when the earlier master was last seen alive, in seconds since the epoch; None if
@@ -79,7 +76,7 @@ def begin(
 
     Raises:
         EdlError: CHECKPOINT_DAMAGED; USAGE when the checkpoint is of other data or settings;
-            OUTPUT_UNWRITABLE or DISK_FULL for the parts.
+            OUTPUT_UNWRITABLE or DISK_FULL for the parts, or for what a store has.
     """
     counts = validation.counts if validation else ()
     names = {
@@ -98,7 +95,7 @@ def begin(
         job = JobState(settings, data.counts, counts, **names)
         return Beginning(job, resumed=False, saved=None, notes=tuple(notes))
 
-    found = _newest(places, damaged)
+    found = _newest(places, store, damaged)
     if found is None:
         return anew()
     ledger, plane = found.documents[LEDGER], found.documents.get(PLANE)
@@ -159,12 +156,18 @@ def _has_parts(job: JobState, predictions: Predictions) -> bool:
 
 
 def _newest(
-    places: Sequence[Checkpoints], damaged: Callable[[str, str], None]
+    places: Sequence[Place], store: Place | None, damaged: Callable[[str, str], None]
 ) -> Checkpoint | None:
-    """The newest whole one of all places; an error only if there are some, and none is whole."""
+    """The newest whole one of all places; an error only if there are some, and none is whole.
+
+    A store is asked only if there is nothing on this machine: what is there is the job's own, some
+    seconds older at most, and the workers of a master that was killed are waiting.
+    """
     found: list[Checkpoint] = []
     problems: list[EdlError] = []
-    for place in places:
+    for place in (*places, *([store] if store else ())):
+        if place is store and found:
+            break
         try:
             newest = place.newest(damaged)
         except EdlError as error:

@@ -304,6 +304,8 @@ class Player:
                 yield ev.OutputFinished(_parse_failure(tail))
             case ["checkpoint", "written"]:
                 yield ev.CheckpointTaken(Version(self.version), 0.5)
+            case ["checkpoint", "fails"]:
+                yield ev.CheckpointFailed(Version(self.version), _parse_failure(tail))
             case ["scale", numbers]:
                 low, _, high = numbers.partition(":")
                 yield ev.ScaleRequested(int(low), int(high))

@@ -15,7 +15,8 @@ from acting.threads import Died
 from acting.worker import Acting, Worker
 
 import recordio
-from edl_master.adapters.checkpoints import Checkpoint, Checkpoints
+from edl_master.adapters.checkpoint_files import Checkpoint
+from edl_master.adapters.checkpoints import Checkpoints
 from edl_master.adapters.outputs import Predictions
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2

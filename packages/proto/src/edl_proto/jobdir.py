@@ -24,6 +24,9 @@ SUPERVISOR_LOCK = "supervisor.lock"
 SNAPSHOTS = "snapshots"
 """What a master that is started again goes on from."""
 
+CHECKPOINTS = "checkpoints"
+"""What is on its way to a store of checkpoints, or has been fetched from there."""
+
 STATUS = "status.json"
 """JobStatus as protobuf JSON, replaced atomically about once a second and at the end."""
 

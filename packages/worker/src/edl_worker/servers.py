@@ -156,7 +156,7 @@ class ParameterServers:
         del bare.rows[:]
         del bare.next_rows[:]
 
-        def stage(number: int, server: _Server) -> int:
+        def stage(number: int, server: _Server) -> pb.PushReply:
             start, stop, border = (
                 self._places.at(place, header.precision)
                 for place in (server.start, server.stop, self._places.gradient)
@@ -174,10 +174,12 @@ class ParameterServers:
             )
             part.rows.extend(gradients.counts(number))
             sent = *gradient, *state, gradients.of(number), values[number]
-            return server.stub.push(part, sent, _refuse, timeout_s).outcome
+            return server.stub.push(part, sent, _refuse, timeout_s)
 
-        if pb.INVALID in self._all(header, timeout_s, stage):
+        staged = self._all(header, timeout_s, stage)
+        if any(reply.outcome == pb.INVALID for reply in staged):
             return pb.PushReply(outcome=pb.INVALID)
+        bare.squares.extend(map(sum, zip(*(reply.squares for reply in staged), strict=True)))
         reply = self._master.push(bare, (), _refuse, timeout_s)
         self._mark.heed(reply.mark)
         if not reply.slot_granted:

@@ -40,7 +40,7 @@ def check(job: Submission) -> None:
     if job.output:
         check_output(job.output)
     for folder in (job.checkpoint_dir, job.tensorboard_dir):
-        if folder:
+        if folder and not scheme(folder):  # a store is tried by the job's master
             check_writable(Path(folder))
     if job.dashboard_port:
         check_port(HOST, job.dashboard_port)

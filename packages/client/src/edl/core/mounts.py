@@ -68,7 +68,8 @@ def _wanted(job: Submission) -> Iterator[tuple[str, Bind]]:
         folder = posixpath.dirname(job.output)
         yield "output", Bind(folder, writable=True, for_workers=job.verb is Verb.TRAIN)
     for option in ("checkpoint_dir", "tensorboard_dir"):
-        if place := getattr(job, option):
+        place = getattr(job, option)
+        if place and not scheme(place):
             yield option, Bind(place, writable=True, for_workers=False)
 
 

@@ -277,7 +277,12 @@ OPTIONS: tuple[Option, ...] = (
         is_path=True,
     ),
     Option(
-        "checkpoint_dir", Text("DIR"), _TRAINING, "folder for checkpoints", _TRAIN, is_path=True
+        "checkpoint_dir",
+        Text("DIR"),
+        _TRAINING,
+        "folder or URI for checkpoints",
+        _TRAIN,
+        is_path=True,
     ),
     Option(
         "checkpoint_steps",

@@ -118,7 +118,7 @@ _PLACES = (
     *("builder_ca", "builder_identity", "builder_config"),
 )
 _FOR_IMAGES = ("image", "builder", "repository")
-_MAY_BE_IN_A_STORE = ("trained_model", "output", "init_from")
+_MAY_BE_IN_A_STORE = ("trained_model", "output", "init_from", "checkpoint_dir")
 
 
 def build(
@@ -247,5 +247,6 @@ def _place(
     raise usage(
         f"{BY_NAME[name].flag} {text}: a job on this machine takes a local folder, not {kind}://",
         where=given[name].where,
-        remedy="Name a folder of this machine; data, outputs and trained models may be URIs.",
+        remedy="Name a folder of this machine; data, checkpoints, outputs and trained models may "
+        "be URIs.",
     )

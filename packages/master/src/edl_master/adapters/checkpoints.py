@@ -1,14 +1,12 @@
 """Checkpoints on disk: ledger and parameters of one moment, whole or not there at all.
 
 Each is a directory of its own, written under a temporary name and renamed when all of it is
-on the disk. Its manifest holds the checksum of every file, and its own; what does not fit is
-damaged, is said so, and the one before it is used.
+on the disk. One that is damaged is said to be, and the one before it is used.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import logging
 import os
 import re
@@ -16,69 +14,45 @@ import secrets
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
-# The same interface as zlib; its CRC-32 is about fourteen times as fast.
-from zlib_ng import zlib_ng as zlib
-
+from edl_master.adapters.checkpoint_files import (
+    DAMAGE,
+    Checkpoint,
+    read_checkpoint,
+    write_files,
+)
 from edl_master.adapters.files import flush_directory, storage_error
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 
 log = logging.getLogger(__name__)
 
-Array: TypeAlias = npt.NDArray[Any]
-
-LEDGER, PLANE = "ledger", "plane"
-"""Names of a checkpoint's documents; jobs on a trained model have no plane."""
-
-_FORMAT = 1
-_MANIFEST = "manifest.json"
-_CRC_CHUNK = 16 << 20
 _LOCK_S = 2.0
 
 
-class AsArray(Protocol):
-    """What becomes an array when it is written."""
+class Place(Protocol):
+    """Where the checkpoints of a job are kept: a directory, or a store.
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array: ...
-
-
-@runtime_checkable
-class InPieces(Protocol):
-    """What becomes a flat array piece by piece, once."""
-
-    dtype: np.dtype[Any]
-    size: int
-
-    def pieces(self) -> Iterator[Array]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """What was kept.
-
-    Attributes:
-        documents: JSON-able values by name.
-        arrays: arrays by name; read ones are in memory.
-        name: of its directory, for messages.
-        taken_at: when it was complete, in seconds since the epoch.
-        parts: what other processes kept of the same moment.
-        path: where it is; None while it is nowhere.
+    What is written counts once it is published. Methods that are not described here are those
+    of ``Checkpoints``.
     """
 
-    documents: Mapping[str, Any]
-    arrays: Mapping[str, Array | AsArray | InPieces]
-    name: str = ""
-    taken_at: float = 0.0
-    parts: tuple[Checkpoint, ...] = ()
-    path: Path | None = None
+    def close(self) -> None: ...
+
+    def names(self) -> list[str]: ...
+
+    def expect(self, label: str) -> None: ...
+
+    def parts(self, label: str, count: int) -> list[Path]: ...
+
+    def write(self, checkpoint: Checkpoint, parts: Sequence[Path] = ()) -> str: ...
+
+    def publish(self, name: str) -> bool: ...
+
+    def newest(self, on_damaged: Callable[[str, str], None]) -> Checkpoint | None: ...
 
 
 class Checkpoints:
@@ -99,6 +73,7 @@ class Checkpoints:
         self._owner = directory / f".{job}.owner"
         self._held: int | None = None
         self._mark = b""
+        self._last = 0
 
     def prepare(self) -> None:
         """Make the directory this master's, and remove what a crash left half-written.
@@ -160,13 +135,7 @@ class Checkpoints:
 
     def _check_owner(self) -> None:
         if self._mark and self._owner.read_bytes() != self._mark:
-            raise EdlError(
-                error_pb2.STALE_INCARNATION,
-                f"another master of {self._job} has begun to write checkpoints here;"
-                " this one is fenced off",
-                where=str(self._owner),
-                remedy="One of two masters of the same job is too many: stop one of them.",
-            )
+            raise stale(self._job, str(self._owner))
 
     def names(self) -> list[str]:
         """Names of this job's checkpoints, oldest first."""
@@ -199,8 +168,9 @@ class Checkpoints:
                 taken over. The earlier checkpoints are as they were.
         """
         names = self.names()
-        number = int(names[-1].rpartition("-")[2]) + 1 if names else 1
-        name = f"{self._job}-{number:08d}"
+        # Also what was taken away meanwhile has had its name.
+        self._last = max(self._last, int(names[-1].rpartition("-")[2]) if names else 0) + 1
+        name = f"{self._job}-{self._last:08d}"
         temporary = self._directory / f".{name}.tmp"
         try:
             self._check_owner()
@@ -209,7 +179,7 @@ class Checkpoints:
             for i, part in enumerate(parts):
                 moved.append(f"part-{i}")
                 part.rename(temporary / moved[i])
-            _write_files(temporary, self._job, checkpoint, moved)
+            write_files(temporary, self._job, checkpoint, moved)
             self._check_owner()
             temporary.rename(self._directory / name)
             flush_directory(self._directory)
@@ -229,6 +199,10 @@ class Checkpoints:
                 log.warning("checkpoint %s cannot be removed: %s", old, error)
         return name
 
+    def publish(self, name: str) -> bool:
+        """Let it count: here it does so since it was written."""
+        return True
+
     def newest(self, on_damaged: Callable[[str, str], None]) -> Checkpoint | None:
         """The newest checkpoint that is whole; None if there is none at all.
 
@@ -242,21 +216,33 @@ class Checkpoints:
         problem = ""
         for name in reversed(names):
             try:
-                return self._read(name)
-            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+                return read_checkpoint(self._directory / name, check=True)
+            except DAMAGE as error:
                 problem = str(error) or repr(error)
                 on_damaged(name, problem)
         if not names:
             return None
-        raise EdlError(
-            error_pb2.CHECKPOINT_DAMAGED,
-            f"none of the {len(names)} checkpoints of {self._job} is whole: {problem}",
-            where=str(self._directory),
-            remedy="Restore them from a backup, or delete them to train from the beginning.",
-        )
+        raise damaged_all(len(names), self._job, str(self._directory), problem)
 
-    def _read(self, name: str) -> Checkpoint:
-        return _read(self._directory / name, name)
+
+def damaged_all(count: int, job: str, where: str, problem: str) -> EdlError:
+    """What it means for a person that no checkpoint is whole."""
+    return EdlError(
+        error_pb2.CHECKPOINT_DAMAGED,
+        f"none of the {count} checkpoints of {job} is whole: {problem}",
+        where=where,
+        remedy="Restore them from a backup, or delete them to train from the beginning.",
+    )
+
+
+def stale(job: str, where: str) -> EdlError:
+    """What it means for a person that a later master has the place."""
+    return EdlError(
+        error_pb2.STALE_INCARNATION,
+        f"another master of {job} has begun to write checkpoints here; this one is fenced off",
+        where=where,
+        remedy="One of two masters of the same job is too many: stop one of them.",
+    )
 
 
 def part_path(directory: Path, job: str, label: str, number: int) -> Path:
@@ -272,132 +258,7 @@ def write_part(path: Path, job: str, checkpoint: Checkpoint) -> None:
     """
     try:
         path.mkdir(parents=True)
-        _write_files(path, job, checkpoint)
+        write_files(path, job, checkpoint)
     except OSError as error:
         shutil.rmtree(path, ignore_errors=True)
         raise storage_error(error, path) from error
-
-
-def read_checkpoint(path: Path) -> Checkpoint:
-    """A checkpoint that another process has found to be whole.
-
-    Raises:
-        OSError, ValueError, KeyError: it is not.
-    """
-    return _read(path, path.name, check=False)
-
-
-def _write_files(
-    directory: Path, job: str, checkpoint: Checkpoint, parts: Sequence[str] = ()
-) -> None:
-    files = {}
-    for key, value in checkpoint.documents.items():
-        files[f"{key}.json"] = _write(directory / f"{key}.json", json.dumps(value).encode())
-    arrays = {}
-    for i, (key, array) in enumerate(checkpoint.arrays.items()):
-        arrays[key] = f"array-{i:04d}.npy"
-        files[arrays[key]] = _write_array(directory / arrays[key], array)
-    body = {"format": _FORMAT, "job": job, "files": files, "arrays": arrays}
-    if parts:
-        # A part's own manifest has the checksums of its files.
-        body["parts"] = {part: _described(directory / part / _MANIFEST) for part in parts}
-    _write(directory / _MANIFEST, _sealed(body))
-    flush_directory(directory)
-
-
-def _read(directory: Path, name: str, *, check: bool = True) -> Checkpoint:
-    body = _unsealed((directory / _MANIFEST).read_bytes())
-    if body["format"] != _FORMAT:
-        raise ValueError(f"format {body['format']} is not {_FORMAT}")
-    array_files = {file: key for key, file in body["arrays"].items()}
-    documents: dict[str, Any] = {}
-    arrays: dict[str, Array] = {}
-    for file, expected in body["files"].items():
-        path = directory / file
-        if check and (found := _described(path)) != expected:
-            raise ValueError(f"{file} is {found}, and was {expected}")
-        if file in array_files:
-            arrays[array_files[file]] = _load(path)
-        else:
-            documents[file.removesuffix(".json")] = json.loads(path.read_bytes())
-    if missing := body["arrays"].keys() - arrays.keys():
-        raise ValueError(f"arrays are missing: {', '.join(sorted(missing))}")
-    parts = []
-    for part, expected in body.get("parts", {}).items():
-        if check and (found := _described(directory / part / _MANIFEST)) != expected:
-            raise ValueError(f"{part} is {found}, and was {expected}")
-        parts.append(_read(directory / part, f"{name}/{part}", check=check))
-    taken_at = (directory / _MANIFEST).stat().st_mtime
-    return Checkpoint(documents, arrays, name, taken_at, tuple(parts), directory)
-
-
-def _load(path: Path) -> Array:
-    """An array of a file, read when it is used if it is large."""
-    mode: Literal["r"] | None = "r" if path.stat().st_size > _CRC_CHUNK else None
-    array: Array = np.load(path, mmap_mode=mode, allow_pickle=False)
-    return array
-
-
-def _described(path: Path) -> dict[str, int]:
-    return {"bytes": path.stat().st_size, "crc32": _crc32_of(path)}
-
-
-def _write(path: Path, content: bytes) -> dict[str, int]:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    return {"bytes": len(content), "crc32": zlib.crc32(content)}
-
-
-def _write_array(path: Path, array: Array | AsArray | InPieces) -> dict[str, int]:
-    with path.open("wb") as file:
-        if isinstance(array, InPieces):
-            _save_pieces(file, array)
-        else:
-            np.save(file, array, allow_pickle=False)
-        file.flush()
-        os.fsync(file.fileno())
-    # Of what the file holds, and not of what was meant to be in it.
-    return _described(path)
-
-
-def _save_pieces(file: IO[bytes], array: InPieces) -> None:
-    """As ``np.save``, with no more memory than for one piece."""
-    described = {
-        "descr": np.lib.format.dtype_to_descr(array.dtype),
-        "fortran_order": False,
-        "shape": (array.size,),
-    }
-    np.lib.format.write_array_header_1_0(file, described)
-    for piece in array.pieces():
-        file.write(piece.view(np.uint8).data)
-
-
-def _crc32_of(path: Path) -> int:
-    crc = 0
-    with path.open("rb") as file:
-        for chunk in _chunks(file.read):
-            crc = zlib.crc32(chunk, crc)
-    return crc
-
-
-def _chunks(read: Callable[[int], bytes]) -> Iterator[bytes]:
-    while chunk := read(_CRC_CHUNK):
-        yield chunk
-
-
-def _canonical(body: Any) -> bytes:
-    return json.dumps(body, sort_keys=True).encode()
-
-
-def _sealed(body: Mapping[str, Any]) -> bytes:
-    return json.dumps({"crc32": zlib.crc32(_canonical(body)), "body": body}, indent=1).encode()
-
-
-def _unsealed(content: bytes) -> dict[str, Any]:
-    sealed = json.loads(content)
-    if sealed["crc32"] != zlib.crc32(_canonical(sealed["body"])):
-        raise ValueError(f"{_MANIFEST} does not have its own checksum")
-    body: dict[str, Any] = sealed["body"]
-    return body

@@ -86,6 +86,73 @@ def read(uri: str) -> bytes:
     return _do(uri, fetch)
 
 
+def listing(uri: str) -> dict[str, int]:
+    """Octets of every object below a URI, by its path from there.
+
+    Raises:
+        EdlError: OUTPUT_UNWRITABLE; the store cannot be asked.
+    """
+
+    def look(at: _Place) -> dict[str, int]:
+        try:
+            found = at.system.find(at.path, detail=True)
+        except FileNotFoundError:
+            return {}
+        above = at.path.strip("/") + "/"
+        return {
+            path.lstrip("/").removeprefix(above): int(info["size"] or 0)
+            for path, info in found.items()
+        }
+
+    return _do(uri, look)
+
+
+def write(uri: str, content: bytes) -> None:
+    """Make a small object, or replace it.
+
+    Raises:
+        EdlError: OUTPUT_UNWRITABLE.
+    """
+
+    def pipe(at: _Place) -> None:
+        at.system.makedirs(at.path.rpartition("/")[0], exist_ok=True)
+        at.system.pipe_file(at.path, content)
+
+    _do(uri, pipe)
+
+
+def send(local: Path, uri: str) -> None:
+    """Copy a file to a URI, where it appears whole.
+
+    Raises:
+        EdlError: OUTPUT_UNWRITABLE.
+    """
+
+    def copy(at: _Place) -> None:
+        # Clients tell nothing of a small object's bytes.
+        at.allow(local.stat().st_size / PATIENCE.slowest_bytes_per_s)
+        at.system.put_file(str(local), at.path, callback=at.told())
+
+    _do(uri, copy)
+
+
+def fetch(uri: str, local: Path) -> bool:
+    """Copy an object to a new file; False if there is none.
+
+    Raises:
+        EdlError: OUTPUT_UNWRITABLE; the store, or the disk, does not let it be copied.
+    """
+
+    def copy(at: _Place) -> bool:
+        try:
+            at.system.get_file(at.path, str(local), callback=at.told())
+        except FileNotFoundError:
+            return False
+        return True
+
+    return _do(uri, copy)
+
+
 def remove(uri: str) -> None:
     """Remove what is at a URI, if anything is.
 
@@ -194,11 +261,11 @@ def remove_all(pattern: str) -> None:
     _do(pattern, remove_them)
 
 
-def unwritable(uri: str, error: Exception) -> EdlError:
+def unserved(uri: str, error: Exception) -> EdlError:
     """What a store's own error means for a person."""
     return EdlError(
         error_pb2.OUTPUT_UNWRITABLE,
-        f"{uri} cannot be written: {type(error).__name__}: {error}",
+        f"the store does not serve {uri}: {type(error).__name__}: {error}",
         where=uri,
         remedy="Check the name and your access; the store's package (s3fs, gcsfs, ...) has to be "
         "installed where the job runs.",
@@ -283,9 +350,9 @@ def _do(uri: str, act: Callable[[_Place], T]) -> T:
             place.given_up = True
             silent_s = place.until - place.since
             error = TimeoutError(f"the store has given no sign of life for {silent_s:.0f} s")
-            raise unwritable(uri, error)
+            raise unserved(uri, error)
     if failed:
-        raise unwritable(uri, failed[0]) from failed[0]
+        raise unserved(uri, failed[0]) from failed[0]
     return done[0]
 
 

@@ -233,6 +233,14 @@ class CheckpointTaken:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointFailed:
+    """Its store did not take a checkpoint; those before it are as they were."""
+
+    version: Version
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
 class SnapshotTaken:
     """The same for a snapshot, as asked by ``TakeSnapshot``."""
 
@@ -285,6 +293,7 @@ Event = (
     | ParametersFrozen
     | OutputFinished
     | CheckpointTaken
+    | CheckpointFailed
     | SnapshotTaken
     | ScaleRequested
     | StopRequested

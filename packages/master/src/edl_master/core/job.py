@@ -30,6 +30,7 @@ from edl_master.core.events import (
     BodyExited,
     BodyFound,
     BodyNotStarted,
+    CheckpointFailed,
     CheckpointTaken,
     Event,
     GradientRejected,
@@ -209,8 +210,9 @@ class JobState:
                 self._held_up(held_up_s)
             case CheckpointTaken(version, seconds, held_up_s):
                 self._held_up(held_up_s)
-                line = f"A checkpoint of parameter version {version} took {seconds:.1f} s."
-                self._emit(Record("CheckpointTaken", line, facts={"version": str(version)}))
+                self._emit(_taken(version, seconds))
+            case CheckpointFailed(version, failure):
+                self._emit(_not_kept(version, failure))
             case ScaleRequested(minimum, maximum):
                 self._scale(minimum, maximum, now)
             case StopRequested(reason):
@@ -308,7 +310,7 @@ class JobState:
             self._rooms.elasticity.scale(minimum, maximum)
 
     def _refuse(self, event: Event) -> None:
-        """Answer those who ask after the end."""
+        """Answer those who ask after the end, and say what became of the last checkpoint."""
         match event:
             case WorkerRegistered() | WorkerReady() | LeaseRequested():
                 self._emit(LeaveJob("job-over"))
@@ -318,6 +320,10 @@ class JobState:
                 self._emit(Refused("the job is over"))
             case ParametersFrozen(name, _):
                 self._emit(ReleaseFrozen(name))
+            case CheckpointTaken(version, seconds):
+                self._emit(_taken(version, seconds))  # the last one is kept after the end
+            case CheckpointFailed(version, failure):
+                self._emit(_not_kept(version, failure))
             case _:
                 pass
 
@@ -419,3 +425,14 @@ class JobState:
         for lease in ledger.leases:
             assert self._members.may_hold(lease.worker), f"{lease} is held by nobody alive"
         assert self._phase not in _FINAL or not len(ledger.leases), "held after the end"
+
+
+def _taken(version: Version, seconds: float) -> Record:
+    line = f"A checkpoint of parameter version {version} took {seconds:.1f} s."
+    return Record("CheckpointTaken", line, facts={"version": str(version)})
+
+
+def _not_kept(version: Version, failure: Failure) -> Record:
+    line = f"The checkpoint of parameter version {version} is not kept: {failure.what}."
+    facts = {"version": str(version), "where": failure.where}
+    return Record("CheckpointFailed", line, Severity.WARNING, facts)

@@ -17,14 +17,15 @@ import grpc
 
 from edl_master import codec, order_codec, resuming
 from edl_master.adapters.buffers import Buffers
-from edl_master.adapters.checkpoints import PLANE, Checkpoint, part_path, write_part
+from edl_master.adapters.checkpoint_files import PLANE, Checkpoint
+from edl_master.adapters.checkpoints import part_path, write_part
 from edl_master.core.parameters import precision
 from edl_master.core.parameters.arithmetic import kernel
 from edl_master.core.parameters.following import Follower, Kept
 from edl_master.core.parameters.layout import Array
 from edl_master.core.parameters.optimizers import parse_optimizer
 from edl_master.core.parameters.plane import ParameterPlane
-from edl_master.core.parameters.sharding import cut, for_part, recut
+from edl_master.core.parameters.sharding import cut, for_part, recut, sums_between
 from edl_master.lanes import Lane
 from edl_master.metrics import Metrics
 from edl_master.parameter_server.guarded import GuardedFollower
@@ -137,7 +138,7 @@ class App:
         model = order_codec.model_from(begin)
         optimizer = parse_optimizer(json.loads(begin.model.optimizer_json))
         mode = order_codec.mode_from(begin)
-        part = cut(model, begin.servers, optimizer)[self._server]
+        part = cut(model, begin.servers, optimizer, mode)[self._server]
 
         def mine(ids: Array) -> Array:
             here: Array = server_of(ids, begin.servers) == self._server
@@ -160,7 +161,8 @@ class App:
                 part.layout, fitting, mode, executor=self._threads, check_finite=False
             )
         precision.warm_up(codec.precision_from(begin.job.training.wire_precision))
-        self._follower.begin(Follower(plane), model.fingerprint)
+        shares = sums_between(model, begin.servers, optimizer, mode) > 0
+        self._follower.begin(Follower(plane, shares), model.fingerprint)
         log.info("bytes %d to %d of the parameters are served here", part.start, part.stop)
 
     def _write(self, kept: Kept) -> None:

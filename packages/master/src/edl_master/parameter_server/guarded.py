@@ -89,20 +89,22 @@ class GuardedFollower(GuardedPlane):
 
     def stage(
         self, worker: WorkerId, push: GradientPush, mark: int, let_go: Callable[[], None]
-    ) -> str:
+    ) -> tuple[str, tuple[float, ...]]:
         """Hold a gradient until the master says whether it counts.
 
         Returns:
-            Name of a variable or table that is not finite: then it is not held; or nothing.
+            Name of a variable or table that is not finite: then it is not held; or nothing. And
+            what the other servers need to know of this part.
         """
         follower = self._serving
         with payloads_told():
             if broken := follower.plane.examine(push):
-                return broken
+                return broken, ()
+            squares = follower.squares(push)
         with self._changed:
             self._reach(mark)  # the worker's last gradient is in
             follower.stage(worker, push, let_go)
-        return ""
+        return "", squares
 
     def _reach(self, mark: int) -> None:
         started = time.monotonic()

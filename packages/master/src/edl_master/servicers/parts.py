@@ -64,7 +64,7 @@ class PartsServicer(ParametersServicer):
             held = receiving.pop_all()
             staged = False
             try:
-                broken = self._follower.stage(
+                broken, squares = self._follower.stage(
                     WorkerId(header.worker_id),
                     codec.push_from(header, gradient, state, row_gradients),
                     header.mark,
@@ -79,4 +79,5 @@ class PartsServicer(ParametersServicer):
         self._received.inc(header.gradient_nbytes + header.state_nbytes + sent)
         self._took("push", started)
         outcome = parameters_pb2.STAGED if staged else parameters_pb2.INVALID
-        yield parameters_pb2.PushReply(outcome=outcome).SerializeToString()
+        reply = parameters_pb2.PushReply(outcome=outcome, squares=squares)
+        yield reply.SerializeToString()

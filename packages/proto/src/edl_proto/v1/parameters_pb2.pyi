@@ -306,6 +306,7 @@ class PushHeader(_message.Message):
     MINIBATCHES_FIELD_NUMBER: _builtins.int
     PRECISION_FIELD_NUMBER: _builtins.int
     ANSWER_PRECISION_FIELD_NUMBER: _builtins.int
+    SQUARES_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
     incarnation: _builtins.str
     layout_fingerprint: _builtins.str
@@ -344,6 +345,12 @@ class PushHeader(_message.Message):
     def next_rows(self) -> _containers.RepeatedCompositeFieldContainer[Global___TableRows]:
         """what to bring with the answer, if pull"""
 
+    @_builtins.property
+    def squares(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """With several parameter servers, to the master: sums of squares over all parts, which clipping by a norm
+        needs; as many as servers have told.
+        """
+
     def __init__(
         self,
         *,
@@ -366,10 +373,11 @@ class PushHeader(_message.Message):
         minibatches: _builtins.int = ...,
         precision: _job_pb2.WirePrecision.ValueType = ...,
         answer_precision: _job_pb2.WirePrecision.ValueType = ...,
+        squares: _abc.Iterable[_builtins.float] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_precision", b"answer_precision", "base_version", b"base_version", "compute_s", b"compute_s", "gradient_nbytes", b"gradient_nbytes", "incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "lease", b"lease", "loss", b"loss", "mark", b"mark", "minibatch", b"minibatch", "minibatches", b"minibatches", "next_rows", b"next_rows", "precision", b"precision", "pull", b"pull", "records", b"records", "rows", b"rows", "state_nbytes", b"state_nbytes", "wait_s", b"wait_s", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_precision", b"answer_precision", "base_version", b"base_version", "compute_s", b"compute_s", "gradient_nbytes", b"gradient_nbytes", "incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "lease", b"lease", "loss", b"loss", "mark", b"mark", "minibatch", b"minibatch", "minibatches", b"minibatches", "next_rows", b"next_rows", "precision", b"precision", "pull", b"pull", "records", b"records", "rows", b"rows", "squares", b"squares", "state_nbytes", b"state_nbytes", "wait_s", b"wait_s", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -387,6 +395,7 @@ class PushReply(_message.Message):
     ROWS_NBYTES_FIELD_NUMBER: _builtins.int
     MARK_FIELD_NUMBER: _builtins.int
     PRECISION_FIELD_NUMBER: _builtins.int
+    SQUARES_FIELD_NUMBER: _builtins.int
     outcome: Global___PushOutcome.ValueType
     version: _builtins.int
     nbytes: _builtins.int
@@ -399,6 +408,10 @@ class PushReply(_message.Message):
     """as in PullReply"""
     precision: _job_pb2.WirePrecision.ValueType
     """as in PullReply"""
+    @_builtins.property
+    def squares(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """of a parameter server's part"""
+
     def __init__(
         self,
         *,
@@ -410,10 +423,11 @@ class PushReply(_message.Message):
         rows_nbytes: _builtins.int = ...,
         mark: _builtins.int = ...,
         precision: _job_pb2.WirePrecision.ValueType = ...,
+        squares: _abc.Iterable[_builtins.float] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["mark", b"mark", "nbytes", b"nbytes", "outcome", b"outcome", "precision", b"precision", "rows_nbytes", b"rows_nbytes", "slot_granted", b"slot_granted", "staleness", b"staleness", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["mark", b"mark", "nbytes", b"nbytes", "outcome", b"outcome", "precision", b"precision", "rows_nbytes", b"rows_nbytes", "slot_granted", b"slot_granted", "squares", b"squares", "staleness", b"staleness", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -3,11 +3,13 @@
 isort:skip_file
 """
 
+from collections import abc as _abc
 from edl_proto.v1 import error_pb2 as _error_pb2
 from edl_proto.v1 import job_pb2 as _job_pb2
 from edl_proto.v1 import task_pb2 as _task_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -153,6 +155,7 @@ class AppliedMinibatch(_message.Message):
     RECORDS_FIELD_NUMBER: _builtins.int
     BASE_VERSION_FIELD_NUMBER: _builtins.int
     MINIBATCHES_FIELD_NUMBER: _builtins.int
+    SQUARES_FIELD_NUMBER: _builtins.int
     minibatch: _builtins.int
     records: _builtins.int
     base_version: _builtins.int
@@ -160,6 +163,10 @@ class AppliedMinibatch(_message.Message):
     """from that index on; 0: one"""
     @_builtins.property
     def lease(self) -> _task_pb2.LeaseRef: ...
+    @_builtins.property
+    def squares(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """of all parts, as in PushHeader"""
+
     def __init__(
         self,
         *,
@@ -168,10 +175,11 @@ class AppliedMinibatch(_message.Message):
         records: _builtins.int = ...,
         base_version: _builtins.int = ...,
         minibatches: _builtins.int = ...,
+        squares: _abc.Iterable[_builtins.float] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_version", b"base_version", "lease", b"lease", "minibatch", b"minibatch", "minibatches", b"minibatches", "records", b"records"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_version", b"base_version", "lease", b"lease", "minibatch", b"minibatch", "minibatches", b"minibatches", "records", b"records", "squares", b"squares"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -34,3 +34,18 @@ Clipping: TypeAlias = ClipValue | ClipNorm | ClipGlobalNorm | None
 def shrink(sum_of_squares: float, limit: float) -> float:
     """What to multiply a gradient with so that its norm is at most ``limit``; never above 1."""
     return limit / max(math.sqrt(sum_of_squares), limit)
+
+
+def shared_sums(clipping: Clipping, tables: int) -> int:
+    """How many sums of squares it takes that run over what several servers have.
+
+    The norm of all variables is one. That of an embedding table's gradient runs over its rows,
+    which are everywhere; a variable that is clipped by its norm is on one server as a whole.
+    """
+    match clipping:
+        case ClipGlobalNorm():
+            return 1
+        case ClipNorm():
+            return tables
+        case _:
+            return 0

@@ -27,6 +27,7 @@ class GradientPush:
         rows: gradients of the rows of embedding tables that the minibatch has used.
         minibatches: that it stands for, ``minibatch`` being the first. With local steps the
             gradient is by how much they have moved the trainable variables.
+        squares: if this is a part of a gradient: the ``shared_sums`` of the whole.
     """
 
     task: TaskKey
@@ -38,6 +39,7 @@ class GradientPush:
     state_delta: Payload | None = None
     rows: tuple[RowPayload, ...] = ()
     minibatches: int = 1
+    squares: tuple[float, ...] = ()
 
 
 class PushKind(StrEnum):

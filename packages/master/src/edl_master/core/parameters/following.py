@@ -46,14 +46,23 @@ class Follower:
     Attributes:
         plane: the values; nobody else changes them.
         done: orders carried out so far.
+
+    Args:
+        plane: a part.
+        shares_sums: see ``sharding.sums_between``.
     """
 
-    def __init__(self, plane: ParameterPlane) -> None:
+    def __init__(self, plane: ParameterPlane, shares_sums: bool = False) -> None:
         self.plane = plane
+        self._shares_sums = shares_sums
         self.done = 0
         self._staged: dict[_Minibatch, tuple[GradientPush, Callable[[], None]]] = {}
         self._newest: dict[WorkerId, _Minibatch] = {}
         self._offered: dict[WorkerId, Payload] = {}
+
+    def squares(self, push: GradientPush) -> tuple[float, ...]:
+        """Of a part: what the other servers need of it to clip theirs; nothing if they do not."""
+        return self.plane.squares(push) if self._shares_sums else ()
 
     # --- what workers send -----------------------------------------------------------------
 
@@ -140,6 +149,7 @@ class Follower:
                 records=order.records,
                 base_version=order.base_version,
                 minibatches=order.minibatches,
+                squares=order.squares,
             )
         )
         self._drop(name)

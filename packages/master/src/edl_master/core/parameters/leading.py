@@ -26,6 +26,7 @@ from edl_master.core.parameters.orders import (
 from edl_master.core.parameters.plane import ParameterPlane, check_fit
 from edl_master.core.parameters.sharding import NOTHING, for_part
 from edl_master.core.parameters.snapshot import Snapshot
+from edl_master.core.parameters.wire import PayloadError
 
 
 class LeadingPlane(ParameterPlane):
@@ -41,6 +42,7 @@ class LeadingPlane(ParameterPlane):
         optimizer: Optimizer,
         mode: UpdateMode,
         give: Callable[[Order], None],
+        sums: int = 0,
     ) -> None:
         """Make a plane that is at its beginning.
 
@@ -49,6 +51,7 @@ class LeadingPlane(ParameterPlane):
             optimizer: what the servers' updates do; here it is counted.
             mode: when there is an update.
             give: takes orders; it does not wait.
+            sums: how many servers need of one another to clip, see ``sharding.sums_between``.
 
         Raises:
             ValueError: the optimizer does not fit the model.
@@ -57,6 +60,7 @@ class LeadingPlane(ParameterPlane):
         super().__init__(NOTHING.layout, for_part(optimizer, NOTHING.layout), mode)
         self._model = model
         self._give = give
+        self._sums = sums
 
     def adopt(self, worker: WorkerId) -> bool:
         """Make the values that a worker has offered to all servers the initial ones, once."""
@@ -88,7 +92,13 @@ class LeadingPlane(ParameterPlane):
         return applied
 
     def push(self, push: GradientPush) -> PushOutcome:
-        """Count a gradient whose parts all servers have."""
+        """Count a gradient whose parts all servers have.
+
+        Raises:
+            PayloadError: it has not the sums that servers need of one another; and as ever.
+        """
+        if len(push.squares) != self._sums:
+            raise PayloadError(f"{len(push.squares)} sums came to clip by, not {self._sums}")
         outcome = super().push(push)
         if outcome.kind is PushKind.APPLIED:
             self._give(
@@ -99,6 +109,7 @@ class LeadingPlane(ParameterPlane):
                     push.records,
                     push.base_version,
                     push.minibatches,
+                    push.squares,
                 )
             )
         return outcome

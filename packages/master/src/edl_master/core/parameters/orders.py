@@ -51,6 +51,7 @@ class Apply:
     records: int
     base_version: Version
     minibatches: int = 1
+    squares: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

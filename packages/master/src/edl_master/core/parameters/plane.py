@@ -357,6 +357,18 @@ class ParameterPlane:
             self._tables.check_unique(payload)
         return self._values.not_finite(gradient, state) or self._tables.not_finite(rows)
 
+    def squares(self, push: GradientPush) -> tuple[float, ...]:
+        """The ``clipping.shared_sums`` of a part of a gradient.
+
+        Raises:
+            PayloadError: as ``examine``.
+        """
+        if self._local:
+            return ()
+        rows = self._tables.gradients(push.rows)
+        values = {number: gradient.values for number, gradient in rows.items()}
+        return self._updater.squares(self._values.gradient(push.gradient), values)
+
     def flush(self) -> bool:
         """Make an update of the gradients gathered so far, though some are missing (sync mode).
 
@@ -551,7 +563,7 @@ class ParameterPlane:
                 self._values.move_state(state, 1.0)
             self._next_version(push.minibatches)
         elif self._gathered is None:
-            self._update(gradient, state, rows=found)
+            self._update(gradient, state, rows=found, squares=push.squares)
         else:
             self._gathered.add(gradient, state, push.records)
             if complete:
@@ -576,8 +588,9 @@ class ParameterPlane:
         state_scale: float = 1.0,
         *,
         rows: Sequence[RowUpdate] = (),
+        squares: tuple[float, ...] = (),
     ) -> None:
-        self._updater.apply(self._values.trainable, gradient, gradient_scale, rows)
+        self._updater.apply(self._values.trainable, gradient, gradient_scale, rows, squares)
         if state:
             self._values.move_state(state, state_scale)
         self._next_version()

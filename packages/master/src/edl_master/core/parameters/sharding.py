@@ -13,13 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from edl_master.core.parameters.clipping import ClipGlobalNorm, ClipNorm
+from edl_master.core.parameters.clipping import ClipNorm, shared_sums
 from edl_master.core.parameters.faults import LayoutError
 from edl_master.core.parameters.keras_config import OptimizerUnsupported
 from edl_master.core.parameters.layout import ArenaKey, Array, Layout, Variable
+from edl_master.core.parameters.modes import Async, Sync, UpdateMode
 from edl_master.core.parameters.optimizers import Optimizer
 from edl_master.core.parameters.snapshot import Snapshot, Stored
 from edl_master.core.parameters.tables.saving import pack, unpack
+
+_ASYNC = Async()
 
 Mine = Callable[[Array], Array]
 """Which of some ids (int64) are of this part, as booleans."""
@@ -69,13 +72,23 @@ class Saved:
         return recut(self.parts or (self.decided,), model, part, optimizer, mine)
 
 
-def cut(model: Layout, servers: int, optimizer: Optimizer) -> tuple[Part, ...]:
+def sums_between(model: Layout, servers: int, optimizer: Optimizer, mode: UpdateMode) -> int:
+    """How many sums of each gradient servers need of one another before they can clip it."""
+    if servers == 1 or (isinstance(mode, Async) and mode.local):
+        return 0  # with local steps the optimizer is at work in workers
+    return shared_sums(optimizer.clipping, len(model.tables))
+
+
+def cut(
+    model: Layout, servers: int, optimizer: Optimizer, mode: UpdateMode = _ASYNC
+) -> tuple[Part, ...]:
     """Cut a model into parts, which are empty where it has fewer pieces than servers.
 
     Args:
         model: its layout.
         servers: how many parts, at least 1.
         optimizer: decides where may be cut.
+        mode: when there is an update.
 
     Raises:
         LayoutError: a variable without a gradient travels before one that has one.
@@ -84,7 +97,8 @@ def cut(model: Layout, servers: int, optimizer: Optimizer) -> tuple[Part, ...]:
     kinds = [variable.trainable for variable in model.variables]
     if kinds != sorted(kinds, reverse=True):
         raise LayoutError("with parameter servers, trainable variables must travel first")
-    _check_clipping(model, optimizer)
+    if sums_between(model, servers, optimizer, mode):
+        _check_clipping(model, optimizer, mode)
     apart = isinstance(optimizer.clipping, ClipNorm)
     cuts = [0]
     for number in range(1, servers):
@@ -155,19 +169,19 @@ def recut(
 # --- where to cut --------------------------------------------------------------------------
 
 
-def _check_clipping(model: Layout, optimizer: Optimizer) -> None:
-    match optimizer.clipping:
-        case ClipGlobalNorm():
-            option = "global_clipnorm"
-        case ClipNorm() if model.tables:
-            option = "clipnorm with embedding tables"
-        case _:
-            return
-    raise OptimizerUnsupported(
-        f"{optimizer.name}.{option}",
-        "set, with parameter servers that each know a part of the norm",
-        "use clipvalue, or --parameter-servers 0",
-    )
+def _check_clipping(model: Layout, optimizer: Optimizer, mode: UpdateMode) -> None:
+    """What is clipped must be one worker's gradient: its parts travel with their sums."""
+    if isinstance(mode, Sync) and mode.grads_to_wait > 1:
+        problem = "set, with several parameter servers and updates of several gradients together"
+        remedy = "use clipvalue, --parameter-servers 1, or --update async"
+    elif any(table.min_count > 1 for table in model.tables):
+        # Which rows are there to be updated is known when they are.
+        problem = "set, with several parameter servers and rows admitted by their frequency"
+        remedy = "use clipvalue, --parameter-servers 1, or leave min_count out"
+    else:
+        return
+    option = "clipnorm" if isinstance(optimizer.clipping, ClipNorm) else "global_clipnorm"
+    raise OptimizerUnsupported(f"{optimizer.name}.{option}", problem, remedy)
 
 
 def _nearest(model: Layout, wanted: int, *, apart: bool) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -64,6 +64,7 @@ class Updater:
         self._executor = executor
         self._arenas = layout.arenas(trainable=True)
         self._stretches = tuple(_stretches(optimizer, layout))
+        self._tables = [table.name for table in layout.tables]
         self._absent = {key: np.empty(0, key.dtype) for key in self._arenas}
         self.slots: dict[str, dict[ArenaKey, Array]] = {
             slot.name: {
@@ -86,6 +87,7 @@ class Updater:
         gradient: Arenas,
         scale: float = 1.0,
         rows: Sequence[RowUpdate] = (),
+        squares: tuple[float, ...] = (),
     ) -> None:
         """Update values and rows in place.
 
@@ -95,6 +97,7 @@ class Updater:
             scale: the gradient is multiplied with this first.
             rows: tables with gradients of some of their rows; all others stay as they are, their
                 slots too.
+            squares: if this is a part of a gradient, the ``shared_sums`` of the whole.
         """
         optimizer, step = self.optimizer, self.iterations + 1
         rate = optimizer.learning_rate(self.iterations)
@@ -103,7 +106,7 @@ class Updater:
         gradient = {key: read_only(gradient[key]) for key in self._arenas}
         loop = kernel(optimizer.rule.kernel)
         jobs = []
-        scales = self._scales(gradient, scale, rows)
+        scales = self._scales(gradient, scale, rows, squares)
 
         def numbers_for(real: Any, part_scale: float, decays: bool) -> tuple[Factors, Factors]:
             decay = real(optimizer.weight_decay) * real(rate) if decays else real(0)
@@ -167,16 +170,51 @@ class Updater:
             values[key][:] = average
         return True
 
-    def _scales(self, gradient: Arenas, scale: float, rows: Sequence[RowUpdate]) -> list[float]:
+    def squares(self, gradient: Arenas, rows: Mapping[int, Array]) -> tuple[float, ...]:
+        """The ``shared_sums`` of a gradient, or of a part of one.
+
+        Args:
+            gradient: of the variables.
+            rows: gradients of rows, by the number of their table.
+        """
+        of_rows = {
+            number: sum_of_squares(values.reshape(-1), self._executor)
+            for number, values in rows.items()
+        }
+        match self.optimizer.clipping:
+            case ClipGlobalNorm():
+                arenas = (read_only(gradient[key]) for key in self._arenas)
+                dense = sum(sum_of_squares(arena, self._executor) for arena in arenas)
+                return (dense + sum(of_rows.values()),)
+            case ClipNorm():
+                return tuple(of_rows.get(number, 0.0) for number in range(len(self._tables)))
+            case _:
+                return ()
+
+    def _scales(
+        self,
+        gradient: Arenas,
+        scale: float,
+        rows: Sequence[RowUpdate],
+        of_whole: tuple[float, ...],
+    ) -> list[float]:
         """What to multiply the gradient with, for each stretch and then for each table."""
         match self.optimizer.clipping:
             case None | ClipValue():
                 return [scale] * (len(self._stretches) + len(rows))
             case ClipNorm(limit) | ClipGlobalNorm(limit):
+                if of_whole and isinstance(self.optimizer.clipping, ClipGlobalNorm):
+                    factor = scale * shrink(of_whole[0] * scale * scale, limit)
+                    return [factor] * (len(self._stretches) + len(rows))
                 # As many sums as stretches: with ClipNorm a stretch is a variable.
                 parts = [gradient[s.arena][s.start : s.stop] for s in self._stretches]
                 parts += [found.values.reshape(-1) for _, found in rows]
                 squares = [sum_of_squares(part, self._executor) * scale * scale for part in parts]
+                if of_whole:
+                    numbers = [self._tables.index(table.spec.name) for table, _ in rows]
+                    squares[len(self._stretches) :] = [
+                        of_whole[number] * scale * scale for number in numbers
+                    ]
                 if isinstance(self.optimizer.clipping, ClipNorm):
                     return [scale * shrink(square, limit) for square in squares]
                 return [scale * shrink(sum(squares), limit)] * len(squares)

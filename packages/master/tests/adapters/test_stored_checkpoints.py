@@ -1,0 +1,250 @@
+"""Checkpoints in stores: what every place promises, and what becomes of one that does not serve."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from conformance.checkpoint_suite import (
+    CheckpointSuite,
+    World,
+    checkpoint,
+    keep,
+    newest,
+    unused,
+    version,
+)
+from fsspec.implementations.memory import MemoryFileSystem
+
+from edl_master.adapters import stores
+from edl_master.adapters.checkpoints import Place
+from edl_master.adapters.stored_checkpoints import StoredCheckpoints
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+
+LONG_S = 60.0
+
+
+class Store(World):
+    """Places in a store; ``here`` is the machine of their masters."""
+
+    def __init__(self, root: str, here: Path) -> None:
+        super().__init__(root)
+        self.here = here
+
+    def place(self, keep: int = 3, job: str = "job", *, now: bool = True) -> StoredCheckpoints:
+        place = StoredCheckpoints(self.root, job, keep, self.here / job)
+        place.prepare(now=now)
+        self.places.append(place)
+        return place
+
+    def parts_in(self, place: Place) -> Path:
+        return self.here / "job"
+
+
+class TestMemory(CheckpointSuite):
+    def fresh(self, here: Path) -> World:
+        return Store(unused("memory"), here)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[Store]:
+    world = Store(unused("trouble"), tmp_path)
+    yield world
+    world.close()
+
+
+class Trouble(MemoryFileSystem):
+    """A store in memory that does what a test wants before it does what it is asked."""
+
+    protocol = "trouble"
+    store: dict[str, Any] = {}  # noqa: RUF012
+    pseudo_dirs: list[str] = [""]  # noqa: RUF012
+    before: Callable[[str, str], None] = staticmethod(lambda what, path: None)
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return str(super()._strip_protocol(path.replace("trouble://", "memory://")))
+
+    def put_file(self, lpath: str, rpath: str, **kwargs: Any) -> None:
+        type(self).before("put", rpath)
+        super().put_file(lpath, rpath, **kwargs)
+
+    def get_file(self, rpath: str, lpath: str, **kwargs: Any) -> None:
+        type(self).before("get", rpath)
+        super().get_file(rpath, lpath, **kwargs)
+
+
+fsspec.register_implementation("trouble", Trouble, clobber=True)
+
+
+@pytest.fixture(autouse=True)
+def no_trouble() -> Iterator[None]:
+    yield
+    Trouble.before = staticmethod(lambda what, path: None)
+
+
+def trouble(at: str, what: Callable[[], None]) -> None:
+    def before(call: str, path: str) -> None:
+        if at in f"{call} {path}":
+            what()
+
+    Trouble.before = staticmethod(before)
+
+
+def refuse() -> None:
+    raise PermissionError("not today")
+
+
+@pytest.mark.parametrize("at", ["array-0000", "ledger", "array-0002", "manifest"])
+def test_wherever_a_store_fails_the_one_before_stays_and_the_next_one_counts(
+    world: Store, at: str
+) -> None:
+    place = world.place()
+    keep(place, checkpoint(1))
+    trouble(f"put {world.path}/job-00000002/{at}", refuse)
+    with pytest.raises(EdlError) as caught:
+        keep(place, checkpoint(2))
+    assert caught.value.code == error_pb2.OUTPUT_UNWRITABLE
+    assert "not today" in caught.value.what
+    assert caught.value.where.startswith(world.root)
+    Trouble.before = staticmethod(lambda what, path: None)
+    assert version(newest(place)[0]) == 1
+    keep(place, checkpoint(3))
+    assert version(newest(place)[0]) == 3
+    assert place.names() == ["job-00000001", "job-00000003"]
+    assert {path.partition("/")[0] for path in world.objects()} == {".job.owner", *place.names()}
+
+
+def test_a_master_that_dies_while_it_sends_leaves_nothing_that_counts(world: Store) -> None:
+    place = world.place()
+    keep(place, checkpoint(1))
+    trouble("manifest", refuse)
+    with pytest.raises(EdlError):
+        keep(place, checkpoint(2))
+    Trouble.before = staticmethod(lambda what, path: None)
+    assert world.objects("job-00000002"), "it was on its way"
+    place.close()
+    again = world.place()
+    assert not world.objects("job-00000002")
+    found, damaged = newest(again)
+    assert version(found) == 1
+    assert damaged == []
+
+
+def test_one_that_hangs_is_given_up_and_can_never_spoil_a_later_one(
+    world: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stores, "PATIENCE", stores.Patience(call_s=0.3, slowest_bytes_per_s=1e9))
+    place = world.place()
+    keep(place, checkpoint(1))
+    going_on = threading.Event()
+    trouble("array-0000", lambda: going_on.wait(LONG_S) and None)
+    with pytest.raises(EdlError) as caught:
+        keep(place, checkpoint(2))
+    assert "no sign of life" in caught.value.what
+    Trouble.before = staticmethod(lambda what, path: None)
+    monkeypatch.setattr(stores, "PATIENCE", stores.Patience())
+    keep(place, checkpoint(3))
+    going_on.set()  # the call that was given up ends now, and writes what it was to write
+    for thread in threading.enumerate():
+        if thread.name == "store":
+            thread.join(LONG_S)
+    found, damaged = newest(place)
+    assert damaged == []
+    assert version(found) == 3
+
+
+def test_a_store_that_does_not_serve_is_not_taken_for_damage(world: Store) -> None:
+    """Else the job would go back further than it has to, or begin anew."""
+    place = world.place()
+    for number in (1, 2):
+        keep(place, checkpoint(number))
+    trouble("get", refuse)
+    with pytest.raises(EdlError) as caught:
+        newest(place)
+    assert caught.value.code == error_pb2.OUTPUT_UNWRITABLE
+
+
+def test_what_is_overtaken_is_not_sent(world: Store) -> None:
+    place = world.place()
+    first = place.write(checkpoint(1))
+    second = place.write(checkpoint(2))
+    assert not place.publish(first)
+    assert place.publish(second)
+    assert place.names() == ["job-00000001"]
+    assert version(newest(place)[0]) == 2
+
+
+def test_nothing_stays_on_this_machine(world: Store) -> None:
+    place = world.place()
+    keep(place, checkpoint(1))
+    found, _ = newest(place)
+    keep(place, checkpoint(2))
+    left = [path.name for path in (world.here / "job").iterdir()]
+    assert left == [".job.owner"]
+    assert found is not None
+    assert found.arrays["values/trainable/float32"][3] == 4.0  # type: ignore[index]
+
+
+def test_a_master_that_is_started_again_does_not_wait_for_the_store(world: Store) -> None:
+    first = world.place()
+    first.close()
+    place = world.place(now=False)
+    assert world.read(".job.owner").startswith(b"1 "), "the store was not asked"
+    keep(place, checkpoint(1))
+    assert world.read(".job.owner").startswith(b"2 ")
+
+
+def test_a_manifest_that_names_what_is_elsewhere_is_damage(world: Store) -> None:
+    place = world.place()
+    keep(place, checkpoint(1))
+    from edl_master.adapters import checkpoint_files as files
+
+    body = files._unsealed(world.read("job-00000001/manifest.json"))
+    body["files"]["../../../etc/x"] = {"bytes": 1, "crc32": 1}
+    world.write("job-00000001/manifest.json", files._sealed(body))
+    with pytest.raises(EdlError) as caught:
+        newest(place)
+    assert caught.value.code == error_pb2.CHECKPOINT_DAMAGED
+    assert "../../../etc/x" in caught.value.what
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[None]:
+    """A server that speaks S3, and the environment that leads there."""
+    pytest.importorskip("s3fs")
+    server = pytest.importorskip("moto.server").ThreadedMotoServer("127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    given = {
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    before = {name: os.environ.get(name) for name in given}
+    os.environ.update(given)
+    fsspec.filesystem("s3").clear_instance_cache()
+    yield
+    for name, value in before.items():
+        if value is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = value
+    server.stop()
+
+
+@pytest.mark.usefixtures("s3")
+class TestS3(CheckpointSuite):
+    """The same over HTTP, with the client that people have."""
+
+    test_any_damage_is_found_and_the_one_before_is_used = None  # a minute of small requests
+
+    def fresh(self, here: Path) -> World:
+        return Store(unused("s3"), here)

@@ -1,0 +1,164 @@
+"""Checkpoints in a store, over HTTP with the client that people have: as users meet them."""
+
+from __future__ import annotations
+
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import s3fs
+from conftest import ROOT, Edl, eventually
+from moto.server import ThreadedMotoServer
+from safetensors.numpy import load_file
+from test_exactly_once import counts
+from test_parameter_servers import written
+from test_sync_training import RECORDS, make_problem
+
+BUCKET = "s3://kept/of/mine"
+ACCESS = {
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_DEFAULT_REGION": "us-east-1",
+}
+
+
+class Store:
+    """A server that speaks S3; what it has stays when it stops serving for a while."""
+
+    def __init__(self) -> None:
+        self._server = ThreadedMotoServer("127.0.0.1", port=0)
+        self._server.start()
+        host, self._port = self._server.get_host_and_port()
+        self.url = f"http://{host}:{self._port}"
+        self.system = s3fs.S3FileSystem(
+            key="test", secret="test", endpoint_url=self.url, use_listings_cache=False
+        )
+        # What an earlier test has left is in the memory of this process.
+        urllib.request.urlopen(f"{self.url}/moto-api/reset", b"", timeout=30).close()
+        self.system.mkdir("kept")
+
+    def objects(self) -> list[str]:
+        return sorted(path.removeprefix("kept/of/mine/") for path in self.system.find("kept"))
+
+    def stop(self) -> None:
+        self._server.stop()
+
+    def start(self) -> None:
+        self._server = ThreadedMotoServer("127.0.0.1", port=self._port)
+        self._server.start()
+
+
+@pytest.fixture
+def store(edl: Edl) -> Iterator[Store]:
+    store = Store()
+    edl.env |= {**ACCESS, "AWS_ENDPOINT_URL": store.url}
+    yield store
+    store.stop()
+
+
+def kinds(edl: Edl, name: str) -> list[str]:
+    return [event["kind"] for event in edl("events", name, "-o", "json").json]
+
+
+def test_a_stopped_job_goes_on_from_the_store_with_any_number_of_servers(
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], store: Store
+) -> None:
+    total, epochs, output = 1_501, 16, tmp_path / "model"
+    given = [
+        *("train", "--model-zoo", str(ROOT / "model_zoo"), "--model-def", "counting"),
+        *("--params", f"size={total}", "--data", str(numbered(total)), "--name", "again"),
+        *("--num-epochs", str(epochs), "--minibatch-size", "8", "--records-per-task", "100"),
+        *("--checkpoint-dir", BUCKET, "--checkpoint-steps", "100", "--output", str(output)),
+    ]
+    trained = 0
+    for servers in (0, 2):
+        edl(*given, "--parameter-servers", str(servers), "--detach")
+        eventually(
+            lambda trained=trained: (
+                int(written(edl, "again").get("records_trained", 0)) > trained + total
+            ),
+            "an epoch has passed",
+            every=0.02,
+        )
+        edl("stop", "again")
+        trained = int(edl.status("again")["records_trained"])
+        assert total < trained < epochs * total
+        edl("delete", "again", "--yes")
+    names = sorted({path.partition("/")[0] for path in store.objects() if "/" in path})
+    assert len(names) == 3, "those before are removed"
+    assert [path for path in store.objects() if f"{names[-1]}/part-1/" in path]
+
+    # The newest one loses a part: the one before is used, and what is missing trains again.
+    store.system.rm_file(f"kept/of/mine/{names[-1]}/part-1/array-0000.npy")
+    done = edl(*given, "--parameter-servers", "1", "-o", "json")
+    assert done.json["records_trained"] == epochs * total
+    np.testing.assert_array_equal(counts(output), epochs)
+    told = edl("events", "again").out
+    assert f"Checkpoint {names[-1]} is damaged and passed over" in told
+    assert "part-1/array-0000.npy is missing" in told
+    assert f"Goes on from checkpoint {names[-2]}" in told
+
+
+def test_a_store_that_is_gone_for_a_while_costs_one_checkpoint(
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], store: Store
+) -> None:
+    total, output = 501, tmp_path / "model"
+    edl(
+        *("train", "--model-zoo", str(ROOT / "model_zoo"), "--model-def", "counting"),
+        *("--params", f"size={total}", "--data", str(numbered(total)), "--name", "gap"),
+        *("--num-epochs", "100000", "--minibatch-size", "8", "--detach"),
+        *("--checkpoint-dir", BUCKET, "--checkpoint-steps", "100", "--output", str(output)),
+    )
+    eventually(lambda: "CheckpointTaken" in kinds(edl, "gap"), "one is taken")
+    store.stop()
+    eventually(lambda: "CheckpointFailed" in kinds(edl, "gap"), "one is not", timeout=200)
+    before = int(edl.status("gap")["records_trained"])
+    eventually(lambda: int(edl.status("gap")["records_trained"]) > before, "training goes on")
+    store.start()
+    edl("stop", "gap")
+    assert kinds(edl, "gap")[-1] == "CheckpointTaken", "the last one is kept again"
+    assert edl.status("gap")["state"] == "CANCELLED"
+
+
+def test_a_store_that_is_not_there_is_found_before_training(
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
+) -> None:
+    done = edl.run(
+        *("train", "--model-zoo", str(ROOT / "model_zoo"), "--model-def", "counting"),
+        *("--params", "size=10", "--data", str(numbered(10)), "--name", "none"),
+        *("--checkpoint-dir", BUCKET, "--output", str(tmp_path / "model")),
+        env={**ACCESS, "AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_MAX_ATTEMPTS": "1"},
+    )
+    assert done.code not in (0, 70), str(done)
+    assert "does not serve" in done.err
+    assert BUCKET in done.err
+
+
+@pytest.mark.parametrize("servers", [0, 2])
+def test_sync_training_that_was_stopped_equals_one_that_was_not(
+    edl: Edl, tmp_path: Path, store: Store, servers: int
+) -> None:
+    """The weights are those that Keras finds, too, so both runs are right and not only alike."""
+    epochs = 150
+    zoo, data, expected = make_problem(tmp_path, epochs)
+    given = [
+        *("train", "--model-zoo", str(zoo), "--model-def", "small", "--data", str(data)),
+        *("--update", "sync", "--grads-to-wait", "14", "--name", "sync"),
+        *("--num-epochs", str(epochs), "--minibatch-size", "8", "--records-per-task", "21"),
+        *("--output", str(tmp_path / "model"), "--checkpoint-dir", BUCKET),
+        *("--parameter-servers", str(servers)),
+    ]
+    edl(*given, "--detach")
+    eventually(lambda: int(edl.status("sync")["records_trained"]) > 0, "it trains", every=0.01)
+    edl("stop", "sync")
+    assert 0 < int(edl.status("sync")["records_trained"]) < epochs * RECORDS
+    edl("delete", "sync", "--yes")
+    result = edl(*given, "-o", "json").json
+    assert "CheckpointRestored" in kinds(edl, "sync")
+    assert result["records_trained"] == epochs * RECORDS
+    assert result["steps"] == epochs * 14
+    found = sorted(load_file(tmp_path / "model" / "parameters.safetensors").values(), key=np.size)
+    for ours, keras in zip(found, sorted(expected, key=np.size), strict=True):
+        np.testing.assert_allclose(ours, keras, rtol=2e-3, atol=2e-4)
