@@ -235,7 +235,7 @@ def test_a_prediction_that_was_joined_is_not_made_again(
 ) -> None:
     """The master dies when the output is in its place, before it can say so."""
     joined = threading.Event()
-    join = Predictions.join
+    join = Predictions.finish
 
     def joins_and_dies(predictions: Predictions, dead: int = 0) -> None:
         join(predictions, dead)
@@ -245,7 +245,7 @@ def test_a_prediction_that_was_joined_is_not_made_again(
     spec = spec_of(tmp_path, "PREDICT", (37, 64))
     output = Path(spec.output)
     with monkeypatch.context() as patch:
-        patch.setattr(Predictions, "join", joins_and_dies)
+        patch.setattr(Predictions, "finish", joins_and_dies)
         with RunningJob(spec, tmp_path / "job", Acting(0)) as job:
             assert joined.wait(DEADLINE_S)
     assert job.exit_code is None

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import json
 import os
+import secrets
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -58,7 +59,8 @@ def replace_file(path: Path, content: bytes, *, durable: bool = False) -> None:
     Raises:
         OSError: the file could not be written; it is as it was.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # Not by the process's number: in containers that share a folder all masters have the same.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with temporary.open("wb") as file:
             file.write(content)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -45,7 +46,7 @@ def check_output(output: str, *, resumed_job: str = "") -> None:
     path = Path(output)
     if os.path.lexists(path) and not (resumed_job and model_of(path) == resumed_job):
         raise output_exists(output, where=str(path.absolute()))
-    probe = path.parent / f".{path.name}.{os.getpid()}.probe"
+    probe = path.parent / f".{path.name}.{secrets.token_hex(4)}.probe"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         probe.mkdir()
