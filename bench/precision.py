@@ -86,10 +86,10 @@ def _training() -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as place:
         work = Path(place)
         data = written(work, "digits", RECORDS)
-        found = {
-            precision: [_trained(work, data, precision, seed) for seed in SEEDS]
-            for precision in ("float32", *HALVES)
-        }
+        found: dict[str, list[tuple[float, float]]] = {kind: [] for kind in ("float32", *HALVES)}
+        for seed in SEEDS:
+            for precision, of_seeds in found.items():
+                of_seeds.append(_trained(work, data, precision, seed))
         for precision in HALVES:
             both = list(zip(found[precision], found["float32"], strict=True))
             what = f"digits, {EPOCHS} epochs, {precision}"
