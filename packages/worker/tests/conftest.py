@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
 from practice_master import WAIT_S, PracticeMaster
 from zoo_folder import ZooFolder
 
@@ -19,6 +20,10 @@ import recordio.example
 from edl_proto.v1 import job_pb2, task_pb2
 from edl_worker.app import App
 from edl_worker.config import Settings
+
+# A machine that is busy makes an example slow, not wrong.
+settings.register_profile("usual", deadline=None)
+settings.load_profile("usual")
 
 ZOO = Path(__file__).parent / "zoo"
 RECORDS = 100
