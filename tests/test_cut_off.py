@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from conftest import ROOT, Edl, eventually
 from test_exactly_once import EPOCHS, arguments, counts
+from test_recovery import written
 from wires import Wire
 
 from edl_proto import channels
@@ -110,3 +111,113 @@ def test_a_worker_that_is_cut_off_is_missed_and_welcome_again(
     np.testing.assert_array_equal(counts(output), EPOCHS)
     assert status["worker_failures"] == 0
     assert happened(edl, "WorkerStarted") == 2, "nobody had to start it again"
+
+
+SHIM = """
+import json, pathlib, runpy, sys, time
+from edl_worker import servers
+
+ready = pathlib.Path({ready!r})
+while not ready.exists():
+    time.sleep(0.05)
+begin = servers.ParameterServers.__init__
+
+
+def over_wires(self, master, servers, model, mark):
+    servers = list(servers)
+    servers[1].address = servers[1].address.replace({here!r}, {far!r})
+    begin(self, master, servers, model, mark)
+
+
+servers.ParameterServers.__init__ = over_wires
+sys.argv = sys.argv[sys.argv.index("edl_worker"):]
+runpy.run_module("edl_worker", run_name="__main__", alter_sys=True)
+"""
+"""Worker 1, which reaches parameter server 1 over wires, once these are there."""
+
+
+@pytest.fixture
+def wired(edl: Edl, tmp_path: Path) -> Iterator[Callable[[], list[Wire]]]:
+    """Puts wires between worker 1 and parameter server 1 of job ``w``."""
+    ready = tmp_path / "wires-are-there"
+    shim = tmp_path / "shim.py"
+    shim.write_text(SHIM.format(ready=str(ready), here=HERE, far=FAR))
+    python = tmp_path / "python"
+    python.write_text(
+        "#!/bin/sh\n"
+        'case "$*" in\n'
+        f'*"edl_worker "*"--worker-id 1"*) exec {sys.executable} {shim} "$@" ;;\n'
+        f'*) exec {sys.executable} "$@" ;;\n'
+        "esac\n"
+    )
+    python.chmod(0o755)
+    edl.env["EDL_PYTHON"] = str(python)
+    with ExitStack() as opened:
+
+        def begin() -> list[Wire]:
+            servers = eventually(
+                lambda: [
+                    one["address"]
+                    for one in written(edl, "w").get("servers", [])
+                    if one["state"] == "serving"
+                ][1:],
+                "the servers are there",
+            )
+            port = int(servers[0].rpartition(":")[2])
+            direct = parameters_port(servers[0])
+            wires = [Wire((FAR, each), (HERE, each)) for each in (port, direct) if each]
+            for wire in wires:
+                opened.callback(wire.cut)
+            ready.touch()
+            return wires
+
+        yield begin
+
+
+@pytest.mark.parametrize("what", ["cut", "silent"])
+def test_a_worker_that_cannot_reach_one_server_says_which_and_loses_nothing(
+    edl: Edl,
+    tmp_path: Path,
+    numbered: Callable[..., Path],
+    wired: Callable[[], list[Wire]],
+    what: str,
+) -> None:
+    """A short break is waited for. After a long one its task is another's, and nobody is blamed."""
+    output = tmp_path / "model"
+    edl(
+        *arguments(numbered(TOTAL), TOTAL, output, "--num-workers", "2", "--name", "w", "--detach"),
+        *("--parameter-servers", "2"),
+    )
+    wires = wired()
+
+    def carried() -> int:
+        return sum(wire.carried for wire in wires)
+
+    eventually(lambda: carried() > 1_000_000, "worker 1 trains over the wires")
+    for wire in wires:
+        if what == "cut":
+            wire.cut()
+        else:
+            wire.swallow()
+    if what == "cut":
+        time.sleep(3.0)  # how long the fault lasts
+    else:
+        eventually(lambda: happened(edl, "WorkerExited") == 1, "it leaves by itself")
+    before = carried()
+    for wire in wires:
+        wire.mend()
+    eventually(lambda: carried() > before + 100_000, "it, or its next body, trains again")
+
+    edl("wait", "w", timeout=300)
+    status = edl.status("w")
+    assert int(status["records_trained"]) == EPOCHS * TOTAL
+    np.testing.assert_array_equal(counts(output), EPOCHS)
+    assert status["worker_failures"] == 0
+    log = (edl.job_dir("w") / "logs" / "worker-1.log").read_text()
+    assert "parameter server 1 at " in log
+    if what == "silent":
+        lines = (edl.job_dir("w") / "events.jsonl").read_text()
+        assert "parameter-server-1-lost" in lines
+        assert "PARAMETER_SERVER_LOST" in log or "could not be reached" in log
+    else:
+        assert happened(edl, "WorkerStarted") == 1, "it has stayed"

@@ -24,7 +24,7 @@ from edl_proto.parameters import FrameError, ParametersStub, add_to_server, fill
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 from edl_proto.v1 import parameters_pb2 as pb
 from edl_worker.parts import Ids, Payload
-from edl_worker.servers import Mark, ParameterServers
+from edl_worker.servers import Mark, ParameterServers, ServerLostError
 
 WAIT_S = 30.0
 DIM, ROWS = 2, 12
@@ -533,10 +533,11 @@ def test_of_a_server_that_is_silent_the_master_tells_when_the_time_is_over(crew:
 def test_while_the_master_is_the_same_the_call_is_to_be_tried_again(crew: Crew) -> None:
     """As after a connection that broke: the worker repeats it, and the ledger sorts it out."""
     crew.parts[0].close()
-    with pytest.raises(grpc.RpcError) as failed:
+    with pytest.raises(ServerLostError) as failed:
         pushed(crew)
-    assert EdlError.from_rpc(failed.value) is None
-    assert failed.value.code() == grpc.StatusCode.UNAVAILABLE
+    assert failed.value.number == 0
+    assert failed.value.address in str(failed.value)
+    assert "UNAVAILABLE" in failed.value.cause
     assert [type(header) for header in crew.master.heard] == [pb.PullHeader], "nothing counted"
 
 

@@ -60,6 +60,9 @@ CATALOG: dict[ErrorCode.ValueType, Entry] = {
     error_pb2.JOB_EXISTS: Entry(grpc.StatusCode.ALREADY_EXISTS, 5, "job exists"),
     error_pb2.STOPPED: Entry(grpc.StatusCode.CANCELLED, 8, "job stopped"),
     error_pb2.MASTER_LOST: Entry(grpc.StatusCode.UNAVAILABLE, 1, "the job's master is gone"),
+    error_pb2.PARAMETER_SERVER_LOST: Entry(
+        grpc.StatusCode.UNAVAILABLE, 1, "a parameter server cannot be reached"
+    ),
     error_pb2.TIMED_OUT: Entry(grpc.StatusCode.DEADLINE_EXCEEDED, 8, "timed out"),
     error_pb2.CHECKPOINT_DAMAGED: Entry(grpc.StatusCode.DATA_LOSS, 3, "damaged checkpoint"),
     error_pb2.STALE_LEASE: Entry(grpc.StatusCode.FAILED_PRECONDITION, 70, "lease lost"),

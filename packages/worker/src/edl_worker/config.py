@@ -23,6 +23,11 @@ class Settings:
     """How long a master that cannot be reached is waited for. It may be starting again; but a
     worker without a master must not stay for ever. ``EDL_MASTER_WAIT_S``."""
 
+    server_wait_s: float = 15.0
+    """How long a parameter server is waited for that cannot be reached while the master can. The
+    master replaces one that is gone within seconds; so the way there is broken, and others can do
+    the task. The worker leaves and says why, before it is suspected of hanging."""
+
     call_timeout_s: float = 10.0
     """Deadline of a call beyond the time that it is allowed to wait at the master."""
 

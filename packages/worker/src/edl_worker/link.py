@@ -21,24 +21,12 @@ from edl_proto.parameters import FrameError, ParametersStub
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2, task_pb2_grpc
 from edl_worker.config import Settings
 from edl_worker.core import backoff
-from edl_worker.servers import Mark, ParameterServers
+from edl_worker.servers import PASSING, Mark, ParameterServers, ServerLostError
 from edl_worker.state import Departure, WorkerState
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-# What a call ends with when the master is away, starting, or being killed at this moment.
-_PASSING = frozenset(
-    (
-        grpc.StatusCode.UNAVAILABLE,
-        grpc.StatusCode.DEADLINE_EXCEEDED,
-        grpc.StatusCode.CANCELLED,
-        grpc.StatusCode.INTERNAL,
-        grpc.StatusCode.UNKNOWN,
-    )
-)
-
 
 _NOTHING = memoryview(b"")
 
@@ -322,31 +310,42 @@ class MasterLink:
         patience_s: float | None = None,
         heed_leaving: bool = True,
     ) -> T:
-        """Try a call until it is answered, or the master has been away for too long."""
+        """Try a call until it is answered, or who should answer has been away for too long."""
         patience_s = self._settings.master_wait_s if patience_s is None else patience_s
         failing_since = 0.0
+        missed: ServerLostError | None = None
         for delay_s in backoff.delays(random.random):
             started = time.monotonic()
             try:
                 reply = attempt()
+            except ServerLostError as error:
+                cause, silent = str(error), error
+                longest_s = min(patience_s, self._settings.server_wait_s)
             except (grpc.RpcError, FrameError) as error:
-                cause = self._passing_cause(name, error)
+                cause, silent = self._passing_cause(name, error), None
+                longest_s = patience_s
             else:
                 if failing_since:
-                    log.info("the master at %s answers again", self._settings.master)
+                    log.info("%s is answered again", name)
                 return reply
             now = time.monotonic()
-            if not failing_since:
-                failing_since = started
+            if not failing_since or (silent is None) != (missed is None):
+                # The one came back, and the other is gone: it has a patience of its own.
+                failing_since, missed = started, silent
+                whom = "" if silent else f" from the master at {self._settings.master}"
                 log.warning(
-                    "no answer to %s from the master at %s (%s); trying for %.0f s",
-                    *(name, self._settings.master, cause, patience_s),
+                    "no answer to %s%s (%s); trying for %.0f s", *(name, whom, cause, longest_s)
                 )
-            if now + delay_s - failing_since > patience_s:
-                lost = self.lost(now - failing_since, cause)
+            if now + delay_s - failing_since > longest_s:
+                if silent is not None:
+                    lost = self._server_lost(now - failing_since, silent)
+                    departure = Departure(f"parameter-server-{silent.number}-lost", lost)
+                else:
+                    lost = self.lost(now - failing_since, cause)
+                    departure = Departure("master-lost", lost, tell=False)
                 if not heed_leaving:
                     raise lost
-                self._state.leave(Departure("master-lost", lost, tell=False))
+                self._state.leave(departure)
             if heed_leaving:
                 self._state.sleep(delay_s)
             else:
@@ -360,7 +359,7 @@ class MasterLink:
         assert isinstance(error, grpc.RpcError)
         self._raise_known(error)
         code, details = error.code(), error.details()
-        if code in _PASSING:
+        if code in PASSING:
             return f"{code.name}: {details}"
         raise EdlError(
             error_pb2.INTERNAL,
@@ -378,6 +377,17 @@ class MasterLink:
         if known.code == error_pb2.STALE_INCARNATION:
             raise MasterReplacedError(known.what) from None
         raise known from None
+
+    def _server_lost(self, seconds: float, error: ServerLostError) -> EdlError:
+        return EdlError(
+            error_pb2.PARAMETER_SERVER_LOST,
+            f"parameter server {error.number} could not be reached for {seconds:.0f} s"
+            f" ({error.cause}), though the master could",
+            where=f"worker {self._identity.worker_id} on {self._identity.host}, "
+            f"parameter server at {error.address}",
+            remedy="Look at the network between the two; the task has gone back to the master, and"
+            " another body is started.",
+        )
 
     def lost(self, seconds: float, cause: str) -> EdlError:
         """The error that tells that the master could not be reached for so long."""

@@ -18,6 +18,7 @@ import numpy as np
 from google.protobuf.message import Message
 
 from edl_proto import channels
+from edl_proto.errors import EdlError
 from edl_proto.parameters import Buffer, FrameError, ParametersStub
 from edl_proto.v1 import job_pb2, task_pb2
 from edl_proto.v1 import parameters_pb2 as pb
@@ -28,6 +29,18 @@ _CURSOR_BITS = 48
 
 _NOTHING = memoryview(b"")
 
+PASSING = frozenset(
+    (
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.UNKNOWN,
+    )
+)
+"""What a call ends with when whoever should answer is away, starting, or being killed at this
+moment."""
+
 T = TypeVar("T")
 
 
@@ -37,16 +50,32 @@ class _Server:
 
     Attributes:
         stub: the server.
+        address: where it is.
         start, stop: its bytes of a payload of parameters.
     """
 
     stub: ParametersStub
+    address: str
     start: int
     stop: int
 
     @property
     def nbytes(self) -> int:
         return self.stop - self.start
+
+
+class ServerLostError(Exception):
+    """A server does not answer, though the master of its incarnation does.
+
+    Args:
+        number: of the server.
+        address: where it should be.
+        cause: what the call ended with.
+    """
+
+    def __init__(self, number: int, address: str, cause: str) -> None:
+        super().__init__(f"parameter server {number} at {address}: {cause}")
+        self.number, self.address, self.cause = number, address, cause
 
 
 class ParameterServers:
@@ -73,7 +102,7 @@ class ParameterServers:
             channel = channels.connect(server.address)
             self._channels.append(channel)
             stub = ParametersStub(channel, server.address)
-            self._servers.append(_Server(stub, server.start, server.stop))
+            self._servers.append(_Server(stub, server.address, server.start, server.stop))
         self._places = Places.of(model.variables)
         self._dims = [table.dim for table in model.tables]
         self._mark = mark
@@ -281,6 +310,10 @@ class ParameterServers:
 
         A server that does not answer may be gone together with the master that started it: then
         the new one says so.
+
+        Raises:
+            ServerLostError: a server cannot be reached.
+            grpc.RpcError, FrameError: a server has refused, or the master cannot be reached.
         """
         futures = [
             self._threads.submit(act, number, server) for number, server in enumerate(self._servers)
@@ -298,6 +331,15 @@ class ParameterServers:
                 _refuse,
                 timeout_s,
             )
+        for number, future in enumerate(futures):
+            error = future.exception()
+            if (
+                isinstance(error, grpc.RpcError)
+                and error.code() in PASSING
+                and EdlError.from_rpc(error) is None
+            ):
+                cause = f"{error.code().name}: {error.details()}"
+                raise ServerLostError(number, self._servers[number].address, cause) from error
         raise errors[0]
 
 

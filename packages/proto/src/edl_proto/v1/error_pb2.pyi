@@ -86,6 +86,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """the builder ended while it worked on this"""
     BUILDER_UNAVAILABLE: _ErrorCode.ValueType  # 38
     """no builder service answers, or none can be started"""
+    PARAMETER_SERVER_LOST: _ErrorCode.ValueType  # 39
+    """a worker cannot reach one, while the master is well"""
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
     """Every failure a person may see has one of these codes; edl_proto.errors
@@ -155,6 +157,8 @@ BUILDER_RESTARTED: ErrorCode.ValueType  # 37
 """the builder ended while it worked on this"""
 BUILDER_UNAVAILABLE: ErrorCode.ValueType  # 38
 """no builder service answers, or none can be started"""
+PARAMETER_SERVER_LOST: ErrorCode.ValueType  # 39
+"""a worker cannot reach one, while the master is well"""
 Global___ErrorCode: _TypeAlias = ErrorCode  # noqa: Y015
 
 @_typing.final
