@@ -133,6 +133,8 @@ def package(session: nox.Session, package: str) -> None:
     built[-1] += extras
     install(session, "--reinstall", "--no-deps", *(path.removesuffix(extras) for path in built))
     install(session, "pytest", "pytest-timeout", "pytest-xdist", "hypothesis", *built)
+    if package == "master":  # a store that speaks S3 over HTTP, and a client of it
+        install(session, "moto[s3]", "flask", "flask-cors", "s3fs")
     pytest(session, f"packages/{package}/tests")
 
 
