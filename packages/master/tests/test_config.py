@@ -108,7 +108,6 @@ def test_local_steps_are_a_kind_of_async() -> None:
         {"name": ""},
         {"data": ""},
         {"type": job_pb2.PREDICT, "output": ""},
-        {"training": job_pb2.TrainingSpec(checkpoint_dir="s3://bucket/checkpoints")},
         {"workers": job_pb2.WorkersSpec(min=3, max=2)},
         {"training": job_pb2.TrainingSpec(gradient_reduction="median")},
         {"training": job_pb2.TrainingSpec(local_steps=2, update=job_pb2.SYNC)},
