@@ -216,3 +216,4 @@ def test_a_zoo_that_holds_the_output_is_copied_without_it(
     copied = sorted(p.name for p in (place / "model_zoo").iterdir())
     assert copied == ["part", "points.py"]
     assert (place / "model_zoo" / "part" / "notes.txt").read_text() == "kept"
+    assert (zoo / ".out.edl-job.ab12-7.tmp").exists(), "it may still be at work there"
