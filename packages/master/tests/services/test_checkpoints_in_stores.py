@@ -126,7 +126,7 @@ def test_a_store_that_hangs_holds_up_neither_the_job_nor_its_snapshots(
     """The first checkpoint sticks until it is given up; training goes on meanwhile."""
     monkeypatch.setattr(stores, "PATIENCE", stores.Patience(call_s=2.0))
     going_on, stuck = threading.Event(), threading.Event()
-    applied_meanwhile = 0
+    minibatches = applied_meanwhile = 0
 
     def before(path: str) -> None:
         if "00000001/array" in path:
@@ -134,7 +134,10 @@ def test_a_store_that_hangs_holds_up_neither_the_job_nor_its_snapshots(
             going_on.wait(DEADLINE_S)
 
     def at_minibatch(worker: Worker, minibatch: int) -> None:
-        nonlocal applied_meanwhile
+        nonlocal minibatches, applied_meanwhile
+        minibatches += 1
+        if minibatches > 10:  # the job is not to end before its first checkpoint is on its way
+            assert stuck.wait(DEADLINE_S)
         if stuck.is_set() and applied_meanwhile < 20:
             applied_meanwhile += 1
             # Until the store has been given up there is nothing to wait for but this.
