@@ -35,8 +35,7 @@ RECORDS = 1_437
 HALVES = ("float16", "bfloat16")
 NBYTES, RUNS, TIMES = 64_000_000, 5, 9
 MODEL = ("--model-zoo", "model_zoo", "--model-def", "mnist.mnist_functional_api", "--no-overlap")
-"""Without overlap every gradient is of the newest values: what differs is the precision alone. With
-it this learning rate is near the border of what is stable, and so are the figures."""
+"""Without overlap every gradient is of the newest values: what differs is the precision alone."""
 
 
 def _edl(work: Path, *arguments: str) -> dict[str, Any]:
