@@ -218,6 +218,13 @@ def test_a_master_that_is_killed_while_it_moves_objects_has_a_successor_that_doe
     empty_memory()
 
 
+@pytest.mark.parametrize("name", ["m[1]", "m*", "m?"])
+def test_an_output_in_a_store_that_reads_like_a_pattern_is_refused(name: str) -> None:
+    with pytest.raises(EdlError) as caught:
+        outputs.check_output(f"memory://bucket/{name}")
+    assert caught.value.code == error_pb2.USAGE
+
+
 def test_names_of_outputs_are_taken_literally(tmp_path: Path) -> None:
     """What is removed at the end is found by a pattern; a name may look like one."""
     other = tmp_path / ".m1.edl-j.ab12-1.tmp"
