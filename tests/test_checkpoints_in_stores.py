@@ -14,7 +14,7 @@ from conftest import ROOT, Edl, eventually
 from moto.server import ThreadedMotoServer
 from safetensors.numpy import load_file
 from test_exactly_once import counts
-from test_parameter_servers import written
+from test_recovery import trained
 from test_sync_training import RECORDS, make_problem
 
 BUCKET = "s3://kept/of/mine"
@@ -74,19 +74,17 @@ def test_a_stopped_job_goes_on_from_the_store_with_any_number_of_servers(
         *("--num-epochs", str(epochs), "--minibatch-size", "8", "--records-per-task", "100"),
         *("--checkpoint-dir", BUCKET, "--checkpoint-steps", "100", "--output", str(output)),
     ]
-    trained = 0
+    before = 0
     for servers in (0, 2):
         edl(*given, "--parameter-servers", str(servers), "--detach")
         eventually(
-            lambda trained=trained: (
-                int(written(edl, "again").get("records_trained", 0)) > trained + total
-            ),
+            lambda before=before: trained(edl, "again") > before + total,
             "an epoch has passed",
             every=0.02,
         )
         edl("stop", "again")
-        trained = int(edl.status("again")["records_trained"])
-        assert total < trained < epochs * total
+        before = int(edl.status("again")["records_trained"])
+        assert total < before < epochs * total
         edl("delete", "again", "--yes")
     names = sorted({path.partition("/")[0] for path in store.objects() if "/" in path})
     assert len(names) == 3, "those before are removed"

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 from conftest import ROOT, Edl, eventually
+from test_exactly_once import counts
+from test_recovery import trained
 
 
 @pytest.fixture
@@ -113,7 +115,7 @@ def test_checkpoints_carry_a_stopped_job_on(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
 ) -> None:
     """Stopped in the middle and sent again: the counts come out as if never stopped."""
-    total, epochs = 1_501, 40
+    total, epochs = 1_501, 16
     arguments = [
         *("train", "--model-zoo", str(ROOT / "model_zoo"), "--model-def", "counting"),
         *("--params", f"size={total}", "--data", str(numbered(total))),
@@ -122,15 +124,13 @@ def test_checkpoints_carry_a_stopped_job_on(
         *("--output", str(tmp_path / "model")),
     ]
     edl(*arguments, "--detach")
-    eventually(lambda: int(edl.status("again")["records_trained"]) > total, "an epoch has passed")
+    eventually(lambda: trained(edl, "again") > total, "an epoch has passed", every=0.02)
     edl("stop", "again")
     stopped = int(edl.status("again")["records_trained"])
     assert total < stopped < epochs * total
     edl("delete", "again", "--yes")
     result = edl(*arguments, "-o", "json").json
     assert result["records_trained"] == epochs * total
-    from test_exactly_once import counts
-
     assert set(counts(tmp_path / "model").tolist()) == {float(epochs)}
     started = [
         json.loads(line)

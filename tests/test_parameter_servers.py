@@ -15,7 +15,7 @@ import pytest
 from conftest import ROOT, Edl, eventually
 from test_embeddings import check_counts
 from test_exactly_once import counts
-from test_recovery import kinds, written
+from test_recovery import kinds, trained, written
 
 MODES = {
     "async": ("--update", "async"),
@@ -220,23 +220,24 @@ def test_a_job_whose_servers_never_last_says_so_and_ends(
 def test_a_checkpoint_of_some_servers_is_taken_up_by_any_number(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path], model: str
 ) -> None:
-    total, epochs, output = 1_501, 60, tmp_path / "model"
+    total, epochs, output = 1_501, 24, tmp_path / "model"
     params = ("--params", f"size={total}") if model == "counting" else ()
     given = [
         *arguments(model, numbered(total), output, epochs, *params, "--name", "again"),
         *("--checkpoint-dir", str(tmp_path / "checkpoints")),
     ]
-    trained = 0
+    before = 0
     for servers in (2, 3):
         edl(*given, "--parameter-servers", str(servers), "--detach")
         eventually(
-            lambda trained=trained: int(edl.status("again")["records_trained"]) > trained + total,
+            lambda before=before: trained(edl, "again") > before + total,
             "an epoch has passed",
+            every=0.02,
         )
         edl("stop", "again")
         status = edl.status("again")
-        trained = int(status["records_trained"])
-        assert total < trained < epochs * total
+        before = int(status["records_trained"])
+        assert total < before < epochs * total
         assert status["state"] == "CANCELLED"
         edl("delete", "again", "--yes")
     assert edl(*given).json["records_trained"] == epochs * total

@@ -38,7 +38,7 @@ def written(edl: Edl, name: str) -> dict[str, Any]:
 
 
 def trained(edl: Edl, name: str) -> int:
-    return int(written(edl, name).get("progress", {}).get("records_done", 0))
+    return int(written(edl, name).get("records_trained", 0))
 
 
 def kinds(edl: Edl, name: str) -> list[str]:

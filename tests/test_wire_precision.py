@@ -20,8 +20,6 @@ from test_parameter_servers import MODES, arguments
     [
         ("counting", "float16", "async", "2"),
         ("counting", "bfloat16", "sync", "0"),
-        ("counting", "bfloat16", "local", "2"),
-        ("counting_rows", "float16", "sync", "0"),
         ("counting_rows", "bfloat16", "async", "2"),
     ],
 )

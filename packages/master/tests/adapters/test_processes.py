@@ -150,6 +150,37 @@ def test_what_an_adopted_body_has_started_ends_with_it(local: LocalHarness) -> N
     until(lambda: not pids.is_running(child), "the body's own child to be gone")
 
 
+def litter_of(local: LocalHarness) -> Path:
+    log = (local.logs / "worker-0.log").read_text()
+    return Path(log.split("litter ")[1].split("\n")[0])
+
+
+def test_the_temporary_files_of_a_body_that_is_killed_go_with_it(local: LocalHarness) -> None:
+    platform = local.platform("littering")
+    body = PlatformSuite.up(local, platform)
+    litter = litter_of(local)
+    assert litter.is_dir()
+    local.take_away(body)
+    exited(platform)
+    assert not litter.exists()
+    assert not litter.parent.exists()
+
+
+def test_a_master_that_is_started_again_clears_up_after_bodies_that_are_gone(
+    local: LocalHarness,
+) -> None:
+    before = local.platform("littering")
+    body = PlatformSuite.up(local, before)
+    platform = local.successor(before)
+    litter = litter_of(local)
+    local.take_away(body)
+    os.waitpid(pid_of(body), 0)
+    local.bodies.clear()
+    assert litter.is_dir()
+    assert platform.adopt() == ()
+    assert not litter.parent.exists()
+
+
 def test_a_record_with_a_number_that_another_process_has_now_touches_nobody(
     local: LocalHarness,
 ) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import fsspec
 import pytest
+from acting.store import calm, emptied, refuse, trouble
 from conformance.checkpoint_suite import (
     CheckpointSuite,
     World,
@@ -19,7 +19,6 @@ from conformance.checkpoint_suite import (
     unused,
     version,
 )
-from fsspec.implementations.memory import MemoryFileSystem
 
 from edl_master.adapters import stores
 from edl_master.adapters.checkpoints import Place
@@ -59,46 +58,10 @@ def world(tmp_path: Path) -> Iterator[Store]:
     world.close()
 
 
-class Trouble(MemoryFileSystem):
-    """A store in memory that does what a test wants before it does what it is asked."""
-
-    protocol = "trouble"
-    store: dict[str, Any] = {}  # noqa: RUF012
-    pseudo_dirs: list[str] = [""]  # noqa: RUF012
-    before: Callable[[str, str], None] = staticmethod(lambda what, path: None)
-
-    @classmethod
-    def _strip_protocol(cls, path: str) -> str:
-        return str(super()._strip_protocol(path.replace("trouble://", "memory://")))
-
-    def put_file(self, lpath: str, rpath: str, **kwargs: Any) -> None:
-        type(self).before("put", rpath)
-        super().put_file(lpath, rpath, **kwargs)
-
-    def get_file(self, rpath: str, lpath: str, **kwargs: Any) -> None:
-        type(self).before("get", rpath)
-        super().get_file(rpath, lpath, **kwargs)
-
-
-fsspec.register_implementation("trouble", Trouble, clobber=True)
-
-
 @pytest.fixture(autouse=True)
 def no_trouble() -> Iterator[None]:
-    yield
-    Trouble.before = staticmethod(lambda what, path: None)
-
-
-def trouble(at: str, what: Callable[[], None]) -> None:
-    def before(call: str, path: str) -> None:
-        if at in f"{call} {path}":
-            what()
-
-    Trouble.before = staticmethod(before)
-
-
-def refuse() -> None:
-    raise PermissionError("not today")
+    with emptied():
+        yield
 
 
 @pytest.mark.parametrize("at", ["array-0000", "ledger", "array-0002", "manifest"])
@@ -113,7 +76,7 @@ def test_wherever_a_store_fails_the_one_before_stays_and_the_next_one_counts(
     assert caught.value.code == error_pb2.OUTPUT_UNWRITABLE
     assert "not today" in caught.value.what
     assert caught.value.where.startswith(world.root)
-    Trouble.before = staticmethod(lambda what, path: None)
+    calm()
     assert version(newest(place)[0]) == 1
     keep(place, checkpoint(3))
     assert version(newest(place)[0]) == 3
@@ -127,7 +90,7 @@ def test_a_master_that_dies_while_it_sends_leaves_nothing_that_counts(world: Sto
     trouble("manifest", refuse)
     with pytest.raises(EdlError):
         keep(place, checkpoint(2))
-    Trouble.before = staticmethod(lambda what, path: None)
+    calm()
     assert world.objects("job-00000002"), "it was on its way"
     place.close()
     again = world.place()
@@ -144,11 +107,11 @@ def test_one_that_hangs_is_given_up_and_can_never_spoil_a_later_one(
     place = world.place()
     keep(place, checkpoint(1))
     going_on = threading.Event()
-    trouble("array-0000", lambda: going_on.wait(LONG_S) and None)
+    trouble("array-0000", lambda: going_on.wait(LONG_S))
     with pytest.raises(EdlError) as caught:
         keep(place, checkpoint(2))
     assert "no sign of life" in caught.value.what
-    Trouble.before = staticmethod(lambda what, path: None)
+    calm()
     monkeypatch.setattr(stores, "PATIENCE", stores.Patience())
     keep(place, checkpoint(3))
     going_on.set()  # the call that was given up ends now, and writes what it was to write
@@ -158,6 +121,16 @@ def test_one_that_hangs_is_given_up_and_can_never_spoil_a_later_one(
     found, damaged = newest(place)
     assert damaged == []
     assert version(found) == 3
+
+
+@pytest.mark.parametrize("name", ["kept[1]", "kept*", "ke?t"])
+def test_a_place_that_reads_like_a_pattern_is_refused(tmp_path: Path, name: str) -> None:
+    """What is removed there would be what is elsewhere."""
+    place = StoredCheckpoints(f"memory://bucket/{name}", "job", 3, tmp_path)
+    with pytest.raises(EdlError) as caught:
+        place.prepare()
+    assert caught.value.code == error_pb2.USAGE
+    assert name in caught.value.what
 
 
 def test_a_store_that_does_not_serve_is_not_taken_for_damage(world: Store) -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import fsspec
 import pytest
-from fsspec.implementations.memory import MemoryFileSystem
+from acting.store import Trouble, emptied, trouble
 
 import recordio
 from edl_master.adapters import stores
@@ -22,52 +20,18 @@ from edl_proto.v1 import error_pb2
 LONG_S = 60.0
 
 
-class Sticky(MemoryFileSystem):
-    """A store in memory whose calls wait where a test wants them to."""
-
-    protocol = "sticky"
-    store: dict[str, Any] = {}  # noqa: RUF012
-    pseudo_dirs: list[str] = [""]  # noqa: RUF012
-    before: Callable[[str], None]
-
-    @classmethod
-    def _strip_protocol(cls, path: str) -> str:
-        return str(super()._strip_protocol(path.replace("sticky://", "memory://")))
-
-    def exists(self, path: str, **kwargs: Any) -> bool:
-        type(self).before("exists")
-        return bool(super().exists(path, **kwargs))
-
-    def put_file(self, lpath: str, rpath: str, callback: Any, **kwargs: Any) -> None:
-        for _ in range(4):  # as if in pieces
-            type(self).before("piece")
-            callback.relative_update(1)
-        super().put_file(lpath, rpath, callback=callback, **kwargs)
-
-    def mv(self, path1: str, path2: str, **kwargs: Any) -> None:
-        type(self).before("mv")
-        super().mv(path1, path2, **kwargs)
-
-
-fsspec.register_implementation("sticky", Sticky, clobber=True)
-
-
 @pytest.fixture
 def going_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """What stuck calls wait for."""
     monkeypatch.setattr(stores, "PATIENCE", stores.Patience(call_s=0.3, slowest_bytes_per_s=1e9))
-    Sticky.store.clear()
     event = threading.Event()
-    yield event
-    event.set()
+    with emptied():
+        yield event
+        event.set()
 
 
-def stick_at(name: str, until: threading.Event) -> None:
-    def before(what: str) -> None:
-        if what == name:
-            until.wait(LONG_S)
-
-    Sticky.before = staticmethod(before)  # type: ignore[assignment]
+def stick_at(call: str, until: threading.Event) -> None:
+    trouble(f"{call} ", lambda: until.wait(LONG_S))
 
 
 def a_file(place: Path) -> Path:
@@ -82,7 +46,7 @@ def test_a_store_that_never_answers_is_given_up(
 ) -> None:
     stick_at(where, going_on)
     with pytest.raises(EdlError) as failed:
-        stores.put(a_file(tmp_path), "sticky://bucket/out", "j")
+        stores.put(a_file(tmp_path), "trouble://bucket/out", "j")
     assert failed.value.code == error_pb2.OUTPUT_UNWRITABLE
     assert "no sign of life" in failed.value.what
 
@@ -93,12 +57,12 @@ def test_what_was_given_up_changes_nothing_when_the_store_comes_back(
 ) -> None:
     stick_at(where, going_on)
     with pytest.raises(EdlError):
-        stores.put(a_file(tmp_path), "sticky://bucket/out", "j")
+        stores.put(a_file(tmp_path), "trouble://bucket/out", "j")
     going_on.set()
     for thread in threading.enumerate():
         if thread.name == "store":
             thread.join(LONG_S)
-    assert Sticky.store == {}
+    assert Trouble.store == {}
 
 
 def test_a_slow_store_has_all_the_time_that_it_needs(
@@ -107,22 +71,18 @@ def test_a_slow_store_has_all_the_time_that_it_needs(
     """Four pieces, each faster than the patience, together slower."""
     monkeypatch.setattr(stores, "PATIENCE", stores.Patience(call_s=2.0))
 
-    def before(what: str) -> None:
-        if what == "piece":
-            time.sleep(0.6)
-
-    Sticky.before = staticmethod(before)  # type: ignore[assignment]
+    trouble("piece ", lambda: time.sleep(0.6))
     started = time.monotonic()
-    stores.put(a_file(tmp_path), "sticky://bucket/out", "j")
+    stores.put(a_file(tmp_path), "trouble://bucket/out", "j")
     assert time.monotonic() - started > 2.0
-    assert bytes(Sticky.store["/bucket/out"].getvalue()) == b"content"
+    assert bytes(Trouble.store["/bucket/out"].getvalue()) == b"content"
 
 
 def test_predictions_whose_store_gets_stuck_fail_the_job_and_keep_their_parts(
     going_on: threading.Event, tmp_path: Path
 ) -> None:
     """The job is told, so it does not stay at finishing for ever."""
-    predictions = Predictions(tmp_path / "parts", "sticky://b/out", ["d"], Cut((2,), 2), "ab12")
+    predictions = Predictions(tmp_path / "parts", "trouble://b/out", ["d"], Cut((2,), 2), "ab12")
     stick_at("piece", going_on)
     predictions.prepare()
     with recordio.Writer(str(tmp_path / "parts" / "0000000000.recordio")) as writer:

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 
@@ -28,6 +29,8 @@ def main(behaviour: str) -> int:
     elif behaviour == "parent":
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         print(f"child {child.pid}", flush=True)
+    elif behaviour == "littering":
+        print(f"litter {tempfile.mkdtemp()}", flush=True)
     print("up", flush=True)
     time.sleep(600)  # longer than any test; a test that loses its body leaves it no longer
     return 1

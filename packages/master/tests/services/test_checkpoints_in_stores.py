@@ -5,15 +5,15 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import fsspec
 import pytest
 from acting.jobs import DEADLINE_S, RunningJob, training_spec
+from acting.store import Trouble, emptied, refuse, trouble
 from acting.worker import Acting, Worker
-from fsspec.implementations.memory import MemoryFileSystem
 from test_training import EPOCHS, RECORDS, SIZES, check_exact, events_of
 
 from edl_master.adapters import stores
@@ -21,31 +21,10 @@ from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2
 
 
-class Wayward(MemoryFileSystem):
-    """A store in memory that does what a test wants before it takes an object."""
-
-    protocol = "wayward"
-    store: dict[str, Any] = {}  # noqa: RUF012
-    pseudo_dirs: list[str] = [""]  # noqa: RUF012
-    before: Callable[[str], None]
-
-    @classmethod
-    def _strip_protocol(cls, path: str) -> str:
-        return str(super()._strip_protocol(path.replace("wayward://", "memory://")))
-
-    def put_file(self, lpath: str, rpath: str, **kwargs: Any) -> None:
-        type(self).before(rpath)
-        super().put_file(lpath, rpath, **kwargs)
-
-
-fsspec.register_implementation("wayward", Wayward, clobber=True)
-
-
 @pytest.fixture
 def store() -> Iterator[str]:
-    Wayward.before = staticmethod(lambda path: None)  # type: ignore[assignment]
-    yield f"wayward://{uuid.uuid4().hex}/kept"
-    Wayward.before = staticmethod(lambda path: None)  # type: ignore[assignment]
+    with emptied():
+        yield f"trouble://{uuid.uuid4().hex}/kept"
 
 
 def spec_of(tmp_path: Path, store: str, update: str = "ASYNC") -> job_pb2.JobSpec:
@@ -128,10 +107,9 @@ def test_a_store_that_hangs_holds_up_neither_the_job_nor_its_snapshots(
     going_on, stuck = threading.Event(), threading.Event()
     minibatches = applied_meanwhile = 0
 
-    def before(path: str) -> None:
-        if "00000001/array" in path:
-            stuck.set()
-            going_on.wait(DEADLINE_S)
+    def get_stuck() -> None:
+        stuck.set()
+        going_on.wait(DEADLINE_S)
 
     def at_minibatch(worker: Worker, minibatch: int) -> None:
         nonlocal minibatches, applied_meanwhile
@@ -147,7 +125,7 @@ def test_a_store_that_hangs_holds_up_neither_the_job_nor_its_snapshots(
                     assert time.monotonic() < deadline
                     time.sleep(0.05)
 
-    Wayward.before = staticmethod(before)  # type: ignore[assignment]
+    trouble("00000001/array", get_stuck)
     spec = spec_of(tmp_path, store)
     try:
         with RunningJob(spec, tmp_path / "here", Acting(RECORDS, at_minibatch=at_minibatch)) as job:
@@ -165,10 +143,7 @@ def test_a_store_that_hangs_holds_up_neither_the_job_nor_its_snapshots(
 
 
 def test_a_store_that_never_takes_one_costs_the_job_nothing(tmp_path: Path, store: str) -> None:
-    def before(path: str) -> None:
-        raise PermissionError("not today")
-
-    Wayward.before = staticmethod(before)  # type: ignore[assignment]
+    trouble("put", refuse)
     spec = spec_of(tmp_path, store)
     with RunningJob(spec, tmp_path / "here", Acting(RECORDS)) as job:
         assert job.wait() == 0
@@ -181,10 +156,10 @@ def test_a_store_that_never_takes_one_costs_the_job_nothing(tmp_path: Path, stor
 def test_a_store_that_cannot_be_written_is_found_before_training(
     tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: Any, **__: Any) -> None:
+    def refuse_it(*_: Any, **__: Any) -> None:
         raise PermissionError("not yours")
 
-    monkeypatch.setattr(Wayward, "pipe_file", refuse)
+    monkeypatch.setattr(Trouble, "pipe_file", refuse_it)
     with pytest.raises(EdlError) as caught:
         RunningJob(spec_of(tmp_path, store), tmp_path / "here", Acting(RECORDS))
     assert caught.value.code == error_pb2.OUTPUT_UNWRITABLE

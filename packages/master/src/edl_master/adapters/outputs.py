@@ -39,14 +39,7 @@ def check_output(output: str, *, resumed_job: str = "") -> None:
         EdlError: OUTPUT_EXISTS, OUTPUT_UNWRITABLE, or USAGE for a name that stores misread.
     """
     if stores.is_store(output):
-        if any(mark in output for mark in "*?["):
-            # Clients of stores take it for a pattern, and would move what belongs to others.
-            raise EdlError(
-                error_pb2.USAGE,
-                f"the output {output} has a *, ? or [ in its name",
-                where="--output",
-                remedy="Choose a name without them.",
-            )
+        stores.check_literal(output, "--output")
         if stores.exists(output) and not (resumed_job and is_of(resumed_job, output)):
             raise output_exists(output)
         stores.check_writable(output)

@@ -2,6 +2,8 @@
 
 What runs is also on disk (``pods/``), so that a master that is started again finds the
 bodies that its predecessor left, and never touches a process that merely got an old number.
+Each body has a directory for temporary files, removed when it is gone: one that is killed cannot
+clear up itself, and TensorFlow leaves files for every function that it compiles.
 """
 
 from __future__ import annotations
@@ -13,8 +15,10 @@ import math
 import os
 import queue
 import select
+import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -47,6 +51,7 @@ class _Process:
     log_path: Path
     log_start: int
     record: Path
+    scratch: Path | None  # its temporary files; None: they are nobody's in particular
     memory_kills: int  # on this machine, when the process started
     asked: bool = False  # to leave, by us
     kill_at: float = math.inf
@@ -148,7 +153,6 @@ class LocalProcesses:
             for record in sorted(set(self._records.glob("worker-*.json")) - known):
                 process = self._read_record(record)
                 if process is None:
-                    record.unlink(missing_ok=True)
                     continue
                 self._processes[process.pidfd] = process
                 found.append(LiveBody(process.worker, process.attempt, process.body))
@@ -174,6 +178,14 @@ class LocalProcesses:
     # --- processes -------------------------------------------------------------------------
 
     def _spawn(self, worker: WorkerId, attempt: int) -> _Process:
+        scratch = Path(tempfile.mkdtemp(prefix=f"edl-worker-{worker}-"))
+        try:
+            return self._spawn_with(scratch, worker, attempt)
+        except OSError:
+            _remove(scratch)
+            raise
+
+    def _spawn_with(self, scratch: Path, worker: WorkerId, attempt: int) -> _Process:
         path = logs.path_of(self._logs, worker)
         with path.open("ab") as output:
             output.write(logs.heading(worker, attempt))
@@ -184,7 +196,7 @@ class LocalProcesses:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=self._environment,
+                env={**self._environment, "TMPDIR": str(scratch)},
                 start_new_session=True,
             )
         started = pids.start_time(child.pid)
@@ -200,6 +212,7 @@ class LocalProcesses:
             log_path=path,
             log_start=log_start,
             record=self._records / f"worker-{worker}-{attempt}.json",
+            scratch=scratch,
             memory_kills=_memory_kills(self._vmstat),
         )
         try:
@@ -221,20 +234,25 @@ class LocalProcesses:
             "start_time": process.started,
             "body": process.body,
             "log_start": process.log_start,
+            "scratch": str(process.scratch),
         }
         replace_file(process.record, json.dumps(facts).encode())
 
     def _read_record(self, record: Path) -> _Process | None:
-        """The living process that a record is about; None if it is gone or never was."""
+        """The living process that a record is about; if there is none, clears up after it."""
         try:
             facts = json.loads(record.read_bytes())
             worker, pid, started = int(facts["worker"]), int(facts["pid"]), int(facts["start_time"])
             attempt, log_start = int(facts["attempt"]), int(facts["log_start"])
+            scratch = Path(facts["scratch"]) if facts.get("scratch") else None
         except (OSError, ValueError, KeyError, TypeError) as error:
             log.warning("%s is no record of a process: %r", record, error)
+            record.unlink(missing_ok=True)
             return None
         pidfd = pids.open_process(pid, started)
         if pidfd is None:
+            _remove(scratch)
+            record.unlink(missing_ok=True)
             return None
         return _Process(
             worker=WorkerId(worker),
@@ -247,6 +265,7 @@ class LocalProcesses:
             log_path=logs.path_of(self._logs, WorkerId(worker)),
             log_start=log_start,
             record=record,
+            scratch=scratch,
             memory_kills=_memory_kills(self._vmstat),
         )
 
@@ -294,6 +313,7 @@ class LocalProcesses:
         pids.kill_group(process.pid)
         # Its pidfd says that it has ended: this does not wait.
         status = process.child.wait() if process.child else None
+        _remove(process.scratch)
         process.record.unlink(missing_ok=True)
         code, by = _how_ended(status)
         log_tail = logs.tail(process.log_path, process.log_start)
@@ -317,6 +337,11 @@ class LocalProcesses:
             os.close(process.pidfd)
             self._seen.put(exited)
             self._changed.notify_all()
+
+
+def _remove(scratch: Path | None) -> None:
+    if scratch is not None:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _how_ended(status: int | None) -> tuple[int | None, int | None]:

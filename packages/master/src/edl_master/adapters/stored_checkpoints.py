@@ -67,8 +67,9 @@ class StoredCheckpoints:
 
         Raises:
             EdlError: OUTPUT_UNWRITABLE or DISK_FULL; JOB_EXISTS when another master has the
-                directory on this machine.
+                directory on this machine; USAGE for a name that stores misread.
         """
+        stores.check_literal(self._uri, "--checkpoint-dir")
         self._here.prepare()
         self._here.clear()
         if now:

@@ -40,6 +40,23 @@ def is_store(place: str) -> bool:
     return "://" in place and not place.startswith("file://")
 
 
+def check_literal(uri: str, option: str) -> None:
+    """Make sure that clients of stores take a name as it is.
+
+    They take some for patterns, and would move and remove what belongs to others.
+
+    Raises:
+        EdlError: USAGE.
+    """
+    if any(mark in uri for mark in "*?["):
+        raise EdlError(
+            error_pb2.USAGE,
+            f"{uri} has a *, ? or [ in its name, which stores read as a pattern",
+            where=option,
+            remedy="Choose a name without them.",
+        )
+
+
 def exists(uri: str) -> bool:
     """Whether anything is at a URI.
 
