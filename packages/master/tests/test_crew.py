@@ -17,7 +17,7 @@ from edl_master import order_codec
 from edl_master.adapters.buffers import Buffers
 from edl_master.core.events import HeldLease
 from edl_master.core.names import TaskKey, TaskType, Token, WorkerId
-from edl_master.core.parameters.exchange import GradientPush, PushKind
+from edl_master.core.parameters.exchange import GradientPush, PushKind, TableFigures
 from edl_master.core.parameters.following import Follower
 from edl_master.core.parameters.layout import Variable
 from edl_master.core.parameters.modes import Async, Sync, UpdateMode
@@ -178,6 +178,36 @@ def test_there_is_one_of_each_server() -> None:
             next(crew.follow(number, "there", lambda: True))
         assert refused.value.code == error_pb2.USAGE
     assert crew.addresses() == {0: "here"}
+
+
+def test_tables_are_as_large_as_their_parts_together() -> None:
+    servers = Servers(Async())
+    servers.crew.told_tables(0, TableFigures({"users": 3, "items": 1}, 100))
+    servers.crew.told_tables(1, TableFigures({"users": 2, "items": 0}, 50))
+    servers.crew.told_tables(1, TableFigures({"users": 4, "items": 0}, 60))
+    status = servers.plane.status()
+    assert status is not None
+    assert status.tables == TableFigures({"users": 7, "items": 1}, 160)
+    assert servers.plane.table_rows() == {"users": 7, "items": 1}
+
+
+def test_a_server_at_work_does_not_wait_to_say_how_large_its_tables_are() -> None:
+    """An update may take longer than the master waits for a word."""
+    follower = Servers(Async()).followers[0]
+    working, done = threading.Event(), threading.Event()
+
+    def work() -> None:
+        with follower._changed:
+            working.set()
+            done.wait(LONG_S)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert working.wait(LONG_S)
+    assert follower.tables() is None
+    done.set()
+    thread.join()
+    assert follower.tables() == TableFigures({}, 0)
 
 
 def test_a_snapshot_took_as_long_as_its_slowest_part_was_written() -> None:

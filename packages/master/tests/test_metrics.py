@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client.parser import text_string_to_metric_families
 
 from edl_master.core.names import Version
-from edl_master.core.parameters.exchange import PlaneStatus
+from edl_master.core.parameters.exchange import PlaneStatus, TableFigures
 from edl_master.metrics import CarriedCounters, Metrics, TableCollector
 
 
@@ -100,6 +100,5 @@ def _plane(rows: dict[str, int], nbytes: int) -> PlaneStatus:
         gathered=0,
         step_slots_held=0,
         open_tasks=1,
-        table_rows=rows,
-        table_nbytes=nbytes,
+        tables=TableFigures(rows, nbytes),
     )

@@ -21,6 +21,7 @@ from edl_master.core.names import WorkerId
 from edl_master.core.parameters.layout import Layout, Variable
 from edl_master.core.parameters.modes import Async
 from edl_master.core.parameters.orders import Adopt, Keep
+from edl_master.core.parameters.tables.spec import Distribution, Initial, TableSpec
 from edl_master.crew import Crew
 from edl_master.parameter_server.app import App
 from edl_master.servicers.servers import ServersServicer
@@ -131,6 +132,16 @@ def test_workers_reach_a_server_directly(master: Master) -> None:
         assert refused.code == error_pb2.STALE_INCARNATION
         assert overheard.calls == ["Open"], "nothing else went over gRPC"
         stub.close()
+
+
+def test_the_master_hears_how_large_tables_are(master: Master) -> None:
+    table = TableSpec("users", 2, Initial(Distribution.UNIFORM, 0.0, 0.05), 1)
+    master.crew.begin(Layout(MODEL.variables, (table,)), SGD, Async())
+    deadline = time.monotonic() + LONG_S
+    while not (found := master.crew.tables()).rows:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert found.rows == {"users": 0}
 
 
 def test_a_part_that_cannot_be_kept_fails_the_job(master: Master, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from edl_master import order_codec
+from edl_master.core.parameters.exchange import TableFigures
 from edl_master.core.parameters.layout import Layout
 from edl_master.core.parameters.modes import UpdateMode
 from edl_master.core.parameters.orders import Keep, Order
@@ -54,6 +55,7 @@ class Crew:
         ]
         self._addresses: dict[int, str] = {}
         self._heard_at: dict[int, float] = {}
+        self._tables: dict[int, TableFigures] = {}
         self._kept: defaultdict[str, dict[int, float]] = defaultdict(dict)
         self._given = 0
         self._labels = 0
@@ -129,6 +131,11 @@ class Crew:
         with self._changed:
             self._heard_at[server] = time.monotonic()
 
+    def told_tables(self, server: int, tables: TableFigures) -> None:
+        """A server has said how large its part of embedding tables is."""
+        with self._changed:
+            self._tables[server] = tables
+
     def told_kept(self, server: int, label: str, seconds: float) -> None:
         """A server has written its part, which took so long."""
         with self._changed:
@@ -141,6 +148,11 @@ class Crew:
         """Where the servers are that follow, by number."""
         with self._changed:
             return dict(sorted(self._addresses.items()))
+
+    def tables(self) -> TableFigures:
+        """How large embedding tables are, as servers have said last."""
+        with self._changed:
+            return sum(self._tables.values(), TableFigures())
 
     def silent(self, for_s: float) -> int | None:
         """A server that has said nothing for so long; None if there is none."""

@@ -23,6 +23,7 @@ from edl_master.core.parameters.exchange import (
     PushOutcome,
     SlotGranted,
     SlotRefused,
+    TableFigures,
 )
 from edl_master.core.parameters.faults import LayoutError
 from edl_master.core.parameters.keras_config import OptimizerUnsupported
@@ -66,6 +67,10 @@ class Servers(Protocol):
 
     def next_label(self) -> str:
         """A name for a snapshot that no other one has."""
+        ...
+
+    def tables(self) -> TableFigures:
+        """How large embedding tables are, of all servers together."""
         ...
 
 
@@ -468,12 +473,15 @@ class GuardedPlane:
     def status(self) -> PlaneStatus | None:
         """Figures; None while there is no plane."""
         with self._changed:
-            return self._plane.status() if self._plane else None
+            status = self._plane.status() if self._plane else None
+        if status is not None and self._servers is not None:
+            return replace(status, tables=self._servers.tables())
+        return status
 
     def table_rows(self) -> Mapping[str, int]:
         """Rows of each embedding table; empty while there is no plane."""
         plane = self.status()
-        return plane.table_rows if plane else {}
+        return plane.tables.rows if plane else {}
 
     def let_go(self) -> None:
         """The job is over: nobody waits here any more."""

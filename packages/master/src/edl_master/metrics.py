@@ -204,18 +204,18 @@ class TableCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         plane = self._plane()
-        if plane is None or not plane.table_rows:
+        if plane is None or not plane.tables.rows:
             return
         rows = GaugeMetricFamily(
             "edl_embedding_rows", "Rows that training has made, by table.", labels=["table"]
         )
-        for table, count in plane.table_rows.items():
+        for table, count in plane.tables.rows.items():
             rows.add_metric([table], count)
         yield rows
         yield _gauge(
             "edl_embedding_bytes",
             "Memory of all embedding tables, slots of the optimizer and indexes included.",
-            plane.table_nbytes,
+            plane.tables.nbytes,
         )
 
 

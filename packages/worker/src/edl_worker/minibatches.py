@@ -183,8 +183,7 @@ class TrainingLoop:
         if not self._beside.is_busy:
             self._fetch(task.assignment, fetch, wanted)
         elif not self.replica.has_rows(wanted):
-            # The last answer had none: another try, when the present answer is there.
-            self._settle(task, index - 1, 1)
+            task.course.lacks_rows()
             return
         self._check(task.assignment)
         ahead = None

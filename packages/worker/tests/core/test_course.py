@@ -45,6 +45,7 @@ class Holder:
     chance: random.Random
     stale: float = 0.0
     dies: float = 0.0
+    rowless: float = 0.0
     local_steps: int = 1
     version: int | None = 0
     computed: list[int] = field(default_factory=list)
@@ -66,6 +67,9 @@ class Holder:
                 case Compute(index, fetch):
                     if index >= self.master.minibatches:
                         self.course.ends_at(index)
+                        continue
+                    if self.under_way is not None and self.chance.random() < self.rowless:
+                        self.course.lacks_rows()
                         continue
                     self._compute(index, fetch)
                 case Push(index, count):
@@ -130,10 +134,11 @@ def test_each_minibatch_is_in_the_model_once_whatever_is_answered(
     chance = random.Random(seed)
     master = Master(chance.randrange(8))
     stale, dies = chance.choice((0.0, 0.2, 0.6)), chance.choice((0.0, 0.02, 0.1))
+    rowless = chance.choice((0.0, 0.3))
     done = None
     while done is None:
         course = Course(master.count, sync=False, overlap=overlap, local_steps=local_steps)
-        holder = Holder(master, course, chance, stale, dies, local_steps)
+        holder = Holder(master, course, chance, stale, dies, rowless, local_steps)
         done = holder.live()
     assert done == Finish(master.minibatches)
     assert master.applied == list(range(master.minibatches))
@@ -174,6 +179,20 @@ def test_after_a_stale_gradient_the_task_goes_on_without_overlap() -> None:
     course.pushed()
     assert course.next() == Settle(0)
     assert not course.overlaps
+
+
+def test_a_minibatch_whose_rows_are_not_here_waits_for_the_answer() -> None:
+    course = Course(0, sync=False, overlap=True)
+    course.computed()
+    course.pushed()
+    assert course.next() == Compute(1, Fetch.NOTHING)
+    course.lacks_rows()
+    assert course.next() == Settle(0)
+    course.answered(Outcome.APPLIED, values_came=True, slot_granted=False)
+    assert course.next() == Compute(1, Fetch.NOTHING)
+    course.computed()
+    course.pushed()
+    assert course.next() == Compute(2, Fetch.NOTHING), "only once"
 
 
 @pytest.mark.parametrize("outcome", ENDS)

@@ -122,7 +122,12 @@ class App:
 
     def _speak(self) -> None:
         while not self._over.wait(_SPEAK_EVERY_S):
-            self._report(servers_pb2.ServerReport())
+            report = servers_pb2.ServerReport()
+            # Not waited for: an update may take longer than the master waits for a word.
+            if (tables := self._follower.tables()) is not None and tables.rows:
+                report.tables.rows.update(tables.rows)
+                report.tables.nbytes = tables.nbytes
+            self._report(report)
             self._buffers.trim(time.monotonic())
 
     def _take(self, order: servers_pb2.Order) -> None:

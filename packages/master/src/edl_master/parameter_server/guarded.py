@@ -10,7 +10,7 @@ from collections.abc import Callable
 from edl_master.adapters.buffers import Buffers
 from edl_master.core.names import Version, WorkerId
 from edl_master.core.parameters.arithmetic import Executor
-from edl_master.core.parameters.exchange import GradientPush
+from edl_master.core.parameters.exchange import GradientPush, TableFigures
 from edl_master.core.parameters.following import Follower, Kept
 from edl_master.core.parameters.layout import Layout
 from edl_master.core.parameters.modes import Async
@@ -78,6 +78,15 @@ class GuardedFollower(GuardedPlane):
                 error_pb2.NOT_READY, "this parameter server has nothing yet", where="parameters"
             )
         return self._follower
+
+    def tables(self) -> TableFigures | None:
+        """How large embedding tables are; None while that cannot be said without waiting."""
+        if not self._changed.acquire(blocking=False):
+            return None
+        try:
+            return self._plane.status().tables if self._plane else None
+        finally:
+            self._changed.release()
 
     # --- what workers send -----------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import grpc
 
+from edl_master.core.parameters.exchange import TableFigures
 from edl_master.crew import Crew
 from edl_master.servicers.checks import check_incarnation
 from edl_proto.errors import EdlError
@@ -52,6 +53,9 @@ class ServersServicer(servers_pb2_grpc.ServersServicer):
                 self._crew.told_kept(request.server, request.kept, request.seconds)
             case "failed":
                 self._on_failed(EdlError.from_proto(request.failed))
+            case "tables":
+                figures = TableFigures(dict(request.tables.rows), request.tables.nbytes)
+                self._crew.told_tables(request.server, figures)
             case _:
                 pass
         return servers_pb2.ServerReportReply()

@@ -297,6 +297,7 @@ class ServerReport(_message.Message):
     INCARNATION_FIELD_NUMBER: _builtins.int
     KEPT_FIELD_NUMBER: _builtins.int
     FAILED_FIELD_NUMBER: _builtins.int
+    TABLES_FIELD_NUMBER: _builtins.int
     SECONDS_FIELD_NUMBER: _builtins.int
     server: _builtins.int
     incarnation: _builtins.str
@@ -308,6 +309,10 @@ class ServerReport(_message.Message):
     def failed(self) -> _error_pb2.Error:
         """this server cannot go on"""
 
+    @_builtins.property
+    def tables(self) -> Global___TableFigures:
+        """it is alive, and has these"""
+
     def __init__(
         self,
         *,
@@ -315,17 +320,64 @@ class ServerReport(_message.Message):
         incarnation: _builtins.str = ...,
         kept: _builtins.str = ...,
         failed: _error_pb2.Error | None = ...,
+        tables: Global___TableFigures | None = ...,
         seconds: _builtins.float = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed", "kept", b"kept", "what", b"what"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed", "kept", b"kept", "tables", b"tables", "what", b"what"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed", "incarnation", b"incarnation", "kept", b"kept", "seconds", b"seconds", "server", b"server", "what", b"what"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed", "incarnation", b"incarnation", "kept", b"kept", "seconds", b"seconds", "server", b"server", "tables", b"tables", "what", b"what"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_what: _TypeAlias = _typing.Literal["kept", "failed"]  # noqa: Y015
+    _WhichOneofReturnType_what: _TypeAlias = _typing.Literal["kept", "failed", "tables"]  # noqa: Y015
     _WhichOneofArgType_what: _TypeAlias = _typing.Literal["what", b"what"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_what) -> _WhichOneofReturnType_what | None: ...
 
 Global___ServerReport: _TypeAlias = ServerReport  # noqa: Y015
+
+@_typing.final
+class TableFigures(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class RowsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    ROWS_FIELD_NUMBER: _builtins.int
+    NBYTES_FIELD_NUMBER: _builtins.int
+    nbytes: _builtins.int
+    """of memory, slots and indexes included"""
+    @_builtins.property
+    def rows(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """that training has made here, by table"""
+
+    def __init__(
+        self,
+        *,
+        rows: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        nbytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["nbytes", b"nbytes", "rows", b"rows"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TableFigures: _TypeAlias = TableFigures  # noqa: Y015
 
 @_typing.final
 class ServerReportReply(_message.Message):

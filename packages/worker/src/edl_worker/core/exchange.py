@@ -161,6 +161,7 @@ class Course:
         self._computed = 0
         self._stop: int | None = None
         self._flushing = False
+        self._lacking = False
         self._fetch = first_fetch(sync=sync)
 
     @property
@@ -186,6 +187,10 @@ class Course:
         """Push what is computed next, even if it is of fewer minibatches than usual."""
         self._flushing = True
 
+    def lacks_rows(self) -> None:
+        """What would be computed beside a push needs rows that are not here: its answer first."""
+        self._lacking = True
+
     def is_last(self, index: int) -> bool:
         """Whether no minibatch comes after this one, as far as has been told."""
         return self._stop is not None and index + 1 >= self._stop
@@ -195,7 +200,7 @@ class Course:
         index = self._settled + self._under_way + self._computed
         ended = self._stop is not None and index >= self._stop
         if self._under_way:
-            if self._computed or ended or not self._overlap:
+            if self._computed or ended or self._lacking or not self._overlap:
                 return Settle(self._settled, self._under_way)
             return Compute(index, Fetch.NOTHING)
         if self._computed and (self._computed >= self._local_steps or ended or self._flushing):
@@ -232,5 +237,5 @@ class Course:
         elif turn.move is Move.AGAIN:
             self._computed = 0
             self._overlap = False
-        self._under_way = 0
+        self._under_way, self._lacking = 0, False
         return turn.move

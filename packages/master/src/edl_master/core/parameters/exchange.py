@@ -101,6 +101,27 @@ SlotAnswer: TypeAlias = SlotGranted | SlotWait | SlotRefused
 
 
 @dataclass(frozen=True, slots=True)
+class TableFigures:
+    """How large embedding tables are.
+
+    Attributes:
+        rows: of each table, by its name.
+        nbytes: memory of all tables, slots and indexes included.
+    """
+
+    rows: Mapping[str, int] = field(default_factory=dict)
+    nbytes: int = 0
+
+    def __add__(self, other: TableFigures) -> TableFigures:
+        """Of both together."""
+        rows = {
+            name: self.rows.get(name, 0) + other.rows.get(name, 0)
+            for name in dict.fromkeys((*self.rows, *other.rows))
+        }
+        return TableFigures(rows, self.nbytes + other.nbytes)
+
+
+@dataclass(frozen=True, slots=True)
 class PlaneStatus:
     """Figures for the status page.
 
@@ -114,8 +135,7 @@ class PlaneStatus:
         gathered: gradients that wait for their update to be complete (sync mode).
         step_slots_held: step slots in use (sync mode).
         open_tasks: tasks with a count.
-        table_rows: rows of each embedding table.
-        table_nbytes: memory of all tables, slots and indexes included.
+        tables: how large embedding tables are.
     """
 
     version: Version
@@ -127,8 +147,7 @@ class PlaneStatus:
     gathered: int
     step_slots_held: int
     open_tasks: int
-    table_rows: Mapping[str, int] = field(default_factory=dict)
-    table_nbytes: int = 0
+    tables: TableFigures = field(default_factory=TableFigures)
 
 
 class NotInitialized(RuntimeError):

@@ -28,6 +28,7 @@ from edl_master.core.parameters.exchange import (
     SlotGranted,
     SlotRefused,
     SlotWait,
+    TableFigures,
 )
 from edl_master.core.parameters.frozen import FrozenVersions
 from edl_master.core.parameters.joining import Gathered, StepSlots
@@ -424,8 +425,7 @@ class ParameterPlane:
             gathered=self._steps.filled,
             step_slots_held=len(self._steps.holders),
             open_tasks=len(self._applied.counts()),
-            table_rows=self._tables.rows(),
-            table_nbytes=self._tables.nbytes,
+            tables=TableFigures(self._tables.rows(), self._tables.nbytes),
         )
 
     def snapshot(self) -> Snapshot:
