@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from recordio import heap
 from recordio.source import Hint, Source, open_source
 
 BLOCK_BYTES = 1 << 20
@@ -122,6 +123,7 @@ def from_blocks(
         output_types=[tf.string],
         output_shapes=[[None]],
     )
+    heap.keep_freed_memory()
     # Datasets hold what they are made from, so this is when nobody can iterate any more.
     weakref.finalize(variant, _feeds.pop, feed, None)
     blocked = tf.data.experimental.from_variant(variant, tf.TensorSpec([None], tf.string))

@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 from made_data import example
 from plain_loop import batches, in_blocks
+from test_maps import pools
 from zoo_folder import ZooFolder
 
 import recordio
@@ -152,6 +153,23 @@ def test_no_thread_tunes_a_pipeline_unless_the_user_asks_for_that(
     monkeypatch.setattr(tf.data.Dataset, "prefetch", look)
     assert sorted(joined(numbers(batches(model_file, rows(0, 40))))) == list(range(40))
     assert seen[-1] is tuned
+
+
+def test_mapped_functions_run_in_the_asking_thread(
+    zoo: ZooFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a pool of threads each record would cost several times what its function does."""
+    seen: list[list[bool]] = []
+    prefetch = tf.data.Dataset.prefetch
+
+    def look(dataset: tf.data.Dataset, *given: Any, **named: Any) -> tf.data.Dataset:
+        seen.append(pools(dataset))
+        return prefetch(dataset, *given, **named)
+
+    model_file = load(zoo, SHUFFLED)
+    monkeypatch.setattr(tf.data.Dataset, "prefetch", look)
+    assert sorted(joined(numbers(batches(model_file, rows(0, 40))))) == list(range(40))
+    assert seen[-1] == [False]
 
 
 @pytest.mark.parametrize("source", RANDOMNESS.values(), ids=RANDOMNESS)

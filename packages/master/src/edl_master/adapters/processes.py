@@ -72,7 +72,7 @@ def limit_threads(
     return environment
 
 
-_THREAD_SETTINGS = ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS")
+_THREAD_SETTINGS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
 
 
 class LocalProcesses:

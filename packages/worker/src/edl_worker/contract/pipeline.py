@@ -15,7 +15,7 @@ import tensorflow as tf
 import recordio
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
-from edl_worker.contract import compat
+from edl_worker.contract import compat, maps
 from edl_worker.contract.batch import Batch, rows_of
 from edl_worker.contract.binding import Bound
 from edl_worker.contract.errors import blame, message_of
@@ -115,7 +115,7 @@ class DatasetPipeline:
     def _minibatches(self, source: _Source, kind: _Kind, seed: int) -> tf.data.Dataset:
         if kind in source.built:
             return source.built[kind]
-        with compat.served(), seeded(seed), _in_order(kind.mode):
+        with compat.served(), seeded(seed), _in_order(kind.mode), maps.in_the_asking_thread():
             draws = Draws()
             dataset = self._dataset(source.records, kind.mode, kind.columns)
             again = not draws and _may_run_again(dataset, source.records)

@@ -1,0 +1,40 @@
+"""Memory that is used again instead of being given back to the system and fetched anew.
+
+TensorFlow's generator dataset, which ``tfdata`` is made of, tells the C library to give back all
+free memory above 128 KiB. From then on every tensor of this process, in training as well,
+is fresh memory, whose pages the system first fills with zeros.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from collections.abc import Callable, Mapping
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of malloc.h
+
+# What the GNU C library comes to by itself once a program has freed such a piece.
+_LARGEST_KEPT = 32 << 20
+_CHOSEN_BY_USER = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
+
+
+def keep_freed_memory(environ: Mapping[str, str] = os.environ) -> bool:
+    """Undo that, whatever the user has not chosen for this process; say whether it was done."""
+    if any(name in environ for name in _CHOSEN_BY_USER):
+        return False
+    mallopt = _mallopt()
+    if mallopt is None:
+        return False
+    # Both: a program that sets one of them has to know the other one, too.
+    return bool(
+        mallopt(_MMAP_THRESHOLD, _LARGEST_KEPT) and mallopt(_TRIM_THRESHOLD, 2 * _LARGEST_KEPT)
+    )
+
+
+@functools.cache
+def _mallopt() -> Callable[[int, int], int] | None:
+    try:
+        return ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # another C library, or none of that name
+        return None
