@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from edl_master.core.parameters.faults import LayoutError
 from edl_master.core.parameters.layout import Array
 from edl_master.core.parameters.tables import saving
+from edl_master.core.parameters.tables.group import comes_twice
 from edl_master.core.parameters.tables.index import BUCKETS, NOT_THERE, Index
 from edl_master.core.parameters.tables.spec import Distribution, Initial, TableSpec
 from edl_master.core.parameters.tables.table import RowGradient, Table
@@ -282,3 +283,11 @@ def test_many_rows_are_updated_in_parts_by_several_threads() -> None:
             tables.append(rows_of(table, ids))
     np.testing.assert_array_equal(tables[0], -gradient - gradient)
     np.testing.assert_array_equal(tables[1], tables[0])
+
+
+@given(ids=any_ids, again=st.sets(st.integers(0, 59)), at=st.integers(0, 60))
+def test_an_id_that_comes_twice_is_found(ids: list[int], again: set[int], at: int) -> None:
+    assert not comes_twice(np.array(ids, np.int64))
+    once_more = [ids[number] for number in again if number < len(ids)]
+    found = comes_twice(np.array(ids[:at] + once_more + ids[at:], np.int64))
+    assert found is bool(once_more)

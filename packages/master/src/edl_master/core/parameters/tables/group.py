@@ -174,7 +174,7 @@ class Tables:
             PayloadError: one does, or there is no such table.
         """
         ids = self._ids(payload.table, payload.ids)
-        if np.unique(ids).size != ids.size:
+        if comes_twice(ids):
             name = self._all[payload.table].spec.name
             raise PayloadError(f"an id comes twice among rows of table {name!r}")
 
@@ -279,13 +279,22 @@ class GatheredRows:
                 gathered.append(RowGradient(arrays[f"{name}/ids"], arrays[f"{name}/values"]))
 
 
+def comes_twice(ids: Array) -> bool:
+    """Whether any id does."""
+    return bool(loop("comes_twice")(read_only(ids), _places(ids.size)))
+
+
+def _places(ids: int) -> Array:
+    """Empty places for so many ids, at most half of them taken in the end."""
+    return np.full(1 << (2 * ids).bit_length(), -1, np.int32)
+
+
 def merged(gradients: Sequence[RowGradient]) -> RowGradient:
     """One gradient for each id: the sum of all, in their order."""
     if len(gradients) == 1:
         return gradients[0]
     ids = np.concatenate([gradient.ids for gradient in gradients])
     values = np.concatenate([gradient.values for gradient in gradients])
-    places = np.full(1 << (2 * ids.size + 1).bit_length(), -1, np.int32)
     out_ids, out = np.empty_like(ids), np.empty_like(values)
-    n = int(loop("merge")(read_only(ids), read_only(values), out_ids, out, places))
+    n = int(loop("merge")(read_only(ids), read_only(values), out_ids, out, _places(ids.size)))
     return RowGradient(out_ids[:n], out[:n])

@@ -445,6 +445,20 @@ def merge(ids: Array, gradients: Array, out_ids: Array, out: Array, places: Arra
 
 
 @compiled
+def comes_twice(ids: Array, places: Array) -> bool:
+    """Whether any id does; ``places`` as in ``merge``."""
+    mask = places.size - 1
+    for i in range(ids.size):
+        at = np.int64(mix(ids[i])) & mask
+        while places[at] >= 0:
+            if ids[places[at]] == ids[i]:
+                return True
+            at = (at + 1) & mask
+        places[at] = i
+    return False
+
+
+@compiled
 def admit(ids: Array, rows: Array, counters: Array, min_count: int) -> int:
     """Count ids without a row; ``rows[i]`` becomes -2 where this was not the last one needed.
 

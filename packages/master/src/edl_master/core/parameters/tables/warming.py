@@ -9,7 +9,7 @@ import numpy as np
 from edl_master.core.parameters.arithmetic import read_only
 from edl_master.core.parameters.layout import Layout
 from edl_master.core.parameters.optimizers import Optimizer
-from edl_master.core.parameters.tables.group import merged
+from edl_master.core.parameters.tables.group import comes_twice, merged
 from edl_master.core.parameters.tables.spec import TableSpec
 from edl_master.core.parameters.tables.table import RowGradient, Table
 from edl_master.core.parameters.updater import Updater
@@ -28,6 +28,7 @@ def warm_up(spec: TableSpec, optimizer: Optimizer) -> None:
         updater.apply({}, {}, rows=[(table, table.resolve(once))])
 
     update(merged([gradient, gradient]))
+    comes_twice(ids)
     table.put(ids, gradient.values)
     lent = table.lend()
     update(gradient)  # copies the block that is lent
