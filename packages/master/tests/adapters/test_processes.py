@@ -160,6 +160,7 @@ def test_the_temporary_files_of_a_body_that_is_killed_go_with_it(local: LocalHar
     body = PlatformSuite.up(local, platform)
     litter = litter_of(local)
     assert litter.is_dir()
+    assert litter.is_relative_to(local.directory), "else nobody finds it if all are killed at once"
     local.take_away(body)
     exited(platform)
     assert not litter.exists()

@@ -82,7 +82,7 @@ class LocalProcesses:
         command: the command line of a worker's body, by worker and attempt.
         environment: its environment, whole.
         log_dir: directory of ``worker-N.log``; a worker's bodies append to one file.
-        records: directory with one JSON file per living body.
+        records: directory with one JSON file per living body; temporary files are beside it.
         vmstat: where the kernel counts the processes that it killed for lack of memory.
     """
 
@@ -98,6 +98,7 @@ class LocalProcesses:
         self._environment = dict(environment)
         self._logs = log_dir
         self._records = records
+        self._scratch = records.with_name("tmp")
         self._vmstat = vmstat
         self._seen: queue.SimpleQueue[Observation | None] = queue.SimpleQueue()
         self._changed = threading.Condition()
@@ -106,7 +107,7 @@ class LocalProcesses:
         self._over = threading.Event()
         self._wake = os.eventfd(0)
         self._watcher = threading.Thread(target=self._watch, name="processes", daemon=True)
-        for directory in (log_dir, records):
+        for directory in (log_dir, records, self._scratch):
             directory.mkdir(parents=True, exist_ok=True)
         self._watcher.start()
 
@@ -178,7 +179,7 @@ class LocalProcesses:
     # --- processes -------------------------------------------------------------------------
 
     def _spawn(self, worker: WorkerId, attempt: int) -> _Process:
-        scratch = Path(tempfile.mkdtemp(prefix=f"edl-worker-{worker}-"))
+        scratch = Path(tempfile.mkdtemp(prefix=f"worker-{worker}-", dir=self._scratch))
         try:
             return self._spawn_with(scratch, worker, attempt)
         except OSError:
