@@ -101,10 +101,11 @@ def test_what_comes_out_is_the_same(moved: bool) -> None:
         assert pools(ours) == [not moved]
 
 
-def test_parallel_calls_and_what_is_built_elsewhere_stay_as_they_are() -> None:
+def test_what_asks_for_something_else_and_what_is_built_elsewhere_stay_as_they_are() -> None:
     with maps.in_the_asking_thread():
         parallel = tf.data.Dataset.range(6).map(several, num_parallel_calls=2)
-    assert pools(parallel) == [True]
+        synchronous = tf.data.Dataset.range(6).map(several, synchronous=True)
+    assert pools(parallel) == pools(synchronous) == [True]
     assert pools(tf.data.Dataset.range(6).map(several)) == [True]
 
 

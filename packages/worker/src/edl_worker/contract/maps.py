@@ -2,7 +2,8 @@
 
 As TensorFlow runs it, each call goes operation by operation through a pool of threads that look
 for work and wake each other up. For the usual function, which parses one record, that costs
-several times what the function does. Calls that are asked to run in parallel stay as they are.
+several times what the function does. Maps that ask for something else, calls in parallel or
+``synchronous``, stay as they are.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def _move(dataset: Any) -> None:
     if type(dataset).__name__ != "_MapDataset":
         return
     function = dataset._map_func.function
-    if _has_control_flow(function.graph):
+    if _has_control_flow(function.graph) or dataset._force_synchronous:
         return
     dataset._variant_tensor_attr = tf.raw_ops.MapDataset(
         input_dataset=dataset._input_dataset._variant_tensor,
