@@ -13,8 +13,8 @@ import tensorflow as tf
 from edl_proto.errors import EdlError
 from edl_worker import values
 from edl_worker.arena import Arena, Inbox
-from edl_worker.contract import Batch
 from edl_worker.loaded import describe_optimizer
+from edl_worker.model_file import Batch
 from edl_worker.training import Step, Trainer
 
 SIZE = 16

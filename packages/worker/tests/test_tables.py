@@ -14,7 +14,7 @@ import tensorflow as tf
 from edl_proto.errors import EdlError
 from edl_worker import values
 from edl_worker.arena import Arena
-from edl_worker.contract import Batch
+from edl_worker.model_file import Batch
 from edl_worker.tables.initial import initial_of
 from edl_worker.tables.layer import Embedding
 from edl_worker.tables.served import Tables, Wanted

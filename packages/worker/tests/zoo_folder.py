@@ -6,9 +6,9 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from edl_worker.contract import ModelChoice, ModelFile, load
+from edl_worker.model_file import ModelFile, ModelOptions, load_model_file
 
-SEEDS = Path(__file__).parent / "contract" / "seeds"
+DESIGN_DOCUMENTS = Path(__file__).parent / "model_file" / "design_documents"
 IMPORTS = """\
 import tensorflow as tf
 import numpy as np
@@ -29,19 +29,19 @@ class ZooFolder:
         target.write_text((IMPORTS if imports else "") + textwrap.dedent(source))
         return target
 
-    def seed(self, path: str, document: str, *names: str) -> Path:
-        """A file made of a document's own blocks, with imports in front."""
-        blocks = [(SEEDS / document / f"{name}.txt").read_text() for name in names]
+    def write_document_blocks(self, path: str, document: str, *names: str) -> Path:
+        """Write a file from code blocks of a design document, with imports in front."""
+        blocks = [(DESIGN_DOCUMENTS / document / f"{name}.txt").read_text() for name in names]
         target = self.root / path
         target.write_text(IMPORTS + "\n".join(blocks))
         return target
 
-    def choice(self, model_def: str, **options: str) -> ModelChoice:
-        return ModelChoice(str(self.root), model_def, **options)
+    def choice(self, model_def: str, **options: str) -> ModelOptions:
+        return ModelOptions(str(self.root), model_def, **options)
 
     def load(self, model_def: str, **options: Any) -> ModelFile:
         keep = {k: options.pop(k) for k in ("context", "purpose", "seed") if k in options}
-        return load(self.choice(model_def, **options), **keep)
+        return load_model_file(self.choice(model_def, **options), **keep)
 
     def line(self, path: str, text: str) -> int:
         """Number of the first line that contains ``text``."""

@@ -52,7 +52,7 @@ def _check(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     config.quiet_tensorflow()
     with contextlib.redirect_stdout(sys.stderr):  # what a model file prints is no answer
-        from edl_worker.contract import run_check
+        from edl_worker.model_file import run_check
 
         answer = run_check(options.spec)
     print(json.dumps(answer))

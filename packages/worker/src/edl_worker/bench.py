@@ -10,12 +10,12 @@ from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 from edl_worker import evaluation, failures, prediction
 from edl_worker.config import Settings
-from edl_worker.contract import Batch
 from edl_worker.intake import Assignment, Intake
 from edl_worker.link import MasterLink, MasterReplacedError
 from edl_worker.loaded import LoadedModel
 from edl_worker.metrics import WorkerMetrics
 from edl_worker.minibatches import OutOfOrderError, TaskLostError, TrainingLoop
+from edl_worker.model_file import Batch
 from edl_worker.replica import Replica
 from edl_worker.state import LeavingError, WorkerState
 

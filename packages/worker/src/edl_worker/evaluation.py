@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from edl_proto import tensor
 from edl_proto.v1 import task_pb2
-from edl_worker.contract import Batch, ModelFile
 from edl_worker.lookahead import Lookahead
+from edl_worker.model_file import Batch, ModelFile
 from edl_worker.tables.served import Tables, Wanted
 from edl_worker.tables.stages import during
 from edl_worker.tracing import AnySize

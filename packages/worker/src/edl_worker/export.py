@@ -19,8 +19,8 @@ import tensorflow as tf
 
 from edl_proto.v1 import job_pb2, model_pb2, task_pb2
 from edl_worker import trained, values
-from edl_worker.contract import ModelFile
 from edl_worker.failures import is_about_writing, writing_failed
+from edl_worker.model_file import ModelFile
 from edl_worker.prediction import named_outputs
 
 log = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ import tensorflow as tf
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, task_pb2
 from edl_proto.v1.error_pb2 import ErrorCode
-from edl_worker.contract import Batch
-from edl_worker.contract.errors import blame, message_of, user_frames, user_traceback
+from edl_worker.model_file import Batch
+from edl_worker.model_file.errors import blame, message_of, user_frames, user_traceback
 
 _ABOUT_SHAPES = re.compile(
     r"shape|dimension|rank|incompatible|must be equal|elements|label value|out of range|dtype", re.I

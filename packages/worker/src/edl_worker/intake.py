@@ -15,7 +15,7 @@ from edl_worker.lookahead import Lookahead
 from edl_worker.state import WorkerState
 
 if TYPE_CHECKING:
-    from edl_worker.contract import Batch
+    from edl_worker.model_file import Batch
 
 log = logging.getLogger(__name__)
 

@@ -15,12 +15,12 @@ import tensorflow as tf
 import recordio
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
-from edl_worker import contract, trained, values
+from edl_worker import trained, values
 from edl_worker.arena import Arena
-from edl_worker.contract import Batch, ModelChoice, ModelFile
 from edl_worker.evaluation import Inference
 from edl_worker.export import Exporter
-from edl_worker.sample import first_batch
+from edl_worker.model_file import Batch, ModelFile, ModelOptions, load_model_file
+from edl_worker.model_file.sample import first_batch
 from edl_worker.tables.served import Tables
 from edl_worker.tables.stages import Purpose, serving
 from edl_worker.tracing import relaxed
@@ -146,8 +146,8 @@ def load(job: job_pb2.JobSpec, context: dict[str, Any]) -> LoadedModel:
     minibatch_size = minibatch_size or _MINIBATCH
     seed = job.training.seed
     with serving(Purpose.TRAINING if purpose is Mode.TRAINING else Purpose.ANSWERING):
-        choice = ModelChoice.from_spec(spec)
-        file = contract.load(choice, context=context, purpose=purpose, seed=seed)
+        choice = ModelOptions.from_spec(spec)
+        file = load_model_file(choice, context=context, purpose=purpose, seed=seed)
         sample = first_batch(file, job, purpose, minibatch_size)
         file.build(sample)
     zoo = Path(spec.model_zoo).resolve()

@@ -12,13 +12,13 @@ from pathlib import Path
 from edl_proto.v1 import parameters_pb2, task_pb2
 from edl_worker import failures
 from edl_worker.beside import Beside
-from edl_worker.contract import Batch
 from edl_worker.core import exchange, prefetch
 from edl_worker.core.exchange import Course, Fetch, Move, Outcome
 from edl_worker.intake import Assignment, Intake
 from edl_worker.link import MasterReplacedError
 from edl_worker.lookahead import Window
 from edl_worker.metrics import WorkerMetrics
+from edl_worker.model_file import Batch
 from edl_worker.replica import Replica
 from edl_worker.state import WorkerState
 from edl_worker.tables.served import Tables, Wanted

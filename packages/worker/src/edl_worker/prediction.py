@@ -14,10 +14,10 @@ import recordio
 import recordio.example
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, task_pb2
-from edl_worker.contract import Batch
 from edl_worker.evaluation import Inference
 from edl_worker.failures import writing_failed
 from edl_worker.lookahead import Lookahead
+from edl_worker.model_file import Batch
 
 SINGLE = "prediction"
 """Name of the feature that holds the output of a model with one output."""

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from edl_proto.v1 import job_pb2
 from edl_worker.arena import Arena, Weight
-from edl_worker.contract import Batch, ModelFile
+from edl_worker.model_file import Batch, ModelFile
 from edl_worker.narrowing import Precision, narrowed, widened
 from edl_worker.tables.served import Tables, Wanted
 from edl_worker.tables.stages import during

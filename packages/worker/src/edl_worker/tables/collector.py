@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
-from edl_worker.contract import Batch, ModelFile
+from edl_worker.model_file import Batch, ModelFile
 from edl_worker.tables.stages import Collecting, UnservedLookupError, during
 from edl_worker.tracing import relaxed
 

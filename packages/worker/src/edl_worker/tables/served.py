@@ -17,8 +17,8 @@ import tensorflow as tf
 from edl_proto.errors import EdlError
 from edl_proto.parameters import MOST_ROW_BYTES
 from edl_proto.v1 import error_pb2, task_pb2
-from edl_worker.contract import Batch, ModelFile
 from edl_worker.core import names
+from edl_worker.model_file import Batch, ModelFile
 from edl_worker.tables import stages
 from edl_worker.tables.collector import Collector
 from edl_worker.tables.initial import CONSTANT, Initial

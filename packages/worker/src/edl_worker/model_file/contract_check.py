@@ -1,0 +1,127 @@
+"""``edl zoo check``: all contract errors at once, before any worker starts."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import json_format
+
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2, job_pb2
+from edl_worker.model_file.batch import Batch
+from edl_worker.model_file.errors import ContractErrors
+from edl_worker.model_file.loader import load_model_file
+from edl_worker.model_file.model_file import ModelFile
+from edl_worker.model_file.model_options import ModelOptions
+from edl_worker.model_file.sample import first_batch
+from elasticdl.python.common.constants import Mode
+
+_SAMPLE = 32
+_PURPOSES = {
+    job_pb2.TRAIN: Mode.TRAINING,
+    job_pb2.EVALUATE: Mode.EVALUATION,
+    job_pb2.PREDICT: Mode.PREDICTION,
+}
+
+
+def check_model_file(
+    choice: ModelOptions,
+    *,
+    purpose: Mode = Mode.TRAINING,
+    sample: Sequence[bytes] = (),
+    columns: Sequence[str] | None = None,
+) -> list[EdlError]:
+    """All errors of a model file; none if it can train.
+
+    Args:
+        sample: some records; with them shapes are checked too, and subclassed models are built.
+        columns: names of the columns when the records are CSV rows.
+    """
+    try:
+        model_file = load_model_file(choice, purpose=purpose)
+    except ContractErrors as error:
+        return list(error.errors)
+    if not sample:
+        return []
+    records = list(sample[:_SAMPLE])
+
+    def first() -> Batch:
+        batches = model_file.batches(
+            lambda: iter([records]), mode=purpose, minibatch_size=_SAMPLE, seed=0, columns=columns
+        )
+        return next(batches)
+
+    return _build_errors(model_file, first)
+
+
+def run_check(spec_json_path: str | Path) -> dict[str, Any]:
+    """The answer of ``python -m edl_worker check --spec FILE``, ready for JSON.
+
+    ``ok``, ``form``, ``model`` (its name), ``parameters`` (trainable numbers, None when only
+    data can tell), ``inputs`` (name, shape and dtype of each, None likewise), ``metrics``
+    and ``errors`` (``edl.v1.Error`` as JSON).
+    """
+    with contextlib.redirect_stdout(sys.stderr):  # a model file may print
+        return _run_check(Path(spec_json_path))
+
+
+def _run_check(spec_json_path: Path) -> dict[str, Any]:
+    spec = job_pb2.JobSpec()
+    try:
+        json_format.Parse(spec_json_path.read_text(encoding="utf-8"), spec)
+    except (OSError, json_format.ParseError) as error:
+        failure = EdlError(
+            error_pb2.USAGE,
+            f"the job's description cannot be read: {error}",
+            where=str(spec_json_path),
+            remedy="Give a file with a JobSpec as JSON.",
+        )
+        return _answer(None, [failure])
+    purpose = _PURPOSES.get(spec.type, Mode.TRAINING)
+    choice = ModelOptions.from_spec(spec.model)
+    try:
+        model_file = load_model_file(choice, purpose=purpose)
+    except ContractErrors as error:
+        return _answer(None, error.errors)
+    if not spec.data:
+        return _answer(model_file, [])
+    size = spec.minibatch_size or _SAMPLE
+    return _answer(
+        model_file, _build_errors(model_file, lambda: first_batch(model_file, spec, purpose, size))
+    )
+
+
+def _build_errors(model_file: ModelFile, first: Callable[[], Batch]) -> list[EdlError]:
+    try:
+        model_file.build(first())
+    except ContractErrors as error:
+        return list(error.errors)
+    except EdlError as error:
+        return [error]
+    except StopIteration:
+        pass  # the function leaves these records out
+    return []
+
+
+def _answer(model_file: ModelFile | None, errors: Sequence[EdlError]) -> dict[str, Any]:
+    model = model_file.model if model_file is not None else None
+    parameters = None
+    if model is not None and model.built:
+        parameters = sum(math.prod(v.shape) for v in model.trainable_variables)
+    return {
+        "ok": not errors,
+        "form": model_file.form if model_file is not None else None,
+        "model": model.name if model is not None else None,
+        "parameters": parameters,
+        "inputs": model_file.inputs if model_file is not None else None,
+        "metrics": list(model_file.metric_names) if model_file is not None else [],
+        "errors": [
+            json_format.MessageToDict(error.to_proto(), preserving_proto_field_name=True)
+            for error in errors
+        ],
+    }

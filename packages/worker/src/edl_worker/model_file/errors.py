@@ -1,0 +1,203 @@
+"""Errors of model files: where user code failed, told without our own frames."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import traceback
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_KERAS_MESSAGE = re.compile(r"^Exception encountered when calling.*?\x1b\[1m(.*?)\x1b\[0m", re.S)
+_AUTOGRAPH_HEAD = re.compile(r"^in user code:\n.*\n\n +\w+: ", re.S)
+_TENSORFLOW_NOISE = re.compile(r"\{\{function_node [^}]*\}\} ?|\[Op:\w+\]( name: ?\S*)?")
+_GRAPH_FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
+# TensorFlow prefixes what went wrong in a pipeline with where in its own iterators.
+_PIPELINE_HEAD = re.compile(r"^Error in user-defined function passed to .*? transformation.*?: ")
+
+
+class ContractErrors(EdlError):
+    """What is wrong with a model file, everything that was found.
+
+    It is itself an ``EdlError`` (code, where and remedy of the first error; the detail tells
+    all of them), so that it can be reported where one error is expected.
+
+    Attributes:
+        errors: at least one, in the order in which a person should mend them.
+    """
+
+    def __init__(self, errors: Sequence[EdlError]) -> None:
+        first = errors[0]
+        what = first.what
+        if len(errors) > 1:
+            what = f"{what} (and {len(errors) - 1} more)"
+        detail = "\n".join(str(error) for error in errors) if len(errors) > 1 else first.detail
+        super().__init__(first.code, what, where=first.where, remedy=first.remedy, detail=detail)
+        self.errors = tuple(errors)
+
+    def __str__(self) -> str:
+        return "\n".join(str(error) for error in self.errors)
+
+
+class ErrorCollector:
+    """Collects errors, so that a person reads all of them at once."""
+
+    def __init__(self) -> None:
+        self.errors: list[EdlError] = []
+
+    def add(self, error: EdlError) -> None:
+        known = [(other.code, other.what, other.where) for other in self.errors]
+        if (error.code, error.what, error.where) not in known:
+            self.errors.append(error)
+
+    def add_raised(self, error: EdlError) -> None:
+        """An error that running code gave, unless its line is known to be wrong already."""
+        if not any(error.where == other.where for other in self.errors):
+            self.add(error)
+
+    def extend(self, errors: Iterable[EdlError]) -> None:
+        for error in errors:
+            self.add(error)
+
+    def raise_if_any(self) -> None:
+        if self.errors:
+            raise ContractErrors(self.errors)
+
+
+@dataclass(frozen=True, slots=True)
+class UserFrame:
+    """A place in a file of the model zoo."""
+
+    filename: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        scope = "" if self.function == "<module>" else f", {self.function}"
+        return f"{self.filename}:{self.line}{scope}"
+
+
+def user_frames(error: BaseException, root: Path) -> list[UserFrame]:
+    """Frames of ``error`` in files below ``root``, outermost first."""
+    frames: list[UserFrame] = []
+    # AutoGraph runs a translated copy of the code and keeps the way back beside the error.
+    metadata = getattr(error, "ag_error_metadata", None)
+    if metadata is not None:
+        frames = [
+            UserFrame(frame.filename, frame.lineno, frame.function_name)
+            for frame in reversed(metadata.translated_stack)
+        ]
+    if not _inside(frames, root):
+        frames = [
+            UserFrame(frame.filename, frame.lineno or 0, frame.name)
+            for frame in traceback.extract_tb(error.__traceback__)
+        ]
+    if not _inside(frames, root):
+        # Errors of a running graph carry the places where its nodes were made as text.
+        frames = [
+            UserFrame(filename, int(line), function)
+            for filename, line, function in _GRAPH_FRAME.findall(str(error))
+        ]
+    return _inside(frames, root)
+
+
+def _inside(frames: list[UserFrame], root: Path) -> list[UserFrame]:
+    prefix = str(root) + os.sep
+    return [frame for frame in frames if frame.filename.startswith(prefix)]
+
+
+def message_of(error: BaseException) -> str:
+    """The first sentence of what was raised, without the libraries' decoration."""
+    text = str(error)
+    keras = _KERAS_MESSAGE.search(text)
+    if keras:
+        text = keras.group(1)
+    text = _ANSI.sub("", text)
+    text = _AUTOGRAPH_HEAD.sub("", text)
+    text = _TENSORFLOW_NOISE.sub("", text)
+    lines = [line.strip() for line in text.strip().splitlines()]
+    lines = [line for line in lines if line and not line.startswith("[[{{node")]
+    if not lines:
+        return ""
+    first = _PIPELINE_HEAD.sub("", lines[0])
+    return first if len(first) <= 400 else first[:397] + "..."
+
+
+def user_traceback(error: BaseException, frames: Sequence[UserFrame]) -> str:
+    """A traceback of the user's own frames."""
+    if not frames:
+        return "".join(traceback.format_exception(error))[-4000:]
+    lines = ["Traceback (the model file's own frames):"]
+    for frame in frames:
+        lines.append(f'  File "{frame.filename}", line {frame.line}, in {frame.function}')
+        source = _source_line(frame.filename, frame.line)
+        if source:
+            lines.append(f"    {source}")
+    lines.append(f"{type(error).__name__}: {_ANSI.sub('', str(error)).strip()[:2000]}")
+    return "\n".join(lines)
+
+
+def _source_line(filename: str, line: int) -> str:
+    try:
+        lines = Path(filename).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+
+
+def place_of(value: Any, name: str = "") -> str:
+    """``file:line, name`` of a function or class, as far as it is known."""
+    target = inspect.unwrap(value) if callable(value) else value
+    target = getattr(target, "func", target)  # functools.partial
+    target = getattr(target, "__func__", target)
+    if not (inspect.isfunction(target) or inspect.isclass(target)):
+        target = type(target)
+    name = name or getattr(target, "__name__", "")
+    try:
+        filename = inspect.getsourcefile(target) or inspect.getfile(target)
+        line = (
+            target.__code__.co_firstlineno
+            if inspect.isfunction(target)
+            else inspect.getsourcelines(target)[1]
+        )
+    except (TypeError, OSError):
+        return name
+    return str(UserFrame(filename, line, name))
+
+
+def blame(
+    error: BaseException,
+    root: Path,
+    *,
+    code: error_pb2.ErrorCode.ValueType,
+    doing: str,
+    fallback: str,
+    remedy: str,
+) -> EdlError:
+    """An error for what user code raised.
+
+    Args:
+        root: the model zoo; the innermost frame in it is the place.
+        doing: subject and verb, such as "loss(labels, predictions) raised".
+        fallback: the place when no frame of the zoo is on the stack.
+        remedy: what to do.
+    """
+    if isinstance(error, EdlError):
+        return error
+    frames = user_frames(error, root)
+    message = message_of(error)
+    name = type(error).__name__
+    return EdlError(
+        code,
+        f"{doing} {name}: {message}" if message else f"{doing} {name}",
+        where=str(frames[-1]) if frames else fallback,
+        remedy=remedy,
+        detail=user_traceback(error, frames),
+    )

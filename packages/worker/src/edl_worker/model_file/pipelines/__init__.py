@@ -1,0 +1,1 @@
+"""Input pipelines: from the records of a task to minibatches."""

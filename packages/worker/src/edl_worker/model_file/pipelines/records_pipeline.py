@@ -1,0 +1,284 @@
+"""Minibatches by an ``input_fn(records)``: records as dictionaries, a thread ahead of the step."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+from edl_worker.model_file.arguments import BoundFunction
+from edl_worker.model_file.batch import Batch
+from edl_worker.model_file.columns import Column, shape_features, shape_labels
+from edl_worker.model_file.errors import blame
+from edl_worker.model_file.pipelines.dataset_pipeline import Blocks, reading_error
+from edl_worker.model_file.random_state import seeded
+from edl_worker.model_file.zoo import compatibility
+from elasticdl.python.common.constants import Mode
+from recordio import example
+
+_PREFETCHED = 2
+_POLL_S = 0.1
+_LEAVE_S = 10.0  # for the minibatch that is in the input function when nobody wants it any more
+
+
+class FeatureRecord(dict[str, Any]):
+    """A record's features by name; bytes, or numpy numbers and arrays.
+
+    Args:
+        placeholders: values of features that the data of a prediction need not have: labels.
+    """
+
+    __slots__ = ("_placeholders",)
+
+    def __init__(self, features: Mapping[str, Any], placeholders: Mapping[str, Any]) -> None:
+        super().__init__(features)
+        self._placeholders = placeholders
+
+    def __missing__(self, name: str) -> Any:
+        if name in self._placeholders:
+            return self._placeholders[name]
+        raise KeyError(f"the record has no feature {name!r}; it has {', '.join(sorted(self))}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What one run over a task's records needs to know."""
+
+    mode: Mode
+    minibatch_size: int
+    seed: int
+    skip: int
+    columns: tuple[str, ...]
+
+
+class RecordsPipeline:
+    """Runs a model file's input function over the records of a task."""
+
+    def __init__(
+        self,
+        function: BoundFunction,
+        root: Path,
+        feature_columns: tuple[Column, ...] | None,
+        label_columns: tuple[Column, ...] | None,
+    ) -> None:
+        self._function = function
+        self._root = root
+        self._feature_columns = feature_columns
+        self._label_columns = label_columns
+
+    def batches(
+        self,
+        blocks: Blocks,
+        *,
+        mode: Mode,
+        minibatch_size: int,
+        seed: int,
+        skip: int,
+        columns: tuple[str, ...],
+    ) -> Iterator[Batch]:
+        task = _Task(mode, minibatch_size, seed, skip, columns)
+        return _ahead(lambda: self._batches(blocks, task))
+
+    def _batches(self, blocks: Blocks, task: _Task) -> Iterator[Batch]:
+        decode = _decoder(task.columns)
+        placeholders = self._placeholders() if task.mode == Mode.PREDICTION else {}
+        for index, records in enumerate(_minibatches(blocks, task.minibatch_size)):
+            if index < task.skip:
+                continue
+            rows = [FeatureRecord(decode(record), placeholders) for record in records]
+            yield self._batch(rows, task, index)
+
+    def _placeholders(self) -> dict[str, Any]:
+        values = {}
+        for column in self._label_columns or ():
+            shape = () if column.shape == (1,) else column.shape
+            values[column.key] = np.zeros(shape, column.dtype.as_numpy_dtype)[()]
+        return values
+
+    def _batch(self, rows: list[FeatureRecord], task: _Task, index: int) -> Batch:
+        part = self._function.part
+        try:
+            # Every minibatch has a seed of its own, so that skipping some changes no other.
+            with compatibility.served(), seeded(task.seed, index):
+                result = self._function(records=rows, mode=task.mode)
+        except Exception as error:
+            raise blame(
+                error,
+                self._root,
+                code=error_pb2.USER_CODE,
+                doing=f"{part.signature} raised",
+                fallback=part.where,
+                remedy="Mend the function, or compare it with the data: "
+                "`edl data inspect FILE` shows names, types and sizes.",
+            ) from error
+        features, labels = self._pair(result, task.mode)
+        if self._feature_columns is not None:
+            features = shape_features(features, self._feature_columns, part.where)
+        if task.mode == Mode.PREDICTION:
+            labels = None
+        elif self._label_columns is not None:
+            labels = shape_labels(labels, self._label_columns, part.where)
+        features, labels = self._tensors(features), self._tensors(labels)
+        self._check_rows(features, "features", len(rows))
+        self._check_rows(labels, "labels", len(rows))
+        return Batch(features, labels, len(rows))
+
+    def _pair(self, result: Any, mode: Mode) -> tuple[Any, Any]:
+        if isinstance(result, tuple) and len(result) == 2:
+            return result
+        if mode == Mode.PREDICTION and not isinstance(result, tuple):
+            return result, None
+        shown = f"{len(result)} values" if isinstance(result, tuple) else type(result).__name__
+        raise self._wrong(
+            error_pb2.MODEL_CONTRACT,
+            f"returned {shown} instead of (features, labels)",
+            "Return ({feature name: batch of values}, batch of labels).",
+        )
+
+    def _tensors(self, nest: Any) -> Any:
+        if nest is None:
+            return None
+        if isinstance(nest, Mapping):
+            return {name: self._tensors(value) for name, value in nest.items()}
+        if isinstance(nest, tuple):
+            return tuple(self._tensors(value) for value in nest)
+        try:
+            return tf.convert_to_tensor(nest)
+        except (ValueError, TypeError) as error:
+            raise self._wrong(
+                error_pb2.SHAPE_MISMATCH,
+                f"returned what is no tensor: {error}",
+                "Return arrays of numbers or bytes whose rows have one shape.",
+            ) from error
+
+    def _check_rows(self, nest: Any, which: str, rows: int) -> None:
+        for tensor in tf.nest.flatten(nest) if nest is not None else ():
+            found = tensor.shape[0] if tensor.shape.rank else None
+            if found != rows:
+                raise self._wrong(
+                    error_pb2.SHAPE_MISMATCH,
+                    f"got {rows} records and returned {which} of shape {tuple(tensor.shape)}",
+                    "Return one row per record, first dimension the number of records.",
+                )
+
+    def _wrong(self, code: Any, what: str, remedy: str) -> EdlError:
+        part = self._function.part
+        return EdlError(code, f"{part.signature} {what}", where=part.where, remedy=remedy)
+
+
+def _minibatches(blocks: Blocks, size: int) -> Iterator[list[bytes]]:
+    waiting: list[bytes] = []
+    reader = blocks()
+    while True:
+        try:
+            block = next(reader)
+        except StopIteration:
+            break
+        except Exception as error:
+            raise reading_error(error) from error
+        waiting.extend(block)
+        full = len(waiting) - len(waiting) % size
+        for start in range(0, full, size):
+            yield waiting[start : start + size]
+        del waiting[:full]
+    if waiting:
+        yield waiting
+
+
+def _decoder(columns: Sequence[str]) -> Callable[[bytes], dict[str, Any]]:
+    return _CsvDecoder(columns) if columns else _decode_example
+
+
+def _decode_example(record: bytes) -> dict[str, Any]:
+    try:
+        features = example.decode(record)
+    except ValueError as error:
+        raise EdlError(
+            error_pb2.DATA_DAMAGED,
+            f"a record of {len(record)} bytes is no tf.Example: {error}",
+            remedy="input_fn(records) takes tf.Example records or CSV rows: convert the data with "
+            "`edl data convert`, or write a dataset_fn(dataset, mode) that reads your format.",
+        ) from error
+    # A single value stands for itself, as it did when it was written.
+    return {name: value[0] if len(value) == 1 else value for name, value in features.items()}
+
+
+class _CsvDecoder:
+    """A CSV row as numbers and bytes by column name."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._columns = tuple(columns)
+
+    def __call__(self, record: bytes) -> dict[str, Any]:
+        row = next(csv.reader([record.decode("utf-8", errors="surrogateescape")]), [])
+        if len(row) != len(self._columns):
+            raise EdlError(
+                error_pb2.DATA_DAMAGED,
+                f"a row has {len(row)} fields, the header {len(self._columns)}: {record[:80]!r}",
+                remedy="Mend the row, or quote fields that contain the separator.",
+            )
+        return {
+            name: _number_or_bytes(field) for name, field in zip(self._columns, row, strict=True)
+        }
+
+
+def _number_or_bytes(field: str) -> Any:
+    for kind in (np.int64, np.float64):
+        with contextlib.suppress(ValueError, OverflowError):
+            return kind(field)
+    return field.encode("utf-8", errors="surrogateescape")
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    error: BaseException
+
+
+_END = object()
+
+
+def _ahead(make: Callable[[], Iterator[Batch]]) -> Iterator[Batch]:
+    """Runs an iterator in a thread, at most ``_PREFETCHED`` elements ahead.
+
+    The thread ends with the iterator, also when that is closed before its end.
+    """
+    ready: queue.Queue[Any] = queue.Queue(_PREFETCHED)
+    left = threading.Event()
+
+    def put(item: Any) -> bool:
+        while not left.is_set():
+            with contextlib.suppress(queue.Full):
+                ready.put(item, timeout=_POLL_S)
+                return True
+        return False
+
+    def run() -> None:
+        try:
+            for batch in make():
+                if not put(batch):
+                    return
+            put(_END)
+        except BaseException as error:
+            put(_Failure(error))
+
+    thread = threading.Thread(target=run, name="input_fn", daemon=True)
+    thread.start()
+    try:
+        # User code may never give a next one: that the master finds, since no step is done.
+        while (item := ready.get()) is not _END:
+            if isinstance(item, _Failure):
+                raise item.error
+            yield item
+    finally:
+        left.set()
+        thread.join(_LEAVE_S)

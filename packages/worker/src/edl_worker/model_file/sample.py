@@ -1,0 +1,60 @@
+"""The first minibatch of a job's data, before there is any task: the model is tried on it."""
+
+from __future__ import annotations
+
+import recordio
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2, job_pb2
+from edl_worker.model_file.batch import Batch
+from edl_worker.model_file.model_file import ModelFile
+from edl_worker.model_file.pipelines.dataset_pipeline import reading_error
+from elasticdl.python.common.constants import Mode
+
+
+def first_batch(file: ModelFile, job: job_pb2.JobSpec, mode: Mode, minibatch_size: int) -> Batch:
+    """The first minibatch that the model file makes of the job's data.
+
+    Raises:
+        EdlError: there is no data, it cannot be read, or the model file makes nothing of it.
+    """
+    try:
+        for uri in recordio.expand(job.data):
+            source = recordio.open_source(uri, format=job.data_format or None)
+            batch = _first_of(source, file, mode, minibatch_size)
+            if batch is not None:
+                return batch
+    except recordio.NoSuchData as error:
+        raise EdlError(
+            error_pb2.DATA_NOT_FOUND,
+            str(error),
+            where=job.data,
+            remedy="Check --data as workers see it: a path must be the same on every machine.",
+        ) from error
+    except recordio.RecordError as error:
+        raise reading_error(error) from error
+    raise EdlError(
+        error_pb2.DATA_EMPTY,
+        f"the input function made no minibatch of the first records of {job.data}",
+        where=job.data,
+        remedy="See that the data is not empty, and that the input function keeps its records.",
+    )
+
+
+def _first_of(
+    source: recordio.Source, file: ModelFile, mode: Mode, minibatch_size: int
+) -> Batch | None:
+    # Records and chunks begin at offset 0, so that no index is needed; lines of CSV after
+    # the header.
+    hint = None if source.format == "csv" else (0, 0)
+    batches = file.batches(
+        lambda: source.read_blocks(0, minibatch_size, hint=hint),
+        mode=mode,
+        minibatch_size=minibatch_size,
+        seed=0,
+        columns=source.columns,
+    )
+    batch = next(batches, None)
+    close = getattr(batches, "close", None)
+    if close is not None:
+        close()
+    return batch

@@ -1,0 +1,1 @@
+"""Model zoo: importing modules, resolving names, checking names that code uses."""

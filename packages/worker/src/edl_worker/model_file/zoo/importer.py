@@ -1,0 +1,257 @@
+"""Imports of model files: a model zoo's modules, apart from everything installed.
+
+A zoo is a plain folder of Python sources. ``regressor.wide_and_deep`` names
+``regressor/wide_and_deep.py`` below it, and ``regressor`` names ``regressor.py`` or
+``regressor/__init__.py``; ``regressor.py`` may stand beside a folder ``regressor`` and then
+is its package. Code of the zoo sees the zoo's modules first, whatever is installed under the
+same name; everything else never sees them in the place of an installed one.
+"""
+
+from __future__ import annotations
+
+import builtins
+import difflib
+import functools
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+# Appended to a top-level module's name when something installed has the same name.
+_ALIAS = "_of_model_zoo"
+_MOST_SUGGESTIONS = 400
+
+
+class ModelZoo(MetaPathFinder):
+    """The modules below one folder.
+
+    Only one zoo is open in a process: opening another one forgets the first one's modules,
+    so that a model file loaded twice is executed twice.
+    """
+
+    _open: ModelZoo | None = None
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._names: dict[str, str] = {}  # imported top-level name -> the zoo's
+
+    @classmethod
+    def open(cls, root: Path) -> ModelZoo:
+        if cls._open is not None:
+            cls._open._close()
+        zoo = cls(root)
+        sys.meta_path.insert(0, zoo)
+        cls._open = zoo
+        importlib.invalidate_caches()
+        return zoo
+
+    def _close(self) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+        for name, module in list(sys.modules.items()):
+            if isinstance(getattr(module, "__loader__", None), ZooModuleLoader | _FolderLoader):
+                del sys.modules[name]
+
+    def locate(self, dotted: str) -> Path | None:
+        """The file that is executed for a module, or a folder without ``__init__.py``."""
+        place = self.root.joinpath(*dotted.split("."))
+        for candidate in (place / "__init__.py", place.with_name(place.name + ".py")):
+            if candidate.is_file():
+                return candidate
+        return place if dotted and place.is_dir() else None
+
+    def load(self, dotted: str) -> ModuleType:
+        """Imports a module of the zoo; raises whatever it raises."""
+        top, _, rest = dotted.partition(".")
+        name = self._imported_name(top)
+        return importlib.import_module(f"{name}.{rest}" if rest else name)
+
+    def modules(self) -> Iterator[str]:
+        """Dotted names of modules, for suggestions; not all of a very large folder."""
+        for count, path in enumerate(self._sources(self.root, depth=4)):
+            if count >= _MOST_SUGGESTIONS:
+                return
+            parts = path.relative_to(self.root).with_suffix("").parts
+            if parts[-1] == "__init__":
+                parts = parts[:-1]
+            if parts:
+                yield ".".join(parts)
+
+    def nearest(self, dotted: str) -> list[str]:
+        return difflib.get_close_matches(dotted, sorted(set(self.modules())), n=3, cutoff=0.5)
+
+    def contains(self, module: ModuleType | None) -> bool:
+        return isinstance(getattr(module, "__loader__", None), ZooModuleLoader)
+
+    # Finder: how importlib asks.
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        top, _, rest = fullname.partition(".")
+        if top not in self._names:
+            if rest or self.locate(top) is None or _known_elsewhere(top, self.root):
+                return None
+            self._names[top] = top
+        dotted = ".".join(filter(None, (self._names[top], rest)))
+        place = self.locate(dotted)
+        if place is None:
+            return None
+        folder = self.root.joinpath(*dotted.split("."))
+        if place.is_dir():
+            spec = ModuleSpec(fullname, _FolderLoader(), is_package=True)
+            spec.submodule_search_locations = [str(place)]
+            return spec
+        is_package = place.name == "__init__.py" or folder.is_dir()
+        return importlib.util.spec_from_file_location(
+            fullname,
+            place,
+            loader=ZooModuleLoader(fullname, str(place), self, dotted, is_package),
+            submodule_search_locations=[str(folder)] if is_package else None,
+        )
+
+    # Names.
+
+    def _imported_name(self, top: str) -> str:
+        for name, own in self._names.items():
+            if own == top:
+                return name
+        name = f"{top}{_ALIAS}" if _known_elsewhere(top, self.root) else top
+        self._names[name] = top
+        return name
+
+    def _sources(self, folder: Path, depth: int) -> Iterator[Path]:
+        try:
+            entries = sorted(folder.iterdir())
+        except OSError:
+            return
+        for entry in entries:
+            if entry.suffix == ".py":
+                yield entry
+            elif depth > 1 and entry.name.isidentifier() and entry.is_dir():
+                yield from self._sources(entry, depth - 1)
+
+    # What `import` means in a module of the zoo.
+
+    def import_for(
+        self,
+        importer: str,
+        package: str,
+        name: str,
+        globals: Mapping[str, Any] | None = None,
+        locals: Mapping[str, Any] | None = None,
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> ModuleType:
+        """``builtins.__import__`` for the module ``importer`` of the package ``package``."""
+        target = self._resolve(importer, package, name, level)
+        if target is None:
+            return builtins.__import__(name, globals, locals, fromlist or (), level)
+        module = self.load(target) if target else _Root(self)
+        if not fromlist:
+            top = name.partition(".")[0]
+            return self.load(top) if self.locate(top) else _Root(self)
+        for item in fromlist:
+            inner = f"{target}.{item}" if target else item
+            if item != "*" and not hasattr(module, item) and self.locate(inner):
+                setattr(module, item, self.load(inner))
+        return module
+
+    def _resolve(self, importer: str, package: str, name: str, level: int) -> str | None:
+        """The zoo's module that is meant, "" for the zoo itself, None for an installed one."""
+        if level:
+            parts = package.split(".") if package else []
+            if level - 1 > len(parts):
+                raise ImportError(
+                    f"relative import of {'.' * level}{name} leads out of the model zoo "
+                    f"{self.root}; give the folder above as --model-zoo"
+                )
+            base = parts[: len(parts) - (level - 1)]
+            return ".".join([*base, *filter(None, [name])])
+        top, _, rest = name.partition(".")
+        place = self.locate(name)
+        if place is not None and place.is_file():
+            shadows_itself = name == importer and _known_elsewhere(top, self.root)
+            return None if shadows_itself else name
+        if self.locate(top) is not None:
+            return None if _known_elsewhere(top, self.root) else name
+        if top == self.root.name and (not rest or self.locate(rest)):
+            return None if _known_elsewhere(top, self.root) else rest
+        return None
+
+
+class ZooModuleLoader(SourceFileLoader):
+    """Executes a file of the zoo with an ``import`` that knows the zoo."""
+
+    def __init__(
+        self, fullname: str, path: str, zoo: ModelZoo, dotted: str, is_package: bool
+    ) -> None:
+        super().__init__(fullname, path)
+        self._zoo = zoo
+        self._dotted = dotted
+        self._package = dotted if is_package else dotted.rpartition(".")[0]
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        # No byte code is read or written: a zoo may be read-only, and two edits within a
+        # second may leave the file's time as it was.
+        path = self.get_filename(fullname)
+        code: CodeType = self.source_to_code(self.get_data(path), path)
+        return code
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__dict__["__builtins__"] = {
+            **vars(builtins),
+            "__import__": functools.partial(self._zoo.import_for, self._dotted, self._package),
+        }
+        super().exec_module(module)
+
+
+class _FolderLoader(Loader):
+    """A folder without ``__init__.py``: a package with nothing of its own."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        pass
+
+
+class _Root(ModuleType):
+    """The zoo's folder itself, in ``from . import x`` of a top-level module."""
+
+    def __init__(self, zoo: ModelZoo) -> None:
+        super().__init__(zoo.root.name)
+        self.__dict__["_zoo"] = zoo
+
+    def __getattr__(self, name: str) -> Any:
+        zoo: ModelZoo = self.__dict__["_zoo"]
+        if not name.startswith("__") and zoo.locate(name):
+            return zoo.load(name)
+        own = zoo.root / "__init__.py"
+        if own.is_file() and not name.startswith("__"):
+            if "__init__" not in self.__dict__:
+                self.__dict__["__init__"] = zoo.load("__init__")
+            return getattr(self.__dict__["__init__"], name)
+        raise AttributeError(f"the model zoo {zoo.root} has no {name!r}")
+
+
+def _known_elsewhere(top: str, root: Path) -> bool:
+    """Whether something outside ``root`` goes by this top-level name."""
+    module = sys.modules.get(top)
+    if module is not None and not isinstance(
+        getattr(module, "__loader__", None), ZooModuleLoader | _FolderLoader
+    ):
+        return True
+    for finder in sys.meta_path:
+        if isinstance(finder, ModelZoo) or not hasattr(finder, "find_spec"):
+            continue
+        spec = finder.find_spec(top, None)
+        if spec is None:
+            continue
+        places = [spec.origin] if spec.has_location else spec.submodule_search_locations or []
+        inside = [place and Path(place).resolve().is_relative_to(root) for place in places or [""]]
+        if not all(inside):
+            return True
+    return False

@@ -1,0 +1,197 @@
+"""Finds undefined names in functions of a model file without running them.
+
+A loss with a misspelt name would fail only at the first step, after the data was read and the
+workers were started. The names that a function's code loads are known beforehand.
+"""
+
+from __future__ import annotations
+
+import builtins
+import difflib
+import dis
+import inspect
+from collections.abc import Iterable, Iterator
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+from edl_worker.model_file.errors import UserFrame
+from edl_worker.model_file.zoo import compatibility
+from edl_worker.model_file.zoo.importer import ModelZoo
+
+_CAREFUL = frozenset(
+    ("NameError", "AttributeError", "hasattr", "getattr", "__version__", "VERSION")
+)
+_IMPORTS = {
+    "tf": "import tensorflow as tf",
+    "np": "import numpy as np",
+    "keras": "import keras",
+    "pd": "import pandas as pd",
+    "Mode": "from elasticdl.python.common.constants import Mode",
+    "ElasticDLSpec": "from elasticdl import ElasticDLSpec",
+}
+
+
+def undefined_names(values: Iterable[Any], zoo: ModelZoo) -> list[EdlError]:
+    """Errors for names that functions and classes of the zoo, and what they call, lack.
+
+    Names that ``compat`` serves are put into the module instead, with a warning.
+    """
+    errors: list[EdlError] = []
+    seen: set[CodeType] = set()
+    waiting = [function for value in values for function in _functions_of(value, zoo)]
+    while waiting:
+        function = waiting.pop(0)
+        if function.__code__ in seen:
+            continue
+        seen.add(function.__code__)
+        for code in _nested(function.__code__):
+            errors.extend(_check(code, function))
+        for name in sorted(_loaded_globals(function.__code__)):
+            waiting.extend(_functions_of(function.__globals__.get(name), zoo))
+    return errors
+
+
+def _functions_of(value: Any, zoo: ModelZoo) -> list[FunctionType]:
+    """The functions of a function, method, partial, class or instance that the zoo defines."""
+    value = inspect.unwrap(value) if callable(value) else value
+    value = getattr(value, "func", value)
+    value = getattr(value, "__func__", value)
+    if isinstance(value, property):
+        value = value.fget
+    if inspect.isfunction(value):
+        return [value] if _is_of(value.__globals__, zoo) else []
+    if isinstance(value, ModuleType):
+        return []
+    cls = value if inspect.isclass(value) else type(value)
+    module = inspect.getmodule(cls)
+    if module is None or not zoo.contains(module):
+        return []
+    return [
+        function
+        for base in cls.__mro__
+        for item in vars(base).values()
+        for function in _functions_of_member(item, zoo)
+    ]
+
+
+def _functions_of_member(item: Any, zoo: ModelZoo) -> list[FunctionType]:
+    if isinstance(item, staticmethod | classmethod | property) or inspect.isfunction(item):
+        return _functions_of(item, zoo)
+    return []
+
+
+def _is_of(module_globals: dict[str, Any], zoo: ModelZoo) -> bool:
+    module = ModuleType("globals")
+    module.__loader__ = module_globals.get("__loader__")
+    return zoo.contains(module)
+
+
+def _nested(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _nested(constant)
+
+
+def _loaded_globals(code: CodeType) -> set[str]:
+    return {
+        instruction.argval
+        for inner in _nested(code)
+        for instruction in dis.get_instructions(inner)
+        if instruction.opname == "LOAD_GLOBAL"
+    }
+
+
+def _stored_globals(module_globals: dict[str, Any]) -> set[str]:
+    """Names that functions of a module declare ``global`` and set."""
+    return {
+        instruction.argval
+        for value in module_globals.values()
+        if inspect.isfunction(value) and value.__globals__ is module_globals
+        for inner in _nested(value.__code__)
+        for instruction in dis.get_instructions(inner)
+        if instruction.opname == "STORE_GLOBAL"
+    }
+
+
+def _check(code: CodeType, function: FunctionType) -> Iterator[EdlError]:
+    if _CAREFUL & set(code.co_names):
+        return  # it expects that names may be missing
+    known = function.__globals__
+    line = code.co_firstlineno
+    reported: set[str] = set()
+    owner: Any = None  # the module that the next attribute is loaded from
+    path = ""
+    for instruction in dis.get_instructions(code):
+        line = _line(instruction) or line
+        name = instruction.argval
+        match instruction.opname:
+            case "LOAD_GLOBAL":
+                owner, path = known.get(name), name
+                if name in known or hasattr(builtins, name) or name in reported:
+                    continue
+                if name in _stored_globals(known):
+                    continue  # some function defines it when it runs
+                reported.add(name)
+                if name in compatibility.GLOBALS:
+                    value, new = compatibility.GLOBALS[name]
+                    known[name] = value
+                    compatibility.warn(name, new, (code.co_filename, line))
+                    continue
+                yield _undefined(name, code, function, line)
+            case "LOAD_ATTR" | "LOAD_METHOD" if isinstance(owner, ModuleType):
+                path = f"{path}.{name}"
+                if not hasattr(owner, name) and path not in reported:
+                    reported.add(path)
+                    if not compatibility.served_attribute(owner, name):
+                        yield _missing_attribute(owner, name, path, code, line)
+                owner = getattr(owner, name, None)
+            case "CACHE" | "EXTENDED_ARG" | "NOP":
+                pass
+            case _:
+                owner = None
+
+
+def _line(instruction: dis.Instruction) -> int | None:
+    positions = instruction.positions
+    return positions.lineno if positions else None
+
+
+def _undefined(name: str, code: CodeType, function: FunctionType, line: int) -> EdlError:
+    near = [*code.co_varnames, *code.co_cellvars, *code.co_freevars, *function.__globals__]
+    nearest = difflib.get_close_matches(name, near, n=1, cutoff=0.7)
+    if name in _IMPORTS:
+        remedy = f"Add `{_IMPORTS[name]}` to the file."
+    elif nearest:
+        remedy = f"Did you mean {nearest[0]}? Otherwise define or import {name}."
+    else:
+        remedy = f"Define or import {name}."
+    return EdlError(
+        error_pb2.MODEL_CONTRACT,
+        f"{code.co_name} uses the name {name}, which is not defined",
+        where=str(UserFrame(code.co_filename, line, code.co_name)),
+        remedy=remedy,
+    )
+
+
+def _missing_attribute(
+    owner: ModuleType, name: str, path: str, code: CodeType, line: int
+) -> EdlError:
+    nearest = difflib.get_close_matches(name, dir(owner), n=1, cutoff=0.7)
+    return EdlError(
+        error_pb2.MODEL_CONTRACT,
+        f"{code.co_name} uses {path}, which does not exist in {owner.__name__}{_version(owner)}",
+        where=str(UserFrame(code.co_filename, line, code.co_name)),
+        remedy=f"Did you mean {nearest[0]}?"
+        if nearest
+        else f"Use what replaced it; tf.compat.v1 may still have {name}."
+        if owner.__name__.startswith("tensorflow")
+        else f"Use what replaced {name}.",
+    )
+
+
+def _version(module: ModuleType) -> str:
+    version = getattr(module, "__version__", None)
+    return f" {version}" if isinstance(version, str) else ""

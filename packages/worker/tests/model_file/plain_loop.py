@@ -1,0 +1,61 @@
+"""Training and evaluation with a model file, in a plain loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from edl_worker.model_file import Batch, ModelFile
+from elasticdl.python.common.constants import Mode
+
+
+def in_blocks(records: Sequence[bytes], size: int = 7) -> Callable[[], Iterator[list[bytes]]]:
+    return lambda: (list(records[i : i + size]) for i in range(0, len(records), size))
+
+
+def batches(
+    model_file: ModelFile,
+    records: Sequence[bytes],
+    *,
+    mode: Mode = Mode.TRAINING,
+    size: int = 16,
+    seed: int = 3,
+    **more: Any,
+) -> list[Batch]:
+    return list(
+        model_file.batches(in_blocks(records), mode=mode, minibatch_size=size, seed=seed, **more)
+    )
+
+
+def train(
+    model_file: ModelFile, records: Sequence[bytes], *, epochs: int = 1, size: int = 16, **more: Any
+) -> list[float]:
+    """The loss of each step of a plain loop."""
+    first = batches(model_file, records, size=size, **more)[0]
+    model_file.build(first)
+    variables = model_file.model.trainable_variables
+    model_file.optimizer.build(variables)
+
+    @tf.function
+    def step(features: Any, labels: Any) -> Any:
+        with tf.GradientTape() as tape:
+            outputs = model_file.call(features, training=True)
+            loss = model_file.compute_loss(outputs, labels)
+        gradients = tape.gradient(loss, [v.value for v in variables])
+        model_file.optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        return loss
+
+    losses = []
+    for epoch in range(epochs):
+        for batch in batches(model_file, records, size=size, seed=epoch, **more):
+            losses.append(float(step(batch.features, batch.labels)))
+    return losses
+
+
+def evaluate(model_file: ModelFile, records: Sequence[bytes], **more: Any) -> dict[str, float]:
+    metrics = model_file.new_metrics()
+    for batch in batches(model_file, records, mode=Mode.EVALUATION, **more):
+        metrics.update(batch.labels, model_file.call(batch.features, training=False))
+    return metrics.result()

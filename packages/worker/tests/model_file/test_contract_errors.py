@@ -1,0 +1,449 @@
+"""What is wrong with a model file is found before training, all at once, with its place."""
+
+from __future__ import annotations
+
+import pytest
+from example_data import example, float_images
+from plain_loop import batches
+from zoo_folder import ZooFolder
+
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+from edl_worker.model_file import ContractErrors, check_model_file
+from elasticdl.python.common.constants import Mode
+
+GOOD = {
+    "model": """
+model = tf.keras.Sequential(
+    [tf.keras.Input((28, 28)), tf.keras.layers.Flatten(), tf.keras.layers.Dense(10)])
+""",
+    "dataset_fn": """
+def dataset_fn(dataset, mode):
+    def parse(record):
+        r = tf.io.parse_single_example(record, {
+            "image": tf.io.FixedLenFeature([28, 28], tf.float32),
+            "label": tf.io.FixedLenFeature([1], tf.int64)})
+        return r["image"], r["label"]
+    return dataset.map(parse)
+""",
+    "loss": """
+def loss(labels, predictions):
+    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(
+        labels=tf.reshape(labels, [-1]), logits=predictions))
+""",
+    "optimizer": """
+def optimizer():
+    return tf.keras.optimizers.SGD(0.01)
+""",
+    "eval_metrics_fn": """
+def eval_metrics_fn():
+    return {"accuracy": tf.keras.metrics.SparseCategoricalAccuracy()}
+""",
+}
+
+
+def write(zoo: ZooFolder, **parts: str) -> None:
+    """A model file that is right but for the parts given; an empty one is left out."""
+    zoo.write("mine.py", "\n".join({**GOOD, **parts}.values()))
+
+
+def errors(zoo: ZooFolder, **options: str) -> tuple[EdlError, ...]:
+    with pytest.raises(ContractErrors) as caught:
+        zoo.load("mine", **options)
+    return caught.value.errors
+
+
+def build_errors(zoo: ZooFolder, **options: str) -> tuple[EdlError, ...]:
+    """Errors that come to light when the first minibatch is tried."""
+    model_file = zoo.load("mine", **options)
+    first = batches(model_file, float_images(8))[0]
+    with pytest.raises(ContractErrors) as caught:
+        model_file.build(first)
+    return caught.value.errors
+
+
+def only(found: tuple[EdlError, ...]) -> EdlError:
+    (error,) = found
+    assert error.remedy
+    return error
+
+
+def test_the_file_that_these_tests_spoil_is_right(zoo: ZooFolder) -> None:
+    write(zoo)
+    model_file = zoo.load("mine")
+    model_file.build(batches(model_file, float_images(8))[0])
+    assert check_model_file(zoo.choice("mine"), sample=float_images(8)) == []
+
+
+def test_everything_that_is_missing_is_told_at_once(zoo: ZooFolder) -> None:
+    write(zoo, dataset_fn="", loss="", optimizer="")
+    found = errors(zoo, params="typo=1")
+    assert [error.code for error in found] == [error_pb2.MODEL_CONTRACT] * 3 + [
+        error_pb2.UNKNOWN_PARAMETER
+    ]
+    assert [error.what.split(" no ")[-1].split("(")[0] for error in found[:3]] == [
+        "dataset_fn",
+        "loss",
+        "optimizer",
+    ]
+    assert all(str(zoo.root / "mine.py") in error.where for error in found[:3])
+
+
+def test_faults_of_many_kinds_are_told_at_once(zoo: ZooFolder) -> None:
+    write(
+        zoo,
+        loss="def loss(labels, predictions):\n    return tf.reduce_mean(prediction - labels)",
+        optimizer="def optimizer():\n    return 0.1",
+        eval_metrics_fn="def eval_metrics_fn():\n    return {'accuracy': 'accuracy'}",
+    )
+    found = errors(zoo)
+    assert [error.code for error in found] == [error_pb2.MODEL_CONTRACT] * 3
+    assert "name prediction, which is not defined" in found[0].what
+    assert "Did you mean predictions?" in found[0].remedy
+    assert "returned a float, not a Keras optimizer" in found[1].what
+    assert "metric accuracy" in found[2].what
+
+
+def test_a_prediction_needs_neither_loss_nor_optimizer(zoo: ZooFolder) -> None:
+    write(zoo, loss="", optimizer="", eval_metrics_fn="")
+    model_file = zoo.load("mine", purpose=Mode.PREDICTION)
+    with pytest.raises(RuntimeError):
+        _ = model_file.optimizer
+    with pytest.raises(ContractErrors) as caught:
+        zoo.load("mine", purpose=Mode.EVALUATION)
+    assert "loss" in only(caught.value.errors).what
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("def loss(a, b):\n    return a", "it takes no labels and no predictions"),
+        ("def loss(labels):\n    return labels", "it takes no predictions"),
+        ("def loss(labels, predictions, weight):\n    return 1.0", "nothing is known to give"),
+        ("def loss(labels, predictions, /):\n    return 1.0", "cannot be given by name"),
+        ("loss = 'mse'", "is a str, no loss"),
+        ("def loss():\n    return 3.0", "is a float, no loss"),
+    ],
+)
+def test_a_loss_that_cannot_be_called(zoo: ZooFolder, source: str, said: str) -> None:
+    write(zoo, loss=source)
+    error = only(errors(zoo))
+    assert error.code == error_pb2.MODEL_CONTRACT
+    assert said in error.what
+    if source.startswith("def"):
+        assert error.where == f"{zoo.root}/mine.py:{zoo.line('mine.py', 'def loss')}, loss"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("return tf.argmax(predictions, 1)", "tensor of int64, not a floating tensor"),
+        ("return None", "NoneType"),
+        ("return tf.reduce_mean(tf.cast(labels, tf.float32))", "does not depend on the model"),
+    ],
+)
+def test_a_loss_that_returns_what_is_no_loss(zoo: ZooFolder, body: str, said: str) -> None:
+    write(zoo, loss=f"def loss(labels, predictions):\n    {body}")
+    error = only(build_errors(zoo))
+    assert error.code == error_pb2.MODEL_CONTRACT
+    assert said in error.what
+    assert f"{zoo.root}/mine.py" in error.where
+
+
+def test_a_loss_that_raises_names_its_line(zoo: ZooFolder) -> None:
+    write(
+        zoo,
+        loss="""
+def inner(labels, predictions):
+    return tf.reshape(predictions, [3, 7])
+
+def loss(labels, predictions):
+    return inner(labels, predictions)
+""",
+    )
+    error = only(build_errors(zoo))
+    assert error.code == error_pb2.SHAPE_MISMATCH
+    assert error.where == f"{zoo.root}/mine.py:{zoo.line('mine.py', '[3, 7]')}, inner"
+    assert "return inner(labels, predictions)" in error.detail
+
+
+@pytest.mark.parametrize(
+    ("source", "code", "said"),
+    [
+        ("optimizer = 3", error_pb2.MODEL_CONTRACT, "is a int"),
+        ("def optimizer():\n    pass", error_pb2.MODEL_CONTRACT, "returned a NoneType"),
+        ("def optimizer(lr):\n    pass", error_pb2.MODEL_CONTRACT, "needs lr"),
+        ("def optimizer():\n    return 1 / 0", error_pb2.MODEL_CONTRACT, "ZeroDivisionError"),
+        (
+            "def optimizer():\n    return tf.keras.optimizers.Lamb()",
+            error_pb2.OPTIMIZER_UNSUPPORTED,
+            "Lamb",
+        ),
+        (
+            "class Mine(tf.keras.optimizers.SGD): pass\noptimizer = Mine",
+            error_pb2.OPTIMIZER_UNSUPPORTED,
+            "Mine",
+        ),
+        (
+            "optimizer = tf.keras.optimizers.SGD(0.1, gradient_accumulation_steps=2)",
+            error_pb2.OPTIMIZER_UNSUPPORTED,
+            "gradient_accumulation_steps",
+        ),
+    ],
+)
+def test_an_optimizer_that_is_none(zoo: ZooFolder, source: str, code: int, said: str) -> None:
+    write(zoo, optimizer=source)
+    error = only(errors(zoo))
+    assert error.code == code
+    assert said in error.what
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("return tf.foo(labels, predictions)", "tf.foo, which does not exist in tensorflow"),
+        ("return tf.nn.softmx(predictions)", "tf.nn.softmx"),
+        ("return np.men(predictions)", "np.men"),
+        ("return helper(predictions)", "name undefined_in_helper"),
+        ("return (lambda x: x + missing)(predictions)", "name missing"),
+        ("return sum([other for _ in labels])", "name other"),
+    ],
+)
+def test_names_that_do_not_exist_are_found_without_running(
+    zoo: ZooFolder, body: str, said: str
+) -> None:
+    helper = "def helper(x):\n    return undefined_in_helper + x\n"
+    write(zoo, loss=f"{helper}\ndef loss(labels, predictions):\n    {body}")
+    error = only(errors(zoo))
+    assert error.code == error_pb2.MODEL_CONTRACT
+    assert said in error.what
+    assert f"{zoo.root}/mine.py:" in error.where
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "try:\n        return unicode(labels)\n    except NameError:\n        return predictions",
+        "if hasattr(tf, 'placeholder'):\n        return tf.placeholder\n    return predictions",
+        "return tf.old(labels) if tf.__version__ < '2' else predictions",
+        "import math\n    return math.pi * predictions",
+        "global late\n    late = predictions\n    return late",
+        "return [labels for labels in (predictions,)][0]",
+    ],
+)
+def test_names_that_exist_in_other_ways(zoo: ZooFolder, body: str) -> None:
+    write(zoo, loss=f"def loss(labels, predictions):\n    {body}")
+    zoo.load("mine")
+
+
+def test_names_in_a_model_s_methods_are_looked_at(zoo: ZooFolder) -> None:
+    write(
+        zoo,
+        model="""
+class Net(tf.keras.Model):
+    def call(self, inputs):
+        return tf.keras.layers.Flatten()(input_s)
+""",
+    )
+    error = only(errors(zoo))
+    assert error.where.endswith(", call")
+    assert "Did you mean inputs?" in error.remedy
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("return 3", "returned a int, not a tf.data.Dataset"),
+        ("pass", "returned a NoneType"),
+        ("return dataset.map(lambda r: (r, r, r))", "yields 3 parts per record"),
+        ("return dataset.map(lambda r: {'image': r})", "yields no labels in mode TRAINING"),
+        ("return dataset.map(lambda r: (r, r)).repeat()", "repeats the dataset without end"),
+        (
+            "return dataset.map(lambda r: (r, r), num_parallel_calls=2, deterministic=False)",
+            "deterministic=False",
+        ),
+        ("return dataset.map(lambda r: (r, r)).cache('/tmp/x')", "caches into a file"),
+    ],
+)
+def test_a_dataset_function_that_breaks_the_contract(zoo: ZooFolder, body: str, said: str) -> None:
+    write(zoo, dataset_fn=f"def dataset_fn(dataset, mode):\n    {body}")
+    model_file = zoo.load("mine")
+    with pytest.raises(EdlError) as caught:
+        batches(model_file, float_images(4))
+    assert caught.value.code == error_pb2.MODEL_CONTRACT
+    assert said in caught.value.what
+    assert caught.value.where.endswith(", dataset_fn")
+
+
+def test_predictions_in_another_order_than_the_records_are_refused(zoo: ZooFolder) -> None:
+    write(
+        zoo,
+        dataset_fn="def dataset_fn(dataset, mode):\n"
+        "    mixed = tf.data.experimental.shuffle_and_repeat(10, 1)\n"
+        "    return dataset.apply(mixed).map(lambda r: (r, r))",
+    )
+    model_file = zoo.load("mine", purpose=Mode.PREDICTION)
+    with pytest.raises(EdlError) as caught:
+        batches(model_file, float_images(4), mode=Mode.PREDICTION)
+    assert "shuffles in mode PREDICTION" in caught.value.what
+
+
+@pytest.mark.parametrize(
+    ("records", "said"),
+    [
+        ([example(label=[1])], "Feature: image (data type: float) is required"),
+        ([example(image=[1.0] * 784, label=[1.0])], "Data types don't match"),
+        ([example(image=[1.0] * 783, label=[1])], "Key: image"),
+        ([b"no example at all"], "Could not parse example"),
+    ],
+)
+def test_a_record_that_does_not_fit(zoo: ZooFolder, records: list[bytes], said: str) -> None:
+    write(zoo)
+    model_file = zoo.load("mine")
+    with pytest.raises(EdlError) as caught:
+        batches(model_file, records)
+    assert caught.value.code == error_pb2.SHAPE_MISMATCH
+    assert said in caught.value.what
+    assert "function_node" not in caught.value.what
+    assert "edl data inspect" in caught.value.remedy
+
+
+def test_user_code_that_raises_while_records_go_through_it(zoo: ZooFolder) -> None:
+    write(
+        zoo,
+        dataset_fn="""
+def bad(record):
+    raise KeyError("no such digit")
+
+def dataset_fn(dataset, mode):
+    return dataset.map(lambda r: (tf.numpy_function(bad, [r], tf.float32), 1.0))
+""",
+    )
+    model_file = zoo.load("mine")
+    with pytest.raises(EdlError) as caught:
+        batches(model_file, float_images(4))
+    assert caught.value.code == error_pb2.USER_CODE
+    assert "no such digit" in caught.value.what
+    assert caught.value.where == f"{zoo.root}/mine.py:{zoo.line('mine.py', 'no such')}, bad"
+
+
+def test_a_dataset_function_that_raises_names_its_line(zoo: ZooFolder) -> None:
+    write(
+        zoo,
+        dataset_fn="def dataset_fn(dataset, mode):\n"
+        "    def parse(record):\n"
+        "        return tf.strings.to_number(record) + tf.zeros([2, 'x'])\n"
+        "    return dataset.map(parse)",
+    )
+    model_file = zoo.load("mine")
+    with pytest.raises(EdlError) as caught:
+        batches(model_file, float_images(4))
+    assert caught.value.code == error_pb2.USER_CODE
+    assert caught.value.where == f"{zoo.root}/mine.py:{zoo.line('mine.py', 'to_number')}, parse"
+
+
+def test_records_of_different_shapes(zoo: ZooFolder) -> None:
+    write(
+        zoo,
+        dataset_fn="def dataset_fn(dataset, mode):\n"
+        "    return dataset.map(lambda r: (tf.io.decode_raw(r, tf.uint8), 1))",
+    )
+    model_file = zoo.load("mine")
+    with pytest.raises(EdlError) as caught:
+        batches(model_file, [b"ab", b"abc"])
+    assert caught.value.code == error_pb2.SHAPE_MISMATCH
+    assert "different shapes" in caught.value.what
+
+
+def test_features_and_inputs_of_different_shapes(zoo: ZooFolder) -> None:
+    write(zoo, model=GOOD["model"].replace("Input((28, 28))", "Input((32, 32), name='picture')"))
+    error = only(build_errors(zoo))
+    assert error.code == error_pb2.SHAPE_MISMATCH
+    assert "(28, 28)" in error.what
+    assert "(32, 32)" in error.what
+    assert "picture" in error.what
+
+
+def test_a_dataset_function_that_batches_by_itself(zoo: ZooFolder) -> None:
+    write(zoo, dataset_fn=GOOD["dataset_fn"].replace("map(parse)", "map(parse).batch(2)"))
+    error = only(build_errors(zoo))
+    assert error.code == error_pb2.SHAPE_MISMATCH
+    assert "do not batch" in error.remedy
+
+
+def test_features_and_inputs_of_different_names(zoo: ZooFolder) -> None:
+    write(
+        zoo,
+        model="""
+a, b = tf.keras.Input((28, 28), name="left"), tf.keras.Input((28, 28), name="right")
+model = tf.keras.Model([a, b], tf.keras.layers.Flatten()(a + b))
+""",
+        dataset_fn=GOOD["dataset_fn"].replace(
+            'return r["image"]', 'return {"left": r["image"], "rihgt": r["image"]}'
+        ),
+    )
+    error = only(build_errors(zoo))
+    assert error.code == error_pb2.SHAPE_MISMATCH
+    assert "right" in error.what
+    assert "rihgt" in error.what
+
+
+def test_a_metric_that_raises(zoo: ZooFolder) -> None:
+    write(
+        zoo,
+        eval_metrics_fn="def eval_metrics_fn():\n"
+        "    return {'m': lambda labels, predictions: tf.reshape(predictions, [7, 3])}",
+    )
+    error = only(build_errors(zoo))
+    assert "the evaluation metrics raised" in error.what
+    assert f"mine.py:{zoo.line('mine.py', '[7, 3]')}" in error.where
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("def create_model(self): return None", "returned a NoneType, not a Keras model"),
+        ("def create_model(self): return tf.keras.layers.Dense(1)", "returned a Dense"),
+        ("def create_model(self): raise RuntimeError('no')", "RuntimeError: no"),
+    ],
+)
+def test_a_spec_without_a_model(zoo: ZooFolder, source: str, said: str) -> None:
+    zoo.write(
+        "mine.py",
+        f"""
+class Mine(ElasticDLSpec):
+    {source}
+    def create_optimizer(self, lr=0.1): return tf.keras.optimizers.SGD(lr)
+    def create_loss(self, outputs=None, labels=None): return tf.reduce_mean(outputs)
+    def create_dataset(self, dataset, mode): return dataset
+""",
+    )
+    assert said in only(errors(zoo)).what
+
+
+def test_a_spec_that_lacks_methods(zoo: ZooFolder) -> None:
+    zoo.write("mine.py", "class Mine(ElasticDLSpec):\n    def create_model(self): pass")
+    with pytest.raises(ContractErrors) as caught:
+        zoo.load("mine.Mine")
+    told = str(caught.value)
+    for method in ("create_optimizer", "create_loss", "create_dataset"):
+        assert method in told
+
+
+def test_what_is_told_fits_a_screen(zoo: ZooFolder) -> None:
+    write(zoo, loss="", optimizer="", dataset_fn="", model="model = 3")
+    with pytest.raises(ContractErrors) as caught:
+        zoo.load("mine")
+    text = str(caught.value)
+    assert len(text.splitlines()) < 25
+    assert "Traceback" not in text
+
+
+def test_an_error_survives_the_wire_with_all_errors_in_its_detail(zoo: ZooFolder) -> None:
+    write(zoo, loss="", optimizer="")
+    with pytest.raises(ContractErrors) as caught:
+        zoo.load("mine")
+    received = EdlError.from_proto(caught.value.to_proto())
+    assert "and 1 more" in received.what
+    assert "loss(labels, predictions)" in received.detail
+    assert "optimizer()" in received.detail

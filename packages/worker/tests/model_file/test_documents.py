@@ -1,0 +1,81 @@
+"""What the documents show runs as it is shown."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from example_data import example, float_images
+from plain_loop import batches, evaluate, train
+from zoo_folder import ZooFolder
+
+from edl_worker.model_file import check_model_file
+from edl_worker.model_file.arguments import ROLES
+from edl_worker.model_file.definitions import OPTIMIZERS
+from edl_worker.model_file.zoo.compatibility import _CASTS, _MOVED, _OPTIMIZERS
+from edl_worker.model_file.zoo.resolver import _FACTORIES
+from elasticdl.python.common.constants import Mode
+
+ROOT = Path(__file__).parents[4]
+REFERENCE = ROOT / "docs" / "model-file.md"
+LESSON = ROOT / "model_zoo" / "README.md"
+
+
+def blocks(path: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", path.read_text(), flags=re.S)
+
+
+def test_the_reference_s_model_file(zoo: ZooFolder) -> None:
+    zoo.write("digits.py", blocks(REFERENCE)[0], imports=False)
+    records = float_images(64)
+    assert check_model_file(zoo.choice("digits"), sample=records) == []
+    losses = train(zoo.load("digits", seed=1), records, epochs=4)
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("form", ["model", "build_model"])
+def test_the_lesson_s_model_file(zoo: ZooFolder, form: str) -> None:
+    parts = blocks(LESSON)
+    imports = "import keras\nimport tensorflow as tf\n"
+    chosen = parts[:1] if form == "model" else [imports, parts[1]]
+    zoo.write("spirals.py", "\n".join([*chosen, *parts[2:]]), imports=False)
+    random = np.random.default_rng(6)
+    points = random.normal(size=(200, 2)).astype(np.float32)
+    records = [
+        example(point=point, side=np.array([float(point.sum() > 0)], np.float32))
+        for point in points
+    ]
+    model_file = zoo.load("spirals", seed=1)
+    losses = train(model_file, records, epochs=5)
+    assert np.mean(losses[-5:]) < np.mean(losses[:5])
+    assert set(evaluate(model_file, records)) == {"loss", "auc", "near"}
+    without = [example(point=point) for point in points[:5]]
+    (batch,) = batches(model_file, without, mode=Mode.PREDICTION)
+    assert batch.size == 5
+
+
+def test_the_reference_names_what_the_code_knows() -> None:
+    text = REFERENCE.read_text()
+    for role in ("labels", "outputs", "dataset", "records", "mode"):
+        for name in ROLES[role]:
+            assert f"`{name}`" in text, name
+    for name in (*_MOVED, *_CASTS):
+        assert f"`tf.{name}`" in text, name
+    for name in _OPTIMIZERS:
+        assert name.removesuffix("Optimizer") in text, name
+    for name in (*OPTIMIZERS, *_FACTORIES):
+        assert name in text, name
+
+
+def test_every_model_of_the_zoo_is_in_its_table() -> None:
+    text = LESSON.read_text()
+    helpers = {"cifar10/data.py", "regressor/columns.py"}
+    helpers |= {f"ctr/{name}.py" for name in ("__init__", "inputs", "models")}
+    for path in (ROOT / "model_zoo").rglob("*.py"):
+        name = path.relative_to(ROOT / "model_zoo").as_posix()
+        if name in helpers:
+            continue
+        dotted = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        assert f"`{dotted}" in text, dotted

@@ -1,0 +1,117 @@
+"""Mapped functions run in the asking thread where they can, and give what they always gave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
+
+from edl_worker.model_file.pipelines import map_execution
+
+TABLE = tf.lookup.StaticHashTable(
+    tf.lookup.KeyValueTensorInitializer(tf.constant([1, 2], tf.int64), tf.constant([5, 6])), -1
+)
+TEN = tf.Variable(10, dtype=tf.int64)
+
+
+def python(x: Any) -> Any:
+    return tf.py_function(lambda value: value * 2, [x], tf.int64)
+
+
+def with_numpy(x: Any) -> Any:
+    return tf.numpy_function(lambda value: value * 2, [x], tf.int64)
+
+
+def several(x: Any) -> Any:
+    return {"a": x, "b": (tf.cast(x, tf.float32), tf.strings.as_string(x))}
+
+
+def parsed(x: Any) -> Any:
+    tensor = tf.io.serialize_tensor(tf.fill([x + 1], 3.0))
+    return tf.reduce_sum(tf.io.parse_tensor(tensor, tf.float32))
+
+
+def branches(x: Any) -> Any:
+    return tf.cond(x % 2 == 0, lambda: x * 2, lambda: x - 1)
+
+
+def loops(x: Any) -> Any:
+    while x < 10:
+        x += 3
+    return x
+
+
+def nested_loops(x: Any) -> Any:
+    return tf.function(lambda y: tf.map_fn(lambda z: z + 1, tf.range(y)))(x)
+
+
+def checks(x: Any) -> Any:
+    tf.debugging.assert_less(x, tf.constant(100, tf.int64))
+    return x
+
+
+MOVED: tuple[Callable[[Any], Any], ...] = (
+    *(python, with_numpy, several, parsed),
+    lambda x: x,
+    lambda x: 1,
+    TABLE.lookup,
+    lambda x: x + TEN,
+    lambda x: tf.random.stateless_uniform([2], [1, x]),
+    lambda x: tf.ragged.range(x + 1),
+    lambda x: tf.sparse.from_dense(tf.one_hot([x], 6)),
+    lambda x: tf.data.Dataset.range(x).reduce(np.int64(0), lambda a, b: a + b),
+    lambda x: tf.io.decode_png(tf.io.encode_png(tf.fill([2, 2, 1], tf.cast(x, tf.uint8)))),
+)
+LEFT: tuple[Callable[[Any], Any], ...] = branches, loops, nested_loops, checks
+
+
+def plain(element: Any) -> Any:
+    """Something that can be compared."""
+    if isinstance(element, tf.SparseTensor):
+        element = tf.sparse.to_dense(element)
+    if isinstance(element, tf.RaggedTensor):
+        return element.to_list()
+    return tf.nest.map_structure(lambda tensor: np.asarray(tensor).tolist(), element)
+
+
+def pools(dataset: tf.data.Dataset) -> list[bool]:
+    """Of each mapped function, whether it runs in a pool of threads."""
+    graph = graph_pb2.GraphDef.FromString(dataset._as_serialized_graph().numpy())
+    return [
+        node.attr["use_inter_op_parallelism"].b
+        for node in graph.node
+        if node.op in ("MapDataset", "ParallelMapDatasetV2")
+    ]
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_what_comes_out_is_the_same(moved: bool) -> None:
+    for function in MOVED if moved else LEFT:
+        usual = tf.data.Dataset.range(6).map(function)
+        with map_execution.in_the_asking_thread():
+            ours = tf.data.Dataset.range(6).map(function)
+        assert ours.element_spec == usual.element_spec
+        assert ours.cardinality() == usual.cardinality()
+        assert [plain(e) for e in ours] == [plain(e) for e in usual]
+        assert [plain(e) for e in ours.skip(2).take(2)] == [plain(e) for e in usual][2:4]
+        assert pools(ours) == [not moved]
+
+
+def test_what_asks_for_something_else_and_what_is_built_elsewhere_stay_as_they_are() -> None:
+    with map_execution.in_the_asking_thread():
+        parallel = tf.data.Dataset.range(6).map(several, num_parallel_calls=2)
+        synchronous = tf.data.Dataset.range(6).map(several, synchronous=True)
+    assert pools(parallel) == pools(synchronous) == [True]
+    assert pools(tf.data.Dataset.range(6).map(several)) == [True]
+
+
+def test_each_of_several_is_moved_by_itself() -> None:
+    with map_execution.in_the_asking_thread():
+        dataset = tf.data.Dataset.range(6).map(lambda x: x + 1).map(branches).batch(2)
+        dataset = dataset.map(lambda x: x * 2).prefetch(1)
+    assert pools(dataset) == [False, True, False]
+    assert np.concatenate(list(dataset.as_numpy_iterator())).tolist() == [0, 8, 4, 16, 8, 24]

@@ -1,0 +1,146 @@
+"""``--params`` is read as literals, never evaluated, and goes to who names it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from example_data import float_images
+from hypothesis import given
+from hypothesis import strategies as st
+from plain_loop import batches
+from zoo_folder import ZooFolder
+
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+from edl_worker.model_file import ContractErrors
+from edl_worker.model_file.params import parse_params
+
+LITERALS = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
+    | st.binary(),
+    lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+def test_the_documents_parameters() -> None:
+    assert parse_params("hidden_units=[10, 100, 20, 5], learning_rate=0.01") == {
+        "hidden_units": [10, 100, 20, 5],
+        "learning_rate": 0.01,
+    }
+
+
+@given(st.dictionaries(st.from_regex(r"\A[a-z][a-z0-9]{0,8}_\Z"), LITERALS, max_size=4))
+def test_any_literals_come_back(values: dict[str, object]) -> None:
+    text = ", ".join(f"{name}={value!r}" for name, value in values.items())
+    assert parse_params(text) == values
+
+
+@pytest.mark.parametrize("text", ["", "  ", "a=-1", "a=1,", "a=1,\n  b={'x': (1, 2)}", "a=1e-3"])
+def test_readable(text: str) -> None:
+    assert all(not isinstance(v, float) or math.isfinite(v) for v in parse_params(text).values())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a=__import__('os').getpid()", "no literal"),
+        ("a=open", "no literal: open; write 'open'"),
+        ("a=true", "write True"),
+        ("a=null", "write None"),
+        ("a=1, a=2", "repeated"),
+        ("a=", "invalid syntax"),
+        ("3", "has no name"),
+        ("a=1, **{'b': 2}", "**"),
+        ("a=1) or dict(b=2", "no list of name=value"),
+        ("a=[x for x in (1, 2)]", "no literal"),
+        ("a=1; b=2", "invalid syntax"),
+    ],
+)
+def test_unreadable(text: str, said: str) -> None:
+    with pytest.raises(EdlError) as caught:
+        parse_params(text)
+    assert caught.value.code == error_pb2.USAGE
+    assert said in caught.value.what
+    assert text in caught.value.where
+    assert "hidden_units=[10, 100, 20, 5]" in caught.value.remedy
+
+
+def test_the_column_of_what_is_wrong_is_named() -> None:
+    with pytest.raises(EdlError) as caught:
+        parse_params("ok=1, bad=open")
+    assert caught.value.where.endswith(f"column {'ok=1, bad=open'.index('open') + 1}")
+
+
+NET = """
+class Net(tf.keras.Model):
+    def __init__(self, units=3{kwargs}):
+        super().__init__({rest})
+        self.dense = tf.keras.layers.Dense(units)
+    def call(self, inputs):
+        return self.dense(tf.reshape(inputs, [-1, 784]))
+
+def dataset_fn(dataset, mode, scale=255.0):
+    def parse(record):
+        description = {{"image": tf.io.FixedLenFeature([784], tf.float32)}}
+        image = tf.io.parse_single_example(record, description)["image"]
+        return image / scale, tf.constant([scale])
+    return dataset.map(parse)
+
+def loss(labels, predictions, weight=1.0):
+    return weight * tf.reduce_mean(predictions)
+
+def optimizer(learning_rate=0.1):
+    return tf.keras.optimizers.SGD(learning_rate)
+"""
+
+
+def test_each_parameter_goes_to_who_names_it(zoo: ZooFolder) -> None:
+    zoo.write("net.py", NET.format(kwargs="", rest=""))
+    params = "units=5, scale=2.0, weight=10.0, learning_rate=0.25"
+    model_file = zoo.load("net", params=params)
+    batch = batches(model_file, float_images(4))[0]
+    assert float(batch.labels[0, 0]) == 2.0
+    outputs = model_file.call(batch.features, training=True)
+    assert outputs.shape == (4, 5)
+    assert float(model_file.compute_loss(outputs, batch.labels)) == pytest.approx(
+        10 * outputs.numpy().mean(), rel=1e-5
+    )
+    assert float(model_file.optimizer.learning_rate.numpy()) == 0.25
+
+
+def test_a_constructor_with_kwargs_gets_what_nobody_names(zoo: ZooFolder) -> None:
+    zoo.write("net.py", NET.format(kwargs=", **kwargs", rest="name=kwargs.pop('title')"))
+    model_file = zoo.load("net", params="title='mine', learning_rate=0.25")
+    assert model_file.model.name == "mine"
+
+
+@pytest.mark.parametrize(
+    ("given_name", "hint"),
+    [("unit", "Did you mean units?"), ("lr", "Did you mean learning_rate?"), ("zzz", "takes")],
+)
+@pytest.mark.parametrize("kwargs", [("", ""), (", **kwargs", "**kwargs")])
+def test_a_parameter_that_nothing_takes(
+    zoo: ZooFolder, given_name: str, hint: str, kwargs: tuple[str, str]
+) -> None:
+    zoo.write("net.py", NET.format(kwargs=kwargs[0], rest=kwargs[1]))
+    with pytest.raises(ContractErrors) as caught:
+        zoo.load("net", params=f"{given_name}=3")
+    (error,) = caught.value.errors
+    assert error.code == error_pb2.UNKNOWN_PARAMETER
+    assert f"takes the parameter {given_name}" in error.what
+    assert hint in error.remedy
+
+
+def test_a_constructor_that_needs_a_parameter(zoo: ZooFolder) -> None:
+    zoo.write("net.py", NET.format(kwargs=", *, depth", rest=""))
+    with pytest.raises(ContractErrors) as caught:
+        zoo.load("net")
+    (error,) = caught.value.errors
+    assert "needs depth" in error.what
+    assert '--params="depth=..."' in error.remedy
