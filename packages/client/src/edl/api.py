@@ -13,13 +13,13 @@ from typing import Any, TypedDict, Unpack
 
 from edl import codec
 from edl.app import Client
+from edl.core.job_result import Result, of_status
+from edl.core.job_status import JobState
 from edl.core.kinds import Flag, WorkerRange
 from edl.core.options import Given, Verb, options_of
-from edl.core.result import Result, of_status
-from edl.core.status import State
-from edl.following import Display, Follower
-from edl.render.build import PlainBuild, SilentBuild
-from edl.render.plain import PlainDisplay, Silence
+from edl.render.build_display import PlainBuild, SilentBuild
+from edl.render.line_display import PlainDisplay, Silence
+from edl.use_cases.job_watcher import JobDisplay, JobWatcher
 from edl_proto.errors import EdlError
 
 __all__ = ["EdlError", "Result", "evaluate", "predict", "train"]
@@ -158,8 +158,8 @@ def _run(verb: Verb, options: Mapping[str, Any], progress: bool) -> Result:
     client = Client()
     plan = client.prepare(verb, flags)
     if plan.job.dry_run:
-        return Result(job=plan.job.name, state=State.NOT_STARTED.value)
-    display: Display = PlainDisplay() if progress else Silence()
+        return Result(job=plan.job.name, state=JobState.NOT_STARTED.value)
+    display: JobDisplay = PlainDisplay() if progress else Silence()
     plan = client.equip(plan, PlainBuild(plan.job.build_log) if progress else SilentBuild())
     started = client.start(plan)
     if progress:
@@ -167,7 +167,7 @@ def _run(verb: Verb, options: Mapping[str, Any], progress: bool) -> Result:
     if plan.job.detach:
         return of_status(client.store.read(started.name).status)
     try:
-        status = Follower(client.store, started.name, display, plan.job.timeout).run()
+        status = JobWatcher(client.store, started.name, display, plan.job.timeout).run()
     except KeyboardInterrupt as interrupt:
         interrupt.add_note(
             f"The job {started.name} goes on; edl status {started.name} shows it,"

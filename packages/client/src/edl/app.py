@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edl import codec, settings
-from edl.adapters import checks, zoo
-from edl.adapters.jobs import START_DEADLINE_S, JobStore, StoredJob
+from edl.adapters import model_zoo, preflight_checks
+from edl.adapters.job_store import START_DEADLINE_S, JobStore, StoredJob
 from edl.adapters.launcher import LocalLauncher, container_command
 from edl.core import mounts
 from edl.core.gitzoo import GitZoo
-from edl.core.images import Image, Order, service_of
+from edl.core.image_build import BuildRequest, BuiltImage, service_of
 from edl.core.options import Given, Verb
 from edl.core.problem import Problem, usage
 from edl.core.submission import Submission, build
@@ -26,7 +26,7 @@ from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2
 
 if TYPE_CHECKING:
-    from edl.building import BuildDisplay
+    from edl.use_cases.image_build import BuildDisplay
 
 _POLL_S = 0.05
 
@@ -45,7 +45,7 @@ class Plan:
     spec: job_pb2.JobSpec
     running: bool = False
     image: str = ""
-    order: Order | None = None
+    order: BuildRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,30 +94,30 @@ class Client:
         named = job.named(secrets.token_hex(2))
         while named is not job and self.store.has(named.name):
             named = job.named(secrets.token_hex(2))
-        checks.check(replace(named, model_zoo=str(checkout)) if checkout else named)
+        preflight_checks.check(replace(named, model_zoo=str(checkout)) if checkout else named)
         spec = self._spec(named)
         if not job.with_image:
             return Plan(named, spec)
-        from edl import building
+        from edl.use_cases import image_build
 
         try:
-            order = building.order_of(as_named, checkout)
+            order = image_build.order_of(as_named, checkout)
         except Problem as problem:
             raise codec.error_of(problem) from None
-        return Plan(named, spec, image=building.image_of(named), order=order)
+        return Plan(named, spec, image=image_build.image_of(named), order=order)
 
     def _settle(
         self, job: Submission, environ: Mapping[str, str]
     ) -> tuple[Submission, Path | None]:
         """The engine found, and a zoo from a repository brought here if it is needed here."""
-        from edl import building
-        from edl.adapters import engine
+        from edl.adapters import container_engine
+        from edl.use_cases import image_build
 
         if job.in_containers:
-            job = replace(job, engine=engine.engine_url(job.engine, environ))
-            engine.check_engine(job.engine)
-            return job, building.fetched(job)
-        folder = building.fetched(job)
+            job = replace(job, engine=container_engine.engine_url(job.engine, environ))
+            container_engine.check_engine(job.engine)
+            return job, image_build.fetched(job)
+        folder = image_build.fetched(job)
         return replace(job, model_zoo=str(folder)), folder
 
     def equip(self, plan: Plan, display: BuildDisplay) -> Plan:
@@ -129,15 +129,15 @@ class Client:
         """
         if plan.running or not plan.job.with_image:
             return plan
-        from edl import building
+        from edl.use_cases import image_build
 
         image = plan.image
         if plan.order is not None:
-            built = building.build(plan.order, service_of(plan.job), display)
+            built = image_build.build(plan.order, service_of(plan.job), display)
             image = built.name
             display.say(str(built))
         if plan.job.in_containers:
-            building.at_hand(plan.job.engine, image, display)
+            image_build.at_hand(plan.job.engine, image, display)
         plan.spec.image = image
         return replace(plan, image=image)
 
@@ -164,14 +164,14 @@ class Client:
     def _spec(self, job: Submission) -> job_pb2.JobSpec:
         now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         folder = str(self.store.path(job.name).absolute())
-        seen: tuple[mounts.Bind, ...] = ()
+        seen: tuple[mounts.BindMount, ...] = ()
         if job.in_containers:
             try:
                 seen = mounts.binds(job, str(Path.home()))
             except Problem as problem:
                 raise codec.error_of(problem) from None
             if job.verb is Verb.PREDICT:
-                seen += (mounts.Bind(os.path.join(folder, jobdir.PARTS), writable=True),)
+                seen += (mounts.BindMount(os.path.join(folder, jobdir.PARTS), writable=True),)
         return codec.encode_spec(job, folder, now, seen)
 
     def _same_job_runs(self, job: Submission) -> bool:
@@ -225,10 +225,10 @@ def model_submission(
     except Problem as problem:
         raise codec.error_of(problem) from None
     if job.git_zoo is not None:
-        from edl.adapters import git
+        from edl.adapters import git_checkout
 
-        job = replace(job, model_zoo=str(git.fetch(job.git_zoo)))
-    zoo.check(job)
+        job = replace(job, model_zoo=str(git_checkout.fetch(job.git_zoo)))
+    model_zoo.check(job)
     return replace(job, output="", data=job.data if "data" in flags else ())
 
 
@@ -240,15 +240,15 @@ def build_image(
     *,
     environ: Mapping[str, str] = os.environ,
     cwd: Path | None = None,
-) -> Image:
+) -> BuiltImage:
     """Build the image of a model zoo, without a job.
 
     Raises:
         EdlError: a wrong option, or what kept it from being built.
         KeyboardInterrupt: with a note that says what becomes of the build.
     """
-    from edl import building
-    from edl.adapters import git
+    from edl.adapters import git_checkout
+    from edl.use_cases import image_build
 
     needed = {name: Given("-", "-") for name in ("model_def", "data", "output")}
     folder = cwd or Path.cwd()
@@ -263,12 +263,12 @@ def build_image(
         job = build(Verb.TRAIN, given, cwd=str(folder), environ=environ)
         service = service_of(job)
         source: str | GitZoo = job.git_zoo or job.model_zoo
-        order = building.order(job, source, tag)
+        order = image_build.order(job, source, tag)
     except Problem as problem:
         raise codec.error_of(problem) from None
     if isinstance(source, GitZoo):
         if service.is_local:
-            order = replace(order, zoo=str(git.fetch(source)))
+            order = replace(order, zoo=str(git_checkout.fetch(source)))
     else:
-        zoo.check_folder(Path(source))
-    return building.build(replace(order, labels=labels or {}), service, display)
+        model_zoo.check_folder(Path(source))
+    return image_build.build(replace(order, labels=labels or {}), service, display)

@@ -10,11 +10,18 @@ from typing import Any
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
-from edl.core.images import Image, Line, Look
-from edl.core.mounts import Bind
+from edl.core.image_build import BuildLogLine, BuildStatus, BuiltImage
+from edl.core.job_status import (
+    Failure,
+    JobEvent,
+    JobState,
+    JobStatus,
+    ParameterServerStatus,
+    WorkerStatus,
+)
+from edl.core.mounts import BindMount
 from edl.core.options import Verb
 from edl.core.problem import Problem
-from edl.core.status import Failure, Happening, Server, State, Status, Worker
 from edl.core.submission import HOST, Submission
 from edl_proto.errors import EdlError
 from edl_proto.v1 import builder_pb2, error_pb2, job_pb2
@@ -37,13 +44,13 @@ _UPDATES: Mapping[str, job_pb2.UpdateMode.ValueType] = {
     "bounded": job_pb2.BOUNDED,
 }
 _STATES = {
-    job_pb2.STARTING: State.STARTING,
-    job_pb2.RUNNING: State.RUNNING,
-    job_pb2.FINISHING: State.FINISHING,
-    job_pb2.STOPPING: State.STOPPING,
-    job_pb2.SUCCEEDED: State.SUCCEEDED,
-    job_pb2.FAILED: State.FAILED,
-    job_pb2.CANCELLED: State.CANCELLED,
+    job_pb2.STARTING: JobState.STARTING,
+    job_pb2.RUNNING: JobState.RUNNING,
+    job_pb2.FINISHING: JobState.FINISHING,
+    job_pb2.STOPPING: JobState.STOPPING,
+    job_pb2.SUCCEEDED: JobState.SUCCEEDED,
+    job_pb2.FAILED: JobState.FAILED,
+    job_pb2.CANCELLED: JobState.CANCELLED,
 }
 
 
@@ -52,7 +59,7 @@ IMAGE_ZOO = "/model_zoo"
 
 
 def encode_spec(
-    job: Submission, job_dir: str, submitted_at: str, binds: Sequence[Bind] = ()
+    job: Submission, job_dir: str, submitted_at: str, binds: Sequence[BindMount] = ()
 ) -> job_pb2.JobSpec:
     """The message that a master is started with.
 
@@ -196,13 +203,13 @@ def decode_verb(kind: job_pb2.JobType.ValueType) -> Verb:
     return _VERBS.get(kind, Verb.TRAIN)
 
 
-def decode_status(message: job_pb2.JobStatus) -> Status:
+def decode_status(message: job_pb2.JobStatus) -> JobStatus:
     progress = message.progress
     has_error = message.HasField("error") and message.error.code
-    return Status(
+    return JobStatus(
         job=message.name,
         verb=decode_verb(message.type),
-        state=_STATES.get(message.state, State.STARTING),
+        state=_STATES.get(message.state, JobState.STARTING),
         records_done=progress.records_done,
         records_total=progress.records_total,
         epoch=progress.epoch,
@@ -214,7 +221,7 @@ def decode_status(message: job_pb2.JobStatus) -> Status:
         loss=progress.loss,
         metrics=dict(message.metrics),
         workers=tuple(
-            Worker(
+            WorkerStatus(
                 id=worker.id,
                 state=worker.state,
                 host=worker.host,
@@ -247,7 +254,8 @@ def decode_status(message: job_pb2.JobStatus) -> Status:
         lost_s=dict(progress.lost_s),
         pace_per_s=progress.pace_per_s,
         servers=tuple(
-            Server(server.id, server.state, server.restarts) for server in message.servers
+            ParameterServerStatus(server.id, server.state, server.restarts)
+            for server in message.servers
         ),
         table_rows=dict(message.embedding_rows),
     )
@@ -266,18 +274,18 @@ _PHASES = {
 }
 
 
-def decode_build_news(message: builder_pb2.BuildProgress) -> Look | Line:
+def decode_build_news(message: builder_pb2.BuildProgress) -> BuildStatus | BuildLogLine:
     """What a builder streams."""
     if message.WhichOneof("news") == "line":
-        return Line(message.line.number, message.line.text)
+        return BuildLogLine(message.line.number, message.line.text)
     status = message.status
     result = status.result
-    return Look(
+    return BuildStatus(
         id=status.id,
         phase=_PHASES.get(status.phase, "queued"),
         position=status.queue_position,
         waiting=status.waiting,
-        image=Image(
+        image=BuiltImage(
             name=result.image,
             build=status.id,
             key=result.key,
@@ -293,8 +301,8 @@ def decode_build_news(message: builder_pb2.BuildProgress) -> Look | Line:
     )
 
 
-def decode_event(message: job_pb2.Event) -> Happening:
-    return Happening(
+def decode_event(message: job_pb2.Event) -> JobEvent:
+    return JobEvent(
         number=message.number,
         at=message.at,
         at_s=message.at_s,

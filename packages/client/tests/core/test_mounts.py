@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edl.core.mounts import Bind, binds
+from edl.core.mounts import BindMount, binds
 from edl.core.options import Verb
 from edl.core.problem import Problem
 from edl.core.submission import Submission
@@ -24,13 +24,13 @@ def test_exactly_what_a_training_job_names() -> None:
         tensorboard_dir="/work/board",
     )
     assert binds(job, HOME) == (
-        Bind("/data"),
-        Bind("/data/more.csv"),
-        Bind("/data/train"),
-        Bind("/work/before"),
-        Bind("/work/board", writable=True, for_workers=False),
-        Bind("/work/checkpoints", writable=True, for_workers=False),
-        Bind("/work/results", writable=True),
+        BindMount("/data"),
+        BindMount("/data/more.csv"),
+        BindMount("/data/train"),
+        BindMount("/work/before"),
+        BindMount("/work/board", writable=True, for_workers=False),
+        BindMount("/work/checkpoints", writable=True, for_workers=False),
+        BindMount("/work/results", writable=True),
     )
 
 
@@ -39,15 +39,15 @@ def test_workers_that_predict_do_not_write_the_output() -> None:
         verb=Verb.PREDICT, trained_model="/m/model", data=("/d/a",), output="/m/predictions"
     )
     assert binds(job, HOME) == (
-        Bind("/d/a"),
-        Bind("/m", writable=True, for_workers=False),
-        Bind("/m/model"),
+        BindMount("/d/a"),
+        BindMount("/m", writable=True, for_workers=False),
+        BindMount("/m/model"),
     )
 
 
 def test_a_place_that_is_read_and_written_is_writable() -> None:
     job = Submission(verb=Verb.TRAIN, data=("/d/*.rio",), output="/d/model")
-    assert binds(job, HOME) == (Bind("/d", writable=True),)
+    assert binds(job, HOME) == (BindMount("/d", writable=True),)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_places_that_hold_more_than_a_job_are_refused(output: str) -> None:
 @pytest.mark.parametrize("output", [f"{HOME}/models/m", "/tmp/x/m", "/dev/shm/x/m", "/srv/x/m"])
 def test_folders_of_a_job_s_own_are_shown(output: str) -> None:
     job = Submission(verb=Verb.TRAIN, data=("/data/x",), output=output)
-    assert Bind(output.rpartition("/")[0], writable=True) in binds(job, HOME)
+    assert BindMount(output.rpartition("/")[0], writable=True) in binds(job, HOME)
 
 
 def test_data_of_a_pattern_at_the_root_is_refused() -> None:

@@ -16,8 +16,8 @@ import time
 from collections.abc import Mapping, Sequence
 
 from edl import codec
-from edl.adapters import engine, processes
-from edl.adapters.jobs import START_DEADLINE_S, JobStore, MasterRecord, tail
+from edl.adapters import container_engine, processes
+from edl.adapters.job_store import START_DEADLINE_S, JobStore, MasterRecord, tail
 from edl.core.supervision import KILLS
 from edl_proto import jobdir, supervision
 from edl_proto.errors import EdlError
@@ -42,7 +42,7 @@ def master_command(environ: Mapping[str, str] = os.environ) -> list[str]:
 
 def container_command() -> list[str]:
     """The command that runs a master as a container; ``--job-dir DIR`` is appended to it."""
-    return [sys.executable, "-P", "-m", "edl.contained"]
+    return [sys.executable, "-P", "-m", "edl.master_container"]
 
 
 def supervisor_command() -> list[str]:
@@ -152,7 +152,7 @@ class LocalLauncher:
         remedy = "The end of its log is below; edl doctor checks this machine."
         if "No module named edl_master" in detail:
             remedy = "The image has no edl_master: use a --base-image with worker and master."
-            if engine.read(self._store.path(name)) is None:
+            if container_engine.read(self._store.path(name)) is None:
                 python = self._command[0]
                 remedy = f"Install it where {python} finds it: pip install 'edl-client[local]'"
         return EdlError(
@@ -170,4 +170,4 @@ class LocalLauncher:
             if child.poll() is None and (master := processes.find(child.pid)):
                 processes.end([master], _END_S)
         processes.end(self._store.workers(name), _END_S)
-        engine.sweep(self._store.path(name))
+        container_engine.sweep(self._store.path(name))

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from edl.adapters.jobs import tail
+from edl.adapters.job_store import tail
 from edl.adapters.launcher import python
-from edl.core.images import Order, Service
+from edl.core.image_build import BuilderEndpoint, BuildRequest
 from edl_proto import jobdir
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
@@ -28,8 +28,8 @@ _LOOPBACK = ("127.", "localhost", "[::1]")
 
 @contextlib.contextmanager
 def running(
-    order: Order,
-    service: Service,
+    order: BuildRequest,
+    service: BuilderEndpoint,
     say: Callable[[str], None],
     environ: Mapping[str, str] = os.environ,
 ) -> Iterator[str]:
@@ -65,7 +65,9 @@ def _take(turn: int, say: Callable[[str], None]) -> None:
             time.sleep(0.1)
 
 
-def _command(order: Order, service: Service, folder: Path, environ: Mapping[str, str]) -> list[str]:
+def _command(
+    order: BuildRequest, service: BuilderEndpoint, folder: Path, environ: Mapping[str, str]
+) -> list[str]:
     registry = order.repository.partition("/")[0]
     custom = environ.get("EDL_BUILDER_COMMAND")
     command = shlex.split(custom) if custom else [python(environ), "-m", "edl_builder"]

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edl.cli.parsing import CONTEXT, EdlCommand
-from edl.cli.reporting import Name, NoInput, Output, Quiet, put, reporting
+from edl.cli.commands import CONTEXT, EdlCommand
+from edl.cli.output import Name, NoInput, Output, Quiet, put, reporting
 
 if TYPE_CHECKING:
-    from edl.adapters.jobs import JobStore
-    from edl.adapters.master import MasterLink
-    from edl.core.status import Status
+    from edl.adapters.job_store import JobStore
+    from edl.adapters.master_client import MasterClient
+    from edl.core.job_status import JobStatus
 
 app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
 
@@ -35,11 +35,11 @@ def wait(
     """Wait for the end of jobs. The exit code is that of the first one that did not succeed."""
     with reporting(output_format):
         from edl import codec
-        from edl.adapters.jobs import JobStore
-        from edl.core.result import of_status
-        from edl.core.telling import summary
+        from edl.adapters.job_store import JobStore
+        from edl.core.job_result import of_status
         from edl.render import terminal
         from edl.render.errors import show
+        from edl.render.job_text import summary
 
         store = JobStore()
         ends = _await_ends(store, list(dict.fromkeys(names)), _seconds(timeout))
@@ -69,22 +69,22 @@ def _seconds(timeout: str | None) -> float | None:
         raise usage(f"--timeout: {error}", where="--timeout") from None
 
 
-def _await_ends(store: JobStore, names: list[str], timeout_s: float | None) -> list[Status]:
+def _await_ends(store: JobStore, names: list[str], timeout_s: float | None) -> list[JobStatus]:
     from dataclasses import replace
 
-    from edl.core.status import State
-    from edl.following import last_word, unexplained
+    from edl.core.job_status import JobState
+    from edl.use_cases.job_watcher import last_word, unexplained
     from edl_proto.errors import EdlError
     from edl_proto.v1 import error_pb2
 
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    ends: dict[str, Status] = {}
+    ends: dict[str, JobStatus] = {}
     while True:
         for name in names:
             stored = store.read(name)
             if name not in ends and stored.is_over:
                 status = last_word(store, stored.status)
-                if status.state is not State.SUCCEEDED and status.failure is None:
+                if status.state is not JobState.SUCCEEDED and status.failure is None:
                     status = replace(status, failure=unexplained(status))
                 ends[name] = status
         if len(ends) == len(names):
@@ -110,7 +110,7 @@ def scale(
 ) -> None:
     """Give a running job more or fewer workers. Those that leave hand their work back."""
     with reporting(output_format):
-        from edl.adapters.jobs import JobStore
+        from edl.adapters.job_store import JobStore
         from edl.core.kinds import Workers
         from edl.core.problem import usage
 
@@ -143,19 +143,19 @@ def stop(
 ) -> None:
     """End a job. Workers hand back what they hold; its state, logs and checkpoints stay."""
     with reporting(output_format):
-        from edl.adapters.jobs import JobStore
-        from edl.core.result import of_status
+        from edl.adapters.job_store import JobStore
+        from edl.core.job_result import of_status
 
         status = end(JobStore(), name, reason, at_once=now)
         line = f"{name} {status.state.words}"
         put(of_status(status).to_dict(), output_format, [line], [name])
 
 
-def end(store: JobStore, name: str, reason: str, *, at_once: bool = False) -> Status:
+def end(store: JobStore, name: str, reason: str, *, at_once: bool = False) -> JobStatus:
     """End a job and everything that belongs to it; harmless if it is over."""
     from edl.adapters import processes
-    from edl.following import Follower, last_word
-    from edl.render.plain import Silence
+    from edl.render.line_display import Silence
+    from edl.use_cases.job_watcher import JobWatcher, last_word
 
     stored = store.read(name)
     if at_once and stored.master is not None:
@@ -165,7 +165,7 @@ def end(store: JobStore, name: str, reason: str, *, at_once: bool = False) -> St
         stored = store.read(name)
     if stored.is_over:
         return last_word(store, stored.status)
-    follower = Follower(store, name, Silence())
+    follower = JobWatcher(store, name, Silence())
     follower.stop(reason)
     return follower.run()
 
@@ -181,7 +181,7 @@ def delete(
     """Forget a job that is over: its state, logs and events. Its output stays."""
     with reporting(output_format):
         from edl.adapters import processes
-        from edl.adapters.jobs import JobStore
+        from edl.adapters.job_store import JobStore
         from edl.core.problem import usage
         from edl_proto.errors import EdlError
         from edl_proto.v1 import error_pb2
@@ -214,8 +214,8 @@ def delete(
         put({"job": name, "deleted": True}, output_format, [f"{name} deleted"], [name])
 
 
-def _running(store: JobStore, name: str) -> MasterLink:
-    from edl.adapters.master import MasterLink
+def _running(store: JobStore, name: str) -> MasterClient:
+    from edl.adapters.master_client import MasterClient
     from edl_proto.errors import EdlError
     from edl_proto.v1 import error_pb2
 
@@ -227,4 +227,4 @@ def _running(store: JobStore, name: str) -> MasterLink:
             where=str(stored.path),
             remedy="edl list --running shows the jobs that are.",
         )
-    return MasterLink(stored.master.address)
+    return MasterClient(stored.master.address)

@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-from edl.cli.parsing import CONTEXT, EdlCommand, EdlGroup
-from edl.cli.reporting import Output, Quiet, put, reporting
+from edl.cli.commands import CONTEXT, EdlCommand, EdlGroup
+from edl.cli.output import Output, Quiet, put, reporting
 from edl.core.formats import Compression, ImageForm, RecordFormat, SourceFormat
 
 app = typer.Typer(
@@ -85,10 +85,10 @@ def convert(
 ) -> None:
     """Write RecordIO files of tf.Example from CSV, Parquet, TFRecord, images or idx files."""
     with reporting(output_format):
-        from edl.adapters.checks import check_output
-        from edl.convert.detect import open_source
-        from edl.convert.source import Options
-        from edl.convert.write import Layout, write
+        from edl.adapters.preflight_checks import check_output
+        from edl.conversion.detection import open_source
+        from edl.conversion.source import ConversionOptions
+        from edl.conversion.writer import FileLayout, write
         from edl.core.problem import usage
         from edl.core.quantities import count
 
@@ -111,7 +111,7 @@ def convert(
                 remedy="For semicolons: --delimiter ';'",
             )
         check_output(str(to.absolute()), "--to")
-        options = Options(
+        options = ConversionOptions(
             columns=tuple(name.strip() for name in columns.split(",") if name.strip()),
             label=label,
             delimiter="\t" if delimiter == "\\t" else delimiter,
@@ -119,7 +119,7 @@ def convert(
             size=_size(image_size),
         )
         source = open_source(sources, form, options)
-        layout = Layout(records_per_file, compressor, split, seed)
+        layout = FileLayout(records_per_file, compressor, split, seed)
         with _progress(source.total, quiet) as tell:
             done = write(source, to.absolute(), layout, tell)
         lines = [
@@ -205,9 +205,9 @@ def inspect(
 ) -> None:
     """Tell format, records, chunks and sizes of files, and show their first record."""
     with reporting(output_format):
-        from edl.adapters.data import expand
-        from edl.convert.inspect import inspect as look
-        from edl.convert.inspect import lines
+        from edl.adapters.data_files import expand
+        from edl.conversion.inspection import inspect as look
+        from edl.conversion.inspection import lines
 
         found = [file for pattern in files for file in expand(pattern, "FILE")]
         reports = [look(file, form.value if form else "", check) for file in found]

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from edl.cli.parsing import CONTEXT, EdlCommand
-from edl.cli.reporting import Output, put, reporting
+from edl.cli.commands import CONTEXT, EdlCommand
+from edl.cli.output import Output, put, reporting
 
 app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
 
@@ -19,10 +19,10 @@ def doctor(output_format: Output = None) -> None:
     with reporting(output_format):
         from dataclasses import asdict
 
-        from edl.adapters import machine
-        from edl.core.health import is_fit, lines
+        from edl.adapters import machine_diagnostics
+        from edl.core.diagnostics import is_fit, lines
 
-        findings = list(machine.examine())
+        findings = list(machine_diagnostics.examine())
         fit = is_fit(findings)
         put(
             {"ok": fit, "findings": [asdict(finding) for finding in findings]},
@@ -39,7 +39,7 @@ def version(output_format: Output = None) -> None:
     """Versions of edl, of Python, and of what this command runs on."""
     import platform
 
-    from edl.adapters.machine import version_of
+    from edl.adapters.machine_diagnostics import version_of
 
     found = {
         "edl": version_of("edl-client") or "not installed",

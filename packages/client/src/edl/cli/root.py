@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_group
 
-from edl.cli.parsing import CONTEXT, Entry, LazyGroup
+from edl.cli.commands import CONTEXT, CommandEntry, LazyGroup
 
 EXAMPLES = """
 edl train --model-zoo model_zoo --model-def mnist.mnist_functional_api \\
@@ -24,25 +24,25 @@ _JOBS, _WATCH, _FILES, _HERE = (
     "This machine",
 )
 
-COMMANDS: dict[str, Entry] = {
-    "train": Entry("edl.cli.submit", _JOBS, "train the model of a model file"),
-    "evaluate": Entry("edl.cli.submit", _JOBS, "measure a trained model"),
-    "predict": Entry("edl.cli.submit", _JOBS, "predict with a trained model"),
-    "list": Entry("edl.cli.watch", _WATCH, "all jobs"),
-    "status": Entry("edl.cli.watch", _WATCH, "one job: progress, metrics, workers"),
-    "top": Entry("edl.cli.watch", _WATCH, "one job's workers, live"),
-    "dashboard": Entry("edl.cli.watch", _WATCH, "the URL of a job's page"),
-    "logs": Entry("edl.cli.streams", _WATCH, "what master and workers write"),
-    "events": Entry("edl.cli.streams", _WATCH, "what happened to a job"),
-    "wait": Entry("edl.cli.control", _WATCH, "wait for the end of jobs"),
-    "scale": Entry("edl.cli.control", _WATCH, "give a running job more or fewer workers"),
-    "stop": Entry("edl.cli.control", _WATCH, "end a job, keep its state"),
-    "delete": Entry("edl.cli.control", _WATCH, "forget a job that is over"),
-    "zoo": Entry("edl.cli.zoo", _FILES, "start or check a model zoo", is_group=True),
-    "data": Entry("edl.cli.data", _FILES, "convert data, look into files", is_group=True),
-    "doctor": Entry("edl.cli.machine", _HERE, "check this machine"),
-    "version": Entry("edl.cli.machine", _HERE, "versions of edl and what it runs on"),
-    "completion": Entry("edl.cli.machine", _HERE, "completion for a shell"),
+COMMANDS: dict[str, CommandEntry] = {
+    "train": CommandEntry("edl.cli.submit", _JOBS, "train the model of a model file"),
+    "evaluate": CommandEntry("edl.cli.submit", _JOBS, "measure a trained model"),
+    "predict": CommandEntry("edl.cli.submit", _JOBS, "predict with a trained model"),
+    "list": CommandEntry("edl.cli.status", _WATCH, "all jobs"),
+    "status": CommandEntry("edl.cli.status", _WATCH, "one job: progress, metrics, workers"),
+    "top": CommandEntry("edl.cli.status", _WATCH, "one job's workers, live"),
+    "dashboard": CommandEntry("edl.cli.status", _WATCH, "the URL of a job's page"),
+    "logs": CommandEntry("edl.cli.logs", _WATCH, "what master and workers write"),
+    "events": CommandEntry("edl.cli.logs", _WATCH, "what happened to a job"),
+    "wait": CommandEntry("edl.cli.control", _WATCH, "wait for the end of jobs"),
+    "scale": CommandEntry("edl.cli.control", _WATCH, "give a running job more or fewer workers"),
+    "stop": CommandEntry("edl.cli.control", _WATCH, "end a job, keep its state"),
+    "delete": CommandEntry("edl.cli.control", _WATCH, "forget a job that is over"),
+    "zoo": CommandEntry("edl.cli.zoo", _FILES, "start or check a model zoo", is_group=True),
+    "data": CommandEntry("edl.cli.data", _FILES, "convert data, look into files", is_group=True),
+    "doctor": CommandEntry("edl.cli.machine", _HERE, "check this machine"),
+    "version": CommandEntry("edl.cli.machine", _HERE, "versions of edl and what it runs on"),
+    "completion": CommandEntry("edl.cli.machine", _HERE, "completion for a shell"),
 }
 
 # A test holds this against edl_proto.errors, which is too slow to import for a help text.
@@ -71,13 +71,13 @@ _FOOTER = (
 )
 
 
-class _Root(LazyGroup):
+class _RootGroup(LazyGroup):
     table = COMMANDS
     footer = _FOOTER
 
 
 app = typer.Typer(
-    cls=_Root,
+    cls=_RootGroup,
     name="edl",
     epilog=EXAMPLES,
     no_args_is_help=True,

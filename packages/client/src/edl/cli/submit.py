@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edl.cli.parsing import CONTEXT, EdlCommand
-from edl.cli.reporting import NoInput, Output, Quiet, put, reporting
+from edl.cli.commands import CONTEXT, EdlCommand
+from edl.cli.output import NoInput, Output, Quiet, put, reporting
 from edl.core.kinds import Flag, Texts
 from edl.core.options import Given, Option, Verb, options_of
-from edl.render.structured import Format
+from edl.render.output_format import Format
 
 if TYPE_CHECKING:
     from edl.app import Client, Plan, Started
-    from edl.building import BuildDisplay
-    from edl.core.status import Status
+    from edl.core.job_status import JobStatus
     from edl.core.submission import Submission
-    from edl.following import Display
+    from edl.use_cases.image_build import BuildDisplay
+    from edl.use_cases.job_watcher import JobDisplay
 
 app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
 
@@ -162,22 +162,22 @@ def interruptible() -> Iterator[None]:
 
 def build_display(quiet: bool, every_line: bool) -> BuildDisplay:
     """How the build of an image is shown here."""
-    from edl.render import build, terminal
+    from edl.render import build_display, terminal
 
     if quiet:
-        return build.SilentBuild()
+        return build_display.SilentBuild()
     if terminal.may_animate(sys.stderr):
-        return build.LiveBuild(every_line)
-    return build.PlainBuild(every_line)
+        return build_display.LiveBuild(every_line)
+    return build_display.PlainBuild(every_line)
 
 
-def follow(client: Client, job: Submission, display: Display, form: Format | None) -> Status:
+def follow(client: Client, job: Submission, display: JobDisplay, form: Format | None) -> JobStatus:
     """Follow a job to its end, or until the user has had enough: then exit, the job goes on."""
-    from edl.core.result import of_status
-    from edl.following import Follower
+    from edl.core.job_result import of_status
     from edl.render import terminal
+    from edl.use_cases.job_watcher import JobWatcher
 
-    follower = Follower(client.store, job.name, display, job.timeout)
+    follower = JobWatcher(client.store, job.name, display, job.timeout)
     try:
         return follower.run()
     except KeyboardInterrupt:
@@ -199,20 +199,20 @@ def follow(client: Client, job: Submission, display: Display, form: Format | Non
 
 
 def goes_on(name: str) -> str:
-    from edl.core.telling import come_back
+    from edl.render.job_text import come_back
 
     return "\n".join(
         (f"The job {name} goes on without this command. To come back:", *come_back(name))
     )
 
 
-def finish(status: Status, form: Format | None, *, quiet: bool, keep_page_s: float) -> None:
+def finish(status: JobStatus, form: Format | None, *, quiet: bool, keep_page_s: float) -> None:
     """Tell what became of a job; exits with its code unless it succeeded."""
     from edl import codec
-    from edl.core.result import of_status
-    from edl.core.telling import outcome, summary
+    from edl.core.job_result import of_status
     from edl.render import terminal
     from edl.render.errors import show
+    from edl.render.job_text import outcome, summary
 
     if not quiet:
         terminal.message("\n".join(summary(status, keep_page_s)))
@@ -224,31 +224,31 @@ def finish(status: Status, form: Format | None, *, quiet: bool, keep_page_s: flo
         raise typer.Exit(show(codec.error_of(status.failure)))
 
 
-def _display(quiet: bool) -> Display:
-    from edl.render import plain, terminal
+def _display(quiet: bool) -> JobDisplay:
+    from edl.render import line_display, terminal
 
     if quiet:
-        return plain.Silence()
+        return line_display.Silence()
     if terminal.may_animate(sys.stderr):
-        from edl.render.live import LiveDisplay
+        from edl.render.live_display import LiveDisplay
 
         return LiveDisplay()
-    return plain.PlainDisplay()
+    return line_display.PlainDisplay()
 
 
 def _refused(flags: Mapping[str, Given], error: dict[str, str]) -> dict[str, Any]:
     """The result object of a job that was not even started."""
-    from edl.core.result import Result
-    from edl.core.status import State
+    from edl.core.job_result import Result
+    from edl.core.job_status import JobState
 
     name = str(flags["name"].value) if "name" in flags else ""
-    return Result(job=name, state=State.NOT_STARTED.value, error=error).to_dict()
+    return Result(job=name, state=JobState.NOT_STARTED.value, error=error).to_dict()
 
 
 def _put_plan(spec: Any, form: Format | None) -> None:
     """What would be submitted, for ``--dry-run``."""
     from edl import codec
-    from edl.render.structured import dump
+    from edl.render.output_format import dump
 
     values = codec.to_dict(spec)
     put(values, form, [dump(values, Format.YAML)], [spec.name])
@@ -257,9 +257,9 @@ def _put_plan(spec: Any, form: Format | None) -> None:
 def _put_detached(client: Client, started: Started, form: Format | None, *, quiet: bool) -> None:
     from dataclasses import replace
 
-    from edl.core.result import of_status
-    from edl.core.telling import come_back
+    from edl.core.job_result import of_status
     from edl.render import terminal
+    from edl.render.job_text import come_back
 
     result = of_status(client.store.read(started.name).status)
     result = replace(result, dashboard_url=started.dashboard_url)

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from edl.cli.parsing import CONTEXT, EdlCommand, EdlGroup
-from edl.cli.reporting import Output, Quiet, put, reporting
+from edl.cli.commands import CONTEXT, EdlCommand, EdlGroup
+from edl.cli.output import Output, Quiet, put, reporting
 from edl.core.options import Given, Verb
 
 app = typer.Typer(
@@ -29,7 +29,7 @@ def init(
 ) -> None:
     """Write a small model file that works, records for it, and a README that says how to go on."""
     with reporting(output_format):
-        from edl.adapters.newzoo import create
+        from edl.adapters.zoo_template import create
 
         folder = directory.expanduser().absolute()
         written = create(folder)
@@ -87,11 +87,12 @@ def check(
     values.pop("output_format")
     with reporting(output_format):
         from edl import codec
-        from edl.adapters import checker
+        from edl.adapters import model_file_check
         from edl.app import model_submission
-        from edl.core.result import error_fields
-        from edl.core.telling import failure_lines, plural
+        from edl.core.job_result import error_fields
+        from edl.core.quantities import plural
         from edl.render import terminal
+        from edl.render.job_text import failure_lines
 
         flags = {
             name: Given(value, "--" + name.replace("_", "-"))
@@ -99,7 +100,7 @@ def check(
             if value is not None
         }
         job = model_submission(Verb.TRAIN, flags)
-        verdict = checker.check(codec.encode_spec(job, job_dir="", submitted_at=""))
+        verdict = model_file_check.check(codec.encode_spec(job, job_dir="", submitted_at=""))
         known = [codec.error_of(failure) for failure in verdict.failures]
         put(
             {

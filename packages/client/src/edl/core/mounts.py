@@ -22,7 +22,7 @@ _YET = ("/dev/shm/", "/usr/local/share/", "/run/media/")
 
 
 @dataclass(frozen=True, slots=True)
-class Bind:
+class BindMount:
     """A place of this machine that containers see under the same path.
 
     Attributes:
@@ -34,7 +34,7 @@ class Bind:
     for_workers: bool = True
 
 
-def binds(job: Submission, home: str) -> tuple[Bind, ...]:
+def binds(job: Submission, home: str) -> tuple[BindMount, ...]:
     """The places of a job, its own directory aside.
 
     Args:
@@ -43,34 +43,34 @@ def binds(job: Submission, home: str) -> tuple[Bind, ...]:
     Raises:
         Problem: USAGE; one of them holds more than a container should see.
     """
-    found: dict[str, Bind] = {}
+    found: dict[str, BindMount] = {}
     for option, bind in _wanted(job):
         _check(option, bind, home)
         known = found.get(bind.path, bind)
-        found[bind.path] = Bind(
+        found[bind.path] = BindMount(
             bind.path, bind.writable or known.writable, bind.for_workers or known.for_workers
         )
     return tuple(found[path] for path in sorted(found))
 
 
-def _wanted(job: Submission) -> Iterator[tuple[str, Bind]]:
+def _wanted(job: Submission) -> Iterator[tuple[str, BindMount]]:
     for option in ("data", "validation_data"):
         for place in getattr(job, option):
             if not scheme(place):
-                yield option, Bind(_fixed_part(place))
+                yield option, BindMount(_fixed_part(place))
     for option in ("trained_model", "init_from"):
         place = getattr(job, option)
         if place and not scheme(place):
-            yield option, Bind(place)
+            yield option, BindMount(place)
     if job.output and not scheme(job.output):
         # The result appears in its folder in one step, by a change of its name. Predictions
         # are put together by the master.
         folder = posixpath.dirname(job.output)
-        yield "output", Bind(folder, writable=True, for_workers=job.verb is Verb.TRAIN)
+        yield "output", BindMount(folder, writable=True, for_workers=job.verb is Verb.TRAIN)
     for option in ("checkpoint_dir", "tensorboard_dir"):
         place = getattr(job, option)
         if place and not scheme(place):
-            yield option, Bind(place, writable=True, for_workers=False)
+            yield option, BindMount(place, writable=True, for_workers=False)
 
 
 def _fixed_part(pattern: str) -> str:
@@ -79,7 +79,7 @@ def _fixed_part(pattern: str) -> str:
     return posixpath.dirname(pattern[: magic.start()]) or "/" if magic else pattern
 
 
-def _check(option: str, bind: Bind, home: str) -> None:
+def _check(option: str, bind: BindMount, home: str) -> None:
     path = bind.path
     within = any(f"{path}/".startswith(f"{each}/") for each in _NEVER_WITHIN)
     if (within and not path.startswith(_YET)) or path in (*_NEVER_THEMSELVES, home):

@@ -74,3 +74,8 @@ def size(octets: float) -> str:
             return f"{octets:.0f} {unit}" if unit == "B" else f"{octets:.1f} {unit}"
         octets /= 1000
     return f"{octets:.1f} TB"
+
+
+def plural(number: int, word: str) -> str:
+    """``1 worker``, ``2 workers``."""
+    return f"{count(number)} {word}{'' if number == 1 else 's'}"

@@ -9,8 +9,8 @@ import typer
 from edl import codec
 from edl.core.problem import Problem, usage
 from edl.core.suggestions import did_you_mean
-from edl.core.telling import failure_lines
 from edl.render import terminal
+from edl.render.job_text import failure_lines
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 

@@ -1,0 +1,228 @@
+"""The link to a builder: one build, from the first message to the last."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+import grpc
+
+from edl import codec
+from edl.core.gitzoo import GitZoo
+from edl.core.image_build import BuilderEndpoint, BuildLogLine, BuildRequest, BuildStatus
+from edl_proto import channels
+from edl_proto.errors import EdlError
+from edl_proto.v1 import builder_pb2, builder_pb2_grpc, error_pb2
+
+TOKEN = "EDL_BUILDER_TOKEN"
+TOKEN_FILE = "EDL_BUILDER_TOKEN_FILE"
+
+_CHUNK = 256 << 10
+_CONNECT_S = 10.0
+_AGAIN_S = 60.0
+"""How long a builder that has gone away is waited for: what was there survives a restart."""
+
+_CALL_S = 10.0
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+class BuilderClient:
+    """Calls to one builder. Also a context manager.
+
+    Args:
+        address: host:port.
+        service: how it is to be trusted.
+        environ: has the token, or names its file.
+
+    Raises:
+        EdlError: USAGE; the address or one of the files is no good.
+    """
+
+    def __init__(
+        self, address: str, service: BuilderEndpoint, environ: Mapping[str, str] = os.environ
+    ) -> None:
+        self.address = address
+        self._channel = _connect(address, service)
+        self._stub = builder_pb2_grpc.BuilderStub(self._channel)
+        token = _token(environ)
+        self._closed = False
+        self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
+
+    def __enter__(self) -> BuilderClient:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._closed = True
+        self._channel.close()
+
+    def build(
+        self, order: BuildRequest, archive: IO[bytes] | None
+    ) -> Iterator[BuildStatus | BuildLogLine]:
+        """Have an image built, and hear all about it; the last look is final.
+
+        A connection that breaks is taken up again where it broke.
+
+        Args:
+            archive: the zoo, if it is a folder of this machine.
+
+        Raises:
+            EdlError: the order is refused, or BUILDER_UNAVAILABLE.
+        """
+        self._await_ready()
+        call = self._stub.Build(_requests(order, archive), metadata=self._metadata)
+        build, seen, broken_at = "", 0, 0.0
+        while True:
+            try:
+                for news in call:
+                    broken_at = 0.0
+                    told = codec.decode_build_news(news)
+                    if isinstance(told, BuildStatus):
+                        build = told.id
+                    elif told.number <= seen:
+                        continue
+                    else:
+                        seen = told.number
+                    yield told
+                    if isinstance(told, BuildStatus) and told.is_final:
+                        return
+                raise self._unavailable("the builder ended the call without a word")
+            except grpc.RpcError as error:
+                broken_at = broken_at or time.monotonic()
+                late = time.monotonic() - broken_at > _AGAIN_S
+                if not build or self._closed or late or not _is_broken(error):
+                    raise self._told(error) from error
+                time.sleep(0.5)
+                again = builder_pb2.WatchBuildRequest(id=build, after_line=seen)
+                call = self._stub.Watch(again, metadata=self._metadata)
+
+    def cancel(self, build: str) -> None:
+        """End a build, for everybody. Raises: EdlError."""
+        try:
+            request = builder_pb2.CancelBuildRequest(id=build)
+            self._stub.Cancel(request, metadata=self._metadata, timeout=_CALL_S)
+        except grpc.RpcError as error:
+            raise self._told(error) from error
+
+    def _await_ready(self) -> None:
+        try:
+            grpc.channel_ready_future(self._channel).result(timeout=_CONNECT_S)
+        except grpc.FutureTimeoutError:
+            raise self._unavailable(f"no builder answers within {_CONNECT_S:.0f} s") from None
+
+    def _told(self, error: grpc.RpcError) -> EdlError:
+        known = EdlError.from_rpc(error)
+        if known is not None:
+            return known
+        code = error.code() if isinstance(error, grpc.Call) else None
+        details = (error.details() if isinstance(error, grpc.Call) else "") or str(error)
+        if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
+            return EdlError(
+                error_pb2.FORBIDDEN,
+                f"the builder does not know you: {details.partition(';')[0]}",
+                where=self.address,
+                remedy=f"Set {TOKEN}, or {TOKEN_FILE} to a file with the token; or name the"
+                " certificate that you were given with --builder-identity.",
+            )
+        return self._unavailable(f"the builder ended the call: {code.name if code else details}")
+
+    def _unavailable(self, what: str) -> EdlError:
+        return EdlError(
+            error_pb2.BUILDER_UNAVAILABLE,
+            what,
+            where=self.address,
+            remedy="See whether --builder names the right host and port, and whether it runs; for"
+            " one with a certificate of its own authority, name that with --builder-ca.",
+        )
+
+
+def _is_broken(error: grpc.RpcError) -> bool:
+    """Whether the connection ended, not the build."""
+    return (
+        EdlError.from_rpc(error) is None
+        and isinstance(error, grpc.Call)
+        and error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+    )
+
+
+def _requests(order: BuildRequest, archive: IO[bytes] | None) -> Iterator[builder_pb2.BuildRequest]:
+    spec = builder_pb2.BuildSpec(
+        base_image=order.base_image,
+        repository=order.repository,
+        tag=order.tag,
+        labels=dict(order.labels),
+    )
+    if isinstance(order.zoo, GitZoo):
+        spec.git.url, spec.git.ref = order.zoo.url, order.zoo.ref
+        spec.git.folder, spec.git.credential = order.zoo.folder, order.credential
+        return iter([builder_pb2.BuildRequest(spec=spec)])
+    assert archive is not None, "a folder is sent as an archive"
+    spec.archive.nbytes = archive.seek(0, os.SEEK_END)
+    return _with_archive(spec, archive)
+
+
+def _with_archive(
+    spec: builder_pb2.BuildSpec, archive: IO[bytes]
+) -> Iterator[builder_pb2.BuildRequest]:
+    yield builder_pb2.BuildRequest(spec=spec)
+    archive.seek(0)
+    while chunk := archive.read(_CHUNK):
+        yield builder_pb2.BuildRequest(chunk=chunk)
+
+
+def _connect(address: str, service: BuilderEndpoint) -> grpc.Channel:
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isdecimal():
+        raise EdlError(
+            error_pb2.USAGE,
+            f"--builder {address}: this is not HOST:PORT",
+            where="--builder",
+            remedy="For example: --builder builder.example.com:50051",
+        )
+    if host.strip("[]") in _LOOPBACK and not service.ca and not service.identity:
+        return channels.connect(address)
+    identity = _read(service.identity, "--builder-identity") if service.identity else None
+    credentials = grpc.ssl_channel_credentials(
+        root_certificates=_roots(service), private_key=identity, certificate_chain=identity
+    )
+    options: list[Any] = list(channels.CLIENT_OPTIONS)
+    return grpc.secure_channel(address, credentials, options=options)
+
+
+def _roots(service: BuilderEndpoint) -> bytes | None:
+    if service.ca:
+        return _read(service.ca, "--builder-ca")
+    # gRPC's own list knows nothing of what this machine's administrator trusts.
+    machine = ssl.get_default_verify_paths().cafile
+    return Path(machine).read_bytes() if machine else None
+
+
+def _read(path: str, option: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise EdlError(
+            error_pb2.USAGE,
+            f"{option}: the file cannot be read: {error.strerror}",
+            where=path,
+            remedy="It is a text file in PEM.",
+        ) from error
+
+
+def _token(environ: Mapping[str, str]) -> str:
+    if token := environ.get(TOKEN, "").strip():
+        return token
+    path = environ.get(TOKEN_FILE, "")
+    return _read(path, TOKEN_FILE).decode("utf-8", "replace").strip() if path else ""

@@ -1,0 +1,70 @@
+"""Serves the page of a job that is over: by the master's package, as long as it is looked at."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import select
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from edl.adapters.job_store import START_DEADLINE_S
+from edl.adapters.launcher import master_command
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+
+_LEAVE_S = 5.0
+_DETAIL_LINES = 20
+
+
+@contextlib.contextmanager
+def viewer(job_dir: Path, port: int) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A process that serves the page of a job's directory: its URL, and itself.
+
+    Args:
+        port: of this machine; 0 for any.
+
+    Raises:
+        EdlError: PORT_IN_USE, or MASTER_LOST if it does not come up.
+    """
+    command = [*master_command(), "--view", str(job_dir), "--port", str(port)]
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        # A page is one line when it is served; nothing of it may come for as long as imports take.
+        ready, _, _ = select.select([process.stdout], [], [], START_DEADLINE_S)
+        yield _url(command, process.stdout.readline() if ready else "", process), process
+    finally:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_LEAVE_S)
+        process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=_LEAVE_S)
+
+
+def _url(command: list[str], line: str, process: subprocess.Popen[str]) -> str:
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        facts = json.loads(line)
+        if "code" in facts:
+            code = error_pb2.ErrorCode.Value(facts["code"])
+            raise EdlError(code, facts["what"], where=command[-3], remedy=facts["remedy"])
+        return str(facts["dashboard_url"])
+    try:
+        _, said = process.communicate(timeout=_LEAVE_S)
+    except subprocess.TimeoutExpired:
+        said = f"it was not served within {START_DEADLINE_S:.0f} s"
+    raise EdlError(
+        error_pb2.MASTER_LOST,
+        "the page cannot be served",
+        where=" ".join(command[:3]),
+        remedy="The end of what was said is below; edl doctor checks this machine.",
+        detail="\n".join(said.splitlines()[-_DETAIL_LINES:]),
+    )

@@ -1,0 +1,302 @@
+"""The jobs of this machine: their directories, read and made."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from google.protobuf import json_format
+
+from edl import codec
+from edl.adapters import container_engine, processes
+from edl.adapters.processes import Body, Process
+from edl.core import names
+from edl.core.job_status import JobEvent, JobState, JobStatus
+from edl.core.suggestions import did_you_mean
+from edl_proto import jobdir, supervision
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2, job_pb2
+
+START_DEADLINE_S = 60.0
+"""How long a master may take from its start to master.json: imports, and indexing the data."""
+
+_TAIL_BYTES = 256 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class MasterRecord:
+    """Where a job's master is, or was."""
+
+    address: str
+    process: Body
+    dashboard_url: str
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredJob:
+    """One look at a job's directory."""
+
+    name: str
+    path: Path
+    spec: job_pb2.JobSpec
+    master: MasterRecord | None
+    status: JobStatus
+
+    @property
+    def master_is_alive(self) -> bool:
+        return self.master is not None and self.master.process.is_alive
+
+    @property
+    def is_over(self) -> bool:
+        return self.status.state.is_over
+
+
+class JobStore:
+    """Directories of jobs below ``$EDL_HOME/jobs``.
+
+    Args:
+        root: folder of all jobs; by default that of ``edl_proto.jobdir``.
+    """
+
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = root or jobdir.jobs()
+
+    def path(self, name: str) -> Path:
+        return self.root / name
+
+    def names(self) -> list[str]:
+        """Names of all jobs, the newest first."""
+        try:
+            entries = [entry for entry in os.scandir(self.root) if entry.is_dir()]
+        except FileNotFoundError:
+            return []
+        found = []
+        for entry in entries:
+            try:
+                at = os.stat(os.path.join(entry.path, jobdir.SPEC)).st_mtime_ns
+            except OSError:
+                continue
+            found.append((at, entry.name))
+        return [name for _, name in sorted(found, reverse=True)]
+
+    def has(self, name: str) -> bool:
+        return (self.path(name) / jobdir.SPEC).exists()
+
+    def create(self, name: str, spec: job_pb2.JobSpec) -> bool:
+        """Make the directory of a new job, whole or not at all.
+
+        Returns:
+            False if the name is taken, also by somebody who submits at this moment.
+
+        Raises:
+            EdlError: OUTPUT_UNWRITABLE or DISK_FULL.
+        """
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            # Made elsewhere and renamed: nobody ever sees a job without its spec.
+            draft = Path(tempfile.mkdtemp(prefix=".new-", dir=self.root))
+            try:
+                draft.chmod(0o755)
+                (draft / jobdir.SPEC).write_text(codec.to_json(spec))
+                (draft / jobdir.LOGS).mkdir()
+                draft.rename(self.path(name))
+            except OSError as error:
+                shutil.rmtree(draft, ignore_errors=True)
+                if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
+                    return False
+                raise
+        except OSError as error:
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            raise EdlError(
+                error_pb2.DISK_FULL if full else error_pb2.OUTPUT_UNWRITABLE,
+                f"the job's directory cannot be made: {error.strerror or error}",
+                where=str(self.path(name)),
+                remedy="Free some space there, or set EDL_HOME to a folder that can be written.",
+            ) from error
+        return True
+
+    def read(self, name: str) -> StoredJob:
+        """The job of this name. One whose supervisor has died with its master gets a new one.
+
+        Raises:
+            EdlError: JOB_NOT_FOUND, or DATA_DAMAGED if its directory cannot be read.
+        """
+        path = self.path(name)
+        if names.fault(name) or not (path / jobdir.SPEC).exists():
+            raise self._unknown(name)
+        spec = job_pb2.JobSpec()
+        try:
+            json_format.Parse((path / jobdir.SPEC).read_text(), spec, ignore_unknown_fields=True)
+        except (OSError, json_format.ParseError, UnicodeDecodeError) as error:
+            raise EdlError(
+                error_pb2.DATA_DAMAGED,
+                f"the description of job {name} cannot be read: {error}",
+                where=str(path / jobdir.SPEC),
+                remedy=f"Forget the job with: edl delete {name} --yes",
+            ) from error
+        master = self.master(name)
+        status = self.status(name, spec)
+        return StoredJob(name, path, spec, master, self._judge(path, status, master))
+
+    def _judge(self, path: Path, status: JobStatus, master: MasterRecord | None) -> JobStatus:
+        """The status with the state that follows from what is left of the master."""
+        if status.state.is_final:
+            return status
+        if master is not None and master.process.is_alive:
+            return replace(status, dashboard_url=status.dashboard_url or master.dashboard_url)
+        age_s = time.time() - (path / jobdir.SPEC).stat().st_mtime
+        if master is None and age_s < START_DEADLINE_S:
+            return status  # whoever submitted it is starting it
+        if supervision.commands(path) is not None:
+            # Somebody starts the master again; if that somebody is gone too, we see to it.
+            supervision.ensure(path)
+            return status
+        return replace(status, state=JobState.NOT_STARTED if master is None else JobState.LOST)
+
+    def master(self, name: str) -> MasterRecord | None:
+        """What master.json says; None while there is none."""
+        try:
+            facts = json.loads((self.path(name) / jobdir.MASTER).read_bytes())
+            return MasterRecord(
+                address=str(facts["address"]),
+                # Numbers of processes within a container mean nothing outside.
+                process=container_engine.read(self.path(name))
+                or Process(int(facts["pid"]), int(facts["start_time"])),
+                dashboard_url=str(facts.get("dashboard_url", "")),
+                incarnation=str(facts.get("incarnation", "")),
+            )
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def status(self, name: str, spec: job_pb2.JobSpec | None = None) -> JobStatus:
+        """The last status that the master wrote; STARTING if it wrote none."""
+        return codec.decode_status(self.status_message(name, spec))
+
+    def status_message(self, name: str, spec: job_pb2.JobSpec | None = None) -> job_pb2.JobStatus:
+        """The same as the master's message."""
+        message = job_pb2.JobStatus()
+        try:
+            text = (self.path(name) / jobdir.STATUS).read_text()
+            json_format.Parse(text, message, ignore_unknown_fields=True)
+        except (OSError, json_format.ParseError, UnicodeDecodeError):
+            message.Clear()
+        if spec is not None:
+            message.name = message.name or name
+            message.type = message.type or spec.type
+            message.output = message.output or spec.output
+        return message
+
+    def events(self, name: str, after: int = 0) -> list[JobEvent]:
+        """Events with a number above ``after``, oldest first; a line being written is left."""
+        found = []
+        for line in _lines(self.path(name) / jobdir.EVENTS):
+            message = job_pb2.Event()
+            try:
+                json_format.Parse(line, message, ignore_unknown_fields=True)
+            except json_format.ParseError:
+                continue
+            if message.number > after:
+                found.append(codec.decode_event(message))
+        return found
+
+    def log(self, name: str, worker: int | None = None) -> Path:
+        """The log of a worker, or of the master."""
+        file = "master.log" if worker is None else f"worker-{worker}.log"
+        return self.path(name) / jobdir.LOGS / file
+
+    def workers_with_logs(self, name: str) -> list[int]:
+        logs = self.path(name) / jobdir.LOGS
+        numbers = (path.stem.removeprefix("worker-") for path in logs.glob("worker-*.log"))
+        return sorted(int(number) for number in numbers if number.isdigit())
+
+    def log_tail(self, name: str, lines: int = 20) -> str:
+        return tail(self.log(name), lines)
+
+    def workers(self, name: str) -> list[Body]:
+        """Processes that the job's master started and wrote down, or its containers."""
+        found: list[Body] = list(container_engine.of_job(self.path(name), "worker"))
+        for record in sorted((self.path(name) / jobdir.PODS).glob("*.json")):
+            try:
+                facts = json.loads(record.read_bytes())
+                found.append(Process(int(facts["pid"]), int(facts["start_time"])))
+            except (OSError, ValueError, KeyError, TypeError):
+                continue
+        return found
+
+    def leave_alone(self, name: str) -> list[Process]:
+        """Nobody is to start this job's master again; its supervisor ends first.
+
+        Returns:
+            The master that the supervisor has started, which may not listen yet; the caller
+            ends it.
+        """
+        path = self.path(name)
+        supervision.release(path)
+        pid = supervision.supervisor_pid(path)
+        if pid is None or (found := processes.find(pid)) is None:
+            return []
+        found.send(signal.SIGSTOP)  # it starts no other one meanwhile
+        masters = processes.children(pid)
+        processes.end([found], 0.0)
+        return masters
+
+    def delete(self, name: str) -> None:
+        """Forget a job that is over: its state, logs and events; never its output.
+
+        Raises:
+            EdlError: OUTPUT_UNWRITABLE.
+        """
+        container_engine.sweep(self.path(name))
+        try:
+            # Out of sight in one step, so that nobody meets half a job.
+            doomed = Path(tempfile.mkdtemp(prefix=".old-", dir=self.root))
+            self.path(name).rename(doomed / name)
+            shutil.rmtree(doomed)
+        except OSError as error:
+            raise EdlError(
+                error_pb2.OUTPUT_UNWRITABLE,
+                f"the job's directory cannot be removed: {error.strerror or error}",
+                where=str(self.path(name)),
+                remedy="Look at the permissions of this folder.",
+            ) from error
+
+    def _unknown(self, name: str) -> EdlError:
+        near = did_you_mean(name, self.names())
+        return EdlError(
+            error_pb2.JOB_NOT_FOUND,
+            f"there is no job named {name}",
+            where=str(self.root),
+            remedy=near or "edl list shows all jobs.",
+        )
+
+
+def tail(path: Path, lines: int) -> str:
+    """The last lines of a text file; empty if there is none."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _TAIL_BYTES))
+            content = file.read()
+    except OSError:
+        return ""
+    text = content.decode(errors="replace").splitlines()
+    return "\n".join(text[-lines:]) if lines else ""
+
+
+def _lines(path: Path) -> Iterator[str]:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            for line in file:
+                if line.endswith("\n"):
+                    yield line
+    except OSError:
+        return

@@ -1,0 +1,226 @@
+"""Looks at this machine: is everything there that a job needs?"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+from edl.adapters import container_engine
+from edl.adapters.launcher import master_command, python
+from edl.core.diagnostics import Diagnostic, DiagnosticGrade
+from edl.core.quantities import size
+from edl.core.submission import HOST
+from edl_proto import jobdir
+from edl_proto.errors import EdlError
+
+_IMPORT_S = 180.0
+_LEAST_FREE = 2 * 10**9
+_OLDEST = (3, 11)
+
+# Runs in the interpreter of masters and workers, which may be another one.
+_PROBE = """
+import importlib.metadata as m, json, sys
+found = {"python": sys.version.split()[0]}
+for name in ("edl-master", "edl-worker", "edl-proto", "edl-recordio", "numpy", "numba"):
+    try:
+        found[name] = m.version(name)
+    except m.PackageNotFoundError:
+        found[name] = None
+try:
+    import tensorflow, keras
+    found["tensorflow"], found["keras"] = tensorflow.__version__, keras.__version__
+except BaseException as error:
+    found["tensorflow"], found["error"] = None, f"{type(error).__name__}: {error}"
+print("\\n" + json.dumps(found))
+"""
+
+
+def version_of(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def examine() -> Iterator[Diagnostic]:
+    """All findings, the quick ones first."""
+    yield _python()
+    yield from _packages()
+    yield from _home()
+    yield _cores()
+    yield _port()
+    yield from _extras()
+    yield _engine()
+    yield from _interpreter()
+
+
+def _python() -> Diagnostic:
+    text = f"Python {'.'.join(map(str, sys.version_info[:3]))}, {sys.executable}"
+    if sys.version_info[:2] < _OLDEST:
+        return Diagnostic("python", DiagnosticGrade.MISSING, text, "Install Python 3.11 or later.")
+    return Diagnostic("python", DiagnosticGrade.OK, text)
+
+
+def _packages() -> Iterator[Diagnostic]:
+    own = version_of("edl-client")
+    for name in ("edl-client", "edl-proto", "edl-recordio"):
+        version = version_of(name)
+        if version is None:
+            yield Diagnostic(name, DiagnosticGrade.MISSING, "not installed", f"pip install {name}")
+        elif version != own:
+            yield Diagnostic(
+                name,
+                DiagnosticGrade.MISSING,
+                f"{version} beside edl-client {own}",
+                f"pip install {name}=={own}",
+            )
+        else:
+            yield Diagnostic(name, DiagnosticGrade.OK, version)
+
+
+def _home() -> Iterator[Diagnostic]:
+    home = jobdir.home()
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=home):
+            pass
+    except OSError as error:
+        yield Diagnostic(
+            "EDL_HOME",
+            DiagnosticGrade.MISSING,
+            f"{home} cannot be written: {error.strerror}",
+            "Set EDL_HOME to a folder that you may write to.",
+        )
+        return
+    yield Diagnostic("EDL_HOME", DiagnosticGrade.OK, f"{home} can be written")
+    free = shutil.disk_usage(home).free
+    low = free < _LEAST_FREE
+    yield Diagnostic(
+        "disk",
+        DiagnosticGrade.NOTE if low else DiagnosticGrade.OK,
+        f"{size(free)} free at {home}",
+        "Logs, checkpoints and models may not fit; free some space." if low else "",
+    )
+
+
+def _cores() -> Diagnostic:
+    cores = len(os.sched_getaffinity(0))
+    return Diagnostic("cores", DiagnosticGrade.OK, f"{cores} (workers share them)")
+
+
+def _port() -> Diagnostic:
+    try:
+        with socket.create_server((HOST, 0)):
+            return Diagnostic("ports", DiagnosticGrade.OK, f"{HOST} can be listened on")
+    except OSError as error:
+        return Diagnostic(
+            "ports",
+            DiagnosticGrade.MISSING,
+            f"{HOST} cannot be listened on: {error.strerror}",
+            "Masters and workers talk over the loopback interface; bring it up.",
+        )
+
+
+def _extras() -> Iterator[Diagnostic]:
+    for name, what in (("pyarrow", "Parquet"), ("pillow", "images")):
+        version = version_of(name)
+        if version:
+            yield Diagnostic(name, DiagnosticGrade.OK, version)
+        else:
+            yield Diagnostic(
+                name,
+                DiagnosticGrade.NOTE,
+                f"not installed; edl data convert reads no {what} without it",
+                "pip install 'edl-client[convert]'",
+            )
+
+
+def _engine() -> Diagnostic:
+    """The container engine, which only ``--platform docker`` and images need."""
+    subject = "containers"
+    try:
+        url = container_engine.engine_url(os.environ.get("EDL_ENGINE", ""))
+        container_engine.check_engine(url)
+    except EdlError as error:
+        return Diagnostic(
+            subject,
+            DiagnosticGrade.NOTE,
+            f"{error.what} ({error.where}); --platform docker and edl zoo build need an engine",
+            error.remedy,
+        )
+    return Diagnostic(subject, DiagnosticGrade.OK, f"the engine at {url} answers")
+
+
+def _interpreter() -> Iterator[Diagnostic]:
+    """Masters' and workers' interpreter, and what can be imported there."""
+    command = python()
+    found, problem = _probe(command)
+    if found is None:
+        yield Diagnostic(
+            "workers",
+            DiagnosticGrade.MISSING,
+            f"{command} does not run: {problem}",
+            "Set EDL_PYTHON to the Python that has edl-worker and TensorFlow.",
+        )
+        return
+    yield Diagnostic(
+        "workers", DiagnosticGrade.OK, f"run with {command} (Python {found['python']})"
+    )
+    if custom := os.environ.get("EDL_MASTER_COMMAND"):
+        yield Diagnostic("master", DiagnosticGrade.NOTE, f"EDL_MASTER_COMMAND is set: {custom}")
+    for name in ("edl-master", "edl-worker"):
+        if name == "edl-master" and master_command()[0] != command:
+            continue
+        version = found.get(name)
+        own = version_of("edl-client")
+        if version is None:
+            yield Diagnostic(
+                name, DiagnosticGrade.MISSING, "not installed", f"{command} -m pip install {name}"
+            )
+        elif version != own:
+            yield Diagnostic(
+                name,
+                DiagnosticGrade.MISSING,
+                f"{version} beside edl-client {own}",
+                f"{command} -m pip install {name}=={own}",
+            )
+        else:
+            yield Diagnostic(name, DiagnosticGrade.OK, str(version))
+    if found.get("tensorflow"):
+        both = f"{found['tensorflow']}, Keras {found.get('keras')}"
+        yield Diagnostic("tensorflow", DiagnosticGrade.OK, both)
+    else:
+        yield Diagnostic(
+            "tensorflow",
+            DiagnosticGrade.MISSING,
+            f"cannot be imported: {found.get('error')}",
+            f"{command} -m pip install 'edl-worker[cpu]'",
+        )
+
+
+def _probe(command: str) -> tuple[dict[str, str | None] | None, str]:
+    try:
+        done = subprocess.run(
+            [command, "-c", _PROBE],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+            timeout=_IMPORT_S,
+            check=False,
+            cwd=Path.home() if Path.home().is_dir() else None,
+        )
+        found: dict[str, str | None] = json.loads(done.stdout.splitlines()[-1])
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return None, str(error)
+    except (ValueError, IndexError):
+        return None, (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    return found, ""

@@ -1,0 +1,98 @@
+"""The link to a job's master."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import TypeVar
+
+import grpc
+
+from edl import codec
+from edl.core.job_status import JobEvent, JobStatus
+from edl.core.kinds import WorkerRange
+from edl_proto import channels
+from edl_proto.errors import EdlError
+from edl_proto.v1 import job_pb2, job_pb2_grpc
+
+CALL_S = 5.0
+"""Deadline of a call. A master answers at once; a busy machine may take a second or two."""
+
+T = TypeVar("T")
+
+
+class MasterUnreachable(Exception):
+    """The master did not answer; it may be gone, starting or busy."""
+
+
+class MasterClient:
+    """Calls to one master. Also a context manager.
+
+    Every method raises Unreachable if there was no answer, and EdlError if the master
+    answered with one.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._channel = channels.connect(address)
+        self._job = job_pb2_grpc.JobStub(self._channel)
+
+    def __enter__(self) -> MasterClient:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def status(self) -> JobStatus:
+        return codec.decode_status(self.status_message())
+
+    def status_message(self) -> job_pb2.JobStatus:
+        return _call(lambda: self._job.GetStatus(job_pb2.GetStatusRequest(), timeout=CALL_S))
+
+    def events(self, after: int) -> list[JobEvent]:
+        """Events so far with a number above ``after``."""
+        request = job_pb2.WatchEventsRequest(after=after, follow=False)
+        return _call(
+            lambda: [
+                codec.decode_event(event)
+                for event in self._job.WatchEvents(request, timeout=CALL_S)
+            ]
+        )
+
+    def scale(self, workers: WorkerRange) -> WorkerRange:
+        request = job_pb2.ScaleRequest(
+            workers=job_pb2.WorkersSpec(min=workers.min, max=workers.max)
+        )
+        reply = _call(lambda: self._job.Scale(request, timeout=CALL_S))
+        return WorkerRange(reply.workers.min, reply.workers.max)
+
+    def stop(self, reason: str) -> None:
+        _call(lambda: self._job.Stop(job_pb2.StopRequest(reason=reason), timeout=CALL_S))
+
+    def acknowledge(self) -> None:
+        """Tell the master that the final status has been read."""
+        _call(lambda: self._job.Acknowledge(job_pb2.AcknowledgeRequest(), timeout=CALL_S))
+
+
+def _call(call: Callable[[], T]) -> T:
+    try:
+        return call()
+    except grpc.RpcError as error:
+        raise _translate(error) from error
+
+
+def _translate(error: grpc.RpcError) -> Exception:
+    known = EdlError.from_rpc(error)
+    if known is not None:
+        return known
+    code = error.code().name if isinstance(error, grpc.Call) else type(error).__name__
+    details = error.details() if isinstance(error, grpc.Call) else str(error)
+    return MasterUnreachable(f"{code}: {details}")

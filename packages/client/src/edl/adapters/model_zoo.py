@@ -1,0 +1,152 @@
+"""Looks into a model zoo without running any of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from edl.core.model_file import Candidate, Definitions, candidates, definitions
+from edl.core.submission import Submission
+from edl.core.suggestions import did_you_mean
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+
+_OVERRIDES = (
+    "input_fn",
+    "dataset_fn",
+    "loss",
+    "optimizer",
+    "eval_metrics_fn",
+    "feature_columns",
+    "label_columns",
+)
+_MANY = 500  # model files that are looked at for a suggestion
+
+
+def check(job: Submission) -> None:
+    """Find what a training job names in its zoo, as far as that can be told from the text.
+
+    Raises:
+        EdlError: MODEL_NOT_FOUND or MODEL_IMPORT (it is no Python).
+    """
+    zoo = Path(job.model_zoo)
+    check_folder(zoo)
+    own = _find_model(zoo, job.model_def)
+    for option in _OVERRIDES:
+        name = getattr(job, option)
+        if name:
+            _check_override(zoo, own, "--" + option.replace("_", "-"), name)
+
+
+def check_folder(zoo: Path) -> None:
+    """Raises: EdlError: MODEL_NOT_FOUND, if this is no folder."""
+    if not zoo.is_dir():
+        there = "is a file, not a folder" if zoo.exists() else "is not there"
+        raise _not_found(
+            f"the model zoo {there}",
+            str(zoo),
+            "--model-zoo names the folder that holds the model files.",
+        )
+
+
+def _find_model(zoo: Path, model_def: str) -> Candidate:
+    """The module of the model; the name within it is checked, too."""
+    readings = candidates(model_def)
+    if not readings:
+        raise _not_found(
+            f"--model-def {model_def} is no dotted name",
+            str(zoo),
+            "Write a.b.Name for Name in a/b.py of the zoo, without .py and slashes.",
+        )
+    # The module alone comes last, and wins where both exist: a.b.Name is then a file.
+    for candidate in reversed(readings):
+        file = _file_of(zoo, candidate)
+        if file is None:
+            continue
+        known = _read(file)
+        if candidate.attribute and known.lacks(candidate.attribute):
+            raise _not_found(
+                f"{file.name} has no {candidate.attribute}",
+                str(file),
+                did_you_mean(candidate.attribute, known.names)
+                or "--model-def names a model, a class or a function at the top of the file.",
+            )
+        return candidate
+    files = " or ".join(str(zoo / name) for name in (readings[0].files[0], readings[-1].files[0]))
+    raise _not_found(
+        f"there is no model file for --model-def {model_def}",
+        files if len(readings) > 1 else str(zoo / readings[0].files[0]),
+        did_you_mean(model_def, _known_names(zoo)) or "ls the zoo to see its model files.",
+    )
+
+
+def _check_override(zoo: Path, own: Candidate, option: str, name: str) -> None:
+    parts = name.split(".")
+    if not all(part.isidentifier() for part in parts):
+        raise _not_found(
+            f"{option} {name} is no dotted name",
+            option,
+            "Write a name of the model file, or module.name of the zoo.",
+        )
+    owner = own if len(parts) == 1 else Candidate(tuple(parts[:-1]), parts[-1])
+    file = _file_of(zoo, owner)
+    # A module that the zoo lacks may be an installed one; the worker will tell.
+    if file is None:
+        return
+    known = _read(file)
+    if known.lacks(parts[-1]):
+        raise _not_found(
+            f"{file.name} has no {parts[-1]}, which {option} names",
+            str(file),
+            did_you_mean(parts[-1], known.names) or f"Correct {option}.",
+        )
+
+
+def _file_of(zoo: Path, candidate: Candidate) -> Path | None:
+    for name in candidate.files:
+        if (zoo / name).is_file():
+            return zoo / name
+    return None
+
+
+def _read(file: Path) -> Definitions:
+    try:
+        return definitions(file.read_text(encoding="utf-8"), str(file))
+    except SyntaxError as error:
+        raise EdlError(
+            error_pb2.MODEL_IMPORT,
+            f"the model file is no Python: {error.msg}",
+            where=f"{file}:{error.lineno}",
+            remedy="Correct this line.",
+            detail=(error.text or "").rstrip(),
+        ) from None
+    except (OSError, ValueError) as error:
+        raise EdlError(
+            error_pb2.MODEL_IMPORT,
+            f"the model file cannot be read: {error}",
+            where=str(file),
+            remedy="It must be a readable text file in UTF-8.",
+        ) from None
+
+
+def _known_names(zoo: Path) -> list[str]:
+    """Dotted names of the zoo's modules, and of what is in them."""
+    found: list[str] = []
+    for folder, subfolders, files in os.walk(zoo):
+        subfolders[:] = sorted(
+            name for name in subfolders if not name.startswith((".", "__")) and name.isidentifier()
+        )
+        for name in sorted(files):
+            if not name.endswith(".py") or len(found) > _MANY:
+                continue
+            path = Path(folder) / name
+            parts = list(path.relative_to(zoo).with_suffix("").parts)
+            if parts[-1] == "__init__":
+                parts.pop()
+            if parts:
+                found.append(".".join(parts))
+    return found
+
+
+def _not_found(what: str, where: str, remedy: str) -> EdlError:
+    return EdlError(error_pb2.MODEL_NOT_FOUND, what, where=where, remedy=remedy)

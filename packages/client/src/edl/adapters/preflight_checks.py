@@ -1,0 +1,153 @@
+"""Looks, before anything starts, at what a job needs of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+from pathlib import Path
+
+from google.protobuf.message import DecodeError
+
+from edl.adapters import data_files, model_zoo, storage
+from edl.core.locations import scheme
+from edl.core.options import Verb
+from edl.core.submission import HOST, Submission
+from edl_proto.errors import EdlError
+from edl_proto.outputs import TRAINED_MODEL
+from edl_proto.v1 import error_pb2, model_pb2
+
+_LEAST_FREE = 1 << 20  # octets; a job that cannot even log is not started
+
+
+def check(job: Submission) -> None:
+    """Everything about a submission that can be told without TensorFlow.
+
+    Raises:
+        EdlError: the first thing that is wrong, in the order in which a person would mend it.
+    """
+    if job.verb is Verb.TRAIN:
+        if job.git_zoo is None:  # what a builder fetches, the worker looks at
+            model_zoo.check(job)
+    else:
+        trained_model(job.trained_model)
+    if job.init_from:
+        trained_model(job.init_from)
+    data_files.check(job.data, job.data_format, "--data")
+    if job.validation_data:
+        data_files.check(job.validation_data, job.data_format, "--validation-data")
+    if job.output:
+        check_output(job.output)
+    for folder in (job.checkpoint_dir, job.tensorboard_dir):
+        if folder and not scheme(folder):  # a store is tried by the job's master
+            check_writable(Path(folder))
+    if job.dashboard_port:
+        check_port(HOST, job.dashboard_port)
+
+
+def trained_model(folder: str) -> model_pb2.TrainedModel:
+    """The description of a trained model. Raises: EdlError: MODEL_NOT_FOUND."""
+    place = f"{folder.rstrip('/')}/{TRAINED_MODEL}"
+    try:
+        message = model_pb2.TrainedModel.FromString(storage.read(place))
+        if not message.model_def:
+            raise DecodeError("it names no model")
+        return message
+    except (FileNotFoundError, NotADirectoryError):
+        there = "has no trained_model.pb" if Path(folder).is_dir() else "is not there"
+        raise EdlError(
+            error_pb2.MODEL_NOT_FOUND,
+            f"the trained model {there}",
+            where=place,
+            remedy="Name the --output folder of a training job that succeeded.",
+        ) from None
+    except (OSError, DecodeError, storage.StoreError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise EdlError(
+            error_pb2.MODEL_NOT_FOUND,
+            f"the trained model cannot be read: {reason}",
+            where=place,
+            remedy="Train it again, or copy the folder again, whole.",
+        ) from None
+
+
+def check_output(place: str, option: str = "--output") -> None:
+    """A result can be put here, and nothing is there yet.
+
+    Args:
+        place: a path or a URI; whether a store may be written to, the job's master tries.
+
+    Raises:
+        EdlError: OUTPUT_EXISTS, OUTPUT_UNWRITABLE or DISK_FULL.
+    """
+    try:
+        exists = storage.exists(place)
+    except storage.StoreError as error:
+        raise EdlError(
+            error_pb2.OUTPUT_UNWRITABLE,
+            f"the store cannot be asked: {error}",
+            where=place,
+            remedy="Check the name and your access; s3://, gs:// and others each need their "
+            "package (s3fs, gcsfs, ...).",
+        ) from None
+    if exists:
+        raise EdlError(
+            error_pb2.OUTPUT_EXISTS,
+            "the output exists, and nothing is ever overwritten",
+            where=place,
+            remedy=f"Name another {option}, or move this one away.",
+        )
+    if not scheme(place):
+        check_writable(Path(place))
+
+
+def check_writable(path: Path) -> None:
+    """Something may be written to this folder, or to the one it will be made in.
+
+    Raises:
+        EdlError: OUTPUT_UNWRITABLE or DISK_FULL.
+    """
+    nearest = path
+    while not nearest.exists() and nearest != nearest.parent:
+        nearest = nearest.parent
+    if not nearest.is_dir():
+        problem = "a part of its path is a file"
+    elif not os.access(nearest, os.W_OK | os.X_OK):
+        problem = "permission denied"
+    else:
+        problem = ""
+    if problem:
+        raise EdlError(
+            error_pb2.OUTPUT_UNWRITABLE,
+            f"nothing can be written there: {problem}",
+            where=f"{path} ({nearest})" if nearest != path else str(path),
+            remedy="Name a folder that you may write to.",
+        )
+    if shutil.disk_usage(nearest).free < _LEAST_FREE:
+        raise EdlError(
+            error_pb2.DISK_FULL,
+            "there is no space left on that disk",
+            where=str(path),
+            remedy="Free some space, or name a folder on another disk.",
+        )
+
+
+def check_port(host: str, port: int) -> None:
+    """The job's page could listen here now.
+
+    Raises:
+        EdlError: PORT_IN_USE.
+    """
+    with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as probe:
+        # As servers do: a port whose last connections are still winding down is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise EdlError(
+                error_pb2.PORT_IN_USE,
+                f"port {port} cannot be used: {error.strerror}",
+                where=f"{host}:{port}",
+                remedy="Choose another --dashboard-port, or leave it out for any free one.",
+            ) from None

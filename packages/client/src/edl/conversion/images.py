@@ -1,0 +1,204 @@
+"""Folders of images (the folder is the class) and MNIST's idx files."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import recordio.example
+from edl.conversion.source import ConversionOptions
+from edl.conversion.tables import needs, unreadable
+from edl.core.columns import number_classes
+from edl.core.formats import ImageForm
+from edl.core.problem import usage
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+
+SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp"))
+_UBYTE = 8  # idx's code for unsigned bytes, the only one that MNIST's files have
+
+
+class ImageFolderSource:
+    """Images in folders; the name of an image's folder is its class.
+
+    All images must have one size and one number of channels, or be brought to it by
+    ``size``; grey ones have one channel, all others three.
+    """
+
+    def __init__(self, folder: Path, options: ConversionOptions) -> None:
+        self._form = options.image_form
+        self._size = options.size
+        self._files = sorted(
+            Path(place) / name
+            for place, _, names in os.walk(folder)
+            for name in names
+            if Path(name).suffix.lower() in SUFFIXES
+        )
+        if not self._files:
+            raise EdlError(
+                error_pb2.DATA_EMPTY,
+                "the folder holds no images",
+                where=str(folder),
+                remedy=f"One folder for each class, with files {', '.join(sorted(SUFFIXES))}.",
+            )
+        loose = [file for file in self._files if file.parent == folder]
+        if loose:
+            raise unreadable(
+                "an image lies outside of the classes' folders",
+                str(loose[0]),
+                "Put every image into a folder named after its class.",
+            )
+        self.total: int | None = len(self._files)
+        self.classes: Mapping[str, int] = number_classes(file.parent.name for file in self._files)
+        if self._form is not ImageForm.FILE:
+            try:
+                import PIL.Image
+            except ModuleNotFoundError:
+                raise needs("pillow", "Decoding images") from None
+            self._open: Any = PIL.Image.open
+        elif self._size:
+            raise usage(
+                "--size has no effect with --image-as file",
+                where="--size",
+                remedy="Leave one of them out.",
+            )
+
+    def records(self) -> Iterator[bytes]:
+        first: tuple[int, ...] | None = None
+        for file in self._files:
+            label = np.array([self.classes[file.parent.name]], np.int64)
+            if self._form is ImageForm.FILE:
+                yield recordio.example.encode({"image": [_content(file)], "label": label})
+                continue
+            pixels = self._pixels(file)
+            first = first or pixels.shape
+            if pixels.shape != first:
+                raise unreadable(
+                    f"the image is {_shape(pixels.shape)}, those before it {_shape(first)}",
+                    str(file),
+                    f"Bring all to one size: --size {first[0]}x{first[1]}"
+                    if pixels.shape[2] == first[2]
+                    else "Make all grey or all coloured.",
+                )
+            yield recordio.example.encode({"image": pack(pixels, self._form), "label": label})
+
+    def _pixels(self, file: Path) -> np.ndarray[Any, Any]:
+        """Height, width, channels; uint8."""
+        try:
+            with self._open(file) as image:
+                grey = image.mode in ("1", "L", "I", "I;16", "F", "LA")
+                picture = image.convert("L" if grey else "RGB")
+                if self._size:
+                    picture = picture.resize((self._size[1], self._size[0]))
+                pixels = np.asarray(picture, np.uint8)
+        except (OSError, ValueError, SyntaxError) as error:
+            raise unreadable(f"no image: {error}", str(file), "Mend or remove the file.") from error
+        return pixels.reshape(*pixels.shape[:2], -1)
+
+
+class IdxSource:
+    """MNIST's files: one with images (or any arrays of bytes), one with their labels."""
+
+    def __init__(self, files: Sequence[Path], options: ConversionOptions) -> None:
+        self._form = options.image_form
+        if self._form is ImageForm.FILE or options.size:
+            raise usage(
+                "idx files hold pixels: neither --image-as file nor --size goes with them",
+                where="--image-as" if self._form is ImageForm.FILE else "--size",
+                remedy="Leave it out.",
+            )
+        arrays = {file: _read_idx(file) for file in files}
+        images = [file for file, array in arrays.items() if array.ndim > 1]
+        labels = [file for file, array in arrays.items() if array.ndim == 1]
+        if len(images) != 1 or len(labels) > 1:
+            raise usage(
+                f"one idx file of images and one of labels make a data set, not {len(images)}"
+                f" and {len(labels)}",
+                where=", ".join(map(str, files)),
+                remedy="edl data convert train-images-idx3-ubyte.gz train-labels-idx1-ubyte.gz"
+                " --to train",
+            )
+        self._images = arrays[images[0]]
+        self._labels = arrays[labels[0]] if labels else None
+        if self._labels is not None and len(self._labels) != len(self._images):
+            raise unreadable(
+                f"there are {len(self._images)} images and {len(self._labels)} labels",
+                f"{images[0]}, {labels[0]}",
+                "Are these the two files of one data set?",
+            )
+        self.total: int | None = len(self._images)
+        self.classes: Mapping[str, int] = {}
+
+    def records(self) -> Iterator[bytes]:
+        for number, pixels in enumerate(self._images):
+            features: dict[str, Any] = {"image": pack(pixels, self._form)}
+            if self._labels is not None:
+                features["label"] = np.array([self._labels[number]], np.int64)
+            yield recordio.example.encode(features)
+
+
+def pack(pixels: np.ndarray[Any, Any], form: ImageForm) -> Any:
+    """Pixels as a feature."""
+    if form is ImageForm.BYTES:
+        return [pixels.astype(np.uint8).tobytes()]
+    return pixels.astype(np.float32).reshape(-1)
+
+
+def is_idx(file: Path) -> bool:
+    """Whether a file begins as idx files of bytes do, compressed or not."""
+    try:
+        with _opened(file) as stream:
+            start = stream.read(4)
+    except (OSError, EOFError, zlib.error):
+        return False
+    return len(start) == 4 and start[:2] == b"\0\0" and start[2] == _UBYTE and 1 <= start[3] <= 4
+
+
+def _read_idx(file: Path) -> np.ndarray[Any, Any]:
+    try:
+        with _opened(file) as stream:
+            content = stream.read()
+    except (OSError, EOFError, zlib.error) as error:
+        raise unreadable(
+            f"the file cannot be read: {getattr(error, 'strerror', None) or error}",
+            str(file),
+            "Fetch it again, whole.",
+        ) from error
+    if len(content) < 4 or content[:2] != b"\0\0" or content[2] != _UBYTE:
+        raise unreadable("no idx file of bytes", str(file), "MNIST's files begin with 0, 0, 8.")
+    axes = content[3]
+    shape = np.frombuffer(content[4 : 4 + 4 * axes], ">u4").astype(int)
+    size = int(np.prod(shape)) if len(shape) == axes else -1
+    start = 4 + 4 * axes
+    if axes < 1 or len(content) - start != size:
+        raise EdlError(
+            error_pb2.DATA_DAMAGED,
+            f"the header promises {size} bytes of data, and there are {len(content) - start}",
+            where=f"{file}, offset {start}",
+            remedy="Fetch it again, whole.",
+        )
+    return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
+
+
+def _opened(file: Path) -> Any:
+    with file.open("rb") as stream:
+        packed = stream.read(2) == b"\x1f\x8b"
+    return gzip.open(file) if packed else file.open("rb")
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise unreadable(f"{error.strerror}", str(file), "Mend or remove the file.") from error
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    kind = "grey" if shape[2] == 1 else "coloured"
+    return f"{shape[0]}x{shape[1]} and {kind}"

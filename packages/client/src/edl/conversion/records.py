@@ -1,0 +1,29 @@
+"""TFRecord and RecordIO files: their records pass through as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import recordio
+from edl.conversion.source import ConversionOptions
+from edl.core.problem import usage
+
+
+class RecordSource:
+    """Files of records that are tf.Examples already, or whatever else their writer made them."""
+
+    def __init__(self, files: Sequence[Path], options: ConversionOptions, form: str) -> None:
+        if options.columns or options.label:
+            raise usage(
+                f"{form} records are taken as they are; --columns and --label do not go with them",
+                where="--columns" if options.columns else "--label",
+                remedy="Leave it out.",
+            )
+        self._sources = [recordio.open_source(str(file), format=form) for file in files]
+        self.total: int | None = sum(source.count() for source in self._sources)
+        self.classes: Mapping[str, int] = {}
+
+    def records(self) -> Iterator[bytes]:
+        for source in self._sources:
+            yield from source.read(0, source.count())

@@ -1,0 +1,39 @@
+"""What all formats look like to the conversion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from edl.core.formats import ImageForm
+
+
+@dataclass(frozen=True, slots=True)
+class ConversionOptions:
+    """How to read; every format takes what concerns it."""
+
+    columns: tuple[str, ...] = ()
+    label: str = ""
+    delimiter: str = ""
+    image_form: ImageForm = ImageForm.FLOATS
+    size: tuple[int, int] | None = None
+    """Height and width that images are brought to."""
+
+
+class ExampleSource(Protocol):
+    """Records to convert.
+
+    Attributes:
+        total: number of records, or None if nobody knows before the end.
+        classes: numbers of the classes' names, if labels were numbered.
+    """
+
+    @property
+    def total(self) -> int | None: ...
+
+    @property
+    def classes(self) -> Mapping[str, int]: ...
+
+    def records(self) -> Iterator[bytes]:
+        """All records in order, ready to be written."""

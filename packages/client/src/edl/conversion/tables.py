@@ -1,0 +1,228 @@
+"""CSV and Parquet: each row a record, each column a feature of its own name."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import recordio.example
+from edl.conversion.source import ConversionOptions
+from edl.core.columns import Cell, choose, number_classes, read_cell, widest
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+
+_BATCH = 4096
+_LONGEST_CELL = 64 << 20
+
+
+class CsvTableSource:
+    """CSV files with one header line each, all with the same columns.
+
+    The files are read twice: a column is of whole numbers, of floats or of text according to
+    all of its cells. An empty cell of a column of numbers is a feature that is not there.
+    """
+
+    def __init__(self, files: Sequence[Path], options: ConversionOptions) -> None:
+        self._files = files
+        self._delimiter = options.delimiter
+        header = self._header(files[0])
+        self._chosen = choose(header, options.columns, options.label, str(files[0]))
+        self._header_line = header
+        kinds: tuple[Cell, ...] = tuple(Cell.EMPTY for _ in self._chosen.places)
+        labels: set[str] = set()
+        self.total: int | None = 0
+        for _, row in self._rows():
+            kinds = widest(kinds, row)
+            self.total += 1
+            if self._chosen.label is not None and kinds[self._chosen.label] is Cell.TEXT:
+                labels.add(row[self._chosen.label])
+        self._kinds = kinds
+        self.classes: Mapping[str, int] = {}
+        if self._chosen.label is not None and kinds[self._chosen.label] is Cell.TEXT:
+            column = self._chosen.label
+            self.classes = number_classes(row[column] for _, row in self._rows())
+
+    def records(self) -> Iterator[bytes]:
+        for where, row in self._rows():
+            features: dict[str, Any] = {}
+            for index, (name, text, kind) in enumerate(
+                zip(self._chosen.names, row, self._kinds, strict=True)
+            ):
+                if self.classes and index == self._chosen.label:
+                    value: int | float | bytes | None = self.classes[text]
+                else:
+                    value = read_cell(text, kind)
+                if value is None and index == self._chosen.label:
+                    raise unreadable("the label is empty", where, "Fill it in, or drop the row.")
+                if value is not None:
+                    features[name] = value
+            yield recordio.example.encode(features)
+
+    def _header(self, file: Path) -> list[str]:
+        for _, row in self._raw(file):
+            return [name.strip() for name in row]
+        raise EdlError(
+            error_pb2.DATA_EMPTY,
+            "the file has no header line",
+            where=str(file),
+            remedy="The first line names the columns.",
+        )
+
+    def _rows(self) -> Iterator[tuple[str, list[str]]]:
+        """The wanted cells of every row, and where it is."""
+        for file in self._files:
+            rows = self._raw(file)
+            _, header = next(rows, ("", []))
+            if [name.strip() for name in header] != self._header_line:
+                raise unreadable(
+                    f"the columns are not those of {self._files[0]}",
+                    f"{file}:1",
+                    "Files of one conversion must have the same header.",
+                )
+            for where, row in rows:
+                if len(row) != len(self._header_line):
+                    raise unreadable(
+                        f"the row has {len(row)} cells, the header {len(self._header_line)}",
+                        where,
+                        "Is the delimiter right (--delimiter), are quotes closed?",
+                    )
+                yield where, [row[place] for place in self._chosen.places]
+
+    def _raw(self, file: Path) -> Iterator[tuple[str, list[str]]]:
+        csv.field_size_limit(_LONGEST_CELL)
+        delimiter = self._delimiter or ("\t" if file.suffix.lower() == ".tsv" else ",")
+        reader = None
+        try:
+            with file.open(encoding="utf-8-sig", newline="") as text:
+                reader = csv.reader(text, delimiter=delimiter, strict=True)
+                for row in reader:
+                    if row:
+                        yield f"{file}:{reader.line_num}", row
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
+            line = f":{reader.line_num}" if reader is not None else ""
+            raise unreadable(
+                f"no CSV: {getattr(error, 'strerror', None) or error}",
+                f"{file}{line}",
+                "It must be UTF-8 text with one header line.",
+            ) from error
+
+
+class ParquetSource:
+    """Parquet files. Numbers, texts, and lists of them; a null is a feature that is not there."""
+
+    def __init__(self, files: Sequence[Path], options: ConversionOptions) -> None:
+        try:
+            import pyarrow
+            import pyarrow.parquet
+        except ModuleNotFoundError:
+            raise needs("pyarrow", "Parquet") from None
+        self._open = pyarrow.parquet.ParquetFile
+        self._error = pyarrow.ArrowException
+        self._files = files
+        self.total: int | None = 0
+        names: list[str] | None = None
+        for file in files:
+            with self._reading(file) as table:
+                if names is None:
+                    names = list(table.schema_arrow.names)
+                elif list(table.schema_arrow.names) != names:
+                    raise unreadable(
+                        f"the columns are not those of {files[0]}",
+                        str(file),
+                        "Files of one conversion must have the same columns.",
+                    )
+                self.total += table.metadata.num_rows
+        self._chosen = choose(names or [], options.columns, options.label, str(files[0]))
+        self._columns = [(names or [])[place] for place in self._chosen.places]
+        self.classes: Mapping[str, int] = self._number_labels()
+
+    def records(self) -> Iterator[bytes]:
+        for where, row in self._rows(self._columns):
+            features: dict[str, Any] = {}
+            for index, (name, column) in enumerate(
+                zip(self._chosen.names, self._columns, strict=True)
+            ):
+                value = row[column]
+                if index == self._chosen.label:
+                    if value is None:
+                        raise unreadable("the label is null", where, "Fill it in, or drop the row.")
+                    value = self.classes.get(value, value) if self.classes else value
+                if value is not None:
+                    features[name] = _parquet_feature(value, f"{where}, column {column}")
+            yield recordio.example.encode(features)
+
+    def _number_labels(self) -> dict[str, int]:
+        if self._chosen.label is None:
+            return {}
+        column = self._columns[self._chosen.label]
+        found: set[str] = set()
+        for _, row in self._rows([column]):
+            if isinstance(row[column], str):
+                found.add(row[column])
+            elif row[column] is not None:
+                return {}
+        return number_classes(found)
+
+    def _rows(self, columns: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+        for file in self._files:
+            number = 0
+            with self._reading(file) as table:
+                for batch in table.iter_batches(batch_size=_BATCH, columns=columns):
+                    for row in batch.to_pylist():
+                        yield f"{file}, row {number}", row
+                        number += 1
+
+    def _reading(self, file: Path) -> _Reading:
+        return _Reading(self._open, self._error, file)
+
+
+class _Reading:
+    """An open Parquet file whose errors are ours."""
+
+    def __init__(self, opener: Any, error: type[Exception], file: Path) -> None:
+        self._opener, self._error, self._file = opener, error, file
+
+    def __enter__(self) -> Any:
+        try:
+            self._table = self._opener(self._file)
+        except (self._error, OSError) as error:
+            raise self._translated(error) from error
+        return self._table
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self._table.close()
+        if isinstance(error, (self._error, OSError)):
+            raise self._translated(error) from error
+
+    def _translated(self, error: BaseException) -> EdlError:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        return unreadable(f"no Parquet: {first}", str(self._file), "Is the file whole?")
+
+
+def _parquet_feature(value: Any, where: str) -> Any:
+    items = value if isinstance(value, list) else [value]
+    kinds = {type(item) for item in items}
+    texts = kinds <= {str, bytes}
+    if kinds <= {bool, int, float, str, bytes} and (texts or not kinds & {str, bytes}):
+        return value
+    raise unreadable(
+        f"a value of type {type(value).__name__} has no place in a tf.Example",
+        where,
+        "Leave the column out with --columns, or write it as number or text.",
+    )
+
+
+def unreadable(what: str, where: str, remedy: str) -> EdlError:
+    return EdlError(error_pb2.DATA_UNREADABLE, what, where=where, remedy=remedy)
+
+
+def needs(package: str, what: str) -> EdlError:
+    """For a format whose reader is not installed."""
+    return EdlError(
+        error_pb2.USAGE,
+        f"{what} needs the package {package}, which is not installed",
+        where=f"import {package}",
+        remedy="pip install 'edl-client[convert]'",
+    )

@@ -1,0 +1,189 @@
+"""Writes converted records: whole files, whole folders, or nothing."""
+
+from __future__ import annotations
+
+import errno
+import json
+import random
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import recordio
+from edl.conversion.source import ExampleSource
+from edl.core.formats import Compression
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+
+LABELS = "labels.json"
+"""Names of the classes by number, beside the data that was numbered."""
+
+_TELL_EVERY = 64  # records
+
+
+@dataclass(frozen=True, slots=True)
+class FileLayout:
+    """How records are laid out in files.
+
+    Attributes:
+        records_per_file: 0 for one file.
+        split: part of the records that goes to ``train``, the rest to ``test``; None for no
+            split. Each record is drawn by itself, so the parts are near this, not exact.
+        seed: of that draw.
+    """
+
+    records_per_file: int = 0
+    compression: Compression = Compression.SNAPPY
+    split: float | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ConversionResult:
+    """What was written: records and files by part, the part being empty without a split."""
+
+    output: Path
+    records: dict[str, int]
+    files: list[Path]
+    classes: dict[str, int]
+
+
+def write(
+    source: ExampleSource, output: Path, layout: FileLayout, on_progress: Callable[[int], None]
+) -> ConversionResult:
+    """Write all records of a source; nothing of it is seen before all of it is there.
+
+    Args:
+        output: a folder to be made; one file if the name ends in ``.recordio``.
+        on_progress: told the number of records so far, now and then.
+
+    Raises:
+        EdlError: DISK_FULL, OUTPUT_UNWRITABLE, DATA_EMPTY, or what the source raises.
+    """
+    single = output.suffix == ".recordio"
+    with _errors(output):
+        output.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
+        try:
+            draft.chmod(0o755)
+            counts, files = _fill(draft, source, layout, single, on_progress)
+            if source.classes:
+                (draft / LABELS).write_text(json.dumps(dict(source.classes), indent=2) + "\n")
+            if single:
+                files[0].rename(output)
+                if source.classes:
+                    (draft / LABELS).rename(output.with_suffix(f".{LABELS}"))
+                return ConversionResult(output, counts, [output], dict(source.classes))
+            draft.rename(output)
+            kept = [output / file.relative_to(draft) for file in files]
+            return ConversionResult(output, counts, kept, dict(source.classes))
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+
+
+def _fill(
+    draft: Path,
+    source: ExampleSource,
+    layout: FileLayout,
+    single: bool,
+    on_progress: Callable[[int], None],
+) -> tuple[dict[str, int], list[Path]]:
+    parts = ["train", "test"] if layout.split is not None else [""]
+    draw = random.Random(layout.seed)
+    with ExitStack() as stack:
+        shards = {
+            part: stack.enter_context(
+                _Shards(draft / part, layout.compression, 0 if single else layout.records_per_file)
+            )
+            for part in parts
+        }
+        total = 0
+        for record in source.records():
+            part = parts[0]
+            if layout.split is not None and draw.random() >= layout.split:
+                part = parts[1]
+            shards[part].write(record)
+            total += 1
+            if total % _TELL_EVERY == 0:
+                on_progress(total)
+        on_progress(total)
+    if total == 0:
+        raise EdlError(
+            error_pb2.DATA_EMPTY,
+            "there is no record to convert",
+            where=str(draft.parent),
+            remedy="Look at the source: a header alone is no data.",
+        )
+    counts = {part: shard.records for part, shard in shards.items()}
+    return counts, [file for shard in shards.values() for file in shard.files]
+
+
+class _Shards:
+    """Files ``part-00000.recordio`` and on; each closed when it is full."""
+
+    def __init__(self, folder: Path, compression: Compression, per_file: int) -> None:
+        self._folder = folder
+        self._compression = compression
+        self._per_file = per_file
+        self._writer: recordio.Writer | None = None
+        self.files: list[Path] = []
+        self.records = 0
+
+    def __enter__(self) -> _Shards:
+        self._folder.mkdir(exist_ok=True)
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if self._writer is None:
+            return
+        if kind is None:
+            self._writer.close()
+        else:
+            self._writer.discard()
+
+    def write(self, record: bytes) -> None:
+        writer = self._writer
+        if writer is None or (self._per_file and writer.records >= self._per_file):
+            writer = self._next()
+        writer.write(record)
+        self.records += 1
+
+    def _next(self) -> recordio.Writer:
+        if self._writer is not None:
+            self._writer.close()
+        file = self._folder / f"part-{len(self.files):05d}.recordio"
+        self._writer = recordio.Writer(str(file), compressor=self._compression.value)
+        self.files.append(file)
+        return self._writer
+
+
+@contextmanager
+def _errors(output: Path) -> Iterator[None]:
+    """What files and records raise, in words for the user."""
+    try:
+        yield
+    except recordio.DamagedFile as error:
+        raise EdlError(
+            error_pb2.DATA_DAMAGED,
+            f"the source is damaged: {error.reason}",
+            where=f"{error.uri}, offset {error.offset}",
+            remedy="Fetch it again, whole.",
+        ) from error
+    except recordio.RecordError as error:
+        raise EdlError(
+            error_pb2.DATA_UNREADABLE,
+            f"the source cannot be converted: {error}",
+            where=str(output),
+            remedy="Correct the source.",
+        ) from error
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        raise EdlError(
+            error_pb2.DISK_FULL if full else error_pb2.OUTPUT_UNWRITABLE,
+            f"the output cannot be written: {error.strerror or error}",
+            where=str(output),
+            remedy="Free some space, or name another --to." if full else "Name another --to.",
+        ) from error

@@ -1,0 +1,99 @@
+"""What a job came to: the one object that ``-o json`` prints and Python gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from edl.core.job_status import Failure, JobState, JobStatus, overall_pace
+from edl.core.options import Verb
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Outcome of a job, readable as attributes and as a mapping.
+
+    Attributes:
+        job: its name.
+        state: ``SUCCEEDED``, ``FAILED``, ``CANCELLED``, or how far a detached job is.
+        records_trained: records whose minibatches were applied, over all epochs.
+        steps: minibatches applied.
+        epochs: whole passes over the data.
+        metrics: of the last evaluation.
+        seconds: from the job's start to its end.
+        records_per_s: records per second from the first ones done to the last, without start and
+            end; of the whole job where all were done at once.
+        dashboard_url: the job's page.
+        output: folder of the result.
+        predictions: number of them; None unless the job predicts.
+        error: None unless the job failed or was stopped: code, what, where, remedy.
+    """
+
+    job: str
+    state: str
+    records_trained: int = 0
+    steps: int = 0
+    epochs: int = 0
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+    records_per_s: float = 0.0
+    dashboard_url: str = ""
+    output: str = ""
+    predictions: int | None = None
+    error: Mapping[str, str] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``-o json`` prints it; without what does not concern this kind of job."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        values["metrics"] = dict(self.metrics)
+        for name in ("predictions", "error"):
+            if values[name] is None:
+                del values[name]
+        if self.error is not None:
+            values["error"] = dict(self.error)
+        return values
+
+    def __getitem__(self, name: str) -> Any:
+        return self.to_dict()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.to_dict())
+
+    def __len__(self) -> int:
+        return len(self.to_dict())
+
+    def keys(self) -> Any:
+        return self.to_dict().keys()
+
+
+def of_status(status: JobStatus) -> Result:
+    """The result of a job at its present state."""
+    training = status.verb is Verb.TRAIN
+    if status.state is JobState.SUCCEEDED:
+        epochs = status.num_epochs if training else 0
+    else:
+        epochs = max(0, status.epoch - 1)
+    return Result(
+        job=status.job,
+        state=status.state.value,
+        records_trained=status.records_trained,
+        steps=status.steps,
+        epochs=epochs,
+        metrics=dict(status.metrics),
+        seconds=round(status.seconds, 3),
+        records_per_s=round(overall_pace(status), 3),
+        dashboard_url=status.dashboard_url,
+        output=status.output,
+        predictions=status.predictions if status.verb is Verb.PREDICT else None,
+        error=None if status.failure is None else error_fields(status.failure),
+    )
+
+
+def error_fields(failure: Failure) -> dict[str, str]:
+    return {
+        "code": failure.code,
+        "what": failure.what,
+        "where": failure.where,
+        "remedy": failure.remedy,
+    }

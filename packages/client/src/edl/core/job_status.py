@@ -1,0 +1,178 @@
+"""A job as its master tells it, in the client's own words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from edl.core.options import Verb
+
+
+class JobState(StrEnum):
+    """Where a job is in its life, in the words of ``edl.v1.JobState``.
+
+    ``LOST`` and ``NOT_STARTED`` are the client's own: the master ended without a last word,
+    or never began.
+    """
+
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    FINISHING = "FINISHING"
+    STOPPING = "STOPPING"
+
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+    LOST = "LOST"
+    NOT_STARTED = "NOT_STARTED"
+
+    @property
+    def words(self) -> str:
+        """For a person: ``not started``."""
+        return self.value.lower().replace("_", " ")
+
+    @property
+    def is_final(self) -> bool:
+        return self in _FINAL
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing will happen any more, whatever the reason."""
+        return self in _FINAL or self in (JobState.LOST, JobState.NOT_STARTED)
+
+
+_FINAL = frozenset((JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED))
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a job failed; ``code`` is the name of an ``edl.v1.ErrorCode``."""
+
+    code: str
+    what: str
+    where: str = ""
+    remedy: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    id: int
+    state: str
+    host: str = ""
+    pid: int = 0
+    task: str = ""
+    records: int = 0
+    steps: int = 0
+    records_per_s: float = 0.0
+    restarts: int = 0
+    last_exit: str = ""
+    heartbeat_age_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterServerStatus:
+    """A parameter server; ``restarts`` is of all of them together."""
+
+    id: int
+    state: str
+    restarts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """One look at a job. ``loss`` is NaN and ``eta_s`` negative while unknown."""
+
+    job: str
+    verb: Verb
+    state: JobState
+    records_done: int = 0
+    records_total: int = 0
+    epoch: int = 0
+    num_epochs: int = 0
+    steps: int = 0
+    version: int = 0
+    records_per_s: float = 0.0
+    eta_s: float = -1.0
+    loss: float = math.nan
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    workers: tuple[WorkerStatus, ...] = ()
+    failure: Failure | None = None
+    seconds: float = 0.0
+    started_at: str = ""
+    finished_at: str = ""
+    dashboard_url: str = ""
+    output: str = ""
+    workers_min: int = 0
+    workers_max: int = 0
+    records_trained: int = 0
+    records_replayed: int = 0
+    predictions: int = 0
+    preemptions: int = 0
+    worker_failures: int = 0
+    dead_letters: tuple[str, ...] = ()
+    goodput: float = 0.0
+    lost_s: Mapping[str, float] = field(default_factory=dict)
+    """Worker seconds that trained nothing, by reason."""
+    pace_per_s: float = 0.0
+    """Records per second from the first ones done to the last; 0: not known."""
+    servers: tuple[ParameterServerStatus, ...] = ()
+    """Empty if the master itself serves the parameters."""
+    table_rows: Mapping[str, int] = field(default_factory=dict)
+    """Rows of embedding tables that training has made, by table."""
+
+    @property
+    def fraction(self) -> float:
+        """Part of the work that is done, 0 to 1."""
+        if self.records_total <= 0:
+            return 0.0
+        return min(1.0, self.records_done / self.records_total)
+
+    @property
+    def at_work(self) -> int:
+        """Workers that can be given tasks at the moment."""
+        return sum(worker.state in ("ready", "working") for worker in self.workers)
+
+
+def overall_pace(status: JobStatus) -> float:
+    """Records per second while they were done, if known; else of the whole job."""
+    if status.pace_per_s > 0:
+        return status.pace_per_s
+    done = status.records_trained if status.verb is Verb.TRAIN else status.records_done
+    return done / status.seconds if status.seconds > 0 else 0.0
+
+
+def losses(status: JobStatus) -> str:
+    """What most of the workers' time was lost to, for a person; empty if next to nothing was."""
+    total = sum(status.lost_s.values())
+    if total <= 0 or status.goodput >= 1:
+        return ""
+    # What was lost is 1 - goodput of all that was wanted.
+    wanted = total / (1 - status.goodput)
+    parts = sorted(status.lost_s.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} {s / wanted:.0%}" for name, s in parts if s / wanted >= 0.005)
+
+
+@dataclass(frozen=True, slots=True)
+class JobEvent:
+    """An event of the job, as its master wrote it down."""
+
+    number: int
+    at: str
+    at_s: float
+    kind: str
+    severity: str
+    message: str
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_notable(self) -> bool:
+        """Worth a line above the progress bar."""
+        return self.severity in ("warning", "error") or self.kind in _NOTABLE
+
+
+# Things that go well and that people wait for.
+_NOTABLE = frozenset(("EvaluationEnded", "CheckpointTaken", "Scaled"))

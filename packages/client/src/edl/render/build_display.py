@@ -1,0 +1,143 @@
+"""An image's build on a terminal, or as lines."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+from edl.core.image_build import BuildStatus
+from edl.core.quantities import duration
+from edl.render import terminal
+
+EVERY_S = 5.0
+_CONTEXT = 20
+
+
+class PlainBuild:
+    """A line at every change, and every few seconds; or every line of the build.
+
+    Args:
+        every_line: show the log.
+        every_s: longest time without a line.
+        write: takes a line.
+    """
+
+    def __init__(
+        self,
+        every_line: bool = False,
+        every_s: float = EVERY_S,
+        write: Callable[[str], None] = terminal.message,
+    ) -> None:
+        self._every_line = every_line
+        self._every_s = every_s
+        self._write = write
+        self._words = ""
+        self._last = ""
+        self._since = time.monotonic()
+        self._next = self._since + every_s
+
+    def look(self, look: BuildStatus) -> None:
+        if look.words == self._words:
+            return
+        self._words, self._last = look.words, ""
+        if not look.is_final:
+            self._tell(look.words)
+
+    def line(self, text: str) -> None:
+        self._last = text
+        if self._every_line:
+            self._write(f"  | {text}")
+        self.tick()
+
+    def say(self, text: str) -> None:
+        self._tell(text)
+
+    def tick(self) -> None:
+        if self._words and time.monotonic() >= self._next:
+            last = f": {self._last}" if self._last and not self._every_line else ""
+            spent = duration(time.monotonic() - self._since)
+            self._tell(f"{self._words}, {spent} so far{last}")
+
+    def close(self) -> None:
+        """Nothing to leave."""
+        self._words = ""
+
+    def _tell(self, text: str) -> None:
+        self._next = time.monotonic() + self._every_s
+        self._write(f"image: {text}")
+
+
+class LiveBuild:
+    """One line that redraws itself: phase, time, the newest line of the log."""
+
+    def __init__(self, every_line: bool = False) -> None:
+        from rich.console import Console
+        from rich.status import Status
+
+        self._console = Console(file=sys.stderr, stderr=True, highlight=False)
+        self._status = Status("", console=self._console)
+        self._every_line = every_line
+        self._since = time.monotonic()
+        self._words = ""
+        self._last = ""
+        self._shown = False
+
+    def look(self, look: BuildStatus) -> None:
+        self._words = look.words
+        if look.is_final:
+            self.close()
+        else:
+            self.tick()
+
+    def line(self, text: str) -> None:
+        from rich.text import Text
+
+        self._last = text
+        if self._every_line:
+            self._console.print(Text(text, style="dim"))
+        self.tick()
+
+    def say(self, text: str) -> None:
+        self._words, self._last = text, ""
+        self.tick()
+
+    def tick(self) -> None:
+        from rich.text import Text
+
+        if not self._words:
+            return
+        spent = duration(time.monotonic() - self._since)
+        words = Text(f"image  {self._words}, {spent}  ")
+        room = self._console.width - len(words) - 4
+        if room > _CONTEXT and not self._every_line:
+            words.append(self._last[:room], style="dim")
+        self._status.update(words)
+        if not self._shown:
+            self._status.start()
+            self._shown = True
+
+    def close(self) -> None:
+        self._words = ""
+        if self._shown:
+            self._status.stop()
+            self._shown = False
+
+
+class SilentBuild:
+    """Shows nothing; for ``-q`` and for programs."""
+
+    def look(self, look: BuildStatus) -> None:
+        """Not shown."""
+
+    def line(self, text: str) -> None:
+        """Not shown."""
+
+    def say(self, text: str) -> None:
+        """Not shown."""
+
+    def tick(self) -> None:
+        """Not shown."""
+
+    def close(self) -> None:
+        """Nothing to leave."""

@@ -1,0 +1,300 @@
+"""Sentences and columns about jobs, for people."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from edl.core import quantities
+from edl.core.job_status import (
+    Failure,
+    JobEvent,
+    JobState,
+    JobStatus,
+    WorkerStatus,
+    losses,
+    overall_pace,
+)
+from edl.core.options import Verb
+
+_DETAIL_LINES = 20  # an error stays on one screen
+
+
+def progress_line(status: JobStatus) -> str:
+    """One line on how far a job is: ``41 % of 60,000 records, 2,310/s, ETA 15 s, ...``."""
+    parts = []
+    if status.state is not JobState.RUNNING:
+        parts.append(phase(status))
+    if status.records_total:
+        parts.append(f"{status.fraction:.0%} of {quantities.count(status.records_total)} records")
+    if status.state is JobState.RUNNING:
+        parts.append(f"{quantities.rate(status.records_per_s)}/s")
+        if status.eta_s >= 0:
+            parts.append(f"ETA {quantities.duration(status.eta_s)}")
+    if status.num_epochs > 1 and status.epoch:
+        parts.append(f"epoch {status.epoch}/{status.num_epochs}")
+    parts.extend(figures(status))
+    parts.append(workers_phrase(status))
+    return ", ".join(parts)
+
+
+def phase(status: JobStatus) -> str:
+    """What the job is doing, in a word or two."""
+    if status.state is JobState.FINISHING:
+        return "writing the model" if status.verb is Verb.TRAIN else "finishing"
+    return status.state.words
+
+
+def figures(status: JobStatus) -> list[str]:
+    """Loss and metrics: ``loss 0.231``, ``val accuracy 0.93``."""
+    training = status.verb is Verb.TRAIN
+    found = []
+    if not math.isnan(status.loss) and training:
+        found.append(f"loss {quantities.number(status.loss)}")
+    # The validation data may have a loss, too.
+    whose = "val " if training else ""
+    found.extend(
+        f"{whose}{name} {quantities.number(value)}"
+        for name, value in sorted(status.metrics.items())
+    )
+    return found
+
+
+def workers_phrase(status: JobStatus) -> str:
+    """``2 workers``, or how many of the wanted ones there are."""
+    wanted = status.workers_max
+    if not wanted:
+        return quantities.plural(status.at_work, "worker")
+    if status.workers_min != wanted:
+        return f"{status.at_work} workers ({status.workers_min} to {wanted} wanted)"
+    if status.at_work == wanted:
+        return quantities.plural(wanted, "worker")
+    return f"{status.at_work} of {quantities.plural(wanted, 'worker')}"
+
+
+def summary(status: JobStatus, keep_page_s: float = 0.0) -> list[str]:
+    """What became of a job: what was done, how fast, what went wrong on the way.
+
+    Args:
+        keep_page_s: how long its page stays.
+    """
+    done = status.records_trained if status.verb is Verb.TRAIN else status.records_done
+    verb = {
+        Verb.TRAIN: "trained on",
+        Verb.EVALUATE: "evaluated on",
+        Verb.PREDICT: "predicted",
+    }[status.verb]
+    seconds = quantities.duration(status.seconds)
+    pace = quantities.rate(overall_pace(status))
+    doing = {
+        Verb.TRAIN: " while training",
+        Verb.EVALUATE: " while evaluating",
+        Verb.PREDICT: " while predicting",
+    }[status.verb]
+    when = doing if status.pace_per_s > 0 else ""
+    lines = [
+        f"{status.job} {status.state.words}: {verb} {quantities.count(done)} records"
+        f" in {seconds} ({pace} records/s{when})"
+    ]
+    if status.verb is Verb.TRAIN:
+        epochs = ""
+        if status.num_epochs:
+            whole = status.state is JobState.SUCCEEDED
+            reached = f"ended in epoch {status.epoch} of {status.num_epochs}"
+            epochs = f", {quantities.plural(status.num_epochs, 'epoch') if whole else reached}"
+        lines.append(f"  {quantities.count(status.steps)} steps{epochs}")
+    troubles = [
+        quantities.plural(count, what)
+        for count, what in (
+            (status.preemptions, "preemption"),
+            (status.worker_failures, "worker failure"),
+        )
+        if count
+    ]
+    if status.records_replayed:
+        troubles.append(f"{quantities.count(status.records_replayed)} records computed again")
+    if troubles:
+        lines.append(f"  on the way: {', '.join(troubles)}")
+    if status.goodput > 0:
+        lines.append(f"  goodput {goodput(status)}")
+    if status.servers:
+        lines.append(f"  parameter servers {servers(status)}")
+    if status.dead_letters:
+        lines.append(
+            f"  NOT done: {quantities.plural(len(status.dead_letters), 'task')} that failed for good"
+        )
+        lines.extend(f"    {letter}" for letter in status.dead_letters[:5])
+    if status.dashboard_url:
+        stays = (
+            f"for {quantities.duration(keep_page_s)}"
+            if keep_page_s > 0
+            else f"closed; edl dashboard {status.job} opens it again"
+        )
+        lines.append(f"  page: {status.dashboard_url} ({stays})")
+    return lines
+
+
+def goodput(status: JobStatus) -> str:
+    """How much of the workers' time trained, and where most of the rest went."""
+    lost = losses(status)
+    return f"{status.goodput:.0%}" + (f"; lost: {lost}" if lost else "")
+
+
+def table_rows(status: JobStatus) -> str:
+    """How many rows the embedding tables have; the largest three by name."""
+    count = quantities.count
+    largest = sorted(status.table_rows.items(), key=lambda item: -item[1])
+    named = ", ".join(f"{name} {count(rows)}" for name, rows in largest[:3])
+    if len(largest) <= 3:
+        return f"{named} (embedding)"
+    total = count(sum(status.table_rows.values()))
+    return f"{total} of {len(largest)} embedding tables: {named}, …"
+
+
+def outcome(status: JobStatus, wide: bool = False) -> list[tuple[str, str]]:
+    """The results themselves, as names and values."""
+    rows = [(name, quantities.number(value)) for name, value in sorted(status.metrics.items())]
+    if status.verb is Verb.PREDICT:
+        rows.append(("predictions", quantities.count(status.predictions)))
+    if status.output and status.state is JobState.SUCCEEDED:
+        rows.append(("output", status.output))
+    if wide:
+        rows = [
+            ("job", status.job),
+            ("state", status.state.words),
+            *rows,
+            ("records trained", quantities.count(status.records_trained)),
+            ("steps", quantities.count(status.steps)),
+            ("parameter version", quantities.count(status.version)),
+            ("seconds", f"{status.seconds:.1f}"),
+            ("goodput", f"{status.goodput:.0%}"),
+            ("lost time", losses(status) or "none"),
+            ("page", status.dashboard_url),
+        ]
+    return rows
+
+
+def failure_lines(failure: Failure, title: str) -> list[str]:
+    """An error on one screen: what, where, what to do, and the end of the detail."""
+    lines = [f"{title}: {failure.what}"]
+    if failure.where:
+        lines.append(f"  where: {failure.where}")
+    if failure.remedy:
+        lines.append(f"  what to do: {failure.remedy}")
+    detail = failure.detail.rstrip().splitlines()
+    if len(detail) > _DETAIL_LINES:
+        lines.append(f"  | ... {len(detail) - _DETAIL_LINES} lines before these")
+    lines.extend(f"  | {line}" for line in detail[-_DETAIL_LINES:])
+    return lines
+
+
+def event_line(event: JobEvent) -> str:
+    """``12:01:07 warning TaskRetried: ...``, the time in UTC as the master wrote it."""
+    clock = event.at.partition("T")[2][:8] or f"{event.at_s:8.1f}"
+    severity = "" if event.severity in ("", "info") else f"{event.severity} "
+    return f"{clock} {severity}{event.kind}: {event.message}"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Columns, aligned; numbers to the right."""
+    body = [list(row) for row in rows]
+    widths = [max(len(cell) for cell in column) for column in zip(header, *body, strict=True)]
+    right = [
+        bool(body) and all(_is_number(row[index]) for row in body) for index in range(len(header))
+    ]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = (
+            cell.rjust(width) if to_right else cell.ljust(width)
+            for cell, width, to_right in zip(cells, widths, right, strict=True)
+        )
+        return "  ".join(padded).rstrip()
+
+    return [line(header), *(line(row) for row in body)]
+
+
+JOB_COLUMNS = ("NAME", "DOES", "STATE", "DONE", "RECORDS/S", "WORKERS", "TIME")
+JOB_COLUMNS_WIDE = (*JOB_COLUMNS, "STARTED", "OUTPUT", "PAGE")
+
+
+def job_row(status: JobStatus, wide: bool = False) -> tuple[str, ...]:
+    running = status.state is JobState.RUNNING
+    row = (
+        status.job,
+        status.verb.value,
+        status.state.words,
+        f"{status.fraction:.0%}" if status.records_total else "-",
+        quantities.rate(status.records_per_s) if running else "-",
+        str(status.at_work) if not status.state.is_over else "-",
+        quantities.duration(status.seconds) if status.seconds > 0 else "-",
+    )
+    if not wide:
+        return row
+    url = status.dashboard_url if not status.state.is_over else ""
+    return (*row, status.started_at or "-", status.output or "-", url or "-")
+
+
+WORKER_COLUMNS = ("WORKER", "STATE", "PID", "TASK", "RECORDS", "RECORDS/S", "RESTARTS", "HEARD")
+
+
+def worker_row(worker: WorkerStatus) -> tuple[str, ...]:
+    heard = worker.heartbeat_age_s
+    return (
+        str(worker.id),
+        worker.state,
+        str(worker.pid) if worker.pid else "-",
+        worker.task or "-",
+        quantities.count(worker.records),
+        quantities.rate(worker.records_per_s),
+        str(worker.restarts),
+        f"{quantities.duration(heard)} ago" if heard >= 0 else "-",
+    )
+
+
+def servers(status: JobStatus) -> str:
+    """How many parameter servers there are, in which state, and how often they began again."""
+    counts = Counter(server.state for server in status.servers)
+    told = ", ".join(f"{count} {state}" for state, count in counts.items())
+    restarts = max(server.restarts for server in status.servers)
+    if not restarts:
+        return told
+    return f"{told}; begun again {'once' if restarts == 1 else f'{restarts} times'}"
+
+
+def status_lines(status: JobStatus) -> list[str]:
+    """A job on one screen."""
+    lines = [f"{status.job}  {status.state.words}", f"  {progress_line(status)}"]
+    if status.started_at:
+        lines.append(f"  started {status.started_at}, {quantities.duration(status.seconds)}")
+    if status.goodput > 0:
+        lines.append(f"  goodput {goodput(status)}")
+    if status.table_rows:
+        lines.append(f"  rows    {table_rows(status)}")
+    if status.dashboard_url and not status.state.is_over:
+        lines.append(f"  page    {status.dashboard_url}")
+    if status.output:
+        lines.append(f"  output  {status.output}")
+    if status.workers and not status.state.is_over:
+        lines.append("")
+        lines.extend(
+            f"  {line}"
+            for line in table(WORKER_COLUMNS, (worker_row(worker) for worker in status.workers))
+        )
+    return lines
+
+
+def come_back(name: str) -> list[str]:
+    """How to return to a job that goes on without this command."""
+    return [
+        f"  edl status {name}     how far it is",
+        f"  edl logs -f {name}    what it says",
+        f"  edl wait {name}       until its end",
+        f"  edl stop {name}       end it",
+    ]
+
+
+def _is_number(cell: str) -> bool:
+    return bool(cell) and (
+        cell == "-" or cell.strip("%").replace(",", "").replace(".", "").isdigit()
+    )

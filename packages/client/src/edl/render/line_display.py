@@ -1,0 +1,72 @@
+"""Progress where nothing can be redrawn: one line every few seconds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from edl.core.job_status import JobEvent, JobState, JobStatus
+from edl.render import terminal
+from edl.render.job_text import event_line, progress_line
+
+EVERY_S = 5.0
+
+AGAIN = 6
+"""A line that says nothing new comes this many times as seldom: a sign of life, no noise."""
+
+
+class PlainDisplay:
+    """Writes lines: at every change of state, for notable events, and every few seconds.
+
+    Args:
+        every_s: longest time without a line.
+        write: takes a line.
+    """
+
+    def __init__(
+        self, every_s: float = EVERY_S, write: Callable[[str], None] = terminal.message
+    ) -> None:
+        self._every_s = every_s
+        self._write = write
+        self._next = 0.0
+        self._state: JobState | None = None
+        self._last = ""
+        self._again = 0.0
+
+    def update(self, status: JobStatus) -> None:
+        now = time.monotonic()
+        if status.state.is_over or (status.state is self._state and now < self._next):
+            return
+        self._state = status.state
+        self._next = now + self._every_s
+        line = progress_line(status)
+        if line == self._last and now < self._again:
+            return
+        self._last, self._again = line, now + AGAIN * self._every_s
+        self._write(f"{status.job}: {line}")
+
+    def happened(self, event: JobEvent) -> None:
+        if event.is_notable:
+            self._write(event_line(event))
+
+    def say(self, text: str) -> None:
+        self._write(text)
+
+    def close(self) -> None:
+        """Nothing to leave."""
+
+
+class Silence:
+    """Shows nothing; for ``-q`` and for programs."""
+
+    def update(self, status: JobStatus) -> None:
+        """Not shown."""
+
+    def happened(self, event: JobEvent) -> None:
+        """Not shown."""
+
+    def say(self, text: str) -> None:
+        """Not shown."""
+
+    def close(self) -> None:
+        """Nothing to leave."""

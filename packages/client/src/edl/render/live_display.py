@@ -1,0 +1,109 @@
+"""Progress on a terminal: a few lines at the bottom that redraw themselves."""
+
+from __future__ import annotations
+
+import math
+import sys
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from edl.core import quantities
+from edl.core.job_status import JobEvent, JobState, JobStatus
+from edl.render import job_text
+
+_NARROW = 60
+_MOST_WORKERS = 8  # rows of workers; more would scroll away what matters
+
+
+class LiveDisplay:
+    """A bar with figures; notable events scroll by above it."""
+
+    def __init__(self, with_workers: bool = True) -> None:
+        self._console = Console(file=sys.stderr, stderr=True, highlight=False)
+        self._live = Live(console=self._console, transient=True, refresh_per_second=4)
+        self._with_workers = with_workers
+        self._spinner = Spinner("dots", style="cyan")
+        self._shown = False
+
+    def update(self, status: JobStatus) -> None:
+        if status.state.is_over:
+            self.close()
+            return
+        if not self._shown:
+            self._live.start()
+            self._shown = True
+        self._live.update(self._picture(status))
+
+    def happened(self, event: JobEvent) -> None:
+        if event.is_notable:
+            style = {"warning": "yellow", "error": "red"}.get(event.severity, "dim")
+            self._console.print(Text(job_text.event_line(event), style=style))
+
+    def say(self, text: str) -> None:
+        self._console.print(Text(text))
+
+    def close(self) -> None:
+        if self._shown:
+            self._live.stop()
+            self._shown = False
+
+    def _picture(self, status: JobStatus) -> RenderableType:
+        lines: list[RenderableType] = [self._headline(status)]
+        if status.records_total:
+            lines.append(self._bar(status))
+        figures = job_text.figures(status)
+        if figures:
+            lines.append(Text("  " + "   ".join(figures), style="green"))
+        if self._with_workers and status.workers and self._console.width >= _NARROW:
+            lines.append(_workers(status))
+        return Group(*lines)
+
+    def _headline(self, status: JobStatus) -> RenderableType:
+        row = Table.grid(padding=(0, 1))
+        words = Text(status.job, style="bold")
+        words.append(f"  {job_text.phase(status)}, {job_text.workers_phrase(status)}", style="")
+        if status.num_epochs > 1 and status.epoch:
+            words.append(f", epoch {status.epoch}/{status.num_epochs}")
+        if status.state is JobState.STARTING:
+            words.append(f"  {quantities.duration(status.seconds)}", style="dim")
+            row.add_row(self._spinner, words)
+        else:
+            row.add_row(words)
+        return row
+
+    def _bar(self, status: JobStatus) -> RenderableType:
+        width = max(10, min(40, self._console.width - 62))
+        row = Table.grid(padding=(0, 1))
+        row.add_row(
+            ProgressBar(total=1.0, completed=status.fraction, width=width),
+            Text(f"{status.fraction:4.0%}"),
+            Text(
+                f"{quantities.count(status.records_done)}"
+                f"/{quantities.count(status.records_total)} records"
+            ),
+            Text(f"{quantities.rate(status.records_per_s)}/s", style="cyan"),
+            Text(f"ETA {quantities.duration(status.eta_s)}" if status.eta_s >= 0 else ""),
+        )
+        return row
+
+
+def _workers(status: JobStatus) -> RenderableType:
+    table = Table.grid(padding=(0, 2))
+    for worker in status.workers[:_MOST_WORKERS]:
+        style = {"lost": "red", "gone": "dim", "leaving": "yellow"}.get(worker.state, "dim")
+        pace = worker.records_per_s
+        table.add_row(
+            Text(f"  worker {worker.id}", style="dim"),
+            Text(worker.state, style=style),
+            Text(worker.task, style="dim"),
+            Text(f"{quantities.rate(pace)}/s" if math.isfinite(pace) and pace else "", style="dim"),
+        )
+    hidden = len(status.workers) - _MOST_WORKERS
+    if hidden > 0:
+        table.add_row(Text(f"  and {hidden} more", style="dim"))
+    return table

@@ -1,0 +1,1 @@
+"""What users do with jobs and images: submit, watch, build."""

@@ -1,0 +1,35 @@
+"""Starting a master that does not come up: nothing of it is left."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+from conftest import STAND_IN, Edl, eventually
+
+from edl.adapters.job_store import JobStore
+from edl.adapters.launcher import LocalLauncher
+from edl_proto import supervision
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2, job_pb2
+
+
+def test_a_restarted_master_that_never_listens_is_ended_too(
+    tidy: Edl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one is killed, the second one is its supervisor's; both are gone afterwards."""
+    tidy.part = "late"
+    for name, value in tidy.env.items():
+        monkeypatch.setenv(name, value)
+    store = JobStore(tidy.home / "jobs")
+    store.create("late", job_pb2.JobSpec(name="late", type=job_pb2.TRAIN))
+    births = tidy.job_dir("late") / "births"
+    launcher = LocalLauncher(store, shlex.split(STAND_IN))
+    with pytest.raises(EdlError) as caught:
+        launcher.start("late", deadline_s=15.0)
+    assert caught.value.code == error_pb2.MASTER_LOST
+    assert "did not listen within 15 s" in caught.value.what
+    assert births.read_text() == "xx"
+    assert supervision.supervisor_pid(tidy.job_dir("late")) is None
+    eventually(lambda: not supervision.has_master(tidy.job_dir("late")), "the second one is gone")

@@ -1,0 +1,153 @@
+"""What is told about jobs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from edl.core.job_result import of_status
+from edl.core.job_status import Failure, JobEvent, JobState, JobStatus, WorkerStatus, overall_pace
+from edl.core.options import Verb
+from edl.render import job_text
+
+RUNNING = JobStatus(
+    job="mnist",
+    verb=Verb.TRAIN,
+    state=JobState.RUNNING,
+    records_done=24_600,
+    records_total=60_000,
+    epoch=2,
+    num_epochs=3,
+    steps=384,
+    records_per_s=2310.4,
+    eta_s=15.3,
+    loss=0.2312,
+    metrics={"accuracy": 0.93, "loss": 0.3},
+    workers=(WorkerStatus(0, "working", pid=7), WorkerStatus(1, "lost"), WorkerStatus(2, "ready")),
+    workers_min=1,
+    workers_max=3,
+    seconds=20.0,
+    records_trained=24_600,
+)
+
+
+def changed(**values: object) -> JobStatus:
+    fields = {name: getattr(RUNNING, name) for name in JobStatus.__dataclass_fields__}
+    return JobStatus(**{**fields, **values})  # type: ignore[arg-type]
+
+
+def test_a_line_of_progress() -> None:
+    assert job_text.progress_line(RUNNING) == (
+        "41% of 60,000 records, 2,310/s, ETA 15 s, epoch 2/3, loss 0.2312, val accuracy 0.93,"
+        " val loss 0.3, 2 workers (1 to 3 wanted)"
+    )
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    starting = JobStatus("x", Verb.PREDICT, JobState.STARTING, workers_min=2, workers_max=2)
+    assert job_text.progress_line(starting) == "starting, 0 of 2 workers"
+    assert "ETA" not in job_text.progress_line(changed(eta_s=-1.0))
+    assert "nan" not in job_text.progress_line(changed(loss=math.nan))
+    finishing = changed(state=JobState.FINISHING)
+    assert job_text.progress_line(finishing).startswith("writing the model, 41%")
+
+
+def test_more_done_than_there_is_stays_at_the_whole() -> None:
+    assert changed(records_done=70_000).fraction == 1.0
+    assert changed(records_total=0).fraction == 0.0
+
+
+def test_the_summary_tells_what_went_wrong_on_the_way() -> None:
+    text = "\n".join(
+        job_text.summary(
+            changed(
+                state=JobState.SUCCEEDED,
+                preemptions=2,
+                worker_failures=1,
+                records_replayed=64,
+                dead_letters=("training/1/3: a.recordio [0, 9)",),
+            )
+        )
+    )
+    assert "2 preemptions, 1 worker failure, 64 records computed again" in text
+    assert "NOT done: 1 task" in text
+    assert "a.recordio [0, 9)" in text
+
+
+def test_the_pace_leaves_out_start_and_end() -> None:
+    assert overall_pace(RUNNING) == pytest.approx(1230.0)
+    assert overall_pace(changed(pace_per_s=2000.0)) == 2000.0
+    assert overall_pace(changed(seconds=0.0)) == 0.0
+
+
+def test_epochs_of_a_result_are_whole_ones() -> None:
+    assert of_status(RUNNING).epochs == 1
+    assert of_status(changed(state=JobState.SUCCEEDED)).epochs == 3
+    assert of_status(changed(state=JobState.FAILED, epoch=0)).epochs == 0
+
+
+def test_only_predictions_have_predictions_and_only_failures_an_error() -> None:
+    assert "predictions" not in of_status(RUNNING).to_dict()
+    assert of_status(changed(verb=Verb.PREDICT, predictions=5))["predictions"] == 5
+    failed = of_status(changed(state=JobState.FAILED, failure=Failure("NAN_LOSS", "what", "where")))
+    assert failed["error"] == {"code": "NAN_LOSS", "what": "what", "where": "where", "remedy": ""}
+    with pytest.raises(KeyError):
+        of_status(RUNNING)["error"]
+
+
+def test_an_error_stays_on_one_screen() -> None:
+    failure = Failure("X", "what", "where", "do", "\n".join(f"line {n}" for n in range(500)))
+    lines = job_text.failure_lines(failure, "title")
+    assert len(lines) < 30
+    assert lines[:3] == ["title: what", "  where: where", "  what to do: do"]
+    assert lines[3] == "  | ... 480 lines before these"
+    assert lines[-1] == "  | line 499"
+
+
+def test_which_events_are_notable() -> None:
+    def event(kind: str, severity: str) -> bool:
+        return JobEvent(1, "", 0.0, kind, severity, "").is_notable
+
+    assert event("EvaluationEnded", "info")
+    assert event("WorkerLost", "warning")
+    assert not event("WorkerStarted", "info")
+
+
+def test_columns_are_aligned_numbers_to_the_right() -> None:
+    rows = [("a", "1"), ("longer", "1,000")]
+    assert job_text.table(("NAME", "N"), rows) == [
+        "NAME        N",
+        "a           1",
+        "longer  1,000",
+    ]
+
+
+@pytest.mark.parametrize("state", list(JobState))
+def test_a_job_is_over_in_final_states_and_without_a_master(state: JobState) -> None:
+    over = {
+        JobState.SUCCEEDED,
+        JobState.FAILED,
+        JobState.CANCELLED,
+        JobState.LOST,
+        JobState.NOT_STARTED,
+    }
+    assert state.is_over == (state in over)
+    assert state.words == state.words.lower()
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ({}, None),
+        ({"users": 1_200, "items": 3}, "  rows    users 1,200, items 3 (embedding)"),
+        (
+            {"a": 1, "b": 20, "c": 300, "d": 4_000},
+            "  rows    4,321 of 4 embedding tables: d 4,000, c 300, b 20, …",
+        ),
+    ],
+)
+def test_rows_of_embedding_tables_are_told(rows: dict[str, int], told: str | None) -> None:
+    lines = job_text.status_lines(replace(RUNNING, table_rows=rows))
+    assert [line for line in lines if line.startswith("  rows")] == ([told] if told else [])

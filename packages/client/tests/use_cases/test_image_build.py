@@ -1,0 +1,314 @@
+"""Building an image: the client's side, with a stand-in for the service over real gRPC."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import tarfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from conftest import Edl, eventually
+
+from edl.adapters import local_builder, zoo_archive
+from edl.core.image_build import BuilderEndpoint, BuildRequest, BuildStatus
+from edl.render.build_display import PlainBuild
+from edl.use_cases.image_build import build
+from edl_proto import channels
+from edl_proto.errors import EdlError, ErrorInterceptor
+from edl_proto.v1 import builder_pb2 as pb
+from edl_proto.v1 import builder_pb2_grpc, error_pb2
+
+IMAGE = "registry.example.com/me/zoo@sha256:" + "a" * 64
+
+
+def status(phase: pb.BuildPhase.ValueType, **more: Any) -> pb.BuildProgress:
+    return pb.BuildProgress(status=pb.BuildStatus(id="b1", phase=phase, **more))
+
+
+def line(number: int) -> pb.BuildProgress:
+    return pb.BuildProgress(line=pb.LogLine(number=number, text=f"line {number}"))
+
+
+DONE = status(pb.DONE, result=pb.BuildResult(image=IMAGE, seconds=2, layers=9, cached_layers=4))
+
+
+class StandIn(builder_pb2_grpc.BuilderServicer):
+    """Plays ``script`` for Build, and ``rest`` for Watch."""
+
+    def __init__(self) -> None:
+        self.script: Callable[[Any], Iterator[pb.BuildProgress]] = lambda context: iter([DONE])
+        self.rest: list[pb.BuildProgress] = []
+        self.spec = pb.BuildSpec()
+        self.archive = b""
+        self.tokens: list[str] = []
+        self.watched: list[int] = []
+        self.left = threading.Event()
+
+    def Build(self, request_iterator: Any, context: Any) -> Iterator[pb.BuildProgress]:
+        self.tokens += [v for k, v in context.invocation_metadata() if k == "authorization"]
+        context.add_callback(self.left.set)
+        self.spec = next(request_iterator).spec
+        self.archive = b"".join(request.chunk for request in request_iterator)
+        yield from self.script(context)
+
+    def Watch(self, request: Any, context: Any) -> Iterator[pb.BuildProgress]:
+        self.watched.append(request.after_line)
+        yield from self.rest
+
+
+@pytest.fixture
+def service() -> Iterator[tuple[StandIn, str]]:
+    server = grpc.server(
+        futures.ThreadPoolExecutor(8),
+        options=channels.SERVER_OPTIONS,
+        interceptors=[ErrorInterceptor()],
+    )
+    found = StandIn()
+    builder_pb2_grpc.add_BuilderServicer_to_server(found, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield found, f"127.0.0.1:{port}"
+    server.stop(0).wait()
+
+
+class Notes:
+    """A display that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.phases: list[str] = []
+        self.lines: list[str] = []
+        self.said: list[str] = []
+        self.ticks = 0
+
+    def look(self, look: BuildStatus) -> None:
+        self.phases.append(look.phase)
+
+    def line(self, text: str) -> None:
+        self.lines.append(text)
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def tick(self) -> None:
+        self.ticks += 1
+
+    def close(self) -> None:
+        """Nothing to leave."""
+
+
+@pytest.fixture
+def zoo(tmp_path: Path) -> Path:
+    folder = tmp_path / "zoo"
+    (folder / "pkg" / "__pycache__").mkdir(parents=True)
+    (folder / ".git").mkdir()
+    (folder / ".git" / "config").write_text("x")
+    (folder / "pkg" / "__pycache__" / "m.pyc").write_text("x")
+    (folder / "pkg" / "m.py").write_text("x = 1\n")
+    (folder / "link.py").symlink_to("pkg/m.py")
+    return folder
+
+
+def test_a_folder_is_sent_and_an_image_comes_back(
+    service: tuple[StandIn, str], zoo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in, address = service
+    monkeypatch.setenv("EDL_BUILDER_TOKEN", "secret")
+    order = BuildRequest(str(zoo), "registry.example.com/me/zoo", "v1", "base:1", labels={"a": "b"})
+    image = build(order, BuilderEndpoint(address), Notes())
+    assert image.name == IMAGE
+    assert (image.layers, image.cached_layers, image.reused) == (9, 4, False)
+    assert stand_in.tokens == ["Bearer secret"]
+    assert stand_in.spec.repository == order.repository
+    assert (stand_in.spec.tag, stand_in.spec.base_image) == ("v1", "base:1")
+    assert stand_in.spec.archive.nbytes == len(stand_in.archive)
+    with tarfile.open(fileobj=io.BytesIO(stand_in.archive)) as tar:
+        assert sorted(tar.getnames()) == ["link.py", "pkg/m.py"]
+
+
+def test_the_same_folder_is_the_same_octets(zoo: Path) -> None:
+    archives = []
+    for at in (1, 2):
+        os.utime(zoo / "pkg" / "m.py", (at, at))
+        buffer = io.BytesIO()
+        zoo_archive.pack(zoo, buffer)
+        archives.append(buffer.getvalue())
+    assert archives[0] == archives[1]
+
+
+def test_a_folder_with_data_in_it_is_no_zoo(zoo: Path) -> None:
+    with (zoo / "data.bin").open("wb") as file:
+        file.truncate(2 << 30)  # takes no room
+    with pytest.raises(EdlError) as error:
+        zoo_archive.pack(zoo, io.BytesIO())
+    assert error.value.code == error_pb2.LIMIT_EXCEEDED
+    assert error.value.where.endswith("data.bin")
+
+
+def test_a_broken_connection_is_taken_up_where_it_broke(
+    service: tuple[StandIn, str], zoo: Path
+) -> None:
+    stand_in, address = service
+
+    def breaks(context: Any) -> Iterator[pb.BuildProgress]:
+        yield status(pb.BUILDING)
+        yield line(1)
+        yield line(2)
+        context.abort(grpc.StatusCode.UNAVAILABLE, "restarting")
+
+    stand_in.script = breaks
+    stand_in.rest = [status(pb.BUILDING), line(2), line(3), DONE]
+    notes = Notes()
+    assert build(BuildRequest(str(zoo), "r/x"), BuilderEndpoint(address), notes).name == IMAGE
+    assert notes.lines == ["line 1", "line 2", "line 3"]
+    assert stand_in.watched == [2]
+
+
+def test_a_failure_is_told_as_the_service_tells_it(service: tuple[StandIn, str], zoo: Path) -> None:
+    stand_in, address = service
+
+    def fails(context: Any) -> Iterator[pb.BuildProgress]:
+        error = EdlError(error_pb2.IMAGE_BUILD_FAILED, "no such package", remedy="mend it")
+        yield status(pb.BUILD_FAILED, error=error.to_proto())
+        raise error
+
+    stand_in.script = fails
+    with pytest.raises(EdlError) as caught:
+        build(BuildRequest(str(zoo), "r/x"), BuilderEndpoint(address), Notes())
+    assert caught.value.code == error_pb2.IMAGE_BUILD_FAILED
+    assert caught.value.exit_code == 9
+
+
+def test_time_passes_while_nothing_is_heard(service: tuple[StandIn, str], zoo: Path) -> None:
+    stand_in, address = service
+    notes = Notes()
+
+    def slow(context: Any) -> Iterator[pb.BuildProgress]:
+        yield status(pb.QUEUED, queue_position=3)
+        eventually(lambda: notes.ticks >= 2, "the display to be told of time")
+        yield DONE
+
+    stand_in.script = slow
+    build(BuildRequest(str(zoo), "r/x"), BuilderEndpoint(address), notes)
+    assert notes.phases == ["queued", "done"]
+
+
+def test_ctrl_c_leaves_a_service_and_says_what_it_does(
+    service: tuple[StandIn, str], zoo: Path
+) -> None:
+    stand_in, address = service
+
+    def endless(context: Any) -> Iterator[pb.BuildProgress]:
+        yield status(pb.BUILDING)
+        stand_in.left.wait(60)
+
+    stand_in.script = endless
+
+    class Impatient(Notes):
+        def tick(self) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as interrupt:
+        build(BuildRequest(str(zoo), "r/x"), BuilderEndpoint(address), Impatient())
+    (note,) = interrupt.value.__notes__
+    assert "b1" in note
+    assert address in note
+    assert stand_in.left.wait(60), "the call has ended"
+
+
+def test_lines_where_nothing_can_be_redrawn() -> None:
+    written: list[str] = []
+    display = PlainBuild(every_s=0.0, write=written.append)
+    display.look(BuildStatus("b", "queued", position=2, waiting=1))
+    display.look(BuildStatus("b", "building", waiting=2))
+    display.look(BuildStatus("b", "building", waiting=2))
+    display.line("Step 3/9 : RUN pip install")
+    display.look(BuildStatus("b", "done"))
+    assert written[0] == "image: waiting for its turn, number 2"
+    assert written[1] == "image: building, with another caller"
+    assert written[2].startswith("image: building, with another caller, ")
+    assert written[2].endswith("so far: Step 3/9 : RUN pip install")
+    assert len(written) == 3
+
+
+def test_every_line_on_demand() -> None:
+    written: list[str] = []
+    display = PlainBuild(every_line=True, every_s=60, write=written.append)
+    display.look(BuildStatus("b", "building"))
+    display.line("one")
+    display.line("two")
+    assert written == ["image: building", "  | one", "  | two"]
+
+
+# --- a builder of this machine -------------------------------------------------------------
+
+_QUICK = """
+import json, os, sys
+print(json.dumps({"address": "127.0.0.1:1", "argv": sys.argv[1:]}), flush=True)
+while os.read(0, 1024): pass
+"""
+
+
+def _command(tmp_path: Path, program: str) -> dict[str, str]:
+    path = tmp_path / "stand_in_builder.py"
+    path.write_text(program)
+    return {**os.environ, "EDL_BUILDER_COMMAND": f"{sys.executable} {path}"}
+
+
+def test_a_builder_runs_for_one_call_and_one_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDL_HOME", str(tmp_path / "home"))
+    environ = _command(tmp_path, _QUICK)
+    order, said = BuildRequest("zoo", "127.0.0.1:5000/x"), []
+    second_in = threading.Event()
+
+    def second() -> None:
+        with local_builder.running(order, BuilderEndpoint(), said.append, environ):
+            second_in.set()
+
+    with local_builder.running(order, BuilderEndpoint(), said.append, environ) as address:
+        assert address == "127.0.0.1:1"
+        thread = threading.Thread(target=second)
+        thread.start()
+        eventually(lambda: said, "the second to say that it waits")
+        time.sleep(0.2)
+        assert not second_in.is_set()
+    assert second_in.wait(60)
+    thread.join(60)
+    assert said == ["waiting for another build of this machine"]
+
+
+def test_a_builder_that_is_not_installed_is_told(edl: Edl) -> None:
+    edl.extra = {
+        "EDL_BUILDER_COMMAND": f"{sys.executable} -S -E -m edl_builder",
+        "EDL_BASE_IMAGE": "base:1",
+    }
+    done = edl.run("zoo", "build", "--model-zoo", "zoo", "--repository", "127.0.0.1:1/x")
+    assert done.code == 11, str(done)
+    assert "not installed" in done.err
+    assert "edl-client[docker]" in done.err
+
+
+def test_what_an_image_needs_is_said_before_anything_starts(edl: Edl) -> None:
+    without = edl.run("zoo", "build", "--model-zoo", "zoo")
+    assert (without.code, "--repository" in without.err) == (2, True)
+    without = edl.run("zoo", "build", "--model-zoo", "zoo", "--repository", "127.0.0.1:1/x")
+    assert (without.code, "--base-image" in without.err) == (2, True)
+    without = edl.run("zoo", "build", "--repository", "127.0.0.1:1/x")
+    assert (without.code, "--model-zoo" in without.err) == (2, True)
+    no_engine = edl.run(
+        *edl.job("--platform", "docker", "--engine", f"unix://{edl.place}/none.sock"),
+        *("--repository", "127.0.0.1:1/x", "--base-image", "base:1"),
+    )
+    assert no_engine.code in (2, 11), str(no_engine)  # 2: the package docker is not there
+    afar = edl.run(*edl.job("--platform", "docker", "--engine", "tcp://10.0.0.1:2375"))
+    assert (afar.code, "this machine" in afar.err) == (2, True)
+    assert not (edl.home / "jobs").exists()
