@@ -15,8 +15,8 @@ from statistics import quantiles
 from bench.measure import Measure
 from edl_master.core import effects as fx
 from edl_master.core import events as ev
+from edl_master.core.identifiers import Body, WorkerId
 from edl_master.core.job import JobState
-from edl_master.core.names import Body, WorkerId
 from edl_master.core.settings import JobSettings, JobType, timings_for
 
 WORKERS = 1000

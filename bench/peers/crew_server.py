@@ -19,16 +19,16 @@ from pathlib import Path
 
 import grpc
 
-from edl_master.adapters.buffers import Buffers
+from edl_master.adapters.buffer_pool import Buffers
 from edl_master.adapters.processes import limit_threads
-from edl_master.adapters.servers import ServerProcesses
-from edl_master.core.names import TaskKey, TaskType, Token
+from edl_master.adapters.server_processes import ServerProcesses
+from edl_master.core.identifiers import TaskKey, TaskType, Token
 from edl_master.core.parameters.layout import Variable
 from edl_master.core.parameters.modes import Async
 from edl_master.core.parameters.tables.spec import Distribution, Initial, TableSpec
-from edl_master.crew import Crew
 from edl_master.guarded_plane import GuardedPlane
 from edl_master.metrics import Metrics
+from edl_master.parameter_servers.group import Crew
 from edl_master.servicers.parameters import ParametersServicer
 from edl_master.servicers.servers import ServersServicer
 from edl_proto import channels, parameters

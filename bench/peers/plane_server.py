@@ -17,10 +17,10 @@ from pathlib import Path
 
 import grpc
 
-from edl_master.adapters.buffers import Buffers
+from edl_master.adapters.buffer_pool import Buffers
 from edl_master.adapters.checkpoint_files import PLANE, Checkpoint
 from edl_master.adapters.checkpoints import Checkpoints
-from edl_master.core.names import TaskKey, TaskType, Token
+from edl_master.core.identifiers import TaskKey, TaskType, Token
 from edl_master.core.parameters.layout import Variable
 from edl_master.core.parameters.modes import Async
 from edl_master.core.parameters.tables.spec import Distribution, Initial, TableSpec

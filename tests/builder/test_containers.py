@@ -13,7 +13,7 @@ import pytest
 
 from edl_master.adapters.containers import LocalContainers, Recipe
 from edl_master.core.events import BodyNotStarted
-from edl_master.core.names import Body, WorkerId
+from edl_master.core.identifiers import Body, WorkerId
 from edl_master.core.platform import Platform
 from edl_proto import jobdir
 

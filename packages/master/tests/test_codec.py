@@ -11,7 +11,7 @@ from edl_master import codec
 from edl_master.core.effects import JobPhase
 from edl_master.core.events import TaskFailed, WorkerFailed
 from edl_master.core.failure import Failure
-from edl_master.core.names import TaskKey, TaskType
+from edl_master.core.identifiers import TaskKey, TaskType
 from edl_proto import tensor
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2

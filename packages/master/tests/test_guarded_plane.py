@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from edl_master.adapters.buffers import Buffers
-from edl_master.conductor import SNAPSHOTS
+from edl_master.adapters.buffer_pool import Buffers
+from edl_master.control.job_controller import SNAPSHOTS
 from edl_master.core.events import HeldLease
-from edl_master.core.names import TaskKey, TaskType, Token, Version, WorkerId
+from edl_master.core.identifiers import TaskKey, TaskType, Token, Version, WorkerId
 from edl_master.core.parameters.exchange import GradientPush, PushKind, SlotGranted, SlotRefused
 from edl_master.core.parameters.layout import Variable
 from edl_master.core.parameters.modes import Async, Reduction, Sync, UpdateMode

@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 
 from edl_master.adapters.checkpoints import part_path
-from edl_master.conductor import SNAPSHOTS
-from edl_master.core.names import WorkerId
+from edl_master.control.job_controller import SNAPSHOTS
+from edl_master.core.identifiers import WorkerId
 from edl_master.core.parameters.layout import Layout, Variable
 from edl_master.core.parameters.modes import Async
 from edl_master.core.parameters.orders import Adopt, Keep
 from edl_master.core.parameters.tables.spec import Distribution, Initial, TableSpec
-from edl_master.crew import Crew
 from edl_master.parameter_server.app import App
+from edl_master.parameter_servers.group import Crew
 from edl_master.servicers.servers import ServersServicer
 from edl_proto import channels
 from edl_proto.errors import EdlError

@@ -12,9 +12,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from edl_master.app.startup import run
 from edl_master.config import HOST
-from edl_master.starting import run
-from edl_master.viewing import view
+from edl_master.reporting.finished_job import view
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

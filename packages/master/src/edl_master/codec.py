@@ -13,7 +13,7 @@ from edl_master.core import events
 from edl_master.core.effects import JobPhase, LeaseGranted
 from edl_master.core.events import Addable, HeldLease, MetricState
 from edl_master.core.failure import Failure
-from edl_master.core.names import Body, TaskKey, TaskType, Token, Version, WorkerId
+from edl_master.core.identifiers import Body, TaskKey, TaskType, Token, Version, WorkerId
 from edl_master.core.parameters.exchange import GradientPush, PushKind, PushOutcome
 from edl_master.core.parameters.layout import Layout, Variable
 from edl_master.core.parameters.precision import Precision
@@ -22,7 +22,7 @@ from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 from edl_master.core.parameters.tables.spec import TableSpec, checked_initial
 from edl_master.core.settings import JobType
 from edl_master.core.view import DeadLetter, JobView, TaskCounts, WorkerView
-from edl_master.curves import Point
+from edl_master.reporting.curves import Point
 from edl_proto import tensor
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2

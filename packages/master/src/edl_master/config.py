@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from edl_master.adapters.stores import is_store
+from edl_master.adapters.object_stores import is_store
 from edl_master.codec import JOB_TYPES
 from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, UpdateMode
 from edl_master.core.settings import JobSettings, JobType, choose_records_per_task, timings_for

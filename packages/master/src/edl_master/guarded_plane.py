@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from edl_master.adapters.buffers import Buffers
+from edl_master.adapters.buffer_pool import Buffers
 from edl_master.core.events import HeldLease
-from edl_master.core.names import TaskKey, Token, Version, WorkerId
+from edl_master.core.identifiers import TaskKey, Token, Version, WorkerId
 from edl_master.core.parameters.arithmetic import Executor
 from edl_master.core.parameters.exchange import (
     GradientPush,

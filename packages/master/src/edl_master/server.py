@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from edl_master.adapters.ports import check_port
+from edl_master.adapters.tcp_ports import check_port
 from edl_master.codec import malformed
 from edl_master.core.parameters.exchange import NotInitialized
 from edl_master.core.parameters.wire import PayloadError

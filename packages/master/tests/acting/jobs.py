@@ -13,8 +13,8 @@ from acting.worker import Acting, Weights
 
 import recordio
 from edl_master import config
-from edl_master.adapters.files import JobDirectory
-from edl_master.app import App
+from edl_master.adapters.job_directory import JobDirectory
+from edl_master.app.master import App
 from edl_master.config import Config, Rhythm
 from edl_master.core.platform import Platform
 from edl_proto import channels

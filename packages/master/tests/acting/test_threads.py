@@ -9,7 +9,7 @@ import pytest
 from acting.threads import Died, Life, Machine, ThreadBody, ThreadPlatform
 from conformance.platform_suite import Behaviour, PlatformSuite
 
-from edl_master.core.names import Body
+from edl_master.core.identifiers import Body
 from edl_master.core.platform import Platform
 
 

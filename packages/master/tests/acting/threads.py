@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from edl_master.core.events import BodyExited, BodyNotStarted
-from edl_master.core.names import Body, WorkerId
+from edl_master.core.identifiers import Body, WorkerId
 from edl_master.core.platform import BodyStarted, LiveBody, Observation
 
 TAIL_LINES = 40

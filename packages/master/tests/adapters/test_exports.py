@@ -9,10 +9,10 @@ from typing import Any
 import fsspec
 import pytest
 
-from edl_master.adapters import outputs, stores
+from edl_master.adapters import object_stores, outputs
 from edl_master.adapters.exports import Exports
 from edl_master.core.events import HeldLease
-from edl_master.core.names import TaskType, Token
+from edl_master.core.identifiers import TaskType, Token
 from edl_master.core.tasks import TaskKey
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, model_pb2
@@ -205,7 +205,7 @@ def test_a_master_that_is_killed_while_it_moves_objects_has_a_successor_that_doe
         patch.setattr(type(memory), "mv", moves)
         with pytest.raises(EdlError):
             first.finish()
-    assert stores.being_written_by(where) == "j"
+    assert object_stores.being_written_by(where) == "j"
     outputs.check_output(where, resumed_job="j")
     second = Exports(where, "j", "cd34")
     written(second, 7, b"second")

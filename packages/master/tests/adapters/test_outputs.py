@@ -11,10 +11,10 @@ import fsspec
 import pytest
 
 import recordio
-from edl_master.adapters import stores
+from edl_master.adapters import object_stores
 from edl_master.adapters.outputs import Predictions, check_output, output_names
 from edl_master.core.events import HeldLease
-from edl_master.core.names import TaskKey, TaskType, Token
+from edl_master.core.identifiers import TaskKey, TaskType, Token
 from edl_master.core.tasks import Cut
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, model_pb2
@@ -364,7 +364,7 @@ def test_predictions_whose_writing_to_a_store_was_interrupted(
     class KilledError(BaseException):
         pass
 
-    put = stores.put
+    put = object_stores.put
 
     def puts(local: Path, uri: str, job: str) -> None:
         if killed == "half-way":
@@ -378,7 +378,7 @@ def test_predictions_whose_writing_to_a_store_was_interrupted(
     for number in range(CUT.count):
         complete(predictions, number)
     with monkeypatch.context() as patch:
-        patch.setattr(stores, "put", puts)
+        patch.setattr(object_stores, "put", puts)
         with pytest.raises(KilledError):
             predictions.finish()
     next_ = successor(tmp_path, output)

@@ -27,10 +27,10 @@ from conformance.platform_suite import (
 from edl_master.adapters import pids
 from edl_master.adapters.processes import LocalProcesses, limit_threads
 from edl_master.core.events import BodyExited, BodyNotStarted
-from edl_master.core.names import Body, WorkerId
+from edl_master.core.identifiers import Body, WorkerId
 from edl_master.core.platform import Platform
 
-BODY = Path(platform_suite.__file__).with_name("body.py")
+BODY = Path(platform_suite.__file__).with_name("instance.py")
 
 
 def pid_of(body: Body) -> int:

@@ -20,7 +20,7 @@ from conformance.checkpoint_suite import (
     version,
 )
 
-from edl_master.adapters import stores
+from edl_master.adapters import object_stores
 from edl_master.adapters.checkpoints import Place
 from edl_master.adapters.stored_checkpoints import StoredCheckpoints
 from edl_proto.errors import EdlError
@@ -103,7 +103,9 @@ def test_a_master_that_dies_while_it_sends_leaves_nothing_that_counts(world: Sto
 def test_one_that_hangs_is_given_up_and_can_never_spoil_a_later_one(
     world: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stores, "PATIENCE", stores.Patience(call_s=0.3, slowest_bytes_per_s=1e9))
+    monkeypatch.setattr(
+        object_stores, "PATIENCE", object_stores.Patience(call_s=0.3, slowest_bytes_per_s=1e9)
+    )
     place = world.place()
     keep(place, checkpoint(1))
     going_on = threading.Event()
@@ -112,7 +114,7 @@ def test_one_that_hangs_is_given_up_and_can_never_spoil_a_later_one(
         keep(place, checkpoint(2))
     assert "no sign of life" in caught.value.what
     calm()
-    monkeypatch.setattr(stores, "PATIENCE", stores.Patience())
+    monkeypatch.setattr(object_stores, "PATIENCE", object_stores.Patience())
     keep(place, checkpoint(3))
     going_on.set()  # the call that was given up ends now, and writes what it was to write
     for thread in threading.enumerate():

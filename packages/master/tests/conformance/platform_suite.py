@@ -19,7 +19,7 @@ from typing import Protocol
 import pytest
 
 from edl_master.core.events import BodyExited, BodyNotStarted
-from edl_master.core.names import Body, WorkerId
+from edl_master.core.identifiers import Body, WorkerId
 from edl_master.core.platform import BodyStarted, Observation, Platform
 
 DEADLINE_S = 60.0
@@ -32,7 +32,7 @@ ZERO, ONE = WorkerId(0), WorkerId(1)
 
 
 class Behaviour(StrEnum):
-    """How the bodies of a platform behave; ``body.py`` does it."""
+    """How the bodies of a platform behave; ``instance.py`` does it."""
 
     OBEDIENT = "obedient"  # runs until asked to leave, then leaves in order
     FRANK = "frank"  # like that, and its exit code says that it had been asked: 128 + signal

@@ -19,9 +19,9 @@ from random import Random
 from simulation import World
 
 from edl_master.core.effects import JobPhase
-from edl_master.core.hanging import Patience
-from edl_master.core.names import TaskType
+from edl_master.core.identifiers import TaskType
 from edl_master.core.settings import JobSettings, JobType, Timings
+from edl_master.core.stall_detector import Patience
 from edl_master.core.view import TaskCounts
 
 # Short, so that a life of some hundred turns sees workers hang and snapshots taken.

@@ -16,8 +16,8 @@ from random import Random
 from edl_master.core import effects as fx
 from edl_master.core import events as ev
 from edl_master.core.failure import Failure
+from edl_master.core.identifiers import Body, TaskKey, TaskType, Token, Version, WorkerId
 from edl_master.core.job import JobState
-from edl_master.core.names import Body, TaskKey, TaskType, Token, Version, WorkerId
 from edl_master.core.settings import JobSettings, JobType
 
 

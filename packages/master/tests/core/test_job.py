@@ -12,8 +12,8 @@ import pytest
 from edl_master.core import effects as fx
 from edl_master.core import events as ev
 from edl_master.core.failure import Failure
+from edl_master.core.identifiers import Body, Version, WorkerId
 from edl_master.core.job import FACTS_REMEMBERED, InvalidTransition, JobState
-from edl_master.core.names import Body, Version, WorkerId
 from edl_master.core.settings import JobSettings, JobType
 
 SETTINGS = JobSettings(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from simulation import World
 
 from edl_master.core.effects import JobPhase
-from edl_master.core.names import TaskType
+from edl_master.core.identifiers import TaskType
 from edl_master.core.settings import JobSettings, JobType
 
 seeds = st.integers(0, 2**32 - 1)

@@ -8,8 +8,8 @@ import pytest
 
 from edl_master.core import effects as fx
 from edl_master.core import events as ev
+from edl_master.core.identifiers import Body, Version, WorkerId
 from edl_master.core.job import JobState
-from edl_master.core.names import Body, Version, WorkerId
 from edl_master.core.settings import JobSettings, JobType, choose_records_per_task
 
 MINIBATCH = 10

@@ -19,8 +19,8 @@ from edl_master.core.events import (
     WorkerReady,
     WorkerRegistered,
 )
+from edl_master.core.identifiers import Body, TaskType, WorkerId
 from edl_master.core.job import JobState
-from edl_master.core.names import Body, TaskType, WorkerId
 from edl_master.core.settings import JobSettings, JobType, choose_records_per_task
 from edl_master.core.tasks import Cut, Round
 

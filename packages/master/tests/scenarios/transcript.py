@@ -35,8 +35,8 @@ from pathlib import Path
 from edl_master.core import effects as fx
 from edl_master.core import events as ev
 from edl_master.core.failure import Failure
+from edl_master.core.identifiers import Body, TaskKey, TaskType, Token, Version, WorkerId
 from edl_master.core.job import JobState
-from edl_master.core.names import Body, TaskKey, TaskType, Token, Version, WorkerId
 from edl_master.core.settings import JobSettings, JobType, Timings
 from edl_master.core.view import JobView
 

@@ -16,7 +16,7 @@ from acting.store import Trouble, emptied, refuse, trouble
 from acting.worker import Acting, Worker
 from test_training import EPOCHS, RECORDS, SIZES, check_exact, events_of
 
-from edl_master.adapters import stores
+from edl_master.adapters import object_stores
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2
 
@@ -103,7 +103,7 @@ def test_a_store_that_hangs_holds_up_neither_the_job_nor_its_snapshots(
     tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first checkpoint sticks until it is given up; training goes on meanwhile."""
-    monkeypatch.setattr(stores, "PATIENCE", stores.Patience(call_s=2.0))
+    monkeypatch.setattr(object_stores, "PATIENCE", object_stores.Patience(call_s=2.0))
     going_on, stuck = threading.Event(), threading.Event()
     minibatches = applied_meanwhile = 0
 

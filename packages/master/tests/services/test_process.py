@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from acting import body
+from acting import instance
 from acting.jobs import DEADLINE_S, training_spec
 from google.protobuf import json_format
 
@@ -43,7 +43,7 @@ class Master:
         self.job_dir = tmp_path / "home" / "jobs" / "counting"
         (self.job_dir / "logs").mkdir(parents=True)
         self.python = tmp_path / "python"
-        self.python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{body.__file__}" "$@"\n')
+        self.python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{instance.__file__}" "$@"\n')
         self.python.chmod(0o755)
         self.process: subprocess.Popen[bytes] | None = None
 

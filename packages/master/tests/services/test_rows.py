@@ -9,8 +9,8 @@ import grpc
 import numpy as np
 import pytest
 
-from edl_master.adapters.buffers import Buffers
-from edl_master.core.names import TaskKey, TaskType, Token, WorkerId
+from edl_master.adapters.buffer_pool import Buffers
+from edl_master.core.identifiers import TaskKey, TaskType, Token, WorkerId
 from edl_master.core.parameters.layout import Variable
 from edl_master.core.parameters.modes import Async
 from edl_master.core.parameters.tables.spec import Distribution, Initial, TableSpec

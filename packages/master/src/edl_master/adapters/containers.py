@@ -27,10 +27,10 @@ import urllib3
 from docker.errors import APIError, DockerException, NotFound
 from docker.types import Mount
 
-from edl_master.adapters import logs
+from edl_master.adapters import worker_logs
 from edl_master.core.events import BodyExited, BodyNotStarted
-from edl_master.core.failures import how_ended
-from edl_master.core.names import Body, WorkerId
+from edl_master.core.failure_policy import how_ended
+from edl_master.core.identifiers import Body, WorkerId
 from edl_master.core.platform import BodyStarted, LiveBody, Observation
 from edl_proto import jobdir
 
@@ -196,9 +196,9 @@ class LocalContainers:
         self._await_end(container)
 
     def _make(self, container: _Container) -> None:
-        path = logs.path_of(self._logs, container.worker)
+        path = worker_logs.path_of(self._logs, container.worker)
         with path.open("ab") as output:
-            output.write(logs.heading(container.worker, container.attempt))
+            output.write(worker_logs.heading(container.worker, container.attempt))
             output.flush()
             container.log_start = output.tell()
         recipe = self._recipe
@@ -250,7 +250,9 @@ class LocalContainers:
         code, by = (
             (None, int(signal.SIGKILL)) if state is None else how_ended(int(state["ExitCode"]))
         )
-        tail = logs.tail(logs.path_of(self._logs, container.worker), container.log_start)
+        tail = worker_logs.tail(
+            worker_logs.path_of(self._logs, container.worker), container.log_start
+        )
         memory = state is not None and bool(state.get("OOMKilled"))
         if memory:
             # Nobody's will: started again, the container would meet the same end.

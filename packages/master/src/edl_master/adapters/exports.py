@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from edl_master.adapters import stores
-from edl_master.adapters.files import flush_directory, storage_error
+from edl_master.adapters import object_stores
+from edl_master.adapters.job_directory import flush_directory, storage_error
 from edl_master.adapters.outputs import is_of, model_of, output_exists
 from edl_master.core.events import HeldLease
 from edl_proto.errors import EdlError
@@ -34,7 +34,7 @@ class Exports:
     """
 
     def __init__(self, output: str, job: str, incarnation: str) -> None:
-        self._in_store = stores.is_store(output)
+        self._in_store = object_stores.is_store(output)
         if not self._in_store:
             output = str(Path(output.removeprefix("file://")).absolute())
         self._output = output.rstrip("/")
@@ -96,20 +96,20 @@ class Exports:
             raise storage_error(error, output) from error
 
     def _finish_in_store(self, part: str) -> None:
-        description = stores.read(f"{part}/{TRAINED_MODEL}")
+        description = object_stores.read(f"{part}/{TRAINED_MODEL}")
         if not description:
             raise _not_whole(part)
-        if stores.exists(self._output):
+        if object_stores.exists(self._output):
             if not is_of(self._job, self._output):
                 raise _appeared(self._output)
-            stores.remove(self._output)
-        stores.move(part, self._output, self._job, last=TRAINED_MODEL)
+            object_stores.remove(self._output)
+        object_stores.move(part, self._output, self._job, last=TRAINED_MODEL)
 
     def clear(self, succeeded: bool) -> None:
         """Remove what holders of the task have left; no worker of the job is at work any more."""
         if self._in_store:
             with suppress(EdlError):
-                stores.remove_all(f"{self._beside}*.tmp")
+                object_stores.remove_all(f"{self._beside}*.tmp")
             return
         for left in glob.glob(f"{glob.escape(self._beside)}*.tmp"):
             shutil.rmtree(left, ignore_errors=True)

@@ -15,8 +15,8 @@ from importlib.resources.abc import Traversable
 from typing import Any, ClassVar, Protocol
 from urllib.parse import parse_qs, urlsplit
 
-from edl_master.adapters.files import to_json
-from edl_master.adapters.ports import address_in_use
+from edl_master.adapters.job_directory import to_json
+from edl_master.adapters.tcp_ports import address_in_use
 from edl_proto.v1 import job_pb2
 
 log = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 from google.protobuf.message import DecodeError
 
 import recordio
-from edl_master.adapters import stores
-from edl_master.adapters.files import flush_directory, replace_file, storage_error
+from edl_master.adapters import object_stores
+from edl_master.adapters.job_directory import flush_directory, replace_file, storage_error
 from edl_master.core.effects import Range
 from edl_master.core.events import HeldLease
 from edl_master.core.tasks import Cut
@@ -38,11 +38,11 @@ def check_output(output: str, *, resumed_job: str = "") -> None:
     Raises:
         EdlError: OUTPUT_EXISTS, OUTPUT_UNWRITABLE, or USAGE for a name that stores misread.
     """
-    if stores.is_store(output):
-        stores.check_literal(output, "--output")
-        if stores.exists(output) and not (resumed_job and is_of(resumed_job, output)):
+    if object_stores.is_store(output):
+        object_stores.check_literal(output, "--output")
+        if object_stores.exists(output) and not (resumed_job and is_of(resumed_job, output)):
             raise output_exists(output)
-        stores.check_writable(output)
+        object_stores.check_writable(output)
         return
     path = Path(output)
     if os.path.lexists(path) and not (resumed_job and model_of(path) == resumed_job):
@@ -66,10 +66,10 @@ def model_of(path: Path) -> str:
 
 def is_of(job: str, uri: str) -> bool:
     """Whether what is at a place in a store is a trained model of this job, or a part of it."""
-    if stores.being_written_by(uri) == job:
+    if object_stores.being_written_by(uri) == job:
         return True
     try:
-        content = stores.read(f"{uri.rstrip('/')}/{TRAINED_MODEL}")
+        content = object_stores.read(f"{uri.rstrip('/')}/{TRAINED_MODEL}")
         return model_pb2.TrainedModel.FromString(content).job == job
     except DecodeError:
         return False
@@ -193,8 +193,8 @@ class Predictions:
 
     def _whole(self) -> dict[str, Any] | None:
         """What the note says when the output is complete; None if there is no output."""
-        if stores.is_store(self._output):
-            return _grown(self._output) if stores.exists(self._output) else None
+        if object_stores.is_store(self._output):
+            return _grown(self._output) if object_stores.exists(self._output) else None
         try:
             return _identity(Path(self._output))
         except OSError:
@@ -207,8 +207,8 @@ class Predictions:
             raise storage_error(error, self._note) from error
 
     def _remove_output(self) -> None:
-        if stores.is_store(self._output):
-            stores.remove(self._output)
+        if object_stores.is_store(self._output):
+            object_stores.remove(self._output)
             return
         try:
             _remove(Path(self._output))
@@ -292,7 +292,7 @@ class Predictions:
             if self.is_joined:
                 return
             tasks = list(self._tasks(dead))
-        if stores.is_store(self._output):
+        if object_stores.is_store(self._output):
             self._join_for_store(tasks)
         else:
             self._join_here(tasks, Path(self._output))
@@ -321,13 +321,13 @@ class Predictions:
             self._concatenated(tasks, joined)
         except OSError as error:
             raise storage_error(error, joined) from error
-        if stores.exists(self._output):
+        if object_stores.exists(self._output):
             if not self.is_begun:
                 raise output_exists(self._output)
-            stores.remove(self._output)
+            object_stores.remove(self._output)
         # Objects appear one by one: whatever is there after this is the job's own.
         self._write_note(_growing(self._output))
-        stores.put(joined, self._output, self._job)
+        object_stores.put(joined, self._output, self._job)
         self._write_note(_grown(self._output))
 
     def _concatenated(self, tasks: list[tuple[int, Range]], to: Path) -> None:

@@ -12,7 +12,7 @@ import signal
 import socket
 from pathlib import Path
 
-from edl_master.core.names import Body
+from edl_master.core.identifiers import Body
 
 _STATE, _STARTED = 0, 19  # fields 3 and 22 of /proc/PID/stat, counted after the name
 

@@ -25,11 +25,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from edl_master.adapters import logs, pids
-from edl_master.adapters.files import is_full, replace_file, storage_error
+from edl_master.adapters import pids, worker_logs
+from edl_master.adapters.job_directory import is_full, replace_file, storage_error
 from edl_master.core.events import BodyExited, BodyNotStarted
-from edl_master.core.failures import how_ended
-from edl_master.core.names import Body, WorkerId
+from edl_master.core.failure_policy import how_ended
+from edl_master.core.identifiers import Body, WorkerId
 from edl_master.core.platform import BodyStarted, LiveBody, Observation
 
 log = logging.getLogger(__name__)
@@ -187,9 +187,9 @@ class LocalProcesses:
             raise
 
     def _spawn_with(self, scratch: Path, worker: WorkerId, attempt: int) -> _Process:
-        path = logs.path_of(self._logs, worker)
+        path = worker_logs.path_of(self._logs, worker)
         with path.open("ab") as output:
-            output.write(logs.heading(worker, attempt))
+            output.write(worker_logs.heading(worker, attempt))
             output.flush()
             log_start = output.tell()
             child = subprocess.Popen(
@@ -263,7 +263,7 @@ class LocalProcesses:
             started=started,
             pidfd=pidfd,
             child=None,
-            log_path=logs.path_of(self._logs, WorkerId(worker)),
+            log_path=worker_logs.path_of(self._logs, WorkerId(worker)),
             log_start=log_start,
             record=record,
             scratch=scratch,
@@ -317,7 +317,7 @@ class LocalProcesses:
         _remove(process.scratch)
         process.record.unlink(missing_ok=True)
         code, by = _how_ended(status)
-        log_tail = logs.tail(process.log_path, process.log_start)
+        log_tail = worker_logs.tail(process.log_path, process.log_start)
         taken_away = status is None or by in _TAKEN_AWAY
         if by == signal.SIGKILL and _memory_kills(self._vmstat) > process.memory_kills:
             # Nobody's will: started again, the process would meet the same end.

@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from edl_master.adapters import stores
+from edl_master.adapters import object_stores
 from edl_master.adapters.checkpoint_files import (
     DAMAGE,
     MANIFEST,
@@ -25,7 +25,7 @@ from edl_master.adapters.checkpoint_files import (
     read_checkpoint,
 )
 from edl_master.adapters.checkpoints import Checkpoints, damaged_all, stale
-from edl_master.adapters.files import storage_error
+from edl_master.adapters.job_directory import storage_error
 from edl_proto.errors import EdlError
 
 log = logging.getLogger(__name__)
@@ -69,16 +69,16 @@ class StoredCheckpoints:
             EdlError: OUTPUT_UNWRITABLE or DISK_FULL; JOB_EXISTS when another master has the
                 directory on this machine; USAGE for a name that stores misread.
         """
-        stores.check_literal(self._uri, "--checkpoint-dir")
+        object_stores.check_literal(self._uri, "--checkpoint-dir")
         self._here.prepare()
         self._here.clear()
         if now:
             self._take()
 
     def _take(self) -> None:
-        number = int((stores.read(self._owner).split() or [b"0"])[0]) + 1
+        number = int((object_stores.read(self._owner).split() or [b"0"])[0]) + 1
         mark = f"{number} {secrets.token_hex(8)}\n".encode()
-        stores.write(self._owner, mark)
+        object_stores.write(self._owner, mark)
         self._mark = mark
         self._clear_up()
 
@@ -152,23 +152,23 @@ class StoredCheckpoints:
         }
         last = files.pop(MANIFEST)
         for file in files:
-            stores.send(self._sending / file, f"{uri}/{file}")
-        if (there := stores.listing(uri)) != files:
+            object_stores.send(self._sending / file, f"{uri}/{file}")
+        if (there := object_stores.listing(uri)) != files:
             odd = sorted(file for file in files if there.get(file) != files[file])
             error = ValueError(f"it does not hold what was sent to it: {', '.join(odd)}")
-            raise stores.unserved(uri, error)
+            raise object_stores.unserved(uri, error)
         self._check_owner()
-        stores.send(self._sending / MANIFEST, f"{uri}/{MANIFEST}")
+        object_stores.send(self._sending / MANIFEST, f"{uri}/{MANIFEST}")
         log.info("checkpoint %s: %d octets sent", uri, last + sum(files.values()))
 
     def _check_owner(self) -> None:
-        if stores.read(self._owner) != self._mark:
+        if object_stores.read(self._owner) != self._mark:
             raise stale(self._job, self._owner)
 
     def _objects(self) -> dict[str, dict[str, int]]:
         """Octets of the objects of this job's checkpoints, whole or not, by name and path."""
         found: dict[str, dict[str, int]] = {}
-        for path, nbytes in stores.listing(self._uri).items():
+        for path, nbytes in object_stores.listing(self._uri).items():
             name, _, file = path.partition("/")
             if file and self._name.fullmatch(name):
                 found.setdefault(name, {})[file] = nbytes
@@ -180,8 +180,8 @@ class StoredCheckpoints:
         kept = _whole(objects)[-self._keep :]
         for name in sorted(objects.keys() - set(kept)):
             # The manifest first: a half-removed one must not be taken for a damaged one.
-            stores.remove(f"{self._uri}/{name}/{MANIFEST}")
-            stores.remove(f"{self._uri}/{name}")
+            object_stores.remove(f"{self._uri}/{name}/{MANIFEST}")
+            object_stores.remove(f"{self._uri}/{name}")
 
     def newest(self, on_damaged: Callable[[str, str], None]) -> Checkpoint | None:
         """As ``Checkpoints``; the one that is returned has been fetched.
@@ -226,7 +226,7 @@ class StoredCheckpoints:
             self._fetch_files(uri, local, there, f"{within}{part}/")
 
     def _fetch_file(self, uri: str, local: Path, file: str) -> None:
-        if not stores.fetch(f"{uri}/{file}", local / file):
+        if not object_stores.fetch(f"{uri}/{file}", local / file):
             raise ValueError(f"{file} is missing")
 
 

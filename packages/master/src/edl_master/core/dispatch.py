@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edl_master.core.course import FINAL
+from edl_master.core.components import Rooms
 from edl_master.core.effects import (
     CloseTask,
     HeartbeatAnswer,
@@ -25,7 +25,7 @@ from edl_master.core.events import (
     TaskFailed,
 )
 from edl_master.core.failure import Failure
-from edl_master.core.failures import (
+from edl_master.core.failure_policy import (
     DEATHS_PER_FAILURE,
     CrashStreak,
     ExitKind,
@@ -35,14 +35,14 @@ from edl_master.core.failures import (
     after_task_failure,
 )
 from edl_master.core.goodput import Spent
-from edl_master.core.hanging import Finding, Pace
+from edl_master.core.identifiers import TaskType, WorkerId, WorkerState
 from edl_master.core.leases import Lease
-from edl_master.core.member import LOADING, WAITING, Member
-from edl_master.core.members import Ended
-from edl_master.core.names import TaskType, WorkerId, WorkerState
-from edl_master.core.order import task_seed
-from edl_master.core.rooms import Rooms
+from edl_master.core.permutation import task_seed
+from edl_master.core.stall_detector import Finding, Pace
 from edl_master.core.tasks import OpenTask
+from edl_master.core.worker import LOADING, WAITING, Member
+from edl_master.core.worker_pool import Ended
+from edl_master.core.workflow import FINAL
 
 
 class Dispatch:

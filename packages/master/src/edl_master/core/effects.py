@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from edl_master.core.events import HeldLease, MetricState
 from edl_master.core.failure import Failure
-from edl_master.core.names import TaskKey, Token, Version, WorkerId
+from edl_master.core.identifiers import TaskKey, Token, Version, WorkerId
 
 
 class JobPhase(StrEnum):

@@ -21,8 +21,8 @@ from edl_master.core.effects import (
 )
 from edl_master.core.events import Addable, MetricState
 from edl_master.core.failure import Failure
+from edl_master.core.identifiers import TaskType, Version
 from edl_master.core.ledger import Ledger
-from edl_master.core.names import TaskType, Version
 from edl_master.core.tasks import Cut, Round
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from edl_master.core.failure import Failure
-from edl_master.core.names import Body, TaskKey, Token, Version, WorkerId
+from edl_master.core.identifiers import Body, TaskKey, Token, Version, WorkerId
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
+from edl_master.core.components import furnish
 from edl_master.core.dispatch import Dispatch
 from edl_master.core.effects import (
     Effect,
@@ -53,14 +54,13 @@ from edl_master.core.events import (
 )
 from edl_master.core.failure import Failure
 from edl_master.core.goodput import Spent
-from edl_master.core.looking import view_job
-from edl_master.core.member import IllegalMove, Member
-from edl_master.core.members import Ended
-from edl_master.core.names import TaskKey, Version
-from edl_master.core.rooms import furnish
+from edl_master.core.identifiers import TaskKey, Version
+from edl_master.core.job_snapshot import identify, restore_snapshot, take_snapshot
 from edl_master.core.settings import JobSettings, JobType
-from edl_master.core.snapshots import identify, restore_snapshot, take_snapshot
 from edl_master.core.view import JobView
+from edl_master.core.view_builder import view_job
+from edl_master.core.worker import IllegalMove, Member
+from edl_master.core.worker_pool import Ended
 
 FACTS_REMEMBERED = 64
 """What an InvalidTransition tells of: the last moments, on a few screens."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
 from edl_master.core.events import HeldLease
-from edl_master.core.names import TaskKey, Token, WorkerId
+from edl_master.core.identifiers import TaskKey, Token, WorkerId
 from edl_master.core.tasks import OpenTask
 
 

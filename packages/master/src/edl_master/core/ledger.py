@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from edl_master.core.failure import Failure
+from edl_master.core.identifiers import TaskKey, TaskType, WorkerId
 from edl_master.core.leases import Lease, Leases
-from edl_master.core.names import TaskKey, TaskType, WorkerId
 from edl_master.core.tasks import OpenTask, Round
 from edl_master.core.view import DeadLetter, TaskCounts, letter_from_json, letter_to_json
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from edl_master.core.events import BodyExited, BodyNotStarted
-from edl_master.core.names import Body, WorkerId
+from edl_master.core.identifiers import Body, WorkerId
 
 
 @dataclass(frozen=True, slots=True)

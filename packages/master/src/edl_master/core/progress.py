@@ -9,7 +9,7 @@ from typing import Any
 
 from edl_master.core.effects import LogScalar
 from edl_master.core.goodput import Goodput, Spent
-from edl_master.core.names import Version
+from edl_master.core.identifiers import Version
 
 _SMOOTHING = 0.05
 """Weight of a new loss: the curve follows within some twenty minibatches."""

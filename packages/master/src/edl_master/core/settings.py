@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from edl_master.core.elasticity import Rules
-from edl_master.core.hanging import Patience
+from edl_master.core.stall_detector import Patience
 
 
 class JobType(StrEnum):

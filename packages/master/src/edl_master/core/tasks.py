@@ -13,8 +13,8 @@ from itertools import accumulate
 from typing import Any
 
 from edl_master.core.effects import Range
-from edl_master.core.names import TaskKey, TaskType, WorkerId
-from edl_master.core.order import Permutation
+from edl_master.core.identifiers import TaskKey, TaskType, WorkerId
+from edl_master.core.permutation import Permutation
 
 
 class Cut:

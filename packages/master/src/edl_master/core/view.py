@@ -8,7 +8,7 @@ from typing import Any
 
 from edl_master.core.effects import JobPhase, Range
 from edl_master.core.failure import Failure
-from edl_master.core.names import TaskKey, TaskType, WorkerId, WorkerState
+from edl_master.core.identifiers import TaskKey, TaskType, WorkerId, WorkerState
 from edl_master.core.settings import JobType
 
 

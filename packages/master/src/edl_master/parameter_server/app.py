@@ -15,10 +15,11 @@ from pathlib import Path
 
 import grpc
 
-from edl_master import codec, order_codec, resuming
-from edl_master.adapters.buffers import Buffers
+from edl_master import codec
+from edl_master.adapters.buffer_pool import Buffers
 from edl_master.adapters.checkpoint_files import PLANE, Checkpoint
 from edl_master.adapters.checkpoints import part_path, write_part
+from edl_master.control.executors import Lane
 from edl_master.core.parameters import precision
 from edl_master.core.parameters.arithmetic import kernel
 from edl_master.core.parameters.following import Follower, Kept
@@ -26,9 +27,10 @@ from edl_master.core.parameters.layout import Array
 from edl_master.core.parameters.optimizers import parse_optimizer
 from edl_master.core.parameters.plane import ParameterPlane
 from edl_master.core.parameters.sharding import cut, for_part, recut, sums_between
-from edl_master.lanes import Lane
 from edl_master.metrics import Metrics
 from edl_master.parameter_server.guarded import GuardedFollower
+from edl_master.parameter_servers import command_codec
+from edl_master.recovery import restore
 from edl_master.server import PartServer
 from edl_master.servicers.parts import PartsServicer
 from edl_proto import channels
@@ -134,15 +136,15 @@ class App:
         if order.HasField("begin"):
             self._begin(order.begin)
             return
-        kept = self._follower.carry_out(order_codec.order_from(order))
+        kept = self._follower.carry_out(command_codec.order_from(order))
         if kept is not None and kept.order.place:
             self._writing.do(lambda: self._write(kept))
 
     def _begin(self, begin: servers_pb2.Begin) -> None:
         self._job = begin.job.name
-        model = order_codec.model_from(begin)
+        model = command_codec.model_from(begin)
         optimizer = parse_optimizer(json.loads(begin.model.optimizer_json))
-        mode = order_codec.mode_from(begin)
+        mode = command_codec.mode_from(begin)
         part = cut(model, begin.servers, optimizer, mode)[self._server]
 
         def mine(ids: Array) -> Array:
@@ -151,7 +153,7 @@ class App:
 
         fitting = for_part(optimizer, part.layout)
         if begin.restore_from:
-            parts = resuming.parts_of(Path(begin.restore_from))
+            parts = restore.parts_of(Path(begin.restore_from))
             saved = recut(parts, model, part, optimizer, mine)
             plane = ParameterPlane.restore(
                 saved,

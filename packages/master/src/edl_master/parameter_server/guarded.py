@@ -7,8 +7,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from edl_master.adapters.buffers import Buffers
-from edl_master.core.names import Version, WorkerId
+from edl_master.adapters.buffer_pool import Buffers
+from edl_master.core.identifiers import Version, WorkerId
 from edl_master.core.parameters.arithmetic import Executor
 from edl_master.core.parameters.exchange import GradientPush, TableFigures
 from edl_master.core.parameters.following import Follower, Kept

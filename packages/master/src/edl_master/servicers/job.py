@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import grpc
 
 from edl_master.adapters.journal import Journal
-from edl_master.conductor import Conductor
+from edl_master.control.job_controller import Conductor
 from edl_master.core import events
 from edl_master.core.effects import Refused
 from edl_proto.errors import EdlError

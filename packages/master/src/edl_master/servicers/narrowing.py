@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from edl_master.adapters.buffers import Buffers
+from edl_master.adapters.buffer_pool import Buffers
 from edl_master.core.parameters.layout import Array, Layout
 from edl_master.core.parameters.precision import (
     Precision,

@@ -6,9 +6,9 @@ import time
 from typing import TypeVar
 
 from edl_master import codec
-from edl_master.adapters.buffers import Buffers
-from edl_master.conductor import Conductor
-from edl_master.core.names import Version, WorkerId
+from edl_master.adapters.buffer_pool import Buffers
+from edl_master.control.job_controller import Conductor
+from edl_master.core.identifiers import Version, WorkerId
 from edl_master.core.parameters.exchange import (
     PushKind,
     PushOutcome,

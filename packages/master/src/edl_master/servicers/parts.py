@@ -6,8 +6,8 @@ import time
 from contextlib import ExitStack
 
 from edl_master import codec
-from edl_master.adapters.buffers import Buffers
-from edl_master.core.names import WorkerId
+from edl_master.adapters.buffer_pool import Buffers
+from edl_master.core.identifiers import WorkerId
 from edl_master.core.parameters.precision import wire_nbytes
 from edl_master.metrics import Metrics
 from edl_master.parameter_server.guarded import GuardedFollower

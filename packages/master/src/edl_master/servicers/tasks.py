@@ -11,7 +11,7 @@ import grpc
 
 from edl_master import codec
 from edl_master.adapters.outputs import Results
-from edl_master.conductor import Answer, Conductor, Leased
+from edl_master.control.job_controller import Answer, Conductor, Leased
 from edl_master.core import events
 from edl_master.core.effects import (
     HeartbeatAnswer,
@@ -20,10 +20,10 @@ from edl_master.core.effects import (
     Refused,
     WaitForWork,
 )
-from edl_master.core.names import Body, TaskType, WorkerId
-from edl_master.crew import Crew
+from edl_master.core.identifiers import Body, TaskType, WorkerId
 from edl_master.guarded_plane import GuardedPlane
 from edl_master.metrics import CarriedCounters
+from edl_master.parameter_servers.group import Crew
 from edl_master.servicers.checks import bounded_wait, check_incarnation
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2, task_pb2_grpc

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from edl_master.core.names import TaskKey, TaskType, Token, Version
+from edl_master.core.identifiers import TaskKey, TaskType, Token, Version
 from edl_master.core.parameters.exchange import GradientPush, PushOutcome
 from edl_master.core.parameters.layout import Array, Layout, Variable
 from edl_master.core.parameters.modes import UpdateMode

@@ -25,7 +25,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from edl_master.core.names import TaskKey, Token, Version
+from edl_master.core.identifiers import TaskKey, Token, Version
 from edl_master.core.parameters.exchange import (
     GradientPush,
     PushKind,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edl_master.core.names import Token
+from edl_master.core.identifiers import Token
 from edl_master.core.parameters import loans
 from edl_master.core.parameters.loans import Loan, Loans
 from edl_master.core.parameters.modes import Async, Reduction, Sync

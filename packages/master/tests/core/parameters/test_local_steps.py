@@ -8,8 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from edl_master import order_codec
-from edl_master.core.names import TaskKey, Token, Version
+from edl_master.core.identifiers import TaskKey, Token, Version
 from edl_master.core.parameters.exchange import GradientPush, PushKind
 from edl_master.core.parameters.layout import Layout, Variable
 from edl_master.core.parameters.modes import Async, Bounded, Sync, UpdateMode
@@ -17,6 +16,7 @@ from edl_master.core.parameters.optimizers import OptimizerUnsupported, parse_op
 from edl_master.core.parameters.orders import Apply
 from edl_master.core.parameters.plane import ParameterPlane
 from edl_master.core.parameters.wire import PayloadError
+from edl_master.parameter_servers import command_codec
 from edl_proto.v1 import job_pb2
 
 from .planes import A, B, push, sgd, small_plane, training_task, values_of, zero_table
@@ -176,8 +176,8 @@ def test_several_servers_are_one_plane() -> None:
 
 def test_orders_and_modes_say_it_on_the_wire() -> None:
     order = Apply(A, ONE, 4, 9, Version(7), 3)
-    assert order_codec.order_from(order_codec.order_to(order, 1)) == order
+    assert command_codec.order_from(command_codec.order_to(order, 1)) == order
     model = Layout([Variable("w", (7,), "float32", True)])
     for mode in (LOCAL, Async(), Bounded(3)):
-        begin = order_codec.begin_to(job_pb2.JobSpec(), model, "{}", mode, 2, "")
-        assert order_codec.mode_from(begin) == mode
+        begin = command_codec.begin_to(job_pb2.JobSpec(), model, "{}", mode, 2, "")
+        assert command_codec.mode_from(begin) == mode

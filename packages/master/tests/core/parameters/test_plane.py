@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from edl_master.core.names import Token
+from edl_master.core.identifiers import Token
 from edl_master.core.parameters.exchange import (
     NotInitialized,
     PushKind,

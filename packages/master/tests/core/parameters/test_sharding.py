@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edl_master.core.names import TaskKey, Token, Version, WorkerId
+from edl_master.core.identifiers import TaskKey, Token, Version, WorkerId
 from edl_master.core.parameters.exchange import GradientPush, PushKind, SlotGranted
 from edl_master.core.parameters.faults import LayoutError
 from edl_master.core.parameters.following import Disobedience, Follower

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edl_master.core.names import TaskKey, Token, Version
+from edl_master.core.identifiers import TaskKey, Token, Version
 from edl_master.core.parameters.exchange import GradientPush, PushKind, SlotGranted
 from edl_master.core.parameters.layout import Array, Layout, Variable
 from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, UpdateMode

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
-from edl_master.core.names import TaskKey, TaskType, Token
+from edl_master.core.identifiers import TaskKey, TaskType, Token
 
 
 class Standing(Enum):

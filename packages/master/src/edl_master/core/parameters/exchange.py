@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
-from edl_master.core.names import TaskKey, Token, Version
+from edl_master.core.identifiers import TaskKey, Token, Version
 from edl_master.core.parameters.tables.payloads import RowPayload
 from edl_master.core.parameters.wire import Payload
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from edl_master.core.names import TaskKey, Token, WorkerId
+from edl_master.core.identifiers import TaskKey, Token, WorkerId
 from edl_master.core.parameters.exchange import GradientPush, PushKind
 from edl_master.core.parameters.orders import (
     Adopt,

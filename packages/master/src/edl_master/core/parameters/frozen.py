@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from edl_master.core.names import Version
+from edl_master.core.identifiers import Version
 from edl_master.core.parameters.layout import ArenaKey, Arenas, Array
 from edl_master.core.parameters.tables.group import Lent
 

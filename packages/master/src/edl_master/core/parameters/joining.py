@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edl_master.core.names import TaskKey
+from edl_master.core.identifiers import TaskKey
 from edl_master.core.parameters import arithmetic
 from edl_master.core.parameters.arithmetic import Executor
 from edl_master.core.parameters.layout import Arenas, Layout

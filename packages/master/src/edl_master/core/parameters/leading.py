@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from edl_master.core.names import TaskKey, Token, Version, WorkerId
+from edl_master.core.identifiers import TaskKey, Token, Version, WorkerId
 from edl_master.core.parameters.exchange import GradientPush, PushKind, PushOutcome
 from edl_master.core.parameters.layout import Layout
 from edl_master.core.parameters.modes import UpdateMode

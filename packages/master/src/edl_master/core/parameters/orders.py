@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edl_master.core.names import TaskKey, Token, Version, WorkerId
+from edl_master.core.identifiers import TaskKey, Token, Version, WorkerId
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Self
 
-from edl_master.core.names import TaskKey, Token, Version
+from edl_master.core.identifiers import TaskKey, Token, Version
 from edl_master.core.parameters.applied import AppliedCounts, Standing
 from edl_master.core.parameters.arithmetic import Executor
 from edl_master.core.parameters.exchange import (

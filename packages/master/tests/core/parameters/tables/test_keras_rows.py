@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edl_master.core.names import Token
+from edl_master.core.identifiers import Token
 from edl_master.core.parameters.modes import Async
 from edl_master.core.parameters.optimizers import parse_optimizer
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edl_master.core.names import Token
+from edl_master.core.identifiers import Token
 from edl_master.core.parameters.exchange import PushKind
 from edl_master.core.parameters.keras_config import OptimizerUnsupported
 from edl_master.core.parameters.layout import Layout, LayoutError, Variable

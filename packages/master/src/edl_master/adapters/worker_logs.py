@@ -1,0 +1,35 @@
+"""Logs of bodies: one file a worker, in which its bodies write one after the other."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from edl_master.core.identifiers import WorkerId
+
+_TAIL_LINES = 40
+_TAIL_BYTES = 32 << 10
+
+
+def path_of(logs: Path, worker: WorkerId) -> Path:
+    """Where a worker's bodies write."""
+    return logs / f"worker-{worker}.log"
+
+
+def heading(worker: WorkerId, attempt: int) -> bytes:
+    """The line above what a body writes."""
+    at = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+    return f"--- {at} worker {worker}, start {attempt + 1}\n".encode()
+
+
+def tail(path: Path, start: int) -> str:
+    """The last lines that a body wrote; ``start`` is where its part of the file begins."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(start, size - _TAIL_BYTES))
+            content = file.read(_TAIL_BYTES)
+    except OSError as error:
+        return f"(no log: {error})"
+    return "\n".join(content.decode(errors="replace").splitlines()[-_TAIL_LINES:])

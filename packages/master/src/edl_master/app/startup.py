@@ -1,0 +1,83 @@
+"""From a job's directory to a master at work, or to a status that says why there is none."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+
+from edl_master import codec, config
+from edl_master.adapters.job_directory import JobDirectory, rfc3339
+from edl_master.adapters.journal import Journal, event
+from edl_master.app.master import App
+from edl_master.control.effect_executor import failure_from_exception
+from edl_master.control.worker_instances import MakePlatform, of_the_job
+from edl_master.core.failure import Failure
+from edl_master.parameter_servers.processes import BEGIN_AGAIN, begin_again, inherited_hold
+from edl_proto import jobdir
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2, job_pb2
+
+log = logging.getLogger(__name__)
+
+FAILED = 1
+"""Exit code of a master whose job did not succeed."""
+
+
+def run(job_dir: Path, make_platform: MakePlatform = of_the_job) -> int:
+    """Work on a job until it has ended; return the exit code.
+
+    A job that cannot be started ends FAILED, with the reason in its status.
+    """
+    directory = JobDirectory(job_dir)
+    try:
+        directory.hold(inherited_hold())
+    except EdlError as error:
+        # The directory is another master's, or is not there: nothing is written to it.
+        log.error("%s", error)
+        return jobdir.DIRECTORY_TAKEN if error.code == error_pb2.JOB_EXISTS else FAILED
+    spec = job_pb2.JobSpec(name=job_dir.name)
+    try:
+        spec = directory.read_spec()
+        app = App(config.read(spec, job_dir), directory, make_platform)
+    except Exception as error:
+        failure = failure_from_exception(error)
+        log.error("the job cannot be started\n%s", error)
+        _say_why(directory, spec, failure)
+        directory.let_go()
+        return FAILED
+    with app:
+        app.take_signals()
+        try:
+            code = app.run()
+            if code == BEGIN_AGAIN:
+                begin_again(directory.hand_on())
+            return code
+        except Exception as error:
+            log.exception("the master ends")
+            _say_why(directory, spec, failure_from_exception(error))
+            return FAILED
+        finally:
+            directory.let_go()
+
+
+def _say_why(directory: JobDirectory, spec: job_pb2.JobSpec, failure: Failure) -> None:
+    """Leave a final status, and an event, for whoever asks what became of the job."""
+    at = rfc3339(time.time())
+    status = job_pb2.JobStatus(
+        name=spec.name,
+        type=spec.type,
+        state=job_pb2.FAILED,
+        error=codec.error_to(failure),
+        started_at=at,
+        finished_at=at,
+        output=spec.output,
+        workers_wanted=spec.workers,
+    )
+    try:
+        directory.write_status(status, final=True)
+        journal = Journal(directory.path / jobdir.EVENTS)
+        journal.add(event("JobFailed", "error", failure.what, {"code": failure.code}, 0.0))
+        journal.close()
+    except EdlError as error:
+        log.error("nor can that be written to the job's directory\n%s", error)

@@ -1,0 +1,113 @@
+"""Bodies of workers: how they are started, and what becomes of those of an earlier master."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from edl_master.adapters.processes import LocalProcesses, limit_threads
+from edl_master.config import Config
+from edl_master.core.events import BodyExited
+from edl_master.core.identifiers import WorkerId
+from edl_master.core.platform import LiveBody, Platform
+from edl_proto import jobdir
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+
+log = logging.getLogger(__name__)
+
+MakePlatform = Callable[[Config, Callable[[], str]], Platform]
+"""Makes the platform of a job; the master's address is known when the first body starts."""
+
+_KILLED_S = 60.0
+"""How long the end of a killed body may take to be seen."""
+
+
+def local_processes(config: Config, address: Callable[[], str]) -> Platform:
+    """Workers as processes of this machine."""
+
+    def command(worker: WorkerId, attempt: int) -> Sequence[str]:
+        # -P: a file in the user's directory must not stand in for a module of the same name.
+        python = [config.python, "-P", "-m", "edl_worker"]
+        return [*python, "--master", address(), "--worker-id", str(worker)]
+
+    environment = {"PYTHONUNBUFFERED": "1", **config.environ}
+    return LocalProcesses(
+        command,
+        limit_threads(environment, config.workers_max),
+        config.job_dir / jobdir.LOGS,
+        config.job_dir / jobdir.PODS,
+    )
+
+
+def local_containers(config: Config, address: Callable[[], str]) -> Platform:
+    """Workers as containers of this machine's engine, from the job's image."""
+    from edl_master.adapters.containers import LocalContainers, Recipe
+
+    def command(worker: WorkerId, attempt: int) -> Sequence[str]:
+        python = ["python3", "-P", "-m", "edl_worker"]
+        return [*python, "--master", address(), "--worker-id", str(worker)]
+
+    spec = config.spec
+    environment = {"PYTHONUNBUFFERED": "1", "HOME": "/tmp"}
+    environment |= {k: v for k, v in config.environ.items() if k.startswith(jobdir.PASSED_ON)}
+    recipe = Recipe(
+        engine=spec.containers.engine,
+        image=spec.image,
+        user=spec.containers.user,
+        mounts={each.path: each.writable for each in spec.containers.mounts if each.for_workers},
+        environment=limit_threads(environment, config.workers_max),
+    )
+    return LocalContainers(recipe, command, spec.name, config.job_dir)
+
+
+def of_the_job(config: Config, address: Callable[[], str]) -> Platform:
+    """The platform that the job names.
+
+    Raises:
+        EdlError: USAGE; there is none of that name here.
+    """
+    match config.spec.platform:
+        case "" | "processes":
+            return local_processes(config, address)
+        case "docker":
+            return local_containers(config, address)
+        case other:
+            raise EdlError(
+                error_pb2.USAGE,
+                f"this master knows no platform {other!r}",
+                where=jobdir.SPEC,
+                remedy="Client and master must be of the same version.",
+            )
+
+
+def take_over(platform: Platform, *, keep: bool) -> tuple[LiveBody, ...]:
+    """Find what an earlier incarnation of the master left; return the bodies that may stay.
+
+    Before the job begins, so that no worker ever has two bodies without anybody knowing.
+
+    Args:
+        platform: where bodies are.
+        keep: they may register with this master; otherwise all are ended.
+    """
+    found = platform.adopt()
+    if keep:
+        return found
+    for body in found:
+        log.info("ending %s of worker %d, left by an earlier master", body.body, body.worker)
+        platform.kill(body.worker)
+    ended = 0
+    deadline = time.monotonic() + _KILLED_S
+    while ended < len(found) and (wait_s := deadline - time.monotonic()) > 0:
+        ended += sum(isinstance(each, BodyExited) for each in platform.observe(wait_s))
+    return ()
+
+
+def exit_reason(exited: BodyExited) -> str:
+    """In one word, for metrics."""
+    if exited.preempted:
+        return "preempted"
+    if exited.signal is not None:
+        return "signal"
+    return "left" if exited.exit_code == 0 else "failed"

@@ -1,0 +1,205 @@
+"""Policies for what goes wrong: a small decision each, with a name and its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from math import ldexp
+
+from edl_master.core.failure import Failure
+from edl_master.core.identifiers import TaskType
+from edl_master.core.settings import JobSettings, Timings
+
+# --- a task failed on its own account ------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RetryTask:
+    """Lease the task again, to another worker if there is one."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetTaskAside:
+    """Go on without the task, and report it."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FailJob:
+    """End the job with this failure."""
+
+    failure: Failure
+    reason: str
+
+
+_FOR_THE_WHOLE_JOB = (TaskType.EVALUATION_SUMMARY, TaskType.EXPORT)
+
+
+def after_task_failure(
+    settings: JobSettings,
+    type_: TaskType,
+    failures: int,
+    failure: Failure,
+    permanent: bool,
+    place: str,
+) -> RetryTask | SetTaskAside | FailJob:
+    """Decide what becomes of a task that failed.
+
+    Args:
+        settings: rules of the job.
+        type_: of the task.
+        failures: of this task so far, this one included.
+        failure: what its holder said.
+        permanent: trying again elsewhere cannot help.
+        place: the task in words: records and file.
+    """
+    if not permanent and failures < settings.task_attempts:
+        return RetryTask(f"attempt {failures} of {settings.task_attempts} failed")
+    times = "once" if failures == 1 else f"{failures} times"
+    reason = "trying again cannot help" if permanent else f"failed {times}"
+    if settings.allow_dead_letters and type_ not in _FOR_THE_WHOLE_JOB:
+        return SetTaskAside(f"{reason}, and dead letters are allowed")
+    where = f"{failure.where}; {place}" if failure.where else place
+    remedy = failure.remedy
+    if not remedy:
+        remedy = "Mend the model file or the data and start the job again."
+        if type_ not in _FOR_THE_WHOLE_JOB:
+            remedy += " To go on without such records, allow dead letters."
+    code = failure.code or "TASK_DEAD_LETTERED"
+    return FailJob(replace(failure, code=code, where=where, remedy=remedy), reason)
+
+
+# --- a body ended --------------------------------------------------------------------------
+
+
+class ExitKind(StrEnum):
+    """Why a body ended, as far as it matters."""
+
+    LEFT = "left"
+    """As asked, or as it said before."""
+    PREEMPTED = "preempted"
+    """Taken away from outside, in good order."""
+    KILLED = "killed"
+    """From outside, without warning: a person, the memory killer, the machine."""
+    CRASHED = "crashed"
+    """On its own account."""
+
+
+_SIGNALS = {
+    1: "SIGHUP",
+    2: "SIGINT",
+    4: "SIGILL",
+    6: "SIGABRT",
+    7: "SIGBUS",
+    8: "SIGFPE",
+    9: "SIGKILL",
+    11: "SIGSEGV",
+    15: "SIGTERM",
+}
+_KILLS = frozenset({1, 2, 9, 15})
+_SIGNALLED = 128
+_HIGHEST_SIGNAL = 64
+
+
+def how_ended(code: int) -> tuple[int | None, int | None]:
+    """Exit code, or signal: shells and engines report the end by signal N as code 128 + N.
+
+    A body may end with such a code itself, to say that a signal ended it.
+    """
+    if _SIGNALLED < code <= _SIGNALLED + _HIGHEST_SIGNAL:
+        return None, code - _SIGNALLED
+    return code, None
+
+
+def classify_exit(
+    exit_code: int | None, signal: int | None, *, preempted: bool, leaving: bool
+) -> ExitKind:
+    """Name the kind of an exit.
+
+    Args:
+        exit_code: None when the body ended by a signal; see ``how_ended``.
+        signal: None when the body ended by itself.
+        preempted: what the platform, or the body itself before it ended, said about it.
+        leaving: it had been asked to leave, or had said that it would.
+    """
+    if preempted:
+        return ExitKind.PREEMPTED
+    if leaving:
+        return ExitKind.LEFT
+    return ExitKind.KILLED if signal in _KILLS else ExitKind.CRASHED
+
+
+def describe_exit(exit_code: int | None, signal: int | None) -> str:
+    """Say in words how a body ended."""
+    if signal is not None:
+        name = _SIGNALS.get(signal)
+        return f"signal {signal} ({name})" if name else f"signal {signal}"
+    return f"exit code {exit_code}" if exit_code is not None else "unknown end"
+
+
+KILLS_PER_CRASH_LOOP = 10
+"""Kills come from outside, until so many in a row leave no doubt, as with too little memory."""
+
+DEATHS_PER_FAILURE = 10
+"""More deaths of any kind under one task, without any progress in it, are the task's failure."""
+
+
+class CrashStreak:
+    """Counts bodies that ended before they got any work done, over the whole job."""
+
+    def __init__(self, settings: JobSettings) -> None:
+        self._most_crashes = settings.worker_crashes
+        self.crashes = 0
+        self.kills = 0
+
+    def progress(self) -> None:
+        """Work got done, or what stood in the way is gone: no streak."""
+        self.crashes = 0
+        self.kills = 0
+
+    def count(self, kind: ExitKind, who: str, how: str, log_tail: str) -> FailJob | None:
+        """Count one end without progress, and decide whether this is a crash loop."""
+        match kind:
+            case ExitKind.CRASHED:
+                self.crashes += 1
+            case ExitKind.KILLED:
+                self.kills += 1
+            case ExitKind.LEFT | ExitKind.PREEMPTED:
+                return None
+        if self.crashes >= self._most_crashes:
+            times, remedy = self.crashes, "Read the end of its log below."
+        elif self.kills > KILLS_PER_CRASH_LOOP:
+            times, remedy = self.kills, "Something kills the workers; often it is lack of memory."
+        else:
+            return None
+        what = f"Workers ended {times} times in a row before any work was done; the last: {how}."
+        failure = Failure("WORKER_CRASH_LOOP", what, where=who, remedy=remedy, detail=log_tail)
+        return FailJob(failure, f"{times} ends in a row without progress")
+
+
+PREEMPTIONS_AT_ONCE = 3
+"""So many preemptions in a row, without any work in between, are followed by a body at once."""
+
+
+def restart_delay_s(kind: ExitKind, barren: int, timings: Timings) -> float:
+    """Seconds to wait before a worker's next body: none at first, then doubling.
+
+    Args:
+        kind: why the last body ended.
+        barren: bodies of this worker in a row that had ended without any work done before it.
+        timings: where the doubling starts and ends.
+    """
+    match kind:
+        case ExitKind.LEFT:
+            times = 0
+        case ExitKind.PREEMPTED:
+            times = barren - PREEMPTIONS_AT_ONCE
+        case ExitKind.KILLED | ExitKind.CRASHED:
+            times = barren
+    if times <= 0:
+        return 0.0
+    doubled_s = ldexp(timings.restart_backoff_s, min(times - 1, 32))
+    return min(timings.restart_backoff_max_s, doubled_s)

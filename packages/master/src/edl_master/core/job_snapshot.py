@@ -1,0 +1,85 @@
+"""Snapshots of a job's position: taken from the rooms, and put back into new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from edl_master.core.components import Rooms
+from edl_master.core.identifiers import TaskType
+from edl_master.core.settings import JobSettings, JobType
+from edl_master.core.tasks import Round
+
+SNAPSHOT_FORMAT = 1
+_KEPT_ROUNDS = {
+    JobType.TRAIN: (TaskType.TRAINING,),
+    JobType.EVALUATE: (TaskType.EVALUATION, TaskType.EVALUATION_SUMMARY),
+    JobType.PREDICT: (TaskType.PREDICTION,),
+}
+"""What these tasks have done outlives the master: in the parameters, in the snapshot itself, in
+files. Evaluation and export of a training job need a frozen version, and start again."""
+
+
+def identify(settings: JobSettings, data: tuple[int, ...]) -> dict[str, Any]:
+    """Return what has to be equal for a position to mean the same: the cut and its order."""
+    return {
+        "type": settings.type.value,
+        "records": sum(data),
+        "files": sha256(",".join(map(str, data)).encode()).hexdigest(),
+        "records_per_task": settings.records_per_task,
+        "minibatch_size": settings.minibatch_size,
+        "seed": settings.seed,
+        "shuffle": settings.shuffle,
+    }
+
+
+def take_snapshot(rooms: Rooms, identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the position as JSON-able values."""
+    settings = rooms.settings
+    kept = _KEPT_ROUNDS[settings.type]
+    return {
+        "format": SNAPSHOT_FORMAT,
+        "job": dict(identity),
+        "workers_asked": [settings.min_workers, settings.max_workers],
+        "ledger": rooms.ledger.snapshot(kept, rooms.evaluations.undone),
+        "course": rooms.course.snapshot(),
+        "evaluations": rooms.evaluations.snapshot(),
+        "progress": rooms.progress.snapshot(),
+        "members": rooms.members.snapshot(),
+    }
+
+
+def restore_snapshot(rooms: Rooms, identity: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
+    """Put a position into the rooms of a new job.
+
+    How many workers are wanted is kept, unless the job now asks for other numbers than then.
+
+    Raises:
+        ValueError: it is a position in other data, in another order, or of another format.
+    """
+    if saved["format"] != SNAPSHOT_FORMAT:
+        raise ValueError(f"snapshot format {saved['format']} is not {SNAPSHOT_FORMAT}")
+    for name, value in identity.items():
+        was = saved["job"][name]
+        if was != value:
+            raise ValueError(f"the snapshot is of another job: {name} was {was}, is {value}")
+    rounds = []
+    for entry in saved["ledger"]["rounds"]:
+        round_ = _made(rooms, TaskType(entry["type"]), entry["number"])
+        round_.restore(entry)
+        rounds.append(round_)
+    rooms.ledger.restore(saved["ledger"], rounds)
+    rooms.evaluations.restore(saved["evaluations"])
+    rooms.course.restore(saved["course"])
+    rooms.progress.restore(saved["progress"])
+    settings = rooms.settings
+    scaled = saved["workers_asked"] == [settings.min_workers, settings.max_workers]
+    rooms.members.restore(saved["members"], scaled=scaled)
+
+
+def _made(rooms: Rooms, type_: TaskType, number: int) -> Round:
+    """A round at its beginning: of the main work, or of one task that follows from it."""
+    if type_ is rooms.course.main:
+        return rooms.course.make_round(number)
+    return Round(type_, number, None)

@@ -1,0 +1,352 @@
+"""The course of a job: what there is to do, and what follows when it is done.
+
+One class per type of job, all of one shape. ``advance`` is asked after every fact and looks
+only at what is true now, so a job restored from a snapshot finds its way by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, Protocol
+
+from edl_master.core.effects import (
+    Effect,
+    FinishOutput,
+    FlushGradients,
+    FreezeParameters,
+    Record,
+    ReleaseFrozen,
+    TakeCheckpoint,
+    TakeSnapshot,
+)
+from edl_master.core.evaluation import Evaluations
+from edl_master.core.identifiers import TaskType, Version
+from edl_master.core.ledger import Ledger
+from edl_master.core.permutation import Permutation, derive_seed
+from edl_master.core.settings import JobSettings, JobType
+from edl_master.core.tasks import Cut, Round
+
+Emit = Callable[[Effect], None]
+
+
+class Course(Protocol):
+    """What the heart asks of every type of job."""
+
+    main: TaskType
+    """Type of the tasks that are the job's main work."""
+    records_total: int
+    """Of the main work, over all epochs."""
+
+    @property
+    def finishing(self) -> bool:
+        """Whether the main work is done, and only what follows from it is left."""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is left to do."""
+
+    @property
+    def epoch(self) -> int:
+        """Epoch of the oldest task that is not done, from 1; 0 where there are none."""
+
+    @property
+    def unopened(self) -> int:
+        """Tasks of the main work in rounds that are not open yet."""
+
+    def advance(self) -> None:
+        """Do what follows from the state of the ledger."""
+
+    def updated(self, before: Version, after: Version) -> None:
+        """The parameters went from one version to another."""
+
+    def is_frozen(self, name: str, version: Version) -> bool:
+        """A frozen version is there; False when nobody asked for it."""
+
+    @property
+    def final_version(self) -> Version | None:
+        """Version that is exported; None before it is frozen."""
+
+    def output_finished(self) -> bool:
+        """The output is complete; False when nobody asked for it."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what outlives the master, beside the ledger's rounds, as JSON-able values."""
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Take over what ``snapshot`` saved."""
+
+    def make_round(self, number: int) -> Round:
+        """Make a round of the main work at its beginning."""
+
+
+class Stage(StrEnum):
+    """How far a training job is."""
+
+    TRAINING = "training"
+    FREEZING = "freezing"
+    EVALUATING = "evaluating"
+    EXPORTING = "exporting"
+    FINISHING = "finishing"
+    OVER = "over"
+
+
+FINAL = "final"
+"""Name of the frozen version that the last evaluation and the export use."""
+
+
+class Training:
+    """Epochs of training tasks, evaluations on the way, then one last version for all the rest."""
+
+    main = TaskType.TRAINING
+
+    def __init__(
+        self, settings: JobSettings, cut: Cut, ledger: Ledger, evaluations: Evaluations, emit: Emit
+    ) -> None:
+        self._settings = settings
+        self._cut = cut
+        self._ledger = ledger
+        self._evaluations = evaluations
+        self._emit = emit
+        self._opened = 0
+        self._ended = 0
+        self._stage = Stage.TRAINING
+        self._final: Version | None = None
+        self.records_total = cut.records * settings.num_epochs
+
+    @property
+    def finishing(self) -> bool:
+        return self._stage is not Stage.TRAINING
+
+    @property
+    def over(self) -> bool:
+        return self._stage is Stage.OVER
+
+    @property
+    def epoch(self) -> int:
+        return min(self._ended + 1, self._settings.num_epochs)
+
+    @property
+    def unopened(self) -> int:
+        return self._cut.count * (self._settings.num_epochs - self._opened)
+
+    def advance(self) -> None:
+        if self._stage is Stage.TRAINING:
+            self._end_epochs()
+            self._open_epochs()
+            if self._ended == self._settings.num_epochs:
+                self._finish_training()
+        self._evaluations.advance()
+        if self._stage is Stage.EVALUATING and self._evaluations.idle:
+            if self._evaluations.last_version != self._final:
+                self._evaluations.start_on(FINAL, self._final)
+            else:
+                self._export()
+        if self._stage is Stage.EXPORTING and not self._ledger.is_open(TaskType.EXPORT, 0):
+            self._stage = Stage.FINISHING
+            self._emit(FinishOutput())
+
+    def _end_epochs(self) -> None:
+        """Epochs end in their order, whatever the order in which their last tasks are done."""
+        while self._ended < self._opened and not self._ledger.is_open(self.main, self._ended):
+            self._ended += 1
+            epochs = self._settings.num_epochs
+            line = f"Epoch {self._ended} of {epochs} is complete."
+            self._emit(Record("EpochEnded", line, facts={"epoch": str(self._ended)}))
+            if self._ended == epochs:
+                return
+            if self._settings.epoch_barrier:
+                self._emit(FlushGradients())
+            if self._settings.evaluation_steps == 0:
+                self._evaluations.trigger()
+
+    def _open_epochs(self) -> None:
+        while self._opened < self._settings.num_epochs:
+            last = self._opened - 1
+            if self._settings.epoch_barrier:
+                if self._ended < self._opened:
+                    return
+            elif self._ledger.has_leasable(self.main, last):
+                return
+            self._ledger.open_round(self.make_round(self._opened))
+            self._opened += 1
+
+    def _finish_training(self) -> None:
+        self._evaluations.cancel_pending()
+        self._emit(FlushGradients())
+        self._emit(TakeCheckpoint("training is complete"))
+        if self._evaluations.possible or self._settings.export:
+            self._stage = Stage.FREEZING
+            self._emit(FreezeParameters(FINAL))
+        else:
+            self._export()
+
+    def _export(self) -> None:
+        if self._settings.export:
+            self._stage = Stage.EXPORTING
+            self._ledger.open_round(Round(TaskType.EXPORT, 0, None))
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        self._stage = Stage.OVER
+        if self._final is not None:
+            self._emit(ReleaseFrozen(FINAL))
+
+    def updated(self, before: Version, after: Version) -> None:
+        if self._stage is not Stage.TRAINING:
+            return
+        if _crosses(self._settings.evaluation_steps, before, after):
+            self._evaluations.trigger()
+        if _crosses(self._settings.checkpoint_steps, before, after):
+            self._emit(TakeCheckpoint(f"parameter version {after}"))
+
+    def is_frozen(self, name: str, version: Version) -> bool:
+        if name != FINAL or self._stage is not Stage.FREEZING:
+            return self._evaluations.is_frozen(name, version)
+        self._final = version
+        if self._evaluations.possible:
+            self._stage = Stage.EVALUATING
+        else:
+            self._export()
+        return True
+
+    @property
+    def final_version(self) -> Version | None:
+        return self._final
+
+    def output_finished(self) -> bool:
+        if self._stage is not Stage.FINISHING:
+            return False
+        self._emit(Record("ModelExported", "The trained model is written."))
+        self._end()
+        return True
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"opened": self._opened, "ended": self._ended}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        self._opened = saved["opened"]
+        self._ended = saved["ended"]
+        if self._settings.num_epochs < self._opened:
+            raise ValueError(
+                f"num_epochs is {self._settings.num_epochs}, but epoch {self._opened} had begun"
+            )
+
+    def make_round(self, number: int) -> Round:
+        order = None
+        if self._settings.shuffle:
+            order = Permutation(self._cut.count, derive_seed(self._settings.seed, number))
+        return Round(self.main, number, self._cut, order)
+
+
+def _crosses(every: int, before: Version, after: Version) -> bool:
+    """Whether a multiple of ``every`` lies beyond ``before`` and not beyond ``after``."""
+    return every > 0 and after // every > before // every
+
+
+class _Untrained:
+    """What jobs on a trained model have in common: no versions, no epochs, one round."""
+
+    main: TaskType
+    epoch = 0
+    final_version = None
+
+    def __init__(self, cut: Cut, ledger: Ledger, emit: Emit) -> None:
+        self._cut = cut
+        self._ledger = ledger
+        self._emit = emit
+        self._opened = False
+        self.records_total = cut.records
+
+    @property
+    def unopened(self) -> int:
+        return 0 if self._opened else self._cut.count
+
+    def updated(self, before: Version, after: Version) -> None:
+        pass
+
+    def is_frozen(self, name: str, version: Version) -> bool:
+        return False
+
+    def output_finished(self) -> bool:
+        return False
+
+    def make_round(self, number: int) -> Round:
+        return Round(self.main, number, self._cut)
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"opened": self._opened}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        self._opened = saved["opened"]
+
+
+class Evaluating(_Untrained):
+    """One evaluation of a trained model over the main data."""
+
+    main = TaskType.EVALUATION
+
+    def __init__(self, cut: Cut, ledger: Ledger, evaluations: Evaluations, emit: Emit) -> None:
+        super().__init__(cut, ledger, emit)
+        self._evaluations = evaluations
+
+    @property
+    def finishing(self) -> bool:
+        return self._opened and not self._ledger.is_open(self.main, 0)
+
+    @property
+    def over(self) -> bool:
+        return self._evaluations.ended > 0
+
+    def advance(self) -> None:
+        if not self._opened:
+            self._opened = True
+            self._evaluations.start_on("", None)
+        self._evaluations.advance()
+
+
+class Predicting(_Untrained):
+    """Prediction tasks over the main data, then the parts are joined."""
+
+    main = TaskType.PREDICTION
+
+    def __init__(self, cut: Cut, ledger: Ledger, emit: Emit) -> None:
+        super().__init__(cut, ledger, emit)
+        self._joining = False
+        self._joined = False
+
+    @property
+    def finishing(self) -> bool:
+        return self._joining
+
+    @property
+    def over(self) -> bool:
+        return self._joined
+
+    def advance(self) -> None:
+        if not self._opened:
+            self._opened = True
+            self._ledger.open_round(self.make_round(0))
+        if not self._joining and not self._ledger.is_open(self.main, 0):
+            self._joining = True
+            # Before the output can be there: then no task of it will be done again.
+            self._emit(TakeSnapshot())
+            self._emit(FinishOutput())
+
+    def output_finished(self) -> bool:
+        self._joined = self._joining
+        return self._joined
+
+
+def course_of(
+    settings: JobSettings, cut: Cut, ledger: Ledger, evaluations: Evaluations, emit: Emit
+) -> Course:
+    """Make the course of a job of this type."""
+    match settings.type:
+        case JobType.TRAIN:
+            return Training(settings, cut, ledger, evaluations, emit)
+        case JobType.EVALUATE:
+            return Evaluating(cut, ledger, evaluations, emit)
+        case JobType.PREDICT:
+            return Predicting(cut, ledger, emit)

@@ -1,0 +1,192 @@
+"""Going on where an earlier master of the same job was, if it kept checkpoints."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from edl_master.adapters.checkpoint_files import LEDGER, PLANE, Checkpoint, read_checkpoint
+from edl_master.adapters.checkpoints import Place
+from edl_master.adapters.data import DataSet
+from edl_master.adapters.outputs import Predictions
+from edl_master.core.effects import Record, Severity
+from edl_master.core.identifiers import TaskKey, TaskType, Version
+from edl_master.core.job import JobState
+from edl_master.core.parameters.sharding import Saved
+from edl_master.core.parameters.snapshot import Snapshot, Stored
+from edl_master.core.settings import JobSettings
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """A job to work on.
+
+    Attributes:
+        job: new, or as it was.
+        resumed: whether it is as it was.
+        saved: the parameters as they were; None for a new job, and where there are none.
+        notes: what a person should know of it.
+        path: of the checkpoint; None for a new job.
+    """
+
+    job: JobState
+    resumed: bool
+    saved: Saved | None
+    notes: tuple[Record, ...]
+    path: Path | None = None
+
+    @property
+    def version(self) -> Version | None:
+        """Parameter version that it goes on from; None for a new job."""
+        return Version(self.saved.decided.meta["version"]) if self.saved else None
+
+
+def begin(
+    settings: JobSettings,
+    data: DataSet,
+    validation: DataSet | None,
+    places: Sequence[Place],
+    predictions: Predictions | None = None,
+    *,
+    store: Place | None = None,
+    chosen_length: bool,
+    died_at: float | None = None,
+) -> Beginning:
+    """Make the job anew, or take it up from its newest whole checkpoint.
+
+    Args:
+        settings: of the job.
+        data: to train, evaluate or predict on.
+        validation: to evaluate on; None: no evaluation.
+        places: where snapshots and checkpoints are; the newest of all is used.
+        store: of checkpoints, where these have none.
+        predictions: parts that an earlier master took; brought in line with the job.
+        chosen_length: the length of tasks was chosen here, and yields to that of the checkpoint.
+        died_at: when the earlier master was last seen alive, in seconds since the epoch; None if
+            this is not the same job, started again, but another one that goes on from its state.
+
+    Raises:
+        EdlError: CHECKPOINT_DAMAGED; USAGE when the checkpoint is of other data or settings;
+            OUTPUT_UNWRITABLE or DISK_FULL for the parts, or for what a store has.
+    """
+    counts = validation.counts if validation else ()
+    names = {
+        "data_names": data.uris,
+        "validation_names": validation.uris if validation else (),
+    }
+    notes: list[Record] = []
+
+    def damaged(name: str, problem: str) -> None:
+        message = f"Checkpoint {name} is damaged and passed over: {problem}."
+        notes.append(Record("CheckpointDamaged", message, Severity.WARNING))
+
+    def anew() -> Beginning:
+        if predictions is not None:
+            predictions.prepare()
+        job = JobState(settings, data.counts, counts, **names)
+        return Beginning(job, resumed=False, saved=None, notes=tuple(notes))
+
+    found = _newest(places, store, damaged)
+    if found is None:
+        return anew()
+    ledger, plane = found.documents[LEDGER], found.documents.get(PLANE)
+    try:
+        if chosen_length:
+            settings = replace(settings, records_per_task=ledger["job"]["records_per_task"])
+        undone_s, down_s = _lost(found.taken_at, died_at)
+        job = JobState.restore(
+            settings,
+            data.counts,
+            counts,
+            ledger,
+            **names,
+            undone_s=undone_s,
+            down_s=down_s,
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise EdlError(
+            error_pb2.USAGE,
+            f"the job cannot go on from its checkpoint: {error}",
+            where=f"--checkpoint-dir, checkpoint {found.name}",
+            remedy="Use the data and options that it was made with, or another directory or name.",
+        ) from error
+    if predictions is not None and not _has_parts(job, predictions):
+        message = f"Parts of predictions that {found.name} counts as done are not there any more;"
+        message += " all predictions are made again."
+        notes.append(Record("PredictionsMissing", message, Severity.WARNING))
+        return anew()
+    at = f", parameter version {plane['version']}" if plane else ""
+    message = f"Goes on from checkpoint {found.name}{at}."
+    if died_at is not None:
+        message += f" {undone_s:.1f} s of work after it are done again."
+    notes.append(Record("CheckpointRestored", message, facts={"checkpoint": found.name}))
+    saved = None
+    if plane:
+        saved = Saved(_snapshot(found), tuple(_snapshot(part) for part in found.parts))
+    return Beginning(job, resumed=True, saved=saved, notes=tuple(notes), path=found.path)
+
+
+def parts_of(path: Path) -> tuple[Snapshot, ...]:
+    """What there is of values in a checkpoint that was found to be whole: by part, or at once."""
+    found = read_checkpoint(path)
+    return tuple(_snapshot(part) for part in found.parts or (found,))
+
+
+def _snapshot(found: Checkpoint) -> Snapshot:
+    arrays: dict[str, Stored] = {name: np.asarray(array) for name, array in found.arrays.items()}
+    return Snapshot(found.documents[PLANE], arrays)
+
+
+def _has_parts(job: JobState, predictions: Predictions) -> bool:
+    """Whether what the job counts as predicted is there; what it does not is removed."""
+    counts = job.view(0.0).tasks.get(TaskType.PREDICTION)
+    return predictions.resume(
+        lambda number: job.is_settled(TaskKey(TaskType.PREDICTION, 0, number)),
+        counts.dead if counts else 0,
+    )
+
+
+def _newest(
+    places: Sequence[Place], store: Place | None, damaged: Callable[[str, str], None]
+) -> Checkpoint | None:
+    """The newest whole one of all places; an error only if there are some, and none is whole.
+
+    A store is asked only if there is nothing on this machine: what is there is the job's own, some
+    seconds older at most, and the workers of a master that was killed are waiting.
+    """
+    found: list[Checkpoint] = []
+    problems: list[EdlError] = []
+    for place in (*places, *([store] if store else ())):
+        if place is store and found:
+            break
+        try:
+            newest = place.newest(damaged)
+        except EdlError as error:
+            problems.append(error)
+        else:
+            found += [newest] if newest else []
+    if not found and problems:
+        raise problems[0]
+    return max(found, key=_version, default=None)
+
+
+def _version(checkpoint: Checkpoint) -> int:
+    """Of its parameters; jobs on a trained model have none, and one place only."""
+    plane = checkpoint.documents.get(PLANE)
+    return int(plane["version"]) if plane else 0
+
+
+def _lost(taken_at: float, died_at: float | None) -> tuple[float, float]:
+    """Seconds of work that are undone, and seconds without a master."""
+    if died_at is None:
+        return 0.0, 0.0
+    return max(0.0, died_at - taken_at), max(0.0, time.time() - max(died_at, taken_at))

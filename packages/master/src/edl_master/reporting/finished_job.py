@@ -1,0 +1,77 @@
+"""The page of a job that has no master any more, from what is in its directory."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from edl_master.adapters.http import StatusServer
+from edl_master.adapters.job_directory import JobDirectory
+from edl_master.adapters.journal import read_events
+from edl_proto import jobdir
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2, job_pb2
+
+log = logging.getLogger(__name__)
+
+FAILED = 1
+
+
+class LeftBehind:
+    """What a job's master wrote last; implements ``adapters.http.Source``.
+
+    Args:
+        directory: of the job; it is only read.
+
+    Raises:
+        EdlError: JOB_NOT_FOUND; the directory holds no job.
+    """
+
+    def __init__(self, directory: JobDirectory) -> None:
+        directory.read_spec()
+        self._directory = directory
+
+    def status(self) -> job_pb2.JobStatus:
+        """The last status; an empty one if the master never wrote any."""
+        return self._directory.read_status()
+
+    def events(self, after: int, limit: int) -> Sequence[job_pb2.Event]:
+        """Events with numbers above ``after``, oldest first."""
+        try:
+            return read_events(self._directory / jobdir.EVENTS, after, limit)
+        except FileNotFoundError:
+            return []
+
+    def metrics(self) -> bytes:
+        """Nothing: figures of a job that is over are no news for Prometheus."""
+        return b""
+
+
+def view(job_dir: Path, host: str, port: int) -> int:
+    """Serve the page until SIGINT or SIGTERM; print where it is as one line of JSON.
+
+    Returns:
+        The exit code.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    try:
+        server = StatusServer(host, port, LeftBehind(JobDirectory(job_dir)))
+    except EdlError as error:
+        code = error_pb2.ErrorCode.Name(error.code)
+        print(json.dumps({"code": code, "what": error.what, "remedy": error.remedy}), flush=True)
+        log.error("%s", error)
+        return FAILED
+    try:
+        print(json.dumps({"dashboard_url": f"http://{host}:{server.port}/"}), flush=True)
+        signal.pause()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        server.close()
+    sys.stdout.flush()
+    return 0

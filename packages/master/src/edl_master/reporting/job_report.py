@@ -1,0 +1,118 @@
+"""What a job looks like to everybody outside: status page, clients, files."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from edl_master import codec
+from edl_master.adapters.job_directory import rfc3339
+from edl_master.adapters.journal import Journal
+from edl_master.control.job_controller import Conductor, End
+from edl_master.core.failure import Failure
+from edl_master.metrics import Metrics
+from edl_master.reporting.curves import Curves
+from edl_proto.v1 import job_pb2
+
+
+class JobReport:
+    """One job's status, events and metrics; implements ``adapters.http.Source``.
+
+    Args:
+        name: of the job.
+        output: where its result goes.
+        incarnation: of the master.
+        conductor: the job.
+        journal: its events.
+        curves: its loss and metrics.
+        registry: its metrics for Prometheus.
+        data_uris: of the main data's files.
+        dashboard_url: of the status page, once that is served.
+        servers: the parameter servers as they are.
+        table_rows: rows of each embedding table.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        output: str,
+        incarnation: str,
+        conductor: Conductor,
+        journal: Journal,
+        curves: Curves,
+        registry: Metrics,
+        data_uris: tuple[str, ...],
+        dashboard_url: Callable[[], str],
+        servers: Callable[[], list[job_pb2.ParameterServerStatus]] = list,
+        table_rows: Callable[[], Mapping[str, int]] = dict,
+    ) -> None:
+        self.started_at = rfc3339(time.time())
+        self._name = name
+        self._output = output
+        self._incarnation = incarnation
+        self._conductor = conductor
+        self._journal = journal
+        self._curves = curves
+        self._registry = registry
+        self._data_uris = data_uris
+        self._dashboard_url = dashboard_url
+        self._servers = servers
+        self._table_rows = table_rows
+        self._final: job_pb2.JobStatus | None = None
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether the status is final."""
+        return self._final is not None
+
+    def status(self) -> job_pb2.JobStatus:
+        """The job as it is now."""
+        if self._final is not None:
+            return self._final
+        status = self._status()
+        # A job is over only when everything of it is on the disk.
+        if status.state == job_pb2.SUCCEEDED:
+            status.state = job_pb2.FINISHING
+        elif status.state in (job_pb2.FAILED, job_pb2.CANCELLED):
+            status.state = job_pb2.STOPPING
+        return status
+
+    def seal(self, end: End, failure: Failure | None) -> job_pb2.JobStatus:
+        """The status as it will be from now on.
+
+        Args:
+            end: how the job ended.
+            failure: what failed in the master itself, maybe when the job had its result already:
+                it is not whole.
+        """
+        status = self._status(rfc3339(time.time()))
+        status.state = codec.phase_to(end.phase)
+        if failure is not None and status.state != job_pb2.FAILED:
+            status.state = job_pb2.FAILED
+            status.error.CopyFrom(codec.error_to(failure))
+        self._final = status
+        return status
+
+    def events(self, after: int, limit: int) -> Sequence[job_pb2.Event]:
+        """Events with numbers above ``after``, oldest first."""
+        return self._journal.after(after, limit)
+
+    def metrics(self) -> bytes:
+        """Prometheus's text format."""
+        return self._registry.text()
+
+    def _status(self, finished_at: str = "") -> job_pb2.JobStatus:
+        facts = codec.JobFacts(
+            name=self._name,
+            started_at=self.started_at,
+            finished_at=finished_at,
+            dashboard_url=self._dashboard_url(),
+            output=self._output,
+            incarnation=self._incarnation,
+            curves=self._curves.all(),
+            data_uris=self._data_uris,
+            table_rows=self._table_rows(),
+        )
+        status = codec.status_to(self._conductor.view(), facts)
+        status.servers.extend(self._servers())
+        return status

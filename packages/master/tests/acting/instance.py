@@ -1,0 +1,57 @@
+"""A worker process for tests, started by a master as if it were ``edl_worker``.
+
+Usage: ``python instance.py -P -m edl_worker --master HOST:PORT --worker-id N``, which is what a
+master calls when EDL_PYTHON names a script that runs this file. ``EDL_TEST_WEIGHTS`` is the
+number of records; ``EDL_TEST_DELAY_S`` how long each minibatch takes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from acting.threads import ThreadBody
+from acting.worker import Acting, Worker
+
+from edl_master.adapters import pids
+
+
+def main(arguments: list[str]) -> int:
+    master = arguments[arguments.index("--master") + 1]
+    number = int(arguments[arguments.index("--worker-id") + 1])
+    delay_s = float(os.environ.get("EDL_TEST_DELAY_S", "0"))
+    acting = Acting(
+        int(os.environ["EDL_TEST_WEIGHTS"]),
+        at_minibatch=lambda worker, minibatch: time.sleep(delay_s),
+    )
+    pid = os.getpid()
+    started = pids.start_time(pid)
+    assert started is not None
+    body = ThreadBody(number, 0, pids.body(pid, started))  # type: ignore[arg-type]
+    signal.signal(signal.SIGTERM, lambda *_: body.asked.set())
+    print(f"worker {number} on {socket.gethostname()}", flush=True)
+    threading.Thread(target=_leave_with, args=(master,), daemon=True).start()
+    with Worker(acting, body, master) as worker:
+        return worker.live()
+
+
+def _leave_with(master: str) -> None:
+    """End when the master is gone: workers do so by themselves."""
+    host, _, port = master.rpartition(":")
+    while True:
+        try:
+            socket.create_connection((host, int(port)), timeout=5).close()
+        except OSError:
+            os._exit(9)
+        time.sleep(0.5)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,168 @@
+"""The small policies, each case a row."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edl_master.core.evaluation import StatesDisagree, merge_states
+from edl_master.core.events import Addable, MetricState
+from edl_master.core.failure import Failure
+from edl_master.core.failure_policy import (
+    CrashStreak,
+    ExitKind,
+    FailJob,
+    RetryTask,
+    SetTaskAside,
+    after_task_failure,
+    classify_exit,
+    how_ended,
+    restart_delay_s,
+)
+from edl_master.core.identifiers import TaskType
+from edl_master.core.settings import JobSettings, JobType, Timings
+
+BOOM = Failure("USER_CODE", "boom", where="model.py:3", detail="Traceback")
+
+at_leisure = settings(deadline=None)
+
+
+@pytest.mark.parametrize(
+    ("type_", "failures", "permanent", "allowed", "decision"),
+    [
+        (TaskType.TRAINING, 1, False, False, RetryTask),
+        (TaskType.TRAINING, 2, False, False, RetryTask),
+        (TaskType.TRAINING, 3, False, False, FailJob),
+        (TaskType.TRAINING, 1, True, False, FailJob),
+        (TaskType.TRAINING, 2, False, True, RetryTask),
+        (TaskType.TRAINING, 3, False, True, SetTaskAside),
+        (TaskType.TRAINING, 1, True, True, SetTaskAside),
+        (TaskType.EVALUATION, 3, False, True, SetTaskAside),
+        (TaskType.PREDICTION, 3, False, True, SetTaskAside),
+        (TaskType.EVALUATION_SUMMARY, 3, False, True, FailJob),
+        (TaskType.EXPORT, 1, True, True, FailJob),
+    ],
+)
+def test_what_becomes_of_a_task_that_failed(
+    type_: TaskType, failures: int, permanent: bool, allowed: bool, decision: type
+) -> None:
+    rules = JobSettings(JobType.TRAIN, 1, task_attempts=3, allow_dead_letters=allowed)
+    made = after_task_failure(rules, type_, failures, BOOM, permanent, "records 0 to 3 of a.csv")
+    assert isinstance(made, decision)
+    assert made.reason
+
+
+def test_the_user_sees_the_true_cause_its_place_and_the_traceback() -> None:
+    rules = JobSettings(JobType.TRAIN, 1)
+    made = after_task_failure(rules, TaskType.TRAINING, 3, BOOM, False, "records 0 to 3 of a.csv")
+    assert isinstance(made, FailJob)
+    assert (made.failure.code, made.failure.what) == ("USER_CODE", "boom")
+    assert made.failure.where == "model.py:3; records 0 to 3 of a.csv"
+    assert made.failure.detail == "Traceback"
+    assert made.failure.remedy
+
+
+def test_a_failure_without_a_code_is_a_dead_letter() -> None:
+    rules = JobSettings(JobType.TRAIN, 1)
+    made = after_task_failure(rules, TaskType.TRAINING, 3, Failure("", "?"), False, "x")
+    assert isinstance(made, FailJob)
+    assert made.failure.code == "TASK_DEAD_LETTERED"
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "signal", "preempted", "leaving", "kind"),
+    [
+        (0, None, False, True, ExitKind.LEFT),
+        (1, None, False, True, ExitKind.LEFT),
+        (0, None, False, False, ExitKind.CRASHED),
+        (1, None, False, False, ExitKind.CRASHED),
+        (None, 11, False, False, ExitKind.CRASHED),
+        (None, 6, False, False, ExitKind.CRASHED),
+        (None, 9, False, False, ExitKind.KILLED),
+        (None, 15, False, False, ExitKind.KILLED),
+        (None, None, False, False, ExitKind.CRASHED),
+        (None, 9, True, False, ExitKind.PREEMPTED),
+        (0, None, True, True, ExitKind.PREEMPTED),
+    ],
+)
+def test_kinds_of_exits(
+    exit_code: int | None, signal: int | None, preempted: bool, leaving: bool, kind: ExitKind
+) -> None:
+    assert classify_exit(exit_code, signal, preempted=preempted, leaving=leaving) is kind
+
+
+@pytest.mark.parametrize(
+    ("code", "ended"),
+    [
+        (0, (0, None)),
+        (128, (128, None)),
+        (129, (None, 1)),
+        (143, (None, 15)),
+        (192, (None, 64)),
+        (193, (193, None)),
+    ],
+)
+def test_shells_tell_signals_as_exit_codes(code: int, ended: tuple[int | None, int | None]) -> None:
+    assert how_ended(code) == ended
+
+
+def test_kills_are_a_crash_loop_much_later_than_crashes() -> None:
+    streak = CrashStreak(JobSettings(JobType.TRAIN, 1, worker_crashes=3))
+    for _ in range(10):
+        assert streak.count(ExitKind.KILLED, "worker 0", "signal 9", "") is None
+    verdict = streak.count(ExitKind.KILLED, "worker 0", "signal 9", "")
+    assert verdict is not None
+    assert "memory" in verdict.failure.remedy
+    streak.progress()
+    for _ in range(2):
+        assert streak.count(ExitKind.CRASHED, "worker 0", "exit code 1", "tail") is None
+    verdict = streak.count(ExitKind.CRASHED, "worker 0", "exit code 1", "tail")
+    assert verdict is not None
+    assert (verdict.failure.code, verdict.failure.detail) == ("WORKER_CRASH_LOOP", "tail")
+    assert streak.count(ExitKind.PREEMPTED, "worker 0", "", "") is None
+
+
+def test_restarts_wait_longer_and_longer_up_to_a_limit() -> None:
+    counts = (0, 1, 2, 3, 4, 5, 6, 7, 1000)
+    for kind in (ExitKind.CRASHED, ExitKind.KILLED):
+        delays = [restart_delay_s(kind, barren, Timings()) for barren in counts]
+        assert delays == [0, 1, 2, 4, 8, 16, 30, 30, 30]
+
+
+def test_preempted_workers_are_restarted_at_once_unless_it_never_ends() -> None:
+    counts = (0, 1, 2, 3, 4, 5, 6, 1000)
+    delays = [restart_delay_s(ExitKind.PREEMPTED, barren, Timings()) for barren in counts]
+    assert delays == [0, 0, 0, 0, 1, 2, 4, 30]
+    assert restart_delay_s(ExitKind.LEFT, 1000, Timings()) == 0
+
+
+numbers = st.lists(st.integers(-1000, 1000).map(float), min_size=3, max_size=3)
+
+
+@at_leisure
+@given(tasks=st.lists(numbers, min_size=1, max_size=6), order=st.randoms())
+def test_states_add_up_in_any_order(tasks: list[list[float]], order: object) -> None:
+    merged: dict[str, MetricState] = {}
+    shuffled = list(tasks)
+    order.shuffle(shuffled)  # type: ignore[attr-defined]
+    for values in shuffled:
+        merged = merge_states(merged, (a_state("auc", values), a_state("count", [1.0])))
+    assert merged["auc"].variables[0].values == tuple(map(sum, zip(*tasks, strict=True)))
+    assert merged["count"].variables[0].values == (float(len(tasks)),)
+
+
+def a_state(name: str, values: list[float], dtype: str = "float32") -> MetricState:
+    return MetricState(name, (Addable(dtype, (len(values),), tuple(values)),))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [a_state("auc", [1.0]), a_state("auc", [1.0, 2.0], "int64"), MetricState("auc", ())],
+)
+def test_states_of_other_shapes_are_the_model_files_fault(other: MetricState) -> None:
+    merged = merge_states({}, (a_state("auc", [1.0, 2.0]),))
+    with pytest.raises(StatesDisagree) as caught:
+        merge_states(merged, (other,))
+    assert caught.value.failure.code == "MODEL_CONTRACT"
+    assert "auc" in caught.value.failure.what
