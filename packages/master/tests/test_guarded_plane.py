@@ -15,7 +15,7 @@ from edl_master.adapters.buffer_pool import Buffers
 from edl_master.control.job_controller import SNAPSHOTS
 from edl_master.core.events import HeldLease
 from edl_master.core.identifiers import TaskKey, TaskType, Token, Version, WorkerId
-from edl_master.core.parameters.exchange import GradientPush, PushKind, SlotGranted, SlotRefused
+from edl_master.core.parameters.exchange import GradientPush, PermitGranted, PermitRefused, PushKind
 from edl_master.core.parameters.layout import Variable
 from edl_master.core.parameters.modes import Async, Reduction, Sync, UpdateMode
 from edl_master.guarded_plane import GuardedPlane, Pulled
@@ -92,25 +92,25 @@ def test_who_needs_a_slot_waits_until_the_version_is_complete() -> None:
     plane = ready(Sync(2, Reduction.SUM))
     for number in (0, 1):
         with plane.pulled(have=None, slot_for=lease(number)) as pulled:
-            assert pulled.slot == SlotGranted(Version(0))
+            assert pulled.slot == PermitGranted(Version(0))
     third = Pulling(plane, lease(2))
     assert third.waits
     assert push(plane, 0) is PushKind.APPLIED
     assert third.waits
     assert push(plane, 1) is PushKind.APPLIED
     answer = third.answer()
-    assert answer.slot == SlotGranted(Version(1))
+    assert answer.slot == PermitGranted(Version(1))
     assert answer.version == 1
 
 
 def test_who_waits_for_a_slot_gets_that_of_a_lost_lease() -> None:
     plane = ready(Sync(1))
     with plane.pulled(have=None, slot_for=lease(0)) as pulled:
-        assert isinstance(pulled.slot, SlotGranted)
+        assert isinstance(pulled.slot, PermitGranted)
     second = Pulling(plane, lease(1))
     assert second.waits
     plane.revoke(lease(0).task, lease(0).token)
-    assert isinstance(second.answer().slot, SlotGranted)
+    assert isinstance(second.answer().slot, PermitGranted)
 
 
 @pytest.mark.parametrize("end", ["revoke", "close"])
@@ -124,7 +124,7 @@ def test_who_has_lost_its_lease_waits_no_longer(end: str) -> None:
         plane.revoke(lease(1).task, lease(1).token)
     else:
         plane.close(lease(1).task)
-    assert isinstance(second.answer().slot, SlotRefused)
+    assert isinstance(second.answer().slot, PermitRefused)
 
 
 def test_nobody_waits_when_the_job_is_over() -> None:
@@ -149,7 +149,7 @@ def test_who_is_gone_gets_no_slot() -> None:
     plane.revoke(lease(0).task, lease(0).token)
     assert gone.answer().slot is None
     with plane.pulled(have=None, slot_for=lease(2)) as pulled:
-        assert isinstance(pulled.slot, SlotGranted)
+        assert isinstance(pulled.slot, PermitGranted)
 
 
 def test_waiting_ends_after_the_time_that_was_asked_for() -> None:

@@ -97,8 +97,8 @@ def _plane(rows: dict[str, int], nbytes: int) -> PlaneStatus:
         gradients_applied=1,
         gradients_rejected={},
         staleness_total=0,
-        gathered=0,
-        step_slots_held=0,
+        accumulated=0,
+        step_permits_held=0,
         open_tasks=1,
         tables=TableFigures(rows, nbytes),
     )

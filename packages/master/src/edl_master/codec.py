@@ -16,7 +16,7 @@ from edl_master.core.failure import Failure
 from edl_master.core.identifiers import Body, TaskKey, TaskType, Token, Version, WorkerId
 from edl_master.core.parameters.exchange import GradientPush, PushKind, PushOutcome
 from edl_master.core.parameters.layout import Layout, Variable
-from edl_master.core.parameters.precision import Precision
+from edl_master.core.parameters.quantization import Precision
 from edl_master.core.parameters.sharding import Part
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 from edl_master.core.parameters.tables.spec import TableSpec, checked_initial

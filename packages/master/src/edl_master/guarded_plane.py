@@ -19,10 +19,10 @@ from edl_master.core.identifiers import TaskKey, Token, Version, WorkerId
 from edl_master.core.parameters.arithmetic import Executor
 from edl_master.core.parameters.exchange import (
     GradientPush,
+    PermitGranted,
+    PermitRefused,
     PlaneStatus,
     PushOutcome,
-    SlotGranted,
-    SlotRefused,
     TableFigures,
 )
 from edl_master.core.parameters.faults import LayoutError
@@ -32,13 +32,13 @@ from edl_master.core.parameters.leading import LeadingPlane
 from edl_master.core.parameters.modes import Reduction, UpdateMode
 from edl_master.core.parameters.optimizers import Optimizer, parse_optimizer
 from edl_master.core.parameters.orders import Order
+from edl_master.core.parameters.payload import PayloadError
 from edl_master.core.parameters.plane import ParameterPlane
 from edl_master.core.parameters.sharding import NOTHING, Part, Saved, cut, sums_between, whole
 from edl_master.core.parameters.snapshot import Snapshot, SnapshotError
 from edl_master.core.parameters.tables.group import Scanned
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 from edl_master.core.parameters.tables.spec import TableSpec
-from edl_master.core.parameters.wire import PayloadError
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 
@@ -86,14 +86,14 @@ class Pulled:
         values: all of them in wire order, or empty if the caller has this version already.
         rows: the rows that were asked for, or empty if there are none yet.
         initialized: False if there are no parameters yet.
-        slot: what became of the request for a step slot; None if there was none.
+        slot: what became of the request for a step permit; None if there was none.
     """
 
     version: Version
     values: memoryview
     rows: memoryview = _NOTHING
     initialized: bool = True
-    slot: SlotGranted | SlotRefused | None = None
+    slot: PermitGranted | PermitRefused | None = None
 
 
 class GuardedPlane:
@@ -333,7 +333,7 @@ class GuardedPlane:
             have: the version that the caller holds; it gets no values if there is none newer.
             frozen: name of a frozen version to read instead.
             rows: rows to read too, at the same moment.
-            slot_for: wait for a step slot for this lease, and read what is there then.
+            slot_for: wait for a step permit for this lease, and read what is there then.
             wait_s: how long to wait at most: for the slot, or without one for initial values.
             is_wanted: False when nobody waits for the answer any more.
             mark: wait until so many orders are carried out, whatever ``wait_s`` is.
@@ -356,7 +356,7 @@ class GuardedPlane:
                 have = self._version_of(frozen) if only_rows else have
                 pulled = self._read(out, have, frozen, slot)
                 wanted = pulled.initialized and (slot_for is None or slot is not None)
-                if rows and wanted and not isinstance(slot, SlotRefused):
+                if rows and wanted and not isinstance(slot, PermitRefused):
                     self._made.read_rows(rows, rows_out, frozen)
                     pulled = replace(pulled, rows=rows_out)
             yield pulled
@@ -372,15 +372,15 @@ class GuardedPlane:
 
     def _wait(
         self, slot_for: HeldLease | None, deadline: float, is_wanted: Callable[[], bool]
-    ) -> SlotGranted | SlotRefused | None:
+    ) -> PermitGranted | PermitRefused | None:
         plane = self._made
         while True:
             if slot_for is None:
                 if plane.initialized:
                     return None
             else:
-                answer = plane.request_slot(slot_for.task, slot_for.token)
-                if isinstance(answer, SlotGranted | SlotRefused):
+                answer = plane.request_permit(slot_for.task, slot_for.token)
+                if isinstance(answer, PermitGranted | PermitRefused):
                     return answer
             left_s = deadline - time.monotonic()
             if left_s <= 0 or self._over:
@@ -398,7 +398,7 @@ class GuardedPlane:
         out: memoryview,
         have: Version | None,
         frozen: str,
-        slot: SlotGranted | SlotRefused | None,
+        slot: PermitGranted | PermitRefused | None,
     ) -> Pulled:
         plane = self._made
         if frozen:
@@ -493,11 +493,11 @@ class GuardedPlane:
     def _changing(self) -> Iterator[ParameterPlane]:
         with self._changed:
             plane = self._made
-            before = plane.openings
+            before = plane.generation
             try:
                 yield plane
             finally:
-                if plane.openings != before:
+                if plane.generation != before:
                     self._changed.notify_all()
 
     @contextmanager

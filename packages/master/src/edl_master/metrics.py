@@ -49,7 +49,7 @@ class Metrics:
         self.parameter_request_duration = Histogram(
             "edl_parameter_request_duration_seconds",
             "Time that the master takes to answer a request of the parameter plane, "
-            "waiting for a step slot included.",
+            "waiting for a step permit included.",
             ["method"],
             buckets=_CALL_BUCKETS,
             registry=self.registry,

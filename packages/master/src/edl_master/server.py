@@ -16,7 +16,7 @@ from grpc_reflection.v1alpha import reflection
 from edl_master.adapters.tcp_ports import check_port
 from edl_master.codec import malformed
 from edl_master.core.parameters.exchange import NotInitialized
-from edl_master.core.parameters.wire import PayloadError
+from edl_master.core.parameters.payload import PayloadError
 from edl_master.servicers.job import JobServicer
 from edl_master.servicers.parameters import ParametersServicer
 from edl_master.servicers.servers import ServersServicer

@@ -41,7 +41,7 @@ class Acting:
 
     Attributes:
         weights: of the counting model; records are the numbers below it, as text.
-        update: of the job; in sync mode a step slot is asked for.
+        update: of the job; in sync mode a step permit is asked for.
         repeat_pushes: send every push twice, as if an answer had been lost.
         at_minibatch: called before each one; may end the body.
         seed: of what is random here.
@@ -304,7 +304,7 @@ class Worker:
         return True
 
     def pull(self, lease: task_pb2.Lease) -> bool:
-        """Get the newest values, in sync mode with a step slot; False if the lease is lost."""
+        """Get the newest values, in sync mode with a step permit; False if the lease is lost."""
         while True:
             self.body.check()
             header = parameters_pb2.PullHeader(

@@ -39,7 +39,7 @@ from edl_master.core.effects import LeaseGranted, Record, Severity
 from edl_master.core.events import BodyExited, BodyFound, Event, MasterFailed, StopRequested, Tick
 from edl_master.core.failure import Failure
 from edl_master.core.identifiers import TaskType
-from edl_master.core.parameters import precision
+from edl_master.core.parameters import quantization
 from edl_master.core.parameters.arithmetic import kernel
 from edl_master.core.platform import BodyStarted
 from edl_master.core.settings import JobType
@@ -416,7 +416,7 @@ class App:
     # --- threads ---------------------------------------------------------------------------
 
     def _warm_up(self) -> None:
-        precision.warm_up(codec.precision_from(self._config.spec.training.wire_precision))
+        quantization.warm_up(codec.precision_from(self._config.spec.training.wire_precision))
         self._plane.warm_up()
 
     def _tick(self) -> None:

@@ -145,7 +145,7 @@ class Dispatch:
                 self._look_at(member, None, now)
                 continue
             if member.phase == WAITING and member.watch.stepped:
-                # For a step slot, so for somebody else, who is looked at as well. Before the
+                # For a step permit, so for somebody else, who is looked at as well. Before the
                 # first step it may as well be the user's own code that builds the pipeline.
                 member.watch.since = now
                 continue

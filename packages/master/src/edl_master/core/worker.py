@@ -39,7 +39,7 @@ FORMER_BODIES_KEPT = 8
 
 
 WAITING = "waiting"
-"""What a worker says in its heartbeats while it waits for a task or for a step slot."""
+"""What a worker says in its heartbeats while it waits for a task or for a step permit."""
 
 LOADING = "loading"
 """What it says until it has loaded the model and sent its first values."""

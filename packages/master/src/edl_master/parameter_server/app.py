@@ -20,7 +20,7 @@ from edl_master.adapters.buffer_pool import Buffers
 from edl_master.adapters.checkpoint_files import PLANE, Checkpoint
 from edl_master.adapters.checkpoints import part_path, write_part
 from edl_master.control.executors import Lane
-from edl_master.core.parameters import precision
+from edl_master.core.parameters import quantization
 from edl_master.core.parameters.arithmetic import kernel
 from edl_master.core.parameters.following import Follower, Kept
 from edl_master.core.parameters.layout import Array
@@ -167,7 +167,7 @@ class App:
             plane = ParameterPlane(
                 part.layout, fitting, mode, executor=self._threads, check_finite=False
             )
-        precision.warm_up(codec.precision_from(begin.job.training.wire_precision))
+        quantization.warm_up(codec.precision_from(begin.job.training.wire_precision))
         shares = sums_between(model, begin.servers, optimizer, mode) > 0
         self._follower.begin(Follower(plane, shares), model.fingerprint)
         log.info("bytes %d to %d of the parameters are served here", part.start, part.stop)

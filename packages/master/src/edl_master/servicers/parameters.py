@@ -10,13 +10,13 @@ from edl_master.adapters.buffer_pool import Buffers
 from edl_master.control.job_controller import Conductor
 from edl_master.core.identifiers import Version, WorkerId
 from edl_master.core.parameters.exchange import (
+    PermitGranted,
+    PermitRefused,
     PushKind,
     PushOutcome,
-    SlotGranted,
-    SlotRefused,
 )
 from edl_master.core.parameters.layout import Layout
-from edl_master.core.parameters.precision import Precision, Span, wire_nbytes
+from edl_master.core.parameters.quantization import Precision, Span, wire_nbytes
 from edl_master.guarded_plane import GuardedPlane, Pulled
 from edl_master.metrics import Metrics
 from edl_master.servicers.checks import (
@@ -26,8 +26,8 @@ from edl_master.servicers.checks import (
     check_table,
     rows_nbytes,
 )
-from edl_master.servicers.narrowing import (
-    Travelling,
+from edl_master.servicers.wire_layout import (
+    WireLayout,
     all_fit,
     nbytes_of,
     receive,
@@ -78,7 +78,7 @@ class ParametersServicer:
         self._buffers = buffers
         self._metrics = metrics
         self._incarnation = incarnation
-        self._planned: Travelling | None = None
+        self._layouts: WireLayout | None = None
         durations = metrics.parameter_request_duration
         self._durations = {name: durations.labels(name) for name in _METHODS}
         self._received = metrics.parameter_bytes.labels("received")
@@ -119,16 +119,16 @@ class ParametersServicer:
             ) as pulled,
         ):
             self._took("pull", started)
-            if isinstance(pulled.slot, SlotRefused):
+            if isinstance(pulled.slot, PermitRefused):
                 raise EdlError(
                     error_pb2.STALE_LEASE,
-                    "the lease that a step slot was asked for is not current",
+                    "the lease that a step permit was asked for is not current",
                     where="parameters",
                     remedy="Drop the task and ask for another one.",
                 )
             reply = parameters_pb2.PullReply(
                 version=pulled.version,
-                slot_granted=isinstance(pulled.slot, SlotGranted),
+                slot_granted=isinstance(pulled.slot, PermitGranted),
                 initialized=pulled.initialized,
                 mark=self._plane.mark,
             )
@@ -147,16 +147,16 @@ class ParametersServicer:
         header = first_frame(parameters_pb2.PushHeader(), frames)
         layout = self._check(header)
         precision = codec.precision_from(header.precision)
-        expected = wire_nbytes(self._travelling(layout).gradient, precision)
+        expected = wire_nbytes(self._wire_layout(layout).gradient, precision)
         check_size("the gradient", header.gradient_nbytes, expected)
         if header.state_nbytes:
             check_size("the state delta", header.state_nbytes, layout.state_nbytes)
         return header, layout, precision
 
-    def _travelling(self, layout: Layout) -> Travelling:
-        if self._planned is None or self._planned.layout is not layout:
-            self._planned = Travelling.of(layout)
-        return self._planned
+    def _wire_layout(self, layout: Layout) -> WireLayout:
+        if self._layouts is None or self._layouts.layout is not layout:
+            self._layouts = WireLayout.of(layout)
+        return self._layouts
 
     def _fill(
         self, frames: Frames, target: memoryview, spans: tuple[Span, ...], precision: Precision
@@ -190,7 +190,7 @@ class ParametersServicer:
             self._buffers.lent(layout.gradient_nbytes) as gradient,
             self._buffers.lent(header.state_nbytes) as state,
         ):
-            self._fill(frames, gradient, self._travelling(layout).gradient, precision)
+            self._fill(frames, gradient, self._wire_layout(layout).gradient, precision)
             fill(frames, state)
             self._fill_rows(frames, rows, values_start, precision)
             row_gradients = codec.row_payloads_from(
@@ -222,7 +222,7 @@ class ParametersServicer:
         ) as pulled:
             self._took("push", started)
             reply.version = pulled.version
-            reply.slot_granted = isinstance(pulled.slot, SlotGranted)
+            reply.slot_granted = isinstance(pulled.slot, PermitGranted)
             wanted = codec.precision_from(header.answer_precision)
             yield from self._answer(reply, pulled, layout, wanted)
 
@@ -280,7 +280,7 @@ class ParametersServicer:
     ) -> Pieces:
         """The reply, then values and rows: as wanted, or whole if one has no place in 16 bits."""
         payloads = [
-            (pulled.values, self._travelling(layout).parameters),
+            (pulled.values, self._wire_layout(layout).parameters),
             (pulled.rows, rows_span(pulled.rows.nbytes)),
         ]
         sent = [(values, spans) for values, spans in payloads if values.nbytes]

@@ -8,12 +8,12 @@ from contextlib import ExitStack
 from edl_master import codec
 from edl_master.adapters.buffer_pool import Buffers
 from edl_master.core.identifiers import WorkerId
-from edl_master.core.parameters.precision import wire_nbytes
+from edl_master.core.parameters.quantization import wire_nbytes
 from edl_master.metrics import Metrics
 from edl_master.parameter_server.guarded import GuardedFollower
 from edl_master.servicers.checks import check_size, rows_nbytes
-from edl_master.servicers.narrowing import rows_span
 from edl_master.servicers.parameters import ParametersServicer, first_frame
+from edl_master.servicers.wire_layout import rows_span
 from edl_proto.parameters import Call, Frames, Pieces, fill
 from edl_proto.v1 import parameters_pb2
 
@@ -55,7 +55,7 @@ class PartsServicer(ParametersServicer):
             gradient = receiving.enter_context(self._buffers.lent(layout.gradient_nbytes))
             state = receiving.enter_context(self._buffers.lent(header.state_nbytes))
             rows = receiving.enter_context(self._buffers.at_least(ids_nbytes + values_nbytes))
-            self._fill(frames, gradient, self._travelling(layout).gradient, precision)
+            self._fill(frames, gradient, self._wire_layout(layout).gradient, precision)
             fill(frames, state)
             self._fill_rows(frames, rows, ids_nbytes, precision)
             row_gradients = codec.row_payloads_from(

@@ -28,10 +28,10 @@ from hypothesis.stateful import (
 from edl_master.core.identifiers import TaskKey, Token, Version
 from edl_master.core.parameters.exchange import (
     GradientPush,
+    PermitGranted,
+    PermitPending,
     PushKind,
     PushOutcome,
-    SlotGranted,
-    SlotWait,
 )
 from edl_master.core.parameters.layout import Array
 from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, UpdateMode
@@ -67,11 +67,13 @@ def counted_rows(plane: ParameterPlane, snapshot: Snapshot) -> Array:
     """How often each record has trained the table, by its rows and what is gathered for them."""
     ids = [row_id(number) for number in range(plane.layout.variables[0].size)]
     counts = rows_of(plane, ids).reshape(-1).copy()
-    gathered = snapshot.arrays
-    if "gathered/tables/0/ids" in gathered:
+    arrays = snapshot.arrays
+    if "accumulated/tables/0/ids" in arrays:
         position = {id_: at for at, id_ in enumerate(ids)}
-        found = np.asarray(gathered["gathered/tables/0/ids"]).tolist()
-        for id_, value in zip(found, np.asarray(gathered["gathered/tables/0/values"]), strict=True):
+        found = np.asarray(arrays["accumulated/tables/0/ids"]).tolist()
+        for id_, value in zip(
+            found, np.asarray(arrays["accumulated/tables/0/values"]), strict=True
+        ):
             counts[position[id_]] -= value[0]
     return counts
 
@@ -194,13 +196,13 @@ class Job:
         if worker.unanswered is not None:
             self.answer(worker, worker.unanswered)
             return True
-        match self.plane.request_slot(worker.task, worker.token):
-            case SlotGranted(version):
+        match self.plane.request_permit(worker.task, worker.token):
+            case PermitGranted(version):
                 worker.base = version
                 kind = self.answer(worker, self.compute(worker))
                 assert kind is PushKind.APPLIED, f"computed in vain: {kind}"
                 return True
-            case SlotWait():
+            case PermitPending():
                 return False
             case refused:
                 raise AssertionError(refused)
@@ -251,16 +253,16 @@ class Storm(RuleBasedStateMachine):
             self.ask(worker)
 
     def ask(self, worker: Worker) -> None:
-        match self.job.plane.request_slot(worker.task, worker.token):
-            case SlotGranted(version):
+        match self.job.plane.request_permit(worker.task, worker.token):
+            case PermitGranted(version):
                 worker.base = worker.slot = version
-            case SlotWait():
+            case PermitPending():
                 status = self.job.plane.status()
-                assert status.step_slots_held > 0, "it waits, and nobody computes"
+                assert status.step_permits_held > 0, "it waits, and nobody computes"
 
     @rule(worker=workers)
     def give_a_slot_back(self, worker: Worker) -> None:
-        self.job.plane.release_slot(worker.task, worker.token)
+        self.job.plane.release_permit(worker.task, worker.token)
         worker.slot = None
 
     @rule(
@@ -341,7 +343,7 @@ class Storm(RuleBasedStateMachine):
     def every_counted_minibatch_is_in_once(self) -> None:
         snapshot = self.job.plane.snapshot()
         weights = values_of(self.job.plane)
-        gathered = snapshot.arrays.get("gathered/gradient/trainable/float32")
+        gathered = snapshot.arrays.get("accumulated/gradient/trainable/float32")
         if gathered is not None:
             weights = weights - np.asarray(gathered)
         np.testing.assert_array_equal(weights, self.job.expected())
@@ -352,11 +354,11 @@ class Storm(RuleBasedStateMachine):
         self.job.plane.check_invariants()
         mode, status = self.job.plane.mode, self.job.plane.status()
         if isinstance(mode, Sync):
-            assert status.step_slots_held + status.gathered <= mode.grads_to_wait
+            assert status.step_permits_held + status.accumulated <= mode.grads_to_wait
 
     @invariant()
     def no_gradient_is_computed_in_vain(self) -> None:
-        """A version does not pass while one of its step slots is held."""
+        """A version does not pass while one of its step permits is held."""
         if isinstance(self.job.plane.mode, Sync):
             for worker in self.job.holder.values():
                 assert worker.slot in (None, self.job.plane.version)

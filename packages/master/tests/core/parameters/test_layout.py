@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edl_master.core.parameters.layout import ArenaKey, Layout, LayoutError, Variable
+from edl_master.core.parameters.payload import PayloadError
 from edl_master.core.parameters.values import Values
-from edl_master.core.parameters.wire import PayloadError
 
 KERNEL = Variable("dense/kernel", (3, 2), "float32", True)
 BIAS = Variable("dense/bias", (2,), "float32", True)

@@ -14,8 +14,8 @@ from edl_master.core.parameters.layout import Layout, Variable
 from edl_master.core.parameters.modes import Async, Bounded, Sync, UpdateMode
 from edl_master.core.parameters.optimizers import OptimizerUnsupported, parse_optimizer
 from edl_master.core.parameters.orders import Apply
+from edl_master.core.parameters.payload import PayloadError
 from edl_master.core.parameters.plane import ParameterPlane
-from edl_master.core.parameters.wire import PayloadError
 from edl_master.parameter_servers import command_codec
 from edl_proto.v1 import job_pb2
 

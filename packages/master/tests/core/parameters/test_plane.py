@@ -11,17 +11,17 @@ import pytest
 from edl_master.core.identifiers import Token
 from edl_master.core.parameters.exchange import (
     NotInitialized,
+    PermitGranted,
+    PermitPending,
+    PermitRefused,
     PushKind,
-    SlotGranted,
-    SlotRefused,
-    SlotWait,
 )
 from edl_master.core.parameters.layout import Layout, Variable
 from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, UpdateMode
 from edl_master.core.parameters.optimizers import parse_optimizer
+from edl_master.core.parameters.payload import PayloadError
 from edl_master.core.parameters.plane import ParameterPlane
 from edl_master.core.parameters.snapshot import Snapshot, SnapshotError
-from edl_master.core.parameters.wire import PayloadError
 
 from .planes import A, B, C, push, sgd, small_plane, values_of
 
@@ -49,11 +49,11 @@ class TestValues:
         ):
             with pytest.raises(NotInitialized):
                 use()
-        waiting = plane.request_slot(A, ONE)
-        assert waiting == SlotWait(plane.openings)
+        waiting = plane.request_permit(A, ONE)
+        assert waiting == PermitPending(plane.generation)
         plane.initialize(bytes(8))
-        assert plane.openings != waiting.openings
-        assert plane.request_slot(A, ONE) == SlotGranted(plane.version)
+        assert plane.generation != waiting.generation
+        assert plane.request_permit(A, ONE) == PermitGranted(plane.version)
 
     def test_frozen_values_stay_while_training_goes_on(self) -> None:
         plane = small_plane(Async())
@@ -125,9 +125,9 @@ class TestExactlyOnce:
     def test_a_lease_that_is_granted_again_with_the_same_token_stays_as_it_is(self) -> None:
         plane = small_plane(Sync(1))
         plane.grant(A, ONE)
-        plane.request_slot(A, ONE)
+        plane.request_permit(A, ONE)
         assert plane.grant(A, ONE) == 0
-        assert plane.status().step_slots_held == 1
+        assert plane.status().step_permits_held == 1
 
     def test_an_older_token_is_never_granted(self) -> None:
         plane = small_plane(Async())
@@ -142,10 +142,10 @@ class TestExactlyOnce:
     def test_a_grant_that_is_refused_takes_nothing_from_the_holder(self) -> None:
         plane = small_plane(Sync(1))
         plane.grant(A, TWO)
-        plane.request_slot(A, TWO)
+        plane.request_permit(A, TWO)
         with pytest.raises(ValueError, match="not newer"):
             plane.grant(A, ONE)
-        assert plane.status().step_slots_held == 1
+        assert plane.status().step_permits_held == 1
         assert push(plane, A, 2, 0, [0, 0]).kind is PushKind.APPLIED
 
     def test_closing_a_task_returns_its_count_and_forgets_it(self) -> None:
@@ -226,8 +226,8 @@ class TestAsyncAndBounded:
         plane = small_plane(mode)
         for number, task in enumerate((A, B, C), start=1):
             plane.grant(task, Token(number))
-            assert plane.request_slot(task, Token(number)) == SlotGranted(plane.version)
-        assert plane.request_slot(A, TWO) == SlotRefused()
+            assert plane.request_permit(task, Token(number)) == PermitGranted(plane.version)
+        assert plane.request_permit(A, TWO) == PermitRefused()
 
     def test_flush_does_nothing(self) -> None:
         plane = small_plane(Async())
@@ -287,9 +287,9 @@ class TestSync:
         assert not plane.flush(), "there is nothing to apply"
         push(plane, A, 1, 0, [-1, 0], records=4)
         push(plane, A, 1, 1, [-4, 0], records=2)
-        openings = plane.openings
+        generation = plane.generation
         assert plane.flush()
-        assert plane.openings != openings
+        assert plane.generation != generation
         assert (plane.version, values_of(plane)[0]) == (1, 2)
         assert not plane.flush()
         push(plane, A, 1, 2, [-3, 0])
@@ -301,7 +301,7 @@ class TestSync:
         plane.grant(A, ONE)
         plane.grant(B, TWO)
         push(plane, A, 1, 0, [-1, 0])
-        plane.request_slot(B, TWO)
+        plane.request_permit(B, TWO)
         assert not plane.flush()
         assert push(plane, B, 2, 0, [-1, 0]).kind is PushKind.APPLIED
         assert plane.flush()
@@ -312,16 +312,16 @@ class TestStepSlots:
         plane = small_plane(Sync(2))
         for number, task in enumerate((A, B, C), start=1):
             plane.grant(task, Token(number))
-        assert plane.request_slot(A, ONE) == SlotGranted(plane.version)
-        assert plane.request_slot(B, TWO) == SlotGranted(plane.version)
-        assert plane.request_slot(C, THREE) == SlotWait(plane.openings)
-        assert plane.request_slot(A, ONE) == SlotGranted(plane.version), "it has one already"
+        assert plane.request_permit(A, ONE) == PermitGranted(plane.version)
+        assert plane.request_permit(B, TWO) == PermitGranted(plane.version)
+        assert plane.request_permit(C, THREE) == PermitPending(plane.generation)
+        assert plane.request_permit(A, ONE) == PermitGranted(plane.version), "it has one already"
 
     def test_one_worker_fills_several_of_a_version_one_after_the_other(self) -> None:
         plane = small_plane(Sync(3))
         plane.grant(A, ONE)
         for minibatch in range(3):
-            assert plane.request_slot(A, ONE) == SlotGranted(0)  # type: ignore[arg-type]
+            assert plane.request_permit(A, ONE) == PermitGranted(0)  # type: ignore[arg-type]
             push(plane, A, 1, minibatch, [-1, 0])
         assert plane.version == 1
 
@@ -329,43 +329,43 @@ class TestStepSlots:
         plane = small_plane(Sync(1))
         plane.grant(A, ONE)
         plane.grant(B, TWO)
-        plane.request_slot(A, ONE)
-        waiting = plane.request_slot(B, TWO)
-        assert waiting == SlotWait(plane.openings)
+        plane.request_permit(A, ONE)
+        waiting = plane.request_permit(B, TWO)
+        assert waiting == PermitPending(plane.generation)
         push(plane, A, 1, 0, [0, 0])
-        assert plane.openings != waiting.openings
-        assert plane.request_slot(B, TWO) == SlotGranted(plane.version)
+        assert plane.generation != waiting.generation
+        assert plane.request_permit(B, TWO) == PermitGranted(plane.version)
 
     @pytest.mark.parametrize("how", ["revoke", "close", "release", "grant to another"])
     def test_a_slot_that_is_given_back_goes_to_the_next(self, how: str) -> None:
         plane = small_plane(Sync(1))
         plane.grant(A, ONE)
         plane.grant(B, TWO)
-        plane.request_slot(A, ONE)
-        waiting = plane.request_slot(B, TWO)
+        plane.request_permit(A, ONE)
+        waiting = plane.request_permit(B, TWO)
         match how:
             case "revoke":
                 assert plane.revoke(A, ONE)
             case "close":
                 plane.close(A)
             case "release":
-                assert plane.release_slot(A, ONE)
-                assert not plane.release_slot(A, ONE)
+                assert plane.release_permit(A, ONE)
+                assert not plane.release_permit(A, ONE)
             case _:
                 plane.grant(A, THREE)
-        assert isinstance(waiting, SlotWait)
-        assert plane.openings != waiting.openings
-        assert plane.request_slot(B, TWO) == SlotGranted(plane.version)
+        assert isinstance(waiting, PermitPending)
+        assert plane.generation != waiting.generation
+        assert plane.request_permit(B, TWO) == PermitGranted(plane.version)
 
     @pytest.mark.parametrize("how", ["revoke", "close", "grant to another"])
     def test_who_waits_for_a_lease_that_ends_is_told(self, how: str) -> None:
-        """Though no step slot became free, for it held none."""
+        """Though no step permit became free, for it held none."""
         plane = small_plane(Sync(1))
         plane.grant(A, ONE)
         plane.grant(B, TWO)
-        plane.request_slot(A, ONE)
-        waiting = plane.request_slot(B, TWO)
-        assert isinstance(waiting, SlotWait)
+        plane.request_permit(A, ONE)
+        waiting = plane.request_permit(B, TWO)
+        assert isinstance(waiting, PermitPending)
         match how:
             case "revoke":
                 assert not plane.revoke(B, TWO)
@@ -373,18 +373,18 @@ class TestStepSlots:
                 plane.close(B)
             case _:
                 plane.grant(B, THREE)
-        assert plane.openings != waiting.openings
-        assert plane.request_slot(B, TWO) == SlotRefused()
+        assert plane.generation != waiting.generation
+        assert plane.request_permit(B, TWO) == PermitRefused()
 
     def test_only_the_holder_of_the_lease_can_ask_and_give_back(self) -> None:
         plane = small_plane(Sync(1))
         plane.grant(A, ONE)
         plane.grant(A, TWO)
-        assert plane.request_slot(A, ONE) == SlotRefused()
-        plane.request_slot(A, TWO)
-        assert not plane.release_slot(A, ONE)
+        assert plane.request_permit(A, ONE) == PermitRefused()
+        plane.request_permit(A, TWO)
+        assert not plane.release_permit(A, ONE)
         assert not plane.revoke(A, ONE)
-        assert plane.status().step_slots_held == 1
+        assert plane.status().step_permits_held == 1
 
     def test_a_push_without_a_slot_takes_a_free_one(self) -> None:
         plane = small_plane(Sync(2))
@@ -395,7 +395,7 @@ class TestStepSlots:
         plane = small_plane(Sync(1))
         plane.grant(A, ONE)
         plane.grant(B, TWO)
-        plane.request_slot(A, ONE)
+        plane.request_permit(A, ONE)
         assert push(plane, B, 2, 0, [-1, 0]).kind is PushKind.STALE
         assert push(plane, A, 1, 0, [-1, 0]).kind is PushKind.APPLIED
 
@@ -404,9 +404,9 @@ class TestStepSlots:
         plane.grant(A, ONE)
         plane.grant(B, TWO)
         push(plane, A, 1, 0, [0, 0])
-        plane.request_slot(A, ONE)
+        plane.request_permit(A, ONE)
         assert push(plane, A, 1, 0, [0, 0]).kind is PushKind.ALREADY_APPLIED
-        assert plane.request_slot(B, TWO) == SlotWait(plane.openings)
+        assert plane.request_permit(B, TWO) == PermitPending(plane.generation)
 
 
 class TestEndOfTraining:
@@ -426,13 +426,13 @@ class TestEndOfTraining:
         push(plane, A, 1, 0, [-1, 0])
         assert plane.finish()
         plane.check_invariants()
-        assert (values_of(plane)[0], plane.status().gathered) == (1, 0)
+        assert (values_of(plane)[0], plane.status().accumulated) == (1, 0)
 
     def test_training_is_not_over_while_a_gradient_is_being_computed(self) -> None:
         plane = small_plane(Sync(3))
         plane.grant(A, ONE)
         push(plane, A, 1, 0, [-1, 0])
-        plane.request_slot(A, ONE)
+        plane.request_permit(A, ONE)
         with pytest.raises(RuntimeError, match="not over"):
             plane.finish()
         plane.close(A)
@@ -459,8 +459,8 @@ class TestSnapshots:
             "values/state/float32",
             "slots/momentum/trainable/float32",
             "slots/velocity/trainable/float32",
-            "gathered/gradient/trainable/float32",
-            "gathered/state/state/float32",
+            "accumulated/gradient/trainable/float32",
+            "accumulated/state/state/float32",
         }
         push(plane, A, 1, 3, [-1, 1])
         assert_same_arrays(snapshot, Snapshot(meta, again))
@@ -471,11 +471,11 @@ class TestSnapshots:
         plane.grant(B, THREE)
         plane.revoke(B, THREE)
         push(plane, A, 2, 0, [-1, 0])
-        plane.request_slot(A, TWO)
+        plane.request_permit(A, TWO)
         restored = ParameterPlane.restore(plane.snapshot(), sgd(), plane.mode)
         restored.check_invariants()
-        assert restored.status().step_slots_held == 0
-        assert restored.status().gathered == 1
+        assert restored.status().step_permits_held == 0
+        assert restored.status().accumulated == 1
         assert push(restored, A, 2, 0, [-1, 0]).kind is PushKind.ALREADY_APPLIED
         assert push(restored, B, 3, 0, [-1, 0]).kind is PushKind.REFUSED
         assert restored.grant(A, FOUR) == 1
@@ -503,7 +503,7 @@ class TestSnapshots:
         plane.grant(A, ONE)
         ParameterPlane.restore(plane.snapshot(), sgd(), Async())
         push(plane, A, 1, 0, [0, 0])
-        with pytest.raises(SnapshotError, match="1 gradients gathered under"):
+        with pytest.raises(SnapshotError, match="1 gradients accumulated under"):
             ParameterPlane.restore(plane.snapshot(), sgd(), Sync(1))
 
     def test_a_damaged_or_foreign_snapshot_is_refused(self) -> None:

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edl_master.core.identifiers import TaskKey, Token, Version, WorkerId
-from edl_master.core.parameters.exchange import GradientPush, PushKind, SlotGranted
+from edl_master.core.parameters.exchange import GradientPush, PermitGranted, PushKind
 from edl_master.core.parameters.faults import LayoutError
-from edl_master.core.parameters.following import Disobedience, Follower
+from edl_master.core.parameters.following import Follower, ProtocolViolation
 from edl_master.core.parameters.keras_config import OptimizerUnsupported
 from edl_master.core.parameters.layout import Array, Layout, Variable
 from edl_master.core.parameters.leading import LeadingPlane
@@ -273,9 +273,9 @@ def check_that_servers_are_one_plane(
         task = data.draw(st.sampled_from(list(counts)))
         match data.draw(st.sampled_from(["push"] * 5 + ["grant", "lag", "recut", "flush"])):
             case "push" if tokens[task]:
-                asked = one.request_slot(task, Token(tokens[task]))
-                assert type(crew.leader.request_slot(task, Token(tokens[task]))) is type(asked)
-                if not isinstance(asked, SlotGranted):
+                asked = one.request_permit(task, Token(tokens[task]))
+                assert type(crew.leader.request_permit(task, Token(tokens[task]))) is type(asked)
+                if not isinstance(asked, PermitGranted):
                     continue
                 behind = data.draw(st.integers(0, 2))
                 base = max(0, one.version - behind)
@@ -399,7 +399,7 @@ def test_a_checkpoint_of_a_master_that_served_is_taken_over_by_servers() -> None
     again = ParameterPlane.restore(recut(found, model, whole(model), chosen), chosen, mode)
     again.check_invariants()
     for name, array in one.snapshot().arrays.items():
-        if not name.startswith(("tables", "gathered/tables")):
+        if not name.startswith(("tables", "accumulated/tables")):
             np.testing.assert_array_equal(again.snapshot().arrays[name], array)
     ids = np.arange(30)
     np.testing.assert_array_equal(single_rows(again, 0, ids), single_rows(one, 0, ids))
@@ -407,7 +407,7 @@ def test_a_checkpoint_of_a_master_that_served_is_taken_over_by_servers() -> None
 
 def test_a_server_that_lacks_what_counts_says_so() -> None:
     follower = Follower(ParameterPlane(Layout(VARIABLES), sgd(), Async()))
-    with pytest.raises(Disobedience, match="never staged"):
+    with pytest.raises(ProtocolViolation, match="never staged"):
         follower.carry_out(Apply(training_task(0), Token(1), 0, 1, Version(0)))
 
 

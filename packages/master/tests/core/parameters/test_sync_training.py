@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edl_master.core.identifiers import TaskKey, Token, Version
-from edl_master.core.parameters.exchange import GradientPush, PushKind, SlotGranted
+from edl_master.core.parameters.exchange import GradientPush, PermitGranted, PushKind
 from edl_master.core.parameters.layout import Array, Layout, Variable
 from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, UpdateMode
 from edl_master.core.parameters.optimizers import Optimizer, parse_optimizer
@@ -66,8 +66,8 @@ class LinearWorker:
         self.minibatch = plane.grant(task, self.token)
 
     def train(self, x: Array, y: Array) -> bool:
-        granted = self.plane.request_slot(self.task, self.token)
-        assert isinstance(granted, SlotGranted)
+        granted = self.plane.request_permit(self.task, self.token)
+        assert isinstance(granted, PermitGranted)
         now = values(self.plane)
         error = x @ now[:FEATURES] + now[FEATURES] - y
         gradient = 2 * np.append(x.T @ error, error.sum())

@@ -1,4 +1,4 @@
-"""What goes into the parameter plane and what comes out of it, as values."""
+"""What workers push and ask for, and what they are answered."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from edl_master.core.identifiers import TaskKey, Token, Version
+from edl_master.core.parameters.payload import Payload
 from edl_master.core.parameters.tables.payloads import RowPayload
-from edl_master.core.parameters.wire import Payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,11 @@ class PushKind(StrEnum):
     """What became of a push. Only ``APPLIED`` has changed anything."""
 
     APPLIED = "applied"
-    """It is in the values, or gathered for the next version; it must not be pushed again."""
+    """It is in the values, or accumulated for the next version; it must not be pushed again."""
     ALREADY_APPLIED = "already-applied"
     """An earlier try of this minibatch was applied."""
     STALE = "stale"
-    """Compute the minibatch again from newer values; in sync mode, under a step slot."""
+    """Compute the minibatch again from newer values; in sync mode, under a step permit."""
     REFUSED = "refused"
     """The lease is not, or no longer, the caller's."""
     OUT_OF_ORDER = "out-of-order"
@@ -79,25 +79,25 @@ class PushOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class SlotGranted:
+class PermitGranted:
     """The lease may compute one gradient from this version."""
 
     version: Version
 
 
 @dataclass(frozen=True, slots=True)
-class SlotWait:
-    """Ask again when ``ParameterPlane.openings`` is no longer this number."""
+class PermitPending:
+    """Ask again when ``ParameterPlane.generation`` is no longer this number."""
 
-    openings: int
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)
-class SlotRefused:
+class PermitRefused:
     """The lease is not, or no longer, the caller's: it would wait for ever."""
 
 
-SlotAnswer: TypeAlias = SlotGranted | SlotWait | SlotRefused
+PermitAnswer: TypeAlias = PermitGranted | PermitPending | PermitRefused
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +128,12 @@ class PlaneStatus:
     Attributes:
         version: parameter version.
         learning_rate: rate of the next update.
-        records_applied: records whose gradients were applied or gathered.
-        gradients_applied: gradients applied or gathered.
+        records_applied: records whose gradients were applied or accumulated.
+        gradients_applied: gradients applied or accumulated.
         gradients_rejected: pushes that were not applied, by kind.
         staleness_total: sum of the staleness of the gradients applied.
-        gathered: gradients that wait for their update to be complete (sync mode).
-        step_slots_held: step slots in use (sync mode).
+        accumulated: gradients that wait for their update to be complete (sync mode).
+        step_permits_held: step permits in use (sync mode).
         open_tasks: tasks with a count.
         tables: how large embedding tables are.
     """
@@ -144,8 +144,8 @@ class PlaneStatus:
     gradients_applied: int
     gradients_rejected: Mapping[PushKind, int]
     staleness_total: int
-    gathered: int
-    step_slots_held: int
+    accumulated: int
+    step_permits_held: int
     open_tasks: int
     tables: TableFigures = field(default_factory=TableFigures)
 

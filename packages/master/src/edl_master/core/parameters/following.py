@@ -21,14 +21,14 @@ from edl_master.core.parameters.orders import (
     Release,
     Revoke,
 )
+from edl_master.core.parameters.payload import Payload
 from edl_master.core.parameters.plane import ParameterPlane
 from edl_master.core.parameters.snapshot import Snapshot
-from edl_master.core.parameters.wire import Payload
 
 _Minibatch = tuple[TaskKey, Token, int]
 
 
-class Disobedience(RuntimeError):
+class ProtocolViolation(RuntimeError):
     """An order cannot be carried out: master and server have come apart. A defect."""
 
 
@@ -107,13 +107,13 @@ class Follower:
             What is to be written, if it was an order to keep the state.
 
         Raises:
-            Disobedience: it cannot be done.
+            ProtocolViolation: it cannot be done.
         """
         kept = None
         match order:
             case Adopt(worker):
                 if worker not in self._offered or not self.plane.initialize(self._offered[worker]):
-                    raise Disobedience(f"worker {worker} has offered no initial values")
+                    raise ProtocolViolation(f"worker {worker} has offered no initial values")
                 self._offered.clear()
             case Grant(task, token):
                 self.plane.grant(task, token)
@@ -141,7 +141,7 @@ class Follower:
     def _apply(self, order: Apply) -> None:
         name = order.task, order.token, order.minibatch
         if name not in self._staged:
-            raise Disobedience(f"{order} counts, and was never staged here")
+            raise ProtocolViolation(f"{order} counts, and was never staged here")
         push, _ = self._staged[name]
         outcome = self.plane.push(
             replace(
@@ -154,4 +154,4 @@ class Follower:
         )
         self._drop(name)
         if outcome.kind is not PushKind.APPLIED:
-            raise Disobedience(f"{order} counts, and is {outcome.kind} here")
+            raise ProtocolViolation(f"{order} counts, and is {outcome.kind} here")

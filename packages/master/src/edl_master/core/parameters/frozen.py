@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from edl_master.core.identifiers import Version
 from edl_master.core.parameters.layout import ArenaKey, Arenas, Array
-from edl_master.core.parameters.tables.group import Lent
+from edl_master.core.parameters.tables.group import RowsView
 
 
 class FrozenVersions:
@@ -17,18 +17,18 @@ class FrozenVersions:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[str, tuple[Version, dict[ArenaKey, Array], Lent]] = {}
+        self._kept: dict[str, tuple[Version, dict[ArenaKey, Array], RowsView]] = {}
 
     def keep(
-        self, name: str, version: Version, values: Arenas, lend: Callable[[], Lent]
+        self, name: str, version: Version, values: Arenas, take_view: Callable[[], RowsView]
     ) -> Version:
         """Keep ``values`` and rows under ``name`` unless there are some; return their version."""
         if name not in self._kept:
             copies = {key: array.copy() for key, array in values.items()}
-            self._kept[name] = version, copies, lend()
+            self._kept[name] = version, copies, take_view()
         return self._kept[name][0]
 
-    def get(self, name: str) -> tuple[Version, Arenas, Lent]:
+    def get(self, name: str) -> tuple[Version, Arenas, RowsView]:
         """The version, values and rows kept under ``name``.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Synchronous updates: rights to contribute to one, and the gradients gathered for it."""
+"""Synchronous updates: rights to contribute to one, and the gradients accumulated for it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from edl_master.core.parameters import arithmetic
 from edl_master.core.parameters.arithmetic import Executor
 from edl_master.core.parameters.layout import Arenas, Layout
 from edl_master.core.parameters.modes import Reduction
-from edl_master.core.parameters.wire import zeros
+from edl_master.core.parameters.payload import zeros
 
 
-class StepSlots:
+class StepPermits:
     """The rights to compute the gradients of one update.
 
-    An update joins ``capacity`` gradients. Each is computed under a step slot, and there are only
+    An update joins ``capacity`` gradients. Each is computed under a step permit, and there are only
     as many as gradients are still missing: so no gradient is ever computed in vain. Without a
     capacity, each gradient is an update of its own, and whoever asks may compute.
 
@@ -29,7 +29,7 @@ class StepSlots:
         self.holders: set[TaskKey] = set()
 
     def take(self, task: TaskKey) -> bool:
-        """Give a step slot to a task unless it has one; say whether it may compute."""
+        """Give a step permit to a task unless it has one; say whether it may compute."""
         if self.capacity is None or task in self.holders:
             return True
         if len(self.holders) + self.filled == self.capacity:
@@ -38,7 +38,7 @@ class StepSlots:
         return True
 
     def give_back(self, task: TaskKey) -> bool:
-        """Take a task's step slot away; say whether it had one."""
+        """Take a task's step permit away; say whether it had one."""
         had = task in self.holders
         self.holders.discard(task)
         return had
@@ -56,7 +56,7 @@ class StepSlots:
         self.filled = 0
 
 
-class Gathered:
+class GradientAccumulator:
     """Gradients and state deltas of one version, joined as they come.
 
     Attributes:
@@ -74,7 +74,7 @@ class Gathered:
 
     def groups(self) -> dict[str, Arenas]:
         """Both sums, by their names in a snapshot."""
-        return {"gathered/gradient": self.gradient, "gathered/state": self.state}
+        return {"accumulated/gradient": self.gradient, "accumulated/state": self.state}
 
     def add(self, gradient: Arenas, state: Arenas | None, records: int) -> None:
         """Join one more gradient, and the state delta that came with it; None is no change."""

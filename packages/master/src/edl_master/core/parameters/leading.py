@@ -23,14 +23,14 @@ from edl_master.core.parameters.orders import (
     Release,
     Revoke,
 )
+from edl_master.core.parameters.payload import PayloadError
 from edl_master.core.parameters.plane import ParameterPlane, check_fit
 from edl_master.core.parameters.sharding import NOTHING, for_part
 from edl_master.core.parameters.snapshot import Snapshot
-from edl_master.core.parameters.wire import PayloadError
 
 
 class LeadingPlane(ParameterPlane):
-    """A plane without values: leases, counts, step slots and the version.
+    """A plane without values: leases, counts, step permits and the version.
 
     Whatever it decides goes out as an order in the same step. The caller's lock is around both,
     so orders are given in the order of the decisions.

@@ -56,7 +56,7 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Make an update of what has been gathered (sync mode)."""
+    """Make an update of the accumulated gradients (sync mode)."""
 
 
 @dataclass(frozen=True, slots=True)

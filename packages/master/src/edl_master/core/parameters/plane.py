@@ -6,7 +6,7 @@ a former holder of the task changes nothing. That is all there is to "every reco
 model exactly once".
 
 Nothing here waits, locks or knows the time. The caller holds one lock around each call, and
-waits, outside of it, for ``openings`` to change.
+waits, outside of it, for ``generation`` to change.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ from collections.abc import Iterator, Sequence
 from typing import Self
 
 from edl_master.core.identifiers import TaskKey, Token, Version
-from edl_master.core.parameters.applied import AppliedCounts, Standing
+from edl_master.core.parameters.applied_counts import AppliedCounts, PushVerdict
 from edl_master.core.parameters.arithmetic import Executor
+from edl_master.core.parameters.copy_on_write import CopyOnWriteViews
 from edl_master.core.parameters.exchange import (
     GradientPush,
     NotInitialized,
+    PermitAnswer,
+    PermitGranted,
+    PermitPending,
+    PermitRefused,
     PlaneStatus,
     PushKind,
     PushOutcome,
-    SlotAnswer,
-    SlotGranted,
-    SlotRefused,
-    SlotWait,
     TableFigures,
 )
 from edl_master.core.parameters.frozen import FrozenVersions
-from edl_master.core.parameters.joining import Gathered, StepSlots
+from edl_master.core.parameters.joining import GradientAccumulator, StepPermits
 from edl_master.core.parameters.keras_config import OptimizerUnsupported
 from edl_master.core.parameters.layout import Arenas, Array, Layout
-from edl_master.core.parameters.loans import Loans
 from edl_master.core.parameters.modes import Async, Bounded, Sync, UpdateMode, describe
 from edl_master.core.parameters.optimizers import Optimizer
+from edl_master.core.parameters.payload import Payload, PayloadError
 from edl_master.core.parameters.snapshot import FORMAT, Snapshot, SnapshotError, Stored
-from edl_master.core.parameters.tables.group import GatheredRows, RowGradients, Scanned, Tables
+from edl_master.core.parameters.tables.group import AccumulatedRows, RowGradients, Scanned, Tables
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 from edl_master.core.parameters.tables.warming import warm_up
 from edl_master.core.parameters.updater import RowUpdate, Updater
 from edl_master.core.parameters.values import Values
-from edl_master.core.parameters.wire import Payload, PayloadError
 
 _REJECTIONS = {
-    Standing.REFUSED: PushKind.REFUSED,
-    Standing.ALREADY_APPLIED: PushKind.ALREADY_APPLIED,
-    Standing.OUT_OF_ORDER: PushKind.OUT_OF_ORDER,
+    PushVerdict.REFUSED: PushKind.REFUSED,
+    PushVerdict.ALREADY_APPLIED: PushKind.ALREADY_APPLIED,
+    PushVerdict.OUT_OF_ORDER: PushKind.OUT_OF_ORDER,
 }
 
 
@@ -87,20 +87,20 @@ class ParameterPlane:
         self._updater = Updater(optimizer, layout, executor, local=self._local)
         slots = tuple(slot.initial for slot in optimizer.rule.slots() if slot.used)
         self._tables = Tables(layout.tables, slots, executor)
-        self._gathered_rows = GatheredRows(len(self._tables))
+        self._accumulated_rows = AccumulatedRows(len(self._tables))
         self._applied = AppliedCounts()
         self._frozen = FrozenVersions()
-        self._loans = Loans(executor)
+        self._views = CopyOnWriteViews(executor)
         self._initialized = False
         self._version = Version(0)
         self._openings = 0
         self._records_applied = 0
         self._staleness_total = 0
         self._outcomes: Counter[PushKind] = Counter()
-        self._steps = StepSlots(mode.grads_to_wait if isinstance(mode, Sync) else None)
-        self._gathered: Gathered | None = None
+        self._steps = StepPermits(mode.grads_to_wait if isinstance(mode, Sync) else None)
+        self._accumulator: GradientAccumulator | None = None
         if isinstance(mode, Sync) and mode.grads_to_wait > 1:
-            self._gathered = Gathered(layout, mode.reduction, executor)
+            self._accumulator = GradientAccumulator(layout, mode.reduction, executor)
 
     # --- values ----------------------------------------------------------------------------
 
@@ -160,7 +160,7 @@ class ParameterPlane:
             NotInitialized: there are no values yet.
         """
         self._require_values()
-        return self._frozen.keep(name, self._version, self._values.arenas, self._tables.lend)
+        return self._frozen.keep(name, self._version, self._values.arenas, self._tables.take_view)
 
     def frozen_version(self, name: str) -> Version:
         """Which version is frozen under a name.
@@ -255,7 +255,7 @@ class ParameterPlane:
         """A lease was lost: its token may push no more, the count stays for the next holder.
 
         Returns:
-            Whether a step slot became free. Nothing happens if the lease was not current.
+            Whether a step permit became free. Nothing happens if the lease was not current.
         """
         return self._applied.revoke(task, token) and self._end_lease(task)
 
@@ -268,28 +268,28 @@ class ParameterPlane:
         self._end_lease(task)
         return self._applied.close(task)
 
-    # --- step slots ------------------------------------------------------------------------
+    # --- step permits ------------------------------------------------------------------------
 
     @property
-    def openings(self) -> int:
-        """Grows whenever an answer of ``SlotWait`` may have become another."""
+    def generation(self) -> int:
+        """Grows whenever an answer of ``PermitPending`` may have become another."""
         return self._openings
 
-    def request_slot(self, task: TaskKey, token: Token) -> SlotAnswer:
+    def request_permit(self, task: TaskKey, token: Token) -> PermitAnswer:
         """Ask for the right to compute a gradient for the next minibatch of a task.
 
-        In sync mode there are as many step slots as gradients that the present version still
+        In sync mode there are as many step permits as gradients that the present version still
         lacks; otherwise there is always one. A lease has at most one, until its gradient is
         applied, the lease ends or the slot is released; asking again changes nothing.
         """
         if not self._applied.is_live(task, token):
-            return SlotRefused()
+            return PermitRefused()
         if self._initialized and self._steps.take(task):
-            return SlotGranted(self._version)
-        return SlotWait(self._openings)
+            return PermitGranted(self._version)
+        return PermitPending(self._openings)
 
-    def release_slot(self, task: TaskKey, token: Token) -> bool:
-        """Give back a step slot unused; say whether one became free."""
+    def release_permit(self, task: TaskKey, token: Token) -> bool:
+        """Give back a step permit unused; say whether one became free."""
         if not self._applied.is_live(task, token):
             return False
         freed = self._steps.give_back(task)
@@ -324,7 +324,7 @@ class ParameterPlane:
 
         staleness = self._version - push.base_version
         standing = self._applied.standing(push.task, push.token, push.minibatch, push.minibatches)
-        if standing is not Standing.DUE:
+        if standing is not PushVerdict.DUE:
             return self._outcome(_REJECTIONS[standing], staleness)
         if self._is_stale(staleness):
             return self._outcome(PushKind.STALE, staleness)
@@ -333,7 +333,7 @@ class ParameterPlane:
         if self._check_finite and (broken := self._tables.not_finite(rows)):
             return self._outcome(PushKind.INVALID, staleness, detail=broken)
         if not self._steps.take(push.task):
-            # All gradients that this version lacks are being computed under step slots.
+            # All gradients that this version lacks are being computed under step permits.
             return self._outcome(PushKind.STALE, staleness)
 
         new_version = self._put(push, gradient, state, rows)
@@ -371,10 +371,10 @@ class ParameterPlane:
         return self._updater.squares(self._values.gradient(push.gradient), values)
 
     def flush(self) -> bool:
-        """Make an update of the gradients gathered so far, though some are missing (sync mode).
+        """Make an update of the gradients accumulated so far, though some are missing (sync mode).
 
         For the end of an epoch, when no minibatch is left that could fill the version. While a
-        step slot is held a gradient is still on its way, and nothing is done.
+        step permit is held a gradient is still on its way, and nothing is done.
 
         Returns:
             Whether there is a new version.
@@ -388,13 +388,13 @@ class ParameterPlane:
     def finish(self) -> bool:
         """Training is over: put the optimizer's average of the values, if it keeps one, in place.
 
-        Gathered gradients are applied first.
+        GradientAccumulator gradients are applied first.
 
         Returns:
             Whether there is a new version.
 
         Raises:
-            RuntimeError: gathered gradients wait for others that are still being computed.
+            RuntimeError: accumulated gradients wait for others that are still being computed.
         """
         flushed = self.flush()
         if self._steps.filled:
@@ -422,14 +422,14 @@ class ParameterPlane:
             gradients_applied=self._outcomes[PushKind.APPLIED],
             gradients_rejected=rejected,
             staleness_total=self._staleness_total,
-            gathered=self._steps.filled,
-            step_slots_held=len(self._steps.holders),
+            accumulated=self._steps.filled,
+            step_permits_held=len(self._steps.holders),
             open_tasks=len(self._applied.counts()),
             tables=TableFigures(self._tables.rows(), self._tables.nbytes),
         )
 
     def snapshot(self) -> Snapshot:
-        """The whole state as it is now, apart from frozen versions and step slots.
+        """The whole state as it is now, apart from frozen versions and step permits.
 
         It is copied when it is read, or when it is about to change; so this takes no time, and
         others may read it while updates go on.
@@ -445,16 +445,18 @@ class ParameterPlane:
             "iterations": self._updater.iterations,
             "memory": dict(self._updater.memory),
             "applied": self._applied.describe(),
-            "gathered": self._steps.filled,
-            "gathered_records": self._gathered.records if self._gathered else 0,
+            "accumulated": self._steps.filled,
+            "accumulated_records": self._accumulator.records if self._accumulator else 0,
             "records_applied": self._records_applied,
             "staleness_total": self._staleness_total,
             "outcomes": {str(kind): count for kind, count in self._outcomes.items()},
         }
         arrays: dict[str, Stored] = {
-            name: self._loans.lend(array) for name, array in self._named_arrays()
+            name: self._views.take(array) for name, array in self._named_arrays()
         }
-        return Snapshot(meta, {**arrays, **self._tables.arrays(), **self._gathered_rows.arrays()})
+        return Snapshot(
+            meta, {**arrays, **self._tables.arrays(), **self._accumulated_rows.arrays()}
+        )
 
     @classmethod
     def restore(
@@ -501,9 +503,9 @@ class ParameterPlane:
         self._updater.iterations = meta["iterations"]
         self._updater.memory = dict(meta["memory"])
         self._applied.restore(meta["applied"])
-        self._steps.filled = meta["gathered"] if isinstance(self.mode, Sync) else 0
-        if self._gathered:
-            self._gathered.records = meta["gathered_records"]
+        self._steps.filled = meta["accumulated"] if isinstance(self.mode, Sync) else 0
+        if self._accumulator:
+            self._accumulator.records = meta["accumulated_records"]
         self._records_applied = meta["records_applied"]
         self._staleness_total = meta["staleness_total"]
         self._outcomes.update({PushKind(k): n for k, n in meta["outcomes"].items()})
@@ -512,38 +514,38 @@ class ParameterPlane:
             self._tables.restore(meta.get("tables", ()), snapshot.arrays)
         except ValueError as error:
             raise SnapshotError(f"the embedding tables are damaged: {error}") from error
-        self._gathered_rows.restore(snapshot.arrays)
+        self._accumulated_rows.restore(snapshot.arrays)
 
     def check_invariants(self) -> None:
         """Raise ``AssertionError`` if what must always hold does not."""
         assert self._version >= self._updater.iterations, "an update without a version"
-        steps, gathered = self._steps, self._gathered
+        steps, gathered = self._steps, self._accumulator
         if steps.capacity is None:
-            assert not steps.holders, "a step slot in a mode without"
+            assert not steps.holders, "a step permit in a mode without"
             assert not steps.filled, "a gradient that is not applied in a mode without"
             return
         assert steps.filled < steps.capacity, "a complete update was not made"
-        assert len(steps.holders) + steps.filled <= steps.capacity, "too many step slots"
+        assert len(steps.holders) + steps.filled <= steps.capacity, "too many step permits"
         stray = [task for task in steps.holders if not self._applied.has_lease(task)]
-        assert not stray, f"a step slot without a lease: {stray}"
+        assert not stray, f"a step permit without a lease: {stray}"
         if gathered is not None:
-            assert (gathered.records > 0) == (steps.filled > 0), "gathered gradients miscounted"
+            assert (gathered.records > 0) == (steps.filled > 0), "accumulated gradients miscounted"
 
     def _named_arrays(self) -> Iterator[tuple[str, Array]]:
         """Everything that a snapshot holds of arrays."""
         groups: dict[str, Arenas] = {"values": self._values.arenas}
         groups |= {f"slots/{name}": slot for name, slot in self._updater.slots.items()}
-        if self._gathered and self._gathered.records:
-            groups |= self._gathered.groups()
+        if self._accumulator and self._accumulator.records:
+            groups |= self._accumulator.groups()
         for group, arenas in groups.items():
             for key, array in arenas.items():
                 yield f"{group}/{key}", array
 
     def _own_arrays(self) -> None:
         """Before anything changes: snapshots keep what they hold."""
-        gathered = self._gathered.groups() if self._gathered else {}
+        gathered = self._accumulator.groups() if self._accumulator else {}
         groups = (self._values.arenas, *self._updater.slots.values(), *gathered.values())
-        self._loans.own(array for arenas in groups for array in arenas.values())
+        self._views.preserve(array for arenas in groups for array in arenas.values())
 
     # --- inside ----------------------------------------------------------------------------
 
@@ -553,32 +555,32 @@ class ParameterPlane:
         """Apply or gather one gradient; say whether a new version came of it."""
         # First what may fail: copying what was lent, and making rows, changes no values.
         self._own_arrays()
-        found = self._tables.resolve(rows) if self._gathered is None else []
-        if self._gathered is not None:
-            self._gathered_rows.add(rows, self._gathered.weight(push.records))
+        found = self._tables.resolve(rows) if self._accumulator is None else []
+        if self._accumulator is not None:
+            self._accumulated_rows.add(rows, self._accumulator.weight(push.records))
         complete = self._steps.fill(push.task)
         if self._local:
             self._updater.add(self._values.trainable, gradient, push.minibatches)
             if state:
                 self._values.move_state(state, 1.0)
             self._next_version(push.minibatches)
-        elif self._gathered is None:
+        elif self._accumulator is None:
             self._update(gradient, state, rows=found, squares=push.squares)
         else:
-            self._gathered.add(gradient, state, push.records)
+            self._accumulator.add(gradient, state, push.records)
             if complete:
                 self._join()
         return complete
 
     def _join(self) -> None:
-        joined = self._gathered
+        joined = self._accumulator
         assert joined is not None, "only a joined update can be incomplete"
-        rows = self._tables.resolve(self._gathered_rows.joined())
+        rows = self._tables.resolve(self._accumulated_rows.joined())
         self._update(
             joined.gradient, joined.state, joined.gradient_scale, joined.state_scale, rows=rows
         )
         joined.start_over()
-        self._gathered_rows.start_over()
+        self._accumulated_rows.start_over()
 
     def _update(
         self,
@@ -612,7 +614,7 @@ class ParameterPlane:
                 return staleness > 0
 
     def _end_lease(self, task: TaskKey) -> bool:
-        """Whoever waits for this lease's step slot is refused now; say whether it had one."""
+        """Whoever waits for this lease's step permit is refused now; say whether it had one."""
         self._openings += 1
         return self._steps.give_back(task)
 

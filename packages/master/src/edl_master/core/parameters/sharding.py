@@ -154,7 +154,7 @@ def recut(
     depth = 1 + sum(slot.used for slot in optimizer.rule.slots())
     for number, table in enumerate(part.layout.tables):
         arrays |= _rows(saved, f"tables/{number}/rows/", table.dim * depth, mine)
-        arrays |= _gathered_rows(saved, f"gathered/tables/{number}", mine)
+        arrays |= _accumulated_rows(saved, f"accumulated/tables/{number}", mine)
         name = f"tables/{number}/admission"
         if sketches := [np.asarray(one.arrays[name]) for one in saved if name in one.arrays]:
             # No id counts less than before: it has counted with one of them.
@@ -251,7 +251,7 @@ def _rows(
     return found
 
 
-def _gathered_rows(saved: Sequence[Snapshot], name: str, mine: Mine | None) -> dict[str, Array]:
+def _accumulated_rows(saved: Sequence[Snapshot], name: str, mine: Mine | None) -> dict[str, Array]:
     holders = [one.arrays for one in saved if f"{name}/ids" in one.arrays]
     if not holders:
         return {}

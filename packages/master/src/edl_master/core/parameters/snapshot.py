@@ -8,15 +8,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from edl_master.core.parameters.copy_on_write import CopyOnWriteView
 from edl_master.core.parameters.layout import Array, Layout
-from edl_master.core.parameters.loans import Loan
 from edl_master.core.parameters.modes import UpdateMode, describe
 from edl_master.core.parameters.optimizers import Optimizer
-from edl_master.core.parameters.tables.saving import Part
+from edl_master.core.parameters.tables.saving import RowsChunk
 
 FORMAT = 1
 
-Stored: TypeAlias = Array | Loan | Part
+Stored: TypeAlias = Array | CopyOnWriteView | RowsChunk
 """An array, or what becomes one when it is written."""
 
 
@@ -26,13 +26,13 @@ class SnapshotError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A plane's whole state, apart from frozen versions and step slots.
+    """A plane's whole state, apart from frozen versions and step permits.
 
     Attributes:
         meta: plain values that JSON can hold.
         arrays: flat arrays by name: ``values/trainable/float32``,
-            ``slots/momentum/trainable/float32``, ``gathered/gradient/trainable/float32``. Those
-            of a living plane are loans; rows of embedding tables come in parts,
+            ``slots/momentum/trainable/float32``, ``accumulated/gradient/trainable/float32``. Those
+            of a living plane are copy-on-write views; rows of embedding tables come in chunks,
             ``tables/0/rows/0``. Both become arrays when they are written.
     """
 
@@ -66,9 +66,9 @@ class Snapshot:
             raise SnapshotError(
                 f"the snapshot was trained with {saved}, whose state {optimizer.name} cannot use"
             )
-        if self.meta["gathered"] and self.meta["mode"] != describe(mode):
+        if self.meta["accumulated"] and self.meta["mode"] != describe(mode):
             raise SnapshotError(
-                f"the snapshot holds {self.meta['gathered']} gradients gathered under "
+                f"the snapshot holds {self.meta['accumulated']} gradients accumulated under "
                 f"{self.meta['mode']}; go on in the same mode, not in {describe(mode)}"
             )
 

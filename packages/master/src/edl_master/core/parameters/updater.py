@@ -21,9 +21,9 @@ from edl_master.core.parameters.arithmetic import (
 from edl_master.core.parameters.clipping import ClipGlobalNorm, ClipNorm, ClipValue, shrink
 from edl_master.core.parameters.layout import ArenaKey, Arenas, Array, Layout, Variable
 from edl_master.core.parameters.optimizers import Ema, Optimizer
+from edl_master.core.parameters.payload import zeros
 from edl_master.core.parameters.rules import Factors
 from edl_master.core.parameters.tables.table import Resolved, Table
-from edl_master.core.parameters.wire import zeros
 
 RowUpdate = tuple[Table, Resolved]
 """A table, and gradients of some of its rows."""

@@ -7,7 +7,7 @@ import numpy as np
 from edl_master.core.parameters import arithmetic
 from edl_master.core.parameters.arithmetic import Executor
 from edl_master.core.parameters.layout import ArenaKey, Arenas, Array, Layout
-from edl_master.core.parameters.wire import Payload, Wire, zeros
+from edl_master.core.parameters.payload import Payload, Wire, zeros
 
 
 class Values:

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from edl_master.core.parameters.faults import LayoutError
 from edl_master.core.parameters.layout import Array
+from edl_master.core.parameters.payload import PayloadError
 from edl_master.core.parameters.tables import saving
 from edl_master.core.parameters.tables.group import comes_twice
 from edl_master.core.parameters.tables.index import BUCKETS, NOT_THERE, Index
 from edl_master.core.parameters.tables.spec import Distribution, Initial, TableSpec
 from edl_master.core.parameters.tables.table import RowGradient, Table
-from edl_master.core.parameters.wire import PayloadError
 
 SMALLEST, LARGEST = -(2**63), 2**63 - 1
 ZEROS = Initial(Distribution.CONSTANT)
@@ -42,9 +42,9 @@ def ids_of(*numbers: int) -> Array:
     return np.array(numbers, np.int64)
 
 
-def rows_of(table: Table, ids: Array, lent: Any = None) -> Array:
+def rows_of(table: Table, ids: Array, view: Any = None) -> Array:
     out = np.full((ids.size, table.spec.dim), np.nan, np.float32)
-    table.read(ids, out, lent)
+    table.read(ids, out, view)
     return out
 
 
@@ -105,13 +105,13 @@ def test_the_index_grows_bucket_by_bucket_and_forgets_without_losing_others() ->
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(any_ids, st.integers(-3, 3)), max_size=10), st.booleans())
 def test_a_table_is_a_dictionary_of_rows(steps: list[tuple[list[int], int]], drawn: bool) -> None:
-    """Rows, slots, and what was lent at every moment."""
+    """Rows, slots, and what was view at every moment."""
     table = Table(spec(initial=DRAWN if drawn else ZEROS), (0.5,))
     model: dict[int, Array] = {}
     kept = []
     for numbers, amount in steps:
         ids = ids_of(*numbers)
-        kept.append((table.lend(), dict(model)))
+        kept.append((table.take_view(), dict(model)))
         start = dict(zip(numbers, rows_of(table, ids), strict=True))
         push(table, ids, amount)
         model |= {n: model.get(n, start[n]) - np.float32(amount) for n in numbers}
@@ -119,9 +119,9 @@ def test_a_table_is_a_dictionary_of_rows(steps: list[tuple[list[int], int]], dra
     for n, row in zip(model, rows_of(table, everything), strict=True):
         np.testing.assert_array_equal(row, model[n])
     assert len(table) == len(model)
-    for lent, then in kept:
+    for view, then in kept:
         untouched = rows_of(Table(table.spec, ()), everything)
-        for n, row, initial in zip(model, rows_of(table, everything, lent), untouched, strict=True):
+        for n, row, initial in zip(model, rows_of(table, everything, view), untouched, strict=True):
             np.testing.assert_array_equal(row, then.get(n, initial))
 
 
@@ -222,10 +222,10 @@ def test_what_is_lent_stays_though_rows_are_dropped_and_given_out_again() -> Non
     for _ in range(3):
         push(table, ids_of(2), 1)  # now the row of 1 is free
     assert len(table) == 1
-    lent = table.lend()
+    view = table.take_view()
     for other in (3, 4, 5):
         push(table, ids_of(other), 7)
-    np.testing.assert_array_equal(rows_of(table, ids_of(1, 2, 3), lent), [[0, 0], [-3, -3], [0, 0]])
+    np.testing.assert_array_equal(rows_of(table, ids_of(1, 2, 3), view), [[0, 0], [-3, -3], [0, 0]])
 
 
 # --- saving --------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ def test_what_is_lent_stays_though_rows_are_dropped_and_given_out_again() -> Non
 def test_parts_restore_rows_slots_and_ages(first: list[int], second: list[int]) -> None:
     table = Table(spec(initial=DRAWN, max_age=100), (0.5, 0.25))
     push(table, ids_of(*first), 1)
-    parts = [np.asarray(part) for part in saving.parts(table.lend())]
+    parts = [np.asarray(part) for part in saving.chunks(table.take_view())]
     state = table.describe()
     copy = Table(table.spec, (0.5, 0.25))
     for part in parts:
@@ -247,7 +247,7 @@ def test_parts_restore_rows_slots_and_ages(first: list[int], second: list[int]) 
         push(one, ids_of(*second), 2)
     everything = ids_of(*{*first, *second})
     np.testing.assert_array_equal(rows_of(table, everything), rows_of(copy, everything))
-    again = [np.concatenate([np.asarray(p) for p in saving.parts(t.lend())] or [[]]) for t in
+    again = [np.concatenate([np.asarray(p) for p in saving.chunks(t.take_view())] or [[]]) for t in
              (table, copy)]  # fmt: skip
     assert sorted(again[0].tolist()) == sorted(again[1].tolist())
 
@@ -255,7 +255,7 @@ def test_parts_restore_rows_slots_and_ages(first: list[int], second: list[int]) 
 def test_a_part_is_as_the_rows_were_when_it_was_taken() -> None:
     table = Table(spec(), ())
     push(table, ids_of(1, 2), 1)
-    taken = saving.parts(table.lend())
+    taken = saving.chunks(table.take_view())
     push(table, ids_of(1, 2, 3), 1)
     ids, _, rows = saving.unpack(np.asarray(taken[0]), table.width)
     assert ids.tolist() == [1, 2]

@@ -11,15 +11,15 @@ from numpy.typing import ArrayLike
 
 from edl_master.core.parameters.arithmetic import Executor, all_finite, read_only
 from edl_master.core.parameters.layout import Array
+from edl_master.core.parameters.payload import Payload, PayloadError, size_of
 from edl_master.core.parameters.tables.index import loop
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
-from edl_master.core.parameters.tables.saving import Part, parts, unpack
+from edl_master.core.parameters.tables.saving import RowsChunk, chunks, unpack
 from edl_master.core.parameters.tables.spec import TableSpec
 from edl_master.core.parameters.tables.store import Blocks
 from edl_master.core.parameters.tables.table import Resolved, RowGradient, Table
-from edl_master.core.parameters.wire import Payload, PayloadError, size_of
 
-Lent = tuple[Blocks, ...]
+RowsView = tuple[Blocks, ...]
 """The rows of all tables as they were at one moment."""
 
 RowGradients = Mapping[int, RowGradient]
@@ -87,13 +87,13 @@ class Tables:
             for one in wanted
         )
 
-    def read(self, wanted: Sequence[RowIds], out: memoryview, lent: Lent | None = None) -> None:
+    def read(self, wanted: Sequence[RowIds], out: memoryview, view: RowsView | None = None) -> None:
         """Copy rows to a buffer, one request after the other.
 
         Args:
             wanted: ids may come more than once.
             out: of ``nbytes_of(wanted)``.
-            lent: rows as they were; None: as they are.
+            view: read from this view; None: the rows as they are.
 
         Raises:
             PayloadError: there is no such table, ids are cut short, or ``out`` has another size.
@@ -106,19 +106,19 @@ class Tables:
             table, ids = self._all[one.table], self._ids(one.table, one.ids)
             end = at + ids.size * table.spec.row_nbytes
             rows = data[at:end].view(np.float32).reshape(ids.size, table.spec.dim)
-            table.read(ids, rows, lent[one.table] if lent is not None else None)
+            table.read(ids, rows, view[one.table] if view is not None else None)
             at = end
 
-    def lend(self) -> Lent:
-        """All rows as they are now; they stay so for whoever holds this."""
-        return tuple(table.lend() for table in self._all)
+    def take_view(self) -> RowsView:
+        """A view of all rows as they are now."""
+        return tuple(table.take_view() for table in self._all)
 
-    def scan(self, table: int, lent: Lent, start: int, most: int) -> Scanned:
-        """Some of the rows that were lent, without their slots.
+    def scan(self, table: int, view: RowsView, start: int, most: int) -> Scanned:
+        """Some of the rows of a view, without their slots.
 
         Args:
             table: its number.
-            lent: the rows.
+            view: of all tables.
             start: 0, or what the last call gave as ``next``.
             most: rows to look at.
 
@@ -126,7 +126,7 @@ class Tables:
             PayloadError: there is no such table.
         """
         self._ids(table, b"")
-        blocks, spec = lent[table], self._all[table].spec
+        blocks, spec = view[table], self._all[table].spec
         start = min(start, blocks.limit)
         stop = min(start + most, blocks.limit)
         ids, _, rows = blocks.collect(start, stop, spec.dim)
@@ -195,12 +195,12 @@ class Tables:
         """What a snapshot holds of the tables besides arrays."""
         return [{"spec": table.spec.describe(), **table.describe()} for table in self._all]
 
-    def arrays(self) -> dict[str, Array | Part]:
+    def arrays(self) -> dict[str, Array | RowsChunk]:
         """What a snapshot holds of arrays; rows are copied when they are written."""
-        found: dict[str, Array | Part] = {}
+        found: dict[str, Array | RowsChunk] = {}
         for number, table in enumerate(self._all):
-            for at, part in enumerate(parts(table.lend())):
-                found[f"tables/{number}/rows/{at}"] = part
+            for at, chunk in enumerate(chunks(table.take_view())):
+                found[f"tables/{number}/rows/{at}"] = chunk
             if (counters := table.counters()) is not None:
                 found[f"tables/{number}/admission"] = counters.copy()
         return found
@@ -243,7 +243,7 @@ class Tables:
         return read_only(flat.view(np.float32).reshape(ids.size, spec.dim))
 
 
-class GatheredRows:
+class AccumulatedRows:
     """Gradients of rows for one synchronous update, joined when it is complete."""
 
     def __init__(self, tables: int) -> None:
@@ -268,13 +268,13 @@ class GatheredRows:
         """What a snapshot holds."""
         found = {}
         for number, gradient in self.joined().items():
-            found[f"gathered/tables/{number}/ids"] = gradient.ids
-            found[f"gathered/tables/{number}/values"] = gradient.values
+            found[f"accumulated/tables/{number}/ids"] = gradient.ids
+            found[f"accumulated/tables/{number}/values"] = gradient.values
         return found
 
     def restore(self, arrays: Mapping[str, Any]) -> None:
         for number, gathered in enumerate(self._parts):
-            name = f"gathered/tables/{number}"
+            name = f"accumulated/tables/{number}"
             if f"{name}/ids" in arrays:
                 gathered.append(RowGradient(arrays[f"{name}/ids"], arrays[f"{name}/values"]))
 

@@ -231,7 +231,7 @@ def read(
     out: Array,
     blocks: Array,
     limit: int,
-    lent: bool,
+    view: bool,
     shift: int,
     width: int,
     seed: int,
@@ -241,15 +241,15 @@ def read(
 ) -> None:
     """``out[i]`` becomes the row of ``ids[i]``; its initial row if it has none.
 
-    Only rows below ``limit`` count, and of those with ``lent`` only the ones that are the id's in
-    these blocks too: the index may have moved on since they were lent.
+    Only rows below ``limit`` count, and of those with ``view`` only the ones that are the id's in
+    these blocks too: the index may have moved on since they were view.
     """
     dim = out.shape[1]
     inside = (1 << shift) - 1
     for i in range(ids.size):
         row = rows[i]
         has = row >= 0 and row < limit
-        if has and lent:
+        if has and view:
             end = blocks[row >> shift] + (inside + 1) * width * 4
             has = carray(_int64_at(end), inside + 1)[row & inside] == ids[i]
             end += 8 * (inside + 1)

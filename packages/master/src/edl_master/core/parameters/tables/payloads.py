@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edl_master.core.parameters.wire import Payload
+from edl_master.core.parameters.payload import Payload
 
 
 @dataclass(frozen=True, slots=True)

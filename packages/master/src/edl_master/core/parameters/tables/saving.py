@@ -1,4 +1,4 @@
-"""A table in a snapshot: its rows in parts, each copied when it is written and not before."""
+"""A table in a snapshot: chunks of rows, each copied when it is written and not before."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from edl_master.core.parameters.layout import Array
 from edl_master.core.parameters.tables.store import Blocks
 
-PART_BYTES = 32 << 20
+CHUNK_BYTES = 32 << 20
 """About: what writing a table takes of memory."""
 
 
-class Part:
+class RowsChunk:
     """Some rows of a table, as one array of bytes once somebody asks for it.
 
     The bytes are the ids (int64), then the moments of last use (uint32), then the rows with
@@ -28,11 +28,11 @@ class Part:
         return pack(*self._blocks.collect(*self._range, self._blocks.width))
 
 
-def parts(blocks: Blocks) -> list[Part]:
-    """The rows that were lent, in parts."""
+def chunks(blocks: Blocks) -> list[RowsChunk]:
+    """The rows of a view, in chunks."""
     per_row = 12 + 4 * blocks.width
-    step = max(1, PART_BYTES // per_row)
-    return [Part(blocks, start, stop) for start, stop in blocks.stretches(step)]
+    step = max(1, CHUNK_BYTES // per_row)
+    return [RowsChunk(blocks, start, stop) for start, stop in blocks.stretches(step)]
 
 
 def pack(ids: Array, used: Array, rows: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Where rows lie: blocks of memory, shared with whoever was lent them until they are changed."""
+"""The memory of rows: blocks, which views share until a block is changed (copy on write)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edl_master.core.parameters.layout import Array
 from edl_master.core.parameters.tables.index import loop
 
 BLOCK_BYTES = 1 << 17
-"""About: small enough to be copied at once when it is lent out, large enough to be few."""
+"""About: small enough to be copied in one go, large enough for a short list of blocks."""
 
 CLOCK = (1 << 32) - 1
 """Moments go from 1 to this, and then from 1 again; 0 is when a free row was used."""
@@ -72,7 +72,7 @@ class RowStore(Blocks):
     def __init__(self, width: int) -> None:
         super().__init__(width)
         self._shared = np.zeros(16, np.bool_)
-        self._lent: weakref.WeakSet[Blocks] = weakref.WeakSet()
+        self._views: weakref.WeakSet[Blocks] = weakref.WeakSet()
         self._free = np.empty(0, np.int32)
 
     @property
@@ -81,25 +81,25 @@ class RowStore(Blocks):
         return sum(block.nbytes for block in self.blocks)
 
     @property
-    def is_lent(self) -> bool:
-        """Whether somebody still holds what was lent."""
-        return bool(self._lent)
+    def has_views(self) -> bool:
+        """Whether a view is still in use."""
+        return bool(self._views)
 
-    def lend(self) -> Blocks:
+    def take_view(self) -> Blocks:
         """The rows as they are now. They stay so: a block is copied before it is changed."""
-        lent = Blocks(self.width)
-        lent.blocks = list(self.blocks)
-        lent.addresses = self.addresses.copy()
-        lent.limit = self.limit
+        view = Blocks(self.width)
+        view.blocks = list(self.blocks)
+        view.addresses = self.addresses.copy()
+        view.limit = self.limit
         self._shared[: len(self.blocks)] = True
-        self._lent.add(lent)
-        return lent
+        self._views.add(view)
+        return view
 
-    def own(self, rows: Array) -> None:
+    def unshare(self, rows: Array) -> None:
         """Make sure that the blocks of these rows (negative ones left aside) are nobody else's."""
         if not self._shared.any():
             return
-        if not self._lent:
+        if not self._views:
             self._shared[:] = False
             return
         touched = np.zeros(len(self.blocks), np.bool_)

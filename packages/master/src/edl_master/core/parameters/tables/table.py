@@ -15,11 +15,11 @@ from edl_master.core.parameters.arithmetic import (
     run_all,
 )
 from edl_master.core.parameters.layout import Array
+from edl_master.core.parameters.payload import PayloadError
 from edl_master.core.parameters.tables.admission import Admission
 from edl_master.core.parameters.tables.index import Index, loop
 from edl_master.core.parameters.tables.spec import TableSpec
 from edl_master.core.parameters.tables.store import Blocks, RowStore, after, before
-from edl_master.core.parameters.wire import PayloadError
 
 _BYTES_AT_A_TIME = 1 << 19
 """Of rows with slots that are gathered, updated and scattered at once: they stay in the cache."""
@@ -101,24 +101,24 @@ class Table:
 
     # --- reading ---------------------------------------------------------------------------
 
-    def read(self, ids: Array, out: Array, lent: Blocks | None = None) -> None:
+    def read(self, ids: Array, out: Array, view: Blocks | None = None) -> None:
         """Copy the rows of ids.
 
         Args:
             ids: int64, also repeated.
             out: float32 of shape (ids, dim), written to.
-            lent: rows as they were when this was lent; None: as they are.
+            view: read from this view; None: the rows as they are.
         """
         rows, _ = self._index.find(ids)
-        blocks = lent or self._rows
+        blocks = view or self._rows
         loop("read")(
-            read_only(ids), rows, out, blocks.addresses, blocks.limit, lent is not None,
+            read_only(ids), rows, out, blocks.addresses, blocks.limit, view is not None,
             blocks.shift, blocks.width, *self._initial,
         )  # fmt: skip
 
-    def lend(self) -> Blocks:
+    def take_view(self) -> Blocks:
         """All rows as they are now; while it is held, no row is dropped."""
-        return self._rows.lend()
+        return self._rows.take_view()
 
     # --- changing --------------------------------------------------------------------------
 
@@ -140,7 +140,7 @@ class Table:
         first = rows.copy()
         if missing:
             self._make(ids, rows, first, missing, now)
-        self._rows.own(rows)
+        self._rows.unshare(rows)
         blocks = self._rows
         if loop("stamp")(rows, blocks.addresses, blocks.shift, blocks.width, now):
             raise PayloadError(f"an id comes twice in a gradient of table {self.spec.name!r}")
@@ -151,8 +151,8 @@ class Table:
 
     def _make(self, ids: Array, rows: Array, first: Array, missing: int, now: int) -> None:
         fresh = self._rows.fresh(missing)
-        # Taken before anything is written: a row may lie in a block that was lent.
-        self._rows.own(fresh)
+        # Unshared before anything is written: a row may lie in a block of a view.
+        self._rows.unshare(fresh)
         self._rows.take(self._index.insert(ids, rows, fresh))
         blocks = self._rows
         loop("make")(
@@ -186,7 +186,7 @@ class Table:
 
     def _expire(self) -> None:
         """Look at a part of the rows; all have been looked at after ``max_age / 4`` pushes."""
-        if self._rows.is_lent:
+        if self._rows.has_views:
             return
         n = self._rows.limit
         part = max(1024, -(-4 * n // self.spec.max_age))
@@ -220,7 +220,7 @@ class Table:
         rows, missing = self._index.find(ids)
         if missing:
             self._make(ids, rows, rows.copy(), missing, now)
-        self._rows.own(rows)
+        self._rows.unshare(rows)
         if used is None:
             used = np.full(ids.size, now, np.uint32)
         blocks = self._rows

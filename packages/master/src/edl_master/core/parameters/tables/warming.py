@@ -30,11 +30,11 @@ def warm_up(spec: TableSpec, optimizer: Optimizer) -> None:
     update(merged([gradient, gradient]))
     comes_twice(ids)
     table.put(ids, gradient.values)
-    lent = table.lend()
-    update(gradient)  # copies the block that is lent
-    table.read(ids, np.empty((1, 1), np.float32), lent)
-    lent.collect(0, 1, 1)
-    del lent
+    view = table.take_view()
+    update(gradient)  # copies the block that is view
+    table.read(ids, np.empty((1, 1), np.float32), view)
+    view.collect(0, 1, 1)
+    del view
     for other in (1, 2, 3):  # by now the row is too old
         update(RowGradient(read_only(np.full(1, other, np.int64)), gradient.values))
     many = read_only(np.arange(1 << 14))  # more than the buckets have room for

@@ -1,4 +1,4 @@
-"""Payloads whose numbers have 16 bits on the wire and 32 in memory: changed as they pass."""
+"""Sends and receives payloads, quantized on the wire and float32 in memory."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 
 from edl_master.adapters.buffer_pool import Buffers
 from edl_master.core.parameters.layout import Array, Layout
-from edl_master.core.parameters.precision import (
+from edl_master.core.parameters.quantization import (
     Precision,
     Span,
+    dequantize,
     fits,
-    narrow,
+    quantize,
     spans_of,
-    widen,
     wire_nbytes,
 )
 from edl_proto.parameters import FrameError, Frames, Pieces, fill, pieces
@@ -26,8 +26,8 @@ _PIECE_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
-class Travelling:
-    """How the payloads of a layout travel.
+class WireLayout:
+    """The payloads of a layout on the wire.
 
     Attributes:
         parameters, gradient: their spans.
@@ -45,7 +45,7 @@ class Travelling:
 
 def rows_span(nbytes: int) -> tuple[Span, ...]:
     """Rows of so many bytes, as they are kept."""
-    return (Span(nbytes, narrow=True),)
+    return (Span(nbytes, quantized=True),)
 
 
 def receive(
@@ -68,19 +68,19 @@ def receive(
         for span in spans:
             part = target[at : at + span.nbytes]
             at += span.nbytes
-            if span.narrow:
-                _widened(pieces(frames, span.wire_nbytes(precision), memory), part, precision)
+            if span.quantized:
+                _dequantize(pieces(frames, span.wire_nbytes(precision), memory), part, precision)
             else:
                 fill(frames, part)
 
 
-def _widened(narrow_pieces: Iterator[memoryview], target: memoryview, precision: Precision) -> None:
+def _dequantize(found: Iterator[memoryview], target: memoryview, precision: Precision) -> None:
     wide, at = _numbers(target), 0
-    for piece in narrow_pieces:
+    for piece in found:
         if len(piece) % 2:
             raise FrameError(f"a frame of {len(piece)} bytes ends within a number")
         end = at + len(piece) // 2
-        widen(np.frombuffer(piece, np.uint16), wide[at:end], precision)
+        dequantize(np.frombuffer(piece, np.uint16), wide[at:end], precision)
         at = end
 
 
@@ -97,13 +97,13 @@ def send(
         for span in spans:
             part = values[at : at + span.nbytes]
             at += span.nbytes
-            if not span.narrow:
+            if not span.quantized:
                 yield part
                 continue
             wide = _numbers(part)
             for start in range(0, wide.size, count):
                 cut = wide[start : start + count]
-                narrow(cut, half[: cut.size], precision)
+                quantize(cut, half[: cut.size], precision)
                 yield memory[: 2 * cut.size]
 
 
@@ -115,7 +115,7 @@ def all_fit(values: memoryview, spans: Sequence[Span], precision: Precision) -> 
     for span in spans:
         part = values[at : at + span.nbytes]
         at += span.nbytes
-        if span.narrow and not fits(_numbers(part), precision):
+        if span.quantized and not fits(_numbers(part), precision):
             return False
     return True
 

@@ -1,11 +1,12 @@
-"""Arrays as they were at one moment, while they change: copied on write, piece by piece.
+"""Views of arrays as they were at one moment, copied on write, piece by piece.
 
-Whoever writes a snapshot to a disk reads without the plane's lock, and no update waits for it. An
-update first copies what it is about to change and nobody has read yet; that is all it pays.
+The thread that writes a snapshot to a disk reads without a lock, and no update waits for it. An
+update first copies the pieces that it is about to change and that nobody has read yet.
 
-There is no lock between the two. An update keeps a piece *before* it changes the array; a reader
-looks for a kept piece *after* it has copied the array's. If there is none then, nothing was
-changed until the reader had finished, and its copy is good; otherwise it takes the kept one.
+There is no lock between the two. An update preserves a piece *before* it changes the array; a
+reader looks for a preserved piece *after* it has copied the array's. Without a preserved piece
+nothing was changed until the reader had finished, and its copy is good; otherwise the reader takes
+the preserved piece.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ _SLAB_PIECES = 16
 """Pieces whose memory is taken at once: much of it at a time comes in large pages."""
 
 _READ = np.empty(0, np.uint8)
-"""Stands where a piece need not be kept any more."""
+"""Marks a piece that was read and is not preserved any more."""
 
 
-class Loan:
-    """One array as it was when it was lent.
+class CopyOnWriteView:
+    """One array as it was when the view was taken.
 
     Attributes:
         dtype: of its elements.
@@ -37,12 +38,12 @@ class Loan:
     """
 
     def __init__(self, array: Array) -> None:
-        """Lend an array of one dimension."""
+        """Take a view of an array of one dimension."""
         self._living = array
         self.dtype = array.dtype
         self.size = array.size
         self._step = max(1, PIECE_BYTES // array.itemsize)
-        self._kept: dict[int, Array] = {}
+        self._preserved: dict[int, Array] = {}
         self._slabs: dict[int, Array] = {}
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
@@ -52,36 +53,36 @@ class Loan:
         return out if dtype is None else out.astype(dtype, copy=False)
 
     def pieces(self) -> Iterator[Array]:
-        """The elements in order, and once: what was given is not kept any longer.
+        """The elements in order; each piece can be read once.
 
-        Each piece is good until the next one is asked for.
+        A piece is valid until the next one is asked for.
         """
         into = np.empty(min(self._step, self.size), self.dtype)
         for number in self._numbers():
             cut = self._cut(number)
             piece = into[: cut.stop - cut.start]
             self._read(number, piece)
-            self._kept[number] = _READ
+            self._preserved[number] = _READ
             if number % _SLAB_PIECES == _SLAB_PIECES - 1:
                 self._slabs.pop(number // _SLAB_PIECES, None)
             yield piece
 
     def is_of(self, array: Array) -> bool:
-        """Whether it is this array that was lent."""
+        """Whether this is a view of the array."""
         return self._living is array
 
-    def unkept(self) -> list[int]:
+    def unpreserved(self) -> list[int]:
         """Numbers of the pieces that only the array itself holds."""
-        return [number for number in self._numbers() if number not in self._kept]
+        return [number for number in self._numbers() if number not in self._preserved]
 
-    def keep(self, number: int) -> None:
-        """Copy a piece that is about to change; no two calls for one piece at a time."""
+    def preserve(self, number: int) -> None:
+        """Copy a piece that is about to change; never called twice for one piece at a time."""
         cut = self._cut(number)
         at = number % _SLAB_PIECES * self._step
         slab = self._slab(number // _SLAB_PIECES)
         piece = slab[at : at + cut.stop - cut.start]
         np.copyto(piece, self._living[cut])
-        self._kept.setdefault(number, piece)
+        self._preserved.setdefault(number, piece)
 
     def _slab(self, number: int) -> Array:
         """Memory for some neighbouring pieces; given back when the last of them was read."""
@@ -93,14 +94,14 @@ class Loan:
         return found
 
     def _read(self, number: int, into: Array) -> None:
-        kept = self._kept.get(number)
-        if kept is None:
+        preserved = self._preserved.get(number)
+        if preserved is None:
             np.copyto(into, self._living[self._cut(number)])
-            kept = self._kept.get(number)
-        if kept is _READ:
-            raise ValueError("this piece was read, and is not kept any longer")
-        if kept is not None:
-            np.copyto(into, kept)
+            preserved = self._preserved.get(number)
+        if preserved is _READ:
+            raise ValueError("this piece was read and is not preserved any more")
+        if preserved is not None:
+            np.copyto(into, preserved)
 
     def _numbers(self) -> range:
         return range(-(-self.size // self._step))
@@ -110,26 +111,26 @@ class Loan:
         return slice(start, min(start + self._step, self.size))
 
 
-class Loans:
-    """What was lent of a plane's arrays and is still held by somebody."""
+class CopyOnWriteViews:
+    """The views of a set of arrays that are still in use."""
 
     def __init__(self, executor: Executor | None) -> None:
         self._executor = executor
-        self._held: weakref.WeakSet[Loan] = weakref.WeakSet()
+        self._held: weakref.WeakSet[CopyOnWriteView] = weakref.WeakSet()
 
-    def lend(self, array: Array) -> Loan:
-        """An array as it is now, whatever becomes of it, if ``own`` is called before."""
-        loan = Loan(array)
-        self._held.add(loan)
-        return loan
+    def take(self, array: Array) -> CopyOnWriteView:
+        """A view of an array as it is now; ``preserve`` has to be called before each change."""
+        view = CopyOnWriteView(array)
+        self._held.add(view)
+        return view
 
-    def own(self, arrays: Iterable[Array]) -> None:
-        """These arrays are about to change: from now on they are nobody else's."""
+    def preserve(self, arrays: Iterable[Array]) -> None:
+        """Copy what views still need of these arrays, which are about to change."""
         if not self._held:
             return
         held = list(self._held)
-        loans = [loan for array in arrays for loan in held if loan.is_of(array)]
+        views = [view for array in arrays for view in held if view.is_of(array)]
         run_all(
-            [partial(loan.keep, number) for loan in loans for number in loan.unkept()],
+            [partial(view.preserve, number) for view in views for number in view.unpreserved()],
             self._executor,
         )

@@ -1,4 +1,4 @@
-"""Numbers of 16 bits on the wire, and of 32 where they are kept and computed with."""
+"""Quantization: float32 numbers in memory travel as numbers of 16 bits."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 from edl_master.core.parameters.arithmetic import kernel, read_only, slices
 from edl_master.core.parameters.layout import Array, Variable
 
-_MODULE = "precision_kernels"
+_MODULE = "quantization_kernels"
 
 
 class Precision(StrEnum):
-    """What trainable float32 numbers travel as."""
+    """The numbers that trainable float32 numbers travel as."""
 
     FLOAT32 = "float32"
     FLOAT16 = "float16"
@@ -28,21 +28,21 @@ _TOO_LARGE = {Precision.FLOAT16: 0x477FF000, Precision.BFLOAT16: 0x7F7F8000}
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Neighbours in a payload that travel alike.
+    """Neighbours in a payload that travel in the same precision.
 
     Attributes:
-        nbytes: of them as they are kept.
-        narrow: they have 16 bits on the wire, if that was agreed: trainable float32. Others would
-            be harmed: a moving average changes by less than what 16 bits show of it, and who
-            asks for float64 wants its digits.
+        nbytes: their bytes in memory.
+        quantized: trainable float32 numbers, which travel in 16 bits if both sides agreed on
+            that. 16 bits are too few for other numbers: for the small changes of a moving
+            average, and for float64.
     """
 
     nbytes: int
-    narrow: bool
+    quantized: bool
 
     def wire_nbytes(self, precision: Precision) -> int:
-        """Bytes that travel."""
-        is_half = self.narrow and precision is not Precision.FLOAT32
+        """Their bytes on the wire."""
+        is_half = self.quantized and precision is not Precision.FLOAT32
         return self.nbytes // 2 if is_half else self.nbytes
 
 
@@ -50,20 +50,20 @@ def spans_of(variables: Iterable[Variable]) -> tuple[Span, ...]:
     """A payload of these variables."""
     found: list[Span] = []
     for variable in variables:
-        narrow = variable.trainable and variable.dtype == "float32"
-        if found and found[-1].narrow == narrow:
-            found[-1] = Span(found[-1].nbytes + variable.nbytes, narrow)
+        quantized = variable.trainable and variable.dtype == "float32"
+        if found and found[-1].quantized == quantized:
+            found[-1] = Span(found[-1].nbytes + variable.nbytes, quantized)
         else:
-            found.append(Span(variable.nbytes, narrow))
+            found.append(Span(variable.nbytes, quantized))
     return tuple(found)
 
 
 def wire_nbytes(spans: Iterable[Span], precision: Precision) -> int:
-    """Bytes of a payload that travel."""
+    """Bytes of a payload on the wire."""
     return sum(span.wire_nbytes(precision) for span in spans)
 
 
-def narrow(values: Array, out: Array, precision: Precision) -> None:
+def quantize(values: Array, out: Array, precision: Precision) -> None:
     """Round float32 numbers to 16 bits.
 
     Args:
@@ -71,10 +71,10 @@ def narrow(values: Array, out: Array, precision: Precision) -> None:
         out: as many uint16.
         precision: not FLOAT32.
     """
-    kernel(f"narrow_{precision}", _MODULE)(read_only(values), out)
+    kernel(f"quantize_{precision}", _MODULE)(read_only(values), out)
 
 
-def widen(values: Array, out: Array, precision: Precision) -> None:
+def dequantize(values: Array, out: Array, precision: Precision) -> None:
     """Numbers of 16 bits as float32, exactly.
 
     Args:
@@ -82,7 +82,7 @@ def widen(values: Array, out: Array, precision: Precision) -> None:
         out: as many uint32.
         precision: not FLOAT32.
     """
-    kernel(f"widen_{precision}", _MODULE)(read_only(values), out)
+    kernel(f"dequantize_{precision}", _MODULE)(read_only(values), out)
 
 
 def fits(values: Array, precision: Precision) -> bool:
@@ -98,6 +98,6 @@ def warm_up(precision: Precision) -> None:
     if precision is Precision.FLOAT32:
         return
     wide, half = np.zeros(1, np.uint32), np.zeros(1, np.uint16)
-    narrow(wide, half, precision)
-    widen(half, wide, precision)
+    quantize(wide, half, precision)
+    dequantize(half, wide, precision)
     fits(wide, precision)

@@ -1,4 +1,4 @@
-"""Numbers of 16 bits: what is rounded, to what, and what is left alone."""
+"""Quantization: which numbers are rounded, to which, and which are left alone."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from edl_master.core.parameters.layout import Array, Variable
-from edl_master.core.parameters.precision import (
+from edl_master.core.parameters.quantization import (
     Precision,
     Span,
+    dequantize,
     fits,
-    narrow,
+    quantize,
     spans_of,
     warm_up,
-    widen,
     wire_nbytes,
 )
 
@@ -39,15 +39,15 @@ some_floats = arrays.arrays(np.float32, st.integers(0, 70), elements=st.floats(w
 numbers = st.one_of(some_bits, some_floats.map(lambda found: found.view(np.uint32)))
 
 
-def narrowed(bits: Array, precision: Precision) -> Array:
+def quantized(bits: Array, precision: Precision) -> Array:
     out = np.empty(bits.size, np.uint16)
-    narrow(bits, out, precision)
+    quantize(bits, out, precision)
     return out
 
 
-def widened(bits: Array, precision: Precision) -> Array:
+def dequantized(bits: Array, precision: Precision) -> Array:
     out = np.empty(bits.size, np.uint32)
-    widen(bits, out, precision)
+    dequantize(bits, out, precision)
     return out
 
 
@@ -89,10 +89,10 @@ _BORDERS = np.array([*_OF_FLOAT16, *_OF_BFLOAT16, *_OF_BOTH], np.float32).view(n
 @given(bits=numbers)
 @example(bits=_BORDERS)
 def test_numbers_are_rounded_to_the_nearest(precision: Precision, bits: Array) -> None:
-    found = narrowed(bits, precision)
+    found = quantized(bits, precision)
     is_nan = np.isnan(bits.view(np.float32))
     np.testing.assert_array_equal(found[~is_nan], REFERENCES[precision](bits)[~is_nan])
-    back = widened(found, precision).view(np.float32)
+    back = dequantized(found, precision).view(np.float32)
     assert np.isnan(back[is_nan]).all(), "a NaN stays one"
     assert not np.isnan(back[~is_nan]).any()
 
@@ -105,27 +105,31 @@ def test_as_others_round(precision: Precision) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         theirs = values.astype(getattr(ml_dtypes, precision, np.float16)).view(np.uint16)
     is_nan = np.isnan(values)
-    np.testing.assert_array_equal(narrowed(bits, precision)[~is_nan], theirs[~is_nan])
+    np.testing.assert_array_equal(quantized(bits, precision)[~is_nan], theirs[~is_nan])
 
 
 @pytest.mark.parametrize("precision", HALVES)
-def test_every_number_of_16_bits_is_widened_exactly_and_comes_back(precision: Precision) -> None:
-    wide = widened(EVERY, precision)
+def test_every_number_of_16_bits_is_dequantized_exactly_and_comes_back(
+    precision: Precision,
+) -> None:
+    wide = dequantized(EVERY, precision)
     if precision is Precision.FLOAT16:
         expected = EVERY.view(np.float16).astype(np.float32).view(np.uint32)
     else:
         expected = EVERY.astype(np.uint32) << 16
     is_nan = np.isnan(wide.view(np.float32))
     np.testing.assert_array_equal(wide[~is_nan], expected[~is_nan])
-    np.testing.assert_array_equal(narrowed(wide, precision)[~is_nan], EVERY[~is_nan])
-    assert np.isnan(widened(narrowed(wide, precision), precision).view(np.float32)[is_nan]).all()
+    np.testing.assert_array_equal(quantized(wide, precision)[~is_nan], EVERY[~is_nan])
+    assert np.isnan(
+        dequantized(quantized(wide, precision), precision).view(np.float32)[is_nan]
+    ).all()
 
 
 @pytest.mark.parametrize("precision", HALVES)
 @given(bits=numbers)
 @example(bits=_BORDERS)
 def test_what_fits_is_what_stays_finite(precision: Precision, bits: Array) -> None:
-    back = widened(narrowed(bits, precision), precision).view(np.float32)
+    back = dequantized(quantized(bits, precision), precision).view(np.float32)
     assert fits(bits, precision) == bool(np.isfinite(back).all())
 
 
@@ -144,15 +148,15 @@ def test_only_trainable_float32_has_16_bits() -> None:
 
 
 def test_loops_are_compiled_before_they_are_needed() -> None:
-    from edl_master.core.parameters import precision_kernels as loops
+    from edl_master.core.parameters import quantization_kernels as loops
 
     def count(loop: Any) -> int:
         return len(loop.signatures)
 
-    names = [f"{way}_{half}" for half in HALVES for way in ("narrow", "widen")]
+    names = [f"{way}_{half}" for half in HALVES for way in ("quantize", "dequantize")]
     before = [count(getattr(loops, name)) for name in names]
     for half in HALVES:
-        widened(narrowed(np.zeros(3, np.uint32), half), half)
-        widened(np.frombuffer(bytes(6), np.uint16), half)
+        dequantized(quantized(np.zeros(3, np.uint32), half), half)
+        dequantized(np.frombuffer(bytes(6), np.uint16), half)
     assert [count(getattr(loops, name)) for name in names] == before
     assert all(before)

@@ -10,7 +10,7 @@ from typing import Any
 from edl_master.core.identifiers import TaskKey, TaskType, Token
 
 
-class Standing(Enum):
+class PushVerdict(Enum):
     """How a push stands to what has been applied of its task."""
 
     DUE = auto()
@@ -74,14 +74,14 @@ class AppliedCounts:
 
     def standing(
         self, task: TaskKey, token: Token, minibatch: int, minibatches: int = 1
-    ) -> Standing:
+    ) -> PushVerdict:
         """Judge a push of minibatches from this index in the task on: all of them or none."""
         if not self.is_live(task, token):
-            return Standing.REFUSED
+            return PushVerdict.REFUSED
         applied = self._entries[task].applied
         if minibatch + minibatches <= applied:
-            return Standing.ALREADY_APPLIED
-        return Standing.DUE if minibatch == applied else Standing.OUT_OF_ORDER
+            return PushVerdict.ALREADY_APPLIED
+        return PushVerdict.DUE if minibatch == applied else PushVerdict.OUT_OF_ORDER
 
     def advance(self, task: TaskKey, minibatches: int = 1) -> None:
         """Count more minibatches of an open task."""

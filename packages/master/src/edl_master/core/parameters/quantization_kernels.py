@@ -19,7 +19,7 @@ f = np.float32
 
 
 @compiled
-def narrow_float16(bits: Array, out: Array) -> None:
+def quantize_float16(bits: Array, out: Array) -> None:
     """float32, as uint32, to float16, as uint16."""
     for i in range(bits.size):
         x = u(bits[i])
@@ -36,7 +36,7 @@ def narrow_float16(bits: Array, out: Array) -> None:
 
 
 @compiled
-def widen_float16(bits: Array, out: Array) -> None:
+def dequantize_float16(bits: Array, out: Array) -> None:
     """float16, as uint16, to float32, as uint32; exact."""
     for i in range(bits.size):
         x = u(bits[i])
@@ -51,7 +51,7 @@ def widen_float16(bits: Array, out: Array) -> None:
 
 
 @compiled
-def narrow_bfloat16(bits: Array, out: Array) -> None:
+def quantize_bfloat16(bits: Array, out: Array) -> None:
     """float32, as uint32, to bfloat16, as uint16."""
     for i in range(bits.size):
         x = u(bits[i])
@@ -61,7 +61,7 @@ def narrow_bfloat16(bits: Array, out: Array) -> None:
 
 
 @compiled
-def widen_bfloat16(bits: Array, out: Array) -> None:
+def dequantize_bfloat16(bits: Array, out: Array) -> None:
     """bfloat16, as uint16, to float32, as uint32; exact."""
     for i in range(bits.size):
         out[i] = u(bits[i]) << u(16)

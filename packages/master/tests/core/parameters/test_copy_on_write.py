@@ -1,4 +1,4 @@
-"""Arrays that are lent stay as they were, whoever reads and changes them when."""
+"""Views of arrays stay as they were, whatever is read and changed in which order."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edl_master.core.identifiers import Token
-from edl_master.core.parameters import loans
-from edl_master.core.parameters.loans import Loan, Loans
+from edl_master.core.parameters import copy_on_write
+from edl_master.core.parameters.copy_on_write import CopyOnWriteView, CopyOnWriteViews
 from edl_master.core.parameters.modes import Async, Reduction, Sync
 
 from .planes import A, B, push, sgd, small_plane
@@ -23,8 +23,8 @@ from .planes import A, B, push, sgd, small_plane
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of four numbers, two of which share memory."""
-    monkeypatch.setattr(loans, "PIECE_BYTES", 16)
-    monkeypatch.setattr(loans, "_SLAB_PIECES", 2)
+    monkeypatch.setattr(copy_on_write, "PIECE_BYTES", 16)
+    monkeypatch.setattr(copy_on_write, "_SLAB_PIECES", 2)
 
 
 def numbers(size: int) -> np.ndarray:
@@ -35,31 +35,31 @@ def numbers(size: int) -> np.ndarray:
 @given(
     size=st.integers(0, 30),
     steps=st.lists(
-        st.sampled_from(["change", "lend", "read a piece", "look", "drop"]), max_size=25
+        st.sampled_from(["change", "take", "read a piece", "look", "drop"]), max_size=25
     ),
 )
-def test_what_was_lent_stays_as_it_was(size: int, steps: list[str]) -> None:
-    array, lender = numbers(size), Loans(None)
-    held: list[tuple[Loan, np.ndarray]] = []
+def test_a_view_stays_as_it_was(size: int, steps: list[str]) -> None:
+    array, views = numbers(size), CopyOnWriteViews(None)
+    held: list[tuple[CopyOnWriteView, np.ndarray]] = []
     reading, read, expected = None, [], np.empty(0)
     for step in steps:
         match step:
             case "change":
-                lender.own([array])
+                views.preserve([array])
                 array += 1
-            case "lend":
-                held.append((lender.lend(array), array.copy()))
+            case "take":
+                held.append((views.take(array), array.copy()))
             case "drop" if held:
                 held.pop(0)
             case "look":
-                for loan, then in held:
-                    np.testing.assert_array_equal(np.asarray(loan), then)
+                for view, then in held:
+                    np.testing.assert_array_equal(np.asarray(view), then)
             case "read a piece":
                 if reading is None:
                     if not held:
                         continue
-                    loan, expected = held.pop()
-                    reading, read = loan.pieces(), []
+                    view, expected = held.pop()
+                    reading, read = view.pieces(), []
                 for piece in reading:
                     read.append(piece.copy())
                     break
@@ -71,13 +71,13 @@ def test_what_was_lent_stays_as_it_was(size: int, steps: list[str]) -> None:
 def test_changes_and_reading_at_the_same_time() -> None:
     """The array counts up; whoever reads must see one count, though others go on counting."""
     with ThreadPoolExecutor(2) as threads:
-        lender = Loans(threads)
+        views = CopyOnWriteViews(threads)
         array, lock, over = np.zeros(10_000, np.float64), threading.Lock(), threading.Event()
 
         def count() -> None:
             while not over.is_set():
                 with lock:
-                    lender.own([array])
+                    views.preserve([array])
                     array[:] += 1
 
         counting = threading.Thread(target=count)
@@ -85,8 +85,8 @@ def test_changes_and_reading_at_the_same_time() -> None:
         try:
             for _ in range(30):
                 with lock:
-                    loan, then = lender.lend(array), array[0]
-                pieces = [piece.copy() for piece in loan.pieces()]
+                    view, then = views.take(array), array[0]
+                pieces = [piece.copy() for piece in view.pieces()]
                 assert set(np.concatenate(pieces)) == {then}
         finally:
             over.set()
@@ -94,36 +94,36 @@ def test_changes_and_reading_at_the_same_time() -> None:
 
 
 def test_pieces_are_given_once() -> None:
-    array, lender = numbers(10), Loans(None)
-    loan = lender.lend(array)
-    assert [piece.tolist() for piece in loan.pieces()] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
-    lender.own([array])
-    assert loan.unkept() == [], "what was read need not be copied any more"
+    array, views = numbers(10), CopyOnWriteViews(None)
+    view = views.take(array)
+    assert [piece.tolist() for piece in view.pieces()] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    views.preserve([array])
+    assert view.unpreserved() == [], "what was read need not be copied any more"
     with pytest.raises(ValueError, match="was read"):
-        np.asarray(loan)
+        np.asarray(view)
 
 
 def test_only_what_changes_and_is_held_is_copied() -> None:
-    array, lender = numbers(10), Loans(None)
-    kept, dropped = lender.lend(array), lender.lend(array)
+    array, views = numbers(10), CopyOnWriteViews(None)
+    kept, dropped = views.take(array), views.take(array)
     gone = weakref.ref(dropped)
     del dropped
     gc.collect()
-    assert gone() is None, "who lends does not hold"
-    lender.own([numbers(10)])
-    assert kept.unkept() == [0, 1, 2], "another array was changed"
-    lender.own([array])
-    assert kept.unkept() == []
+    assert gone() is None, "the set holds no reference to its views"
+    views.preserve([numbers(10)])
+    assert kept.unpreserved() == [0, 1, 2], "another array was changed"
+    views.preserve([array])
+    assert kept.unpreserved() == []
 
 
-def test_a_snapshot_keeps_values_slots_and_what_was_gathered() -> None:
+def test_a_snapshot_keeps_values_slots_and_what_was_accumulated() -> None:
     plane = small_plane(Sync(2, Reduction.SUM), trainable=9, state=3)
     plane.grant(A, Token(1))
     plane.grant(B, Token(1))
     push(plane, A, 1, 0, [1] * 9, state=[2] * 3)
     snapshot = plane.snapshot()
     expected = {name: np.array(array) for name, array in plane.snapshot().arrays.items()}
-    assert "gathered/gradient/trainable/float32" in expected
+    assert "accumulated/gradient/trainable/float32" in expected
     push(plane, B, 1, 0, [5] * 9, state=[4] * 3)
     push(plane, A, 1, 1, [7] * 9, state=[6] * 3)
     for name, array in snapshot.arrays.items():
