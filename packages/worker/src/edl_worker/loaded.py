@@ -23,6 +23,7 @@ from edl_worker.model_file import Batch, ModelFile, ModelOptions, load_model_fil
 from edl_worker.model_file.sample import first_batch
 from edl_worker.tables.served import Tables
 from edl_worker.tables.stages import Purpose, serving
+from edl_worker.tensorflow_internals import uses_weight_decay
 from edl_worker.tracing import relaxed
 from edl_worker.training import Trainer
 from elasticdl.python.common.constants import Mode
@@ -110,7 +111,7 @@ def describe_optimizer(optimizer: keras.optimizers.Optimizer, arena: Arena) -> d
     spared = [
         weight.name
         for weight in arena.weights
-        if weight.trainable and not optimizer._use_weight_decay(weight.variable)
+        if weight.trainable and not uses_weight_decay(optimizer, weight.variable)
     ]
     if spared:
         described["excluded_from_weight_decay"] = spared

@@ -18,6 +18,7 @@ from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 from edl_worker.core import names
 from edl_worker.tables.layer import IDS, ROWS, SEED, Embedding
+from edl_worker.tensorflow_internals import nested_layers
 
 _TABLES = (IDS, ROWS, SEED)
 _ORDER = "order"
@@ -112,11 +113,7 @@ def _take_rows(model: keras.Model, values: Values) -> Values:
     Rows are as many as training has made, so they fit no shape. Layers and rows belong together
     in their order, as names may have shifted.
     """
-    layers = [
-        layer
-        for layer in model._flatten_layers(include_self=False, recursive=True)
-        if isinstance(layer, Embedding)
-    ]
+    layers = [layer for layer in nested_layers(model) if isinstance(layer, Embedding)]
     ids = [name for name in values.arrays if _kind(name) == IDS]
     if not layers or not ids:
         return values

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.core.framework import graph_pb2
+from dataset_graph import maps_in_pool
 
-from edl_worker.model_file.pipelines import map_execution
+from edl_worker.model_file.pipelines.map_execution import maps_in_calling_thread
 
 TABLE = tf.lookup.StaticHashTable(
     tf.lookup.KeyValueTensorInitializer(tf.constant([1, 2], tf.int64), tf.constant([5, 6])), -1
@@ -78,40 +78,30 @@ def plain(element: Any) -> Any:
     return tf.nest.map_structure(lambda tensor: np.asarray(tensor).tolist(), element)
 
 
-def pools(dataset: tf.data.Dataset) -> list[bool]:
-    """Of each mapped function, whether it runs in a pool of threads."""
-    graph = graph_pb2.GraphDef.FromString(dataset._as_serialized_graph().numpy())
-    return [
-        node.attr["use_inter_op_parallelism"].b
-        for node in graph.node
-        if node.op in ("MapDataset", "ParallelMapDatasetV2")
-    ]
-
-
 @pytest.mark.parametrize("moved", [True, False])
 def test_what_comes_out_is_the_same(moved: bool) -> None:
     for function in MOVED if moved else LEFT:
         usual = tf.data.Dataset.range(6).map(function)
-        with map_execution.in_the_asking_thread():
+        with maps_in_calling_thread():
             ours = tf.data.Dataset.range(6).map(function)
         assert ours.element_spec == usual.element_spec
         assert ours.cardinality() == usual.cardinality()
         assert [plain(e) for e in ours] == [plain(e) for e in usual]
         assert [plain(e) for e in ours.skip(2).take(2)] == [plain(e) for e in usual][2:4]
-        assert pools(ours) == [not moved]
+        assert maps_in_pool(ours) == [not moved]
 
 
 def test_what_asks_for_something_else_and_what_is_built_elsewhere_stay_as_they_are() -> None:
-    with map_execution.in_the_asking_thread():
+    with maps_in_calling_thread():
         parallel = tf.data.Dataset.range(6).map(several, num_parallel_calls=2)
         synchronous = tf.data.Dataset.range(6).map(several, synchronous=True)
-    assert pools(parallel) == pools(synchronous) == [True]
-    assert pools(tf.data.Dataset.range(6).map(several)) == [True]
+    assert maps_in_pool(parallel) == maps_in_pool(synchronous) == [True]
+    assert maps_in_pool(tf.data.Dataset.range(6).map(several)) == [True]
 
 
 def test_each_of_several_is_moved_by_itself() -> None:
-    with map_execution.in_the_asking_thread():
+    with maps_in_calling_thread():
         dataset = tf.data.Dataset.range(6).map(lambda x: x + 1).map(branches).batch(2)
         dataset = dataset.map(lambda x: x * 2).prefetch(1)
-    assert pools(dataset) == [False, True, False]
+    assert maps_in_pool(dataset) == [False, True, False]
     assert np.concatenate(list(dataset.as_numpy_iterator())).tolist() == [0, 8, 4, 16, 8, 24]

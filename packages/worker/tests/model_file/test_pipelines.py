@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from dataset_graph import maps_in_pool
 from example_data import example
 from plain_loop import batches, in_blocks
-from test_maps import pools
 from zoo_folder import ZooFolder
 
 import recordio
@@ -164,7 +164,7 @@ def test_mapped_functions_run_in_the_asking_thread(
     prefetch = tf.data.Dataset.prefetch
 
     def look(dataset: tf.data.Dataset, *given: Any, **named: Any) -> tf.data.Dataset:
-        seen.append(pools(dataset))
+        seen.append(maps_in_pool(dataset))
         return prefetch(dataset, *given, **named)
 
     # What is made of Python's records cannot be looked into.

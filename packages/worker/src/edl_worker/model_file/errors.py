@@ -13,6 +13,7 @@ from typing import Any
 
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
+from edl_worker.tensorflow_internals import autograph_frames
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _KERAS_MESSAGE = re.compile(r"^Exception encountered when calling.*?\x1b\[1m(.*?)\x1b\[0m", re.S)
@@ -86,14 +87,7 @@ class UserFrame:
 
 def user_frames(error: BaseException, root: Path) -> list[UserFrame]:
     """Frames of ``error`` in files below ``root``, outermost first."""
-    frames: list[UserFrame] = []
-    # AutoGraph runs a translated copy of the code and keeps the way back beside the error.
-    metadata = getattr(error, "ag_error_metadata", None)
-    if metadata is not None:
-        frames = [
-            UserFrame(frame.filename, frame.lineno, frame.function_name)
-            for frame in reversed(metadata.translated_stack)
-        ]
+    frames = [UserFrame(*frame) for frame in autograph_frames(error)]
     if not _inside(frames, root):
         frames = [
             UserFrame(frame.filename, frame.lineno or 0, frame.name)

@@ -28,7 +28,7 @@ from edl_worker.model_file.feature_mapping import FeatureMapper
 from edl_worker.model_file.model_file import ModelFile, ModelFileDescription
 from edl_worker.model_file.model_options import ModelOptions
 from edl_worker.model_file.params import parse_params
-from edl_worker.model_file.random_state import seed_everything
+from edl_worker.model_file.random_state import seed_globally
 from edl_worker.model_file.zoo import compatibility
 from edl_worker.model_file.zoo.resolver import default_parts, find_model, open_zoo, override
 from edl_worker.model_file.zoo.undefined_names import undefined_names
@@ -95,7 +95,7 @@ def load_model_file(
     keras.backend.clear_session(free_memory=False)
     compatibility.forget_warnings()
     if seed is not None:
-        seed_everything(seed)
+        seed_globally(seed)
     findings = ErrorCollector()
     params: Mapping[str, Any] = {}
     try:

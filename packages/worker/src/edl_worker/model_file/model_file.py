@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeVar
 
 import keras
 import tensorflow as tf
-from tensorflow.python.autograph.core import ag_ctx
 
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
@@ -22,6 +21,7 @@ from edl_worker.model_file.metrics import EvaluationMetrics, MetricComputation
 from edl_worker.model_file.pipelines.dataset_pipeline import DatasetPipeline
 from edl_worker.model_file.pipelines.records_pipeline import RecordsPipeline
 from edl_worker.model_file.zoo import compatibility
+from edl_worker.tensorflow_internals import convert_with_autograph
 from elasticdl.python.common.constants import Mode
 
 Reduction = Literal["mean", "sum"]
@@ -323,10 +323,8 @@ class _Loss:
         except tf.errors.OperatorNotAllowedInGraphError:
             if not inspect.isroutine(self._function.function):
                 raise
-            enabled = ag_ctx.ControlStatusCtx(status=ag_ctx.Status.ENABLED)
-            convert = tf.__internal__.autograph.tf_convert
             self._function = replace(
-                self._function, function=convert(self._function.function, enabled)
+                self._function, function=convert_with_autograph(self._function.function)
             )
             return self._function(**given)
 

@@ -1,4 +1,4 @@
-"""Random numbers that belong to one pipeline, whatever other threads draw meanwhile."""
+"""The global random generators: seeded for one pipeline, and restored afterwards."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from contextlib import contextmanager
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.eager import context as eager_context
 
-# Python's, numpy's and TensorFlow's generators are global: whoever seeds them holds this lock
-# until its draws are done.
+from edl_worker.tensorflow_internals import operation_seed_state, seed_operations
+
+# The generators of Python, numpy and TensorFlow are global: a thread that seeds them holds this
+# lock until it has drawn its numbers.
 _lock = threading.RLock()
 
 
 class RandomDrawDetector:
-    """Whether anything was drawn from the global generators since this was made."""
+    """Detects whether anything was drawn from the global generators since its creation."""
 
     def __init__(self) -> None:
         self._before = self._state()
@@ -28,17 +29,21 @@ class RandomDrawDetector:
 
     def _state(self) -> tuple[object, ...]:
         name, keys, *rest = np.random.get_state(legacy=True)
-        generator = getattr(eager_context.context(), "_rng", None)
-        of_tensorflow = generator.getstate() if generator is not None else None
-        return random.getstate(), name, np.asarray(keys).tobytes(), tuple(rest), of_tensorflow
+        return (
+            random.getstate(),
+            name,
+            np.asarray(keys).tobytes(),
+            tuple(rest),
+            operation_seed_state(),
+        )
 
 
 @contextmanager
 def seeded(*seed: int) -> Iterator[None]:
-    """Runs the body with all global generators at a state that ``seed`` alone fixes.
+    """Runs the block with all global generators in a state that depends on ``seed`` only.
 
-    The generators are back in their former state afterwards. What TensorFlow builds in the
-    body (``dataset.shuffle``, random ops in ``dataset.map``) keeps the seeds it drew.
+    The former state of the generators is restored afterwards. What TensorFlow builds in the
+    block (``dataset.shuffle``, random operations in ``dataset.map``) keeps the seeds it drew.
     """
     words = hashlib.blake2b(repr(seed).encode(), digest_size=8).digest()
     number = int.from_bytes(words, "little")
@@ -46,7 +51,7 @@ def seeded(*seed: int) -> Iterator[None]:
         python_state, numpy_state = random.getstate(), np.random.get_state()
         random.seed(number)
         np.random.seed(number % 2**32)
-        restore_tensorflow = _seed_tensorflow(number % 2**31)
+        restore_tensorflow = seed_operations(number % 2**31)
         try:
             yield
         finally:
@@ -55,27 +60,9 @@ def seeded(*seed: int) -> Iterator[None]:
             random.setstate(python_state)
 
 
-def seed_everything(seed: int) -> None:
-    """Seeds the global generators for good: initial values of a model."""
+def seed_globally(seed: int) -> None:
+    """Seeds the global generators without a later restore, for the initial values of a model."""
     with _lock:
         random.seed(seed)
         np.random.seed(seed % 2**32)
         tf.random.set_seed(seed % 2**31)
-
-
-class _Restore:
-    def __init__(self, seed: int | None, generator: random.Random | None) -> None:
-        self._seed, self._generator = seed, generator
-
-    def __call__(self) -> None:
-        context = eager_context.context()
-        context._seed, context._rng = self._seed, self._generator
-
-
-def _seed_tensorflow(seed: int) -> _Restore:
-    # tf.random.set_seed would also drop every compiled kernel: the training step that follows
-    # would take 18 ms longer, once per task. So the two fields that it sets are set here.
-    context = eager_context.context()
-    restore = _Restore(context._seed, getattr(context, "_rng", None))
-    context._seed, context._rng = seed, random.Random(seed)
-    return restore

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from edl_worker.tables import stages
+from edl_worker.tensorflow_internals import embedding_variable, nested_layers
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +74,7 @@ def large_embeddings(model: keras.Model, threshold: int) -> list[MovedEmbedding]
     """
     return [
         MovedEmbedding(layer)
-        for layer in model._flatten_layers(include_self=False, recursive=True)
+        for layer in nested_layers(model)
         if threshold and type(layer) is keras.layers.Embedding and _is_movable(layer, threshold)
     ]
 
@@ -81,13 +82,12 @@ def large_embeddings(model: keras.Model, threshold: int) -> list[MovedEmbedding]
 def _is_movable(layer: keras.layers.Embedding, threshold: int) -> bool:
     if not layer.built or layer.input_dim * layer.output_dim < threshold:
         return False
-    variable = getattr(layer, "_embeddings", None)
+    variable = embedding_variable(layer)
     return (
         variable is not None
         and variable.trainable
         and keras.backend.standardize_dtype(variable.dtype) == "float32"
         and variable.constraint is None
         and variable.regularizer is None
-        and layer.quantization_mode is None
         and not layer.lora_enabled
     )

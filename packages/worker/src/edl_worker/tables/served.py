@@ -25,6 +25,7 @@ from edl_worker.tables.initial import CONSTANT, Initial
 from edl_worker.tables.layer import Embedding
 from edl_worker.tables.merging import arranged
 from edl_worker.tables.moved import MovedEmbedding, large_embeddings
+from edl_worker.tensorflow_internals import nested_layers
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ class Tables:
         model = file.model
         layers = [
             layer
-            for layer in model._flatten_layers(include_self=False, recursive=True)
+            for layer in nested_layers(model)
             if isinstance(layer, Embedding) and layer.is_served and layer.trainable
         ]
         moved = large_embeddings(model, threshold)

@@ -18,9 +18,16 @@ from edl_proto.v1 import error_pb2
 from edl_worker.model_file.arguments import BoundFunction
 from edl_worker.model_file.batch import Batch, rows_of
 from edl_worker.model_file.errors import blame, message_of
-from edl_worker.model_file.pipelines import map_execution
+from edl_worker.model_file.pipelines.map_execution import maps_in_calling_thread
 from edl_worker.model_file.random_state import RandomDrawDetector, seeded
 from edl_worker.model_file.zoo import compatibility
+from edl_worker.tensorflow_internals import (
+    caches_to_file,
+    dataset_kind,
+    dataset_lineage,
+    has_stateful_operations,
+    is_nondeterministic,
+)
 from elasticdl.python.common.constants import Mode
 from recordio import tfdata
 
@@ -120,11 +127,11 @@ class DatasetPipeline:
             compatibility.served(),
             seeded(seed),
             _in_order(kind.mode),
-            map_execution.in_the_asking_thread(),
+            maps_in_calling_thread(),
         ):
             draws = RandomDrawDetector()
             dataset = self._dataset(source.records, kind.mode, kind.columns)
-            again = not draws and _may_run_again(dataset, source.records)
+            again = not draws and _is_reusable(dataset, source.records)
         try:
             dataset = dataset.batch(kind.minibatch_size)
         except (ValueError, TypeError) as error:
@@ -181,19 +188,18 @@ class DatasetPipeline:
                 f"yields no labels in mode {mode.name}",
                 "Yield (features, labels) unless mode is Mode.PREDICTION.",
             )
-        for step in _lineage(dataset):
-            kind = type(step).__name__
-            if mode == Mode.PREDICTION and "Shuffle" in kind:
+        for step in dataset_lineage(dataset):
+            if mode == Mode.PREDICTION and "Shuffle" in dataset_kind(step):
                 raise self._wrong(
                     "shuffles in mode PREDICTION, so predictions would lose their records",
                     "Shuffle only `if mode == Mode.TRAINING`.",
                 )
-            if getattr(step, "_deterministic", None) in ("false", b"false"):
+            if is_nondeterministic(step):
                 raise self._wrong(
                     "asks for deterministic=False, so a task could not be continued elsewhere",
                     "Leave deterministic out.",
                 )
-            if kind == "CacheDataset" and _filename(step):
+            if caches_to_file(step):
                 raise self._wrong(
                     "caches into a file, which the next task would read as its own",
                     "Leave out .cache(filename).",
@@ -282,38 +288,17 @@ def _in_order(mode: Mode) -> Iterator[None]:
         tf.data.Dataset.shuffle = shuffle
 
 
-def _lineage(dataset: Any) -> Iterator[Any]:
-    """The dataset and all that it was made from."""
-    waiting = [dataset]
-    while waiting:
-        step = waiting.pop()
-        yield step
-        waiting.extend(getattr(step, "_inputs", tuple)())
-
-
-# Steps that begin anew with each iteration and hold nothing from the last one.
-_FORGETFUL = frozenset(
+# Steps that start afresh with each iteration and keep nothing from the last one.
+_STATELESS_STEPS = frozenset(
     ("Map", "ParallelMap", "Filter", "Prefetch", "Take", "Skip", "Batch", "Unbatch", "Options")
 )
 
 
-def _may_run_again(dataset: Any, source: Any) -> bool:
-    """Whether a second iteration over another task's records is like a new pipeline."""
-    for step in _lineage(dataset):
+def _is_reusable(dataset: Any, source: Any) -> bool:
+    """Whether a second iteration, over the records of another task, equals a new pipeline."""
+    for step in dataset_lineage(dataset):
         if step is source:
             return True
-        kind = type(step).__name__.strip("_").removesuffix("Dataset")
-        functions: list[Any] = getattr(step, "_functions", list)()
-        operations = [
-            operation
-            for function in functions
-            for operation in function.function.graph.get_operations()
-        ]
-        if kind not in _FORGETFUL or any(o.op_def.is_stateful for o in operations):
+        if dataset_kind(step) not in _STATELESS_STEPS or has_stateful_operations(step):
             return False
     return False
-
-
-def _filename(step: Any) -> bool:
-    filename = getattr(step, "_filename", None)
-    return filename is not None and bool(tf.get_static_value(filename))

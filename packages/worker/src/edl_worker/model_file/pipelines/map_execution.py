@@ -1,9 +1,8 @@
 """Makes ``dataset.map(function)`` cheap: the function runs in the thread that asks for the element.
 
-As TensorFlow runs it, each call goes operation by operation through a pool of threads that look
-for work and wake each other up. For the usual function, which parses one record, that costs
-several times what the function does. Maps that ask for something else, calls in parallel or
-``synchronous``, stay as they are.
+TensorFlow runs each call operation by operation in a thread pool, whose threads look for work and
+wake each other up. For the usual function, which parses one record, that costs several times what
+the function does. Maps that ask for parallel calls or for ``synchronous=True`` stay as they are.
 """
 
 from __future__ import annotations
@@ -15,9 +14,15 @@ from typing import Any
 
 import tensorflow as tf
 
+from edl_worker.tensorflow_internals import (
+    UnsupportedVersion,
+    mapped_function,
+    run_map_in_calling_thread,
+)
+
 log = logging.getLogger(__name__)
 
-# What TensorFlow's executor of a single thread does not know.
+# TensorFlow's single-threaded executor does not support these operations.
 _CONTROL_FLOW = frozenset(
     (
         *("If", "StatelessIf", "While", "StatelessWhile", "Case", "StatelessCase"),
@@ -27,44 +32,28 @@ _CONTROL_FLOW = frozenset(
 
 
 @contextmanager
-def in_the_asking_thread() -> Iterator[None]:
-    """In the body, functions that are mapped one call after the other become cheap.
+def maps_in_calling_thread() -> Iterator[None]:
+    """Within the block, sequential maps are built to run in the calling thread.
 
-    To be used under the lock of ``seeded``, like all building of pipelines.
+    Use it under the lock of ``seeded``, like everything that builds pipelines.
     """
-    mapping = tf.data.Dataset.map
+    original = tf.data.Dataset.map
 
-    def mapped(self: tf.data.Dataset, *args: Any, **kwargs: Any) -> tf.data.Dataset:
-        dataset = mapping(self, *args, **kwargs)
+    def map_dataset(self: tf.data.Dataset, *args: Any, **kwargs: Any) -> tf.data.Dataset:
+        dataset = original(self, *args, **kwargs)
         try:
-            _move(dataset)
-        except AttributeError as error:  # another TensorFlow, whose datasets have other parts
-            log.debug("mapped functions run in a pool of threads: %s", error)
+            function = mapped_function(dataset)
+            if function is not None and not _has_control_flow(function.graph):
+                run_map_in_calling_thread(dataset)
+        except UnsupportedVersion as error:  # only speed is lost
+            log.warning("mapped functions run in a thread pool: %s", error.what)
         return dataset
 
-    tf.data.Dataset.map = mapped
+    tf.data.Dataset.map = map_dataset
     try:
         yield
     finally:
-        tf.data.Dataset.map = mapping
-
-
-def _move(dataset: Any) -> None:
-    """Let a dataset's function run in the asking thread, if it can; it is not traced again."""
-    if type(dataset).__name__ != "_MapDataset":
-        return
-    function = dataset._map_func.function
-    if _has_control_flow(function.graph) or dataset._force_synchronous:
-        return
-    dataset._variant_tensor_attr = tf.raw_ops.MapDataset(
-        input_dataset=dataset._input_dataset._variant_tensor,
-        other_arguments=function.captured_inputs,
-        f=function,
-        output_types=dataset._flat_types,
-        output_shapes=dataset._flat_shapes,
-        use_inter_op_parallelism=False,
-        preserve_cardinality=True,
-    )
+        tf.data.Dataset.map = original
 
 
 def _has_control_flow(graph: Any) -> bool:

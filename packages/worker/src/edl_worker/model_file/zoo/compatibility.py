@@ -18,6 +18,7 @@ import keras
 import tensorflow as tf
 
 from edl_worker.model_file.zoo.importer import ZooModuleLoader
+from edl_worker.tensorflow_internals import optimizer_base_class
 
 
 class CompatibilityWarning(UserWarning):
@@ -119,7 +120,7 @@ def _served_names() -> list[tuple[Any, str, Any, Any]]:
             function = getattr(getattr(keras, module), name)
             provide(getattr(tf.keras, module), name, _announced(f"tf.{new}", new, function))
     provide(tf.Tensor, "flatten", _flatten)
-    base = _optimizer_base()
+    base = optimizer_base_class()
     names.append((base, "__init__", _accepts_lr(base.__init__), base.__init__))
     return names
 
@@ -155,15 +156,6 @@ def _flatten(self: Any) -> Any:
     return tf.reshape(self, [-1])
 
 
-def _optimizer_base() -> Any:
-    """The class whose constructor sees every argument that an optimizer does not know."""
-    return next(
-        cls
-        for cls in reversed(keras.optimizers.Optimizer.__mro__)
-        if "learning_rate" in getattr(vars(cls).get("__init__"), "__code__", _NO_CODE).co_varnames
-    )
-
-
 def _accepts_lr(original: Callable[..., None]) -> Callable[..., None]:
     """``SGD(lr=0.1)`` for every optimizer."""
 
@@ -175,9 +167,6 @@ def _accepts_lr(original: Callable[..., None]) -> Callable[..., None]:
         original(self, learning_rate, *args, **kwargs)
 
     return init
-
-
-_NO_CODE = (lambda: None).__code__
 
 
 # The optimizers of TensorFlow 1, with its defaults.

@@ -1,0 +1,212 @@
+"""The private parts of TensorFlow and Keras that the worker needs.
+
+No other module of the worker uses private parts (``tests/test_tensorflow_internals.py`` checks
+this). Each function raises ``UnsupportedVersion`` where the installed version lacks a part, so
+that an upgrade fails with a clear error and not with wrong results.
+"""
+
+from __future__ import annotations
+
+import importlib
+import random
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+
+SUPPORTED = "TensorFlow 2.18 to 2.21 with Keras 3.6 to 3.15"
+
+
+class UnsupportedVersion(EdlError):
+    """The installed TensorFlow or Keras lacks a private part that the worker needs."""
+
+    def __init__(self, part: str) -> None:
+        super().__init__(
+            error_pb2.INTERNAL,
+            f"TensorFlow {tf.__version__} with Keras {keras.__version__} has no {part}, "
+            "which the worker needs",
+            where="the worker's Python environment",
+            remedy=f"Install a supported version: {SUPPORTED}.",
+        )
+
+
+def _private(owner: Any, name: str) -> Any:
+    try:
+        return getattr(owner, name)
+    except AttributeError:
+        kind = owner if isinstance(owner, type) else type(owner)
+        raise UnsupportedVersion(f"{kind.__name__}.{name}") from None
+
+
+def _private_module(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise UnsupportedVersion(f"module {name}") from None
+
+
+# Keras.
+
+
+def nested_layers(model: keras.Model) -> list[keras.layers.Layer]:
+    """All layers of a model, also those inside other layers, in the order of their creation."""
+    flatten = _private(model, "_flatten_layers")
+    return list(flatten(include_self=False, recursive=True))
+
+
+def embedding_variable(layer: keras.layers.Embedding) -> keras.Variable | None:
+    """The variable of a built Embedding layer; None if the layer is quantized."""
+    if layer.quantization_mode is not None:
+        return None
+    variable: keras.Variable = _private(layer, "_embeddings")
+    return variable
+
+
+def uses_weight_decay(optimizer: keras.optimizers.Optimizer, variable: keras.Variable) -> bool:
+    """Whether the optimizer's weight decay applies to a variable."""
+    return bool(_private(optimizer, "_use_weight_decay")(variable))
+
+
+def optimizer_base_class() -> Any:
+    """The class whose constructor gets every argument that an optimizer does not name."""
+    for cls in reversed(keras.optimizers.Optimizer.__mro__):
+        code = getattr(vars(cls).get("__init__"), "__code__", None)
+        if code is not None and "learning_rate" in code.co_varnames:
+            return cls
+    raise UnsupportedVersion("base class of keras.optimizers.Optimizer")
+
+
+# AutoGraph.
+
+
+def convert_with_autograph(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, translated so that it may branch on tensors."""
+    autograph = _private_module("tensorflow.python.autograph.core.ag_ctx")
+    enabled = _private(autograph, "ControlStatusCtx")(
+        status=_private(_private(autograph, "Status"), "ENABLED")
+    )
+    internal = _private(_private(tf, "__internal__"), "autograph")
+    converted: Callable[..., Any] = _private(internal, "tf_convert")(function, enabled)
+    return converted
+
+
+def autograph_frames(error: BaseException) -> list[tuple[str, int, str]]:
+    """File, line and function of the original code, outermost first.
+
+    AutoGraph runs a translated copy of a function and attaches the original places to the
+    error. The list is empty for errors that did not come through AutoGraph.
+    """
+    metadata = getattr(error, "ag_error_metadata", None)
+    if metadata is None:
+        return []
+    return [
+        (frame.filename, frame.lineno, frame.function_name)
+        for frame in reversed(_private(metadata, "translated_stack"))
+    ]
+
+
+# Random numbers.
+
+
+def operation_seed_state() -> object:
+    """A value that changes when TensorFlow draws the seed of a new operation."""
+    generator = _generator(_eager_context())
+    return generator.getstate() if generator is not None else None
+
+
+def seed_operations(seed: int) -> Callable[[], None]:
+    """Sets the seed of new operations, and returns a function that restores the former state.
+
+    ``tf.random.set_seed`` would also drop every compiled kernel: the next training step would
+    take 18 ms longer, once per task. So this function sets only the two fields.
+    """
+    context = _eager_context()
+    former_seed, former_generator = _private(context, "_seed"), _generator(context)
+
+    def restore() -> None:
+        current = _eager_context()
+        current._seed, current._rng = former_seed, former_generator
+
+    context._seed, context._rng = seed, random.Random(seed)
+    return restore
+
+
+def _eager_context() -> Any:
+    return _private(_private_module("tensorflow.python.eager.context"), "context")()
+
+
+def _generator(context: Any) -> random.Random | None:
+    # The context has no generator before the first seed is set or drawn.
+    return getattr(context, "_rng", None)
+
+
+# Datasets.
+
+
+def dataset_lineage(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:
+    """The dataset and all datasets that it was made from."""
+    lineage, waiting = [], [dataset]
+    while waiting:
+        step = waiting.pop()
+        lineage.append(step)
+        waiting.extend(_private(step, "_inputs")())
+    return lineage
+
+
+def dataset_kind(dataset: tf.data.Dataset) -> str:
+    """What a dataset does: ``Map``, ``ParallelMap``, ``Shuffle``, ``Cache``, ..."""
+    return type(dataset).__name__.strip("_").removesuffix("Dataset")
+
+
+def has_stateful_operations(dataset: tf.data.Dataset) -> bool:
+    """Whether a function of this dataset remembers anything or draws random numbers."""
+    return any(
+        operation.op_def.is_stateful
+        for function in _private(dataset, "_functions")()
+        for operation in function.function.graph.get_operations()
+    )
+
+
+def is_nondeterministic(dataset: tf.data.Dataset) -> bool:
+    """Whether the user asked for ``deterministic=False``."""
+    # Only datasets that accept the argument have the attribute.
+    return getattr(dataset, "_deterministic", None) in ("false", b"false")
+
+
+def caches_to_file(dataset: tf.data.Dataset) -> bool:
+    """Whether the dataset is a ``.cache(filename)``."""
+    if dataset_kind(dataset) != "Cache":
+        return False
+    return bool(tf.get_static_value(_private(dataset, "_filename")))
+
+
+def mapped_function(dataset: tf.data.Dataset) -> Any | None:
+    """The traced function of a sequential ``.map()``; None for every other dataset.
+
+    None also where the user asked for ``synchronous=True``.
+    """
+    if dataset_kind(dataset) != "Map" or _private(dataset, "_force_synchronous"):
+        return None
+    return _private(_private(dataset, "_map_func"), "function")
+
+
+def run_map_in_calling_thread(dataset: Any) -> None:
+    """Makes a sequential ``.map()`` run its function in the thread that asks for the element.
+
+    The function is not traced again.
+    """
+    function = _private(_private(dataset, "_map_func"), "function")
+    _private(dataset, "_variant_tensor_attr")
+    dataset._variant_tensor_attr = tf.raw_ops.MapDataset(
+        input_dataset=_private(_private(dataset, "_input_dataset"), "_variant_tensor"),
+        other_arguments=function.captured_inputs,
+        f=function,
+        output_types=_private(dataset, "_flat_types"),
+        output_shapes=_private(dataset, "_flat_shapes"),
+        use_inter_op_parallelism=False,
+        preserve_cardinality=True,
+    )
