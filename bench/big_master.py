@@ -15,7 +15,7 @@ from statistics import quantiles
 from bench.measure import Measure
 from edl_master.core import effects as fx
 from edl_master.core import events as ev
-from edl_master.core.identifiers import Body, WorkerId
+from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.job import JobState
 from edl_master.core.settings import JobSettings, JobType, timings_for
 
@@ -42,7 +42,7 @@ def measures() -> list[dict[str, object]]:
     job = JobState(settings, data)
     job.handle(ev.Tick(), 0.0)
     for number in range(WORKERS):
-        worker, body = WorkerId(number), Body(f"b{number}")
+        worker, body = WorkerId(number), InstanceId(f"b{number}")
         job.handle(ev.WorkerRegistered(worker, body, "host", 1), 0.0)
         job.handle(ev.WorkerReady(worker, body), 0.0)
     start_s = time.perf_counter() - began
@@ -70,7 +70,7 @@ def measures() -> list[dict[str, object]]:
                 lease = held[other]
                 pair = ev.HeldLease(lease.task, lease.token)
                 beat = ev.HeartbeatReceived(
-                    WorkerId(other), Body(f"b{other}"), (pair,), "computing"
+                    WorkerId(other), InstanceId(f"b{other}"), (pair,), "computing"
                 )
                 job.handle(beat, now)
         if done == TASKS // 2:
@@ -102,7 +102,7 @@ def measures() -> list[dict[str, object]]:
 
 
 def _lease(job: JobState, number: int, now: float) -> fx.LeaseGranted:
-    effects = job.handle(ev.LeaseRequested(WorkerId(number), Body(f"b{number}")), now)
+    effects = job.handle(ev.LeaseRequested(WorkerId(number), InstanceId(f"b{number}")), now)
     return next(effect for effect in effects if isinstance(effect, fx.LeaseGranted))
 
 

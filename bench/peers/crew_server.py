@@ -19,7 +19,7 @@ from pathlib import Path
 
 import grpc
 
-from edl_master.adapters.buffer_pool import Buffers
+from edl_master.adapters.buffer_pool import BufferPool
 from edl_master.adapters.processes import limit_threads
 from edl_master.adapters.server_processes import ServerProcesses
 from edl_master.core.identifiers import TaskKey, TaskType, Token
@@ -55,7 +55,7 @@ def _failed(error: EdlError) -> None:
 
 
 def main(servers: int, floats: int, dim: int, workers: int) -> None:
-    buffers = Buffers()
+    buffers = BufferPool()
     crew = Crew(job_pb2.JobSpec(name="bench"), servers, "bench", {}, "") if servers else None
     threads = futures.ThreadPoolExecutor(os.cpu_count() or 1)
     plane = GuardedPlane(lambda _: Async(), None, buffers, threads, servers=crew)

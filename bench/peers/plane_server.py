@@ -17,9 +17,9 @@ from pathlib import Path
 
 import grpc
 
-from edl_master.adapters.buffer_pool import Buffers
+from edl_master.adapters.buffer_pool import BufferPool
 from edl_master.adapters.checkpoint_files import PLANE, Checkpoint
-from edl_master.adapters.checkpoints import Checkpoints
+from edl_master.adapters.checkpoints import LocalCheckpoints
 from edl_master.core.identifiers import TaskKey, TaskType, Token
 from edl_master.core.parameters.layout import Variable
 from edl_master.core.parameters.modes import Async
@@ -39,7 +39,7 @@ class Job:
 
 
 def main(dim: int, floats: int = 1, optimizer: str = "SGD", directory: str = "") -> None:
-    buffers = Buffers()
+    buffers = BufferPool()
     plane = GuardedPlane(
         lambda _: Async(), None, buffers, futures.ThreadPoolExecutor(os.cpu_count() or 1)
     )
@@ -68,7 +68,7 @@ def main(dim: int, floats: int = 1, optimizer: str = "SGD", directory: str = "")
 
 def write(plane: GuardedPlane, directory: Path) -> None:
     """A checkpoint for each line."""
-    checkpoints = Checkpoints(directory, "bench", keep=1)
+    checkpoints = LocalCheckpoints(directory, "bench", keep=1)
     checkpoints.prepare()
     for _ in sys.stdin:
         begun = time.perf_counter()

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from edl_master.adapters.containers import LocalContainers, Recipe
-from edl_master.core.events import BodyNotStarted
-from edl_master.core.identifiers import Body, WorkerId
+from edl_master.adapters.containers import ContainerTemplate, LocalContainers
+from edl_master.core.events import InstanceNotStarted
+from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import Platform
 from edl_proto import jobdir
 
@@ -53,7 +53,7 @@ class Harness:
     ) -> LocalContainers:
         # What cannot be started in a container is an image that is not there.
         image = "none.invalid/nothing:1" if behaviour == Behaviour.MISSING else self.world.bare
-        recipe = Recipe(
+        recipe = ContainerTemplate(
             self.world.engine,
             image,
             "1234:1234",
@@ -78,23 +78,23 @@ class Harness:
         platform.close(0)
         return self.platform(Behaviour.OBEDIENT)
 
-    def inspect(self, body: Body) -> Any:
+    def inspect(self, body: InstanceId) -> Any:
         return self.engine.api.inspect_container(body)
 
-    def is_up(self, body: Body) -> bool:
+    def is_up(self, body: InstanceId) -> bool:
         labels = self.inspect(body)["Config"]["Labels"]
         log = self.folder / jobdir.LOGS / f"worker-{labels[jobdir.LABEL_WORKER]}.log"
         return b"up\n" in log.read_bytes()[int(labels[jobdir.LABEL_LOG_START]) :]
 
-    def is_alive(self, body: Body) -> bool:
+    def is_alive(self, body: InstanceId) -> bool:
         with contextlib.suppress(Exception):
             return bool(self.inspect(body)["State"]["Running"])
         return False
 
-    def take_away(self, body: Body) -> None:
+    def take_away(self, body: InstanceId) -> None:
         self.engine.api.kill(body)
 
-    def ask_from_outside(self, body: Body) -> None:
+    def ask_from_outside(self, body: InstanceId) -> None:
         self.engine.api.kill(body, "TERM")
 
     def left(self) -> list[Any]:
@@ -191,12 +191,12 @@ def test_a_body_stopped_while_it_is_being_made_ends(containers: Harness) -> None
 
 
 def test_an_engine_that_is_not_there_is_a_reason(tmp_path: Path) -> None:
-    recipe = Recipe(f"unix://{tmp_path}/none.sock", "any", "0:0", {}, {})
+    recipe = ContainerTemplate(f"unix://{tmp_path}/none.sock", "any", "0:0", {}, {})
     platform = LocalContainers(recipe, lambda worker, attempt: ["true"], "job", tmp_path)
     try:
         platform.start(WorkerId(1), 0)
         (seen,) = suite.observe(platform, 1)
-        assert isinstance(seen, BodyNotStarted)
+        assert isinstance(seen, InstanceNotStarted)
         assert seen.worker == 1
         assert seen.reason
     finally:

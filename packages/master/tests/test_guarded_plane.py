@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from edl_master.adapters.buffer_pool import Buffers
+from edl_master.adapters.buffer_pool import BufferPool
 from edl_master.control.job_controller import SNAPSHOTS
 from edl_master.core.events import HeldLease
 from edl_master.core.identifiers import TaskKey, TaskType, Token, Version, WorkerId
@@ -29,7 +29,7 @@ SGD = json.dumps({"class_name": "SGD", "config": {"learning_rate": 1.0}})
 
 
 def make(mode: UpdateMode) -> GuardedPlane:
-    plane = GuardedPlane(lambda reduction: mode, None, Buffers())
+    plane = GuardedPlane(lambda reduction: mode, None, BufferPool())
     plane.describe(VARIABLES, SGD, "sum")
     return plane
 
@@ -212,14 +212,14 @@ def test_a_second_description_must_be_the_first() -> None:
 def test_a_model_that_cannot_be_served_is_refused(
     variables: tuple[Variable, ...], optimizer: str, reduction: str, code: str
 ) -> None:
-    plane = GuardedPlane(lambda reduction: Async(), None, Buffers())
+    plane = GuardedPlane(lambda reduction: Async(), None, BufferPool())
     with pytest.raises(EdlError) as caught:
         plane.describe(variables, optimizer, reduction)
     assert error_pb2.ErrorCode.Name(caught.value.code) == code
 
 
 def test_before_a_model_is_described_there_is_nothing() -> None:
-    plane = GuardedPlane(lambda reduction: Async(), None, Buffers())
+    plane = GuardedPlane(lambda reduction: Async(), None, BufferPool())
     with pytest.raises(EdlError) as caught:
         plane.initialize(memoryview(b""), WorkerId(0))
     assert caught.value.code == error_pb2.NOT_READY

@@ -6,7 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from edl_master.core.identifiers import Version
 from edl_master.core.parameters.exchange import PlaneStatus, TableFigures
-from edl_master.metrics import CarriedCounters, Metrics, TableCollector
+from edl_master.metrics import Metrics, TableCollector, WorkerCounters
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -17,7 +17,7 @@ def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], f
     }
 
 
-def carried(counters: CarriedCounters) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+def carried(counters: WorkerCounters) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     metrics = Metrics()
     metrics.add(counters)
     return {key: value for key, value in samples(metrics).items() if "edl_worker_" in key[0]}
@@ -31,7 +31,7 @@ def test_two_jobs_have_two_registries() -> None:
 
 
 def test_what_workers_counted_adds_up_and_stays_when_they_are_gone() -> None:
-    counters = CarriedCounters()
+    counters = WorkerCounters()
     counters.tell("a", {"edl_worker_steps_total": 3.0})
     counters.tell("a", {"edl_worker_steps_total": 5.0})
     counters.tell("b", {"edl_worker_steps_total": 10.0})
@@ -41,7 +41,7 @@ def test_what_workers_counted_adds_up_and_stays_when_they_are_gone() -> None:
 
 
 def test_labels_and_sums_of_histograms_are_carried() -> None:
-    counters = CarriedCounters()
+    counters = WorkerCounters()
     told = {
         'edl_worker_tasks_total{outcome="completed",type="training"}': 2.0,
         'edl_worker_step_duration_seconds_sum{phase="compute"}': 0.5,
@@ -58,7 +58,7 @@ def test_labels_and_sums_of_histograms_are_carried() -> None:
 
 
 def test_only_so_many_series_of_known_form_are_taken() -> None:
-    counters = CarriedCounters()
+    counters = WorkerCounters()
     counters.tell(
         "a",
         {

@@ -13,7 +13,7 @@ from edl_master.core import events
 from edl_master.core.effects import JobPhase, LeaseGranted
 from edl_master.core.events import Addable, HeldLease, MetricState
 from edl_master.core.failure import Failure
-from edl_master.core.identifiers import Body, TaskKey, TaskType, Token, Version, WorkerId
+from edl_master.core.identifiers import InstanceId, TaskKey, TaskType, Token, Version, WorkerId
 from edl_master.core.parameters.exchange import GradientPush, PushKind, PushOutcome
 from edl_master.core.parameters.layout import Layout, Variable
 from edl_master.core.parameters.quantization import Precision
@@ -192,7 +192,11 @@ def failed_from(
     worker, failure = WorkerId(message.worker_id), failure_from(message.error)
     if message.HasField("lease"):
         return events.TaskFailed(worker, lease_from(message.lease), failure, message.permanent)
-    return events.WorkerFailed(worker, Body(message.body), failure) if message.permanent else None
+    return (
+        events.WorkerFailed(worker, InstanceId(message.body), failure)
+        if message.permanent
+        else None
+    )
 
 
 def metric_state_from(message: task_pb2.MetricState) -> MetricState:
@@ -231,7 +235,7 @@ def heartbeat_from(message: task_pb2.HeartbeatRequest) -> events.HeartbeatReceiv
     phases = {phase: name.lower() for name, phase in task_pb2.WorkerPhase.items()}
     return events.HeartbeatReceived(
         WorkerId(message.worker_id),
-        Body(message.body),
+        InstanceId(message.body),
         leases_from(message.leases),
         phases.get(message.phase, ""),
         message.stacks,
@@ -361,7 +365,7 @@ def servers_to(addresses: Sequence[str], parts: Sequence[Part]) -> list[task_pb2
 
 
 @dataclass(frozen=True, slots=True)
-class JobFacts:
+class StatusContext:
     """What a status shows and the core does not know.
 
     Attributes:
@@ -386,7 +390,7 @@ class JobFacts:
     table_rows: Mapping[str, int] = field(default_factory=dict)
 
 
-def status_to(view: JobView, facts: JobFacts) -> job_pb2.JobStatus:
+def status_to(view: JobView, facts: StatusContext) -> job_pb2.JobStatus:
     progress = view.progress
     return job_pb2.JobStatus(
         name=facts.name,

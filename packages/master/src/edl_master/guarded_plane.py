@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from edl_master.adapters.buffer_pool import Buffers
+from edl_master.adapters.buffer_pool import BufferPool
 from edl_master.core.events import HeldLease
 from edl_master.core.identifiers import TaskKey, Token, Version, WorkerId
 from edl_master.core.parameters.arithmetic import Executor
@@ -117,7 +117,7 @@ class GuardedPlane:
         self,
         make_mode: MakeMode,
         reduction: Reduction | None,
-        buffers: Buffers,
+        buffers: BufferPool,
         executor: Executor | None = None,
         saved: Saved | None = None,
         on_made: Callable[[], None] | None = None,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from acting.threads import ThreadBody
+from acting.threads import ThreadInstance
 from acting.worker import Acting, Worker
 
 from edl_master.adapters import pids
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
     pid = os.getpid()
     started = pids.start_time(pid)
     assert started is not None
-    body = ThreadBody(number, 0, pids.body(pid, started))  # type: ignore[arg-type]
+    body = ThreadInstance(number, 0, pids.body(pid, started))  # type: ignore[arg-type]
     signal.signal(signal.SIGTERM, lambda *_: body.asked.set())
     print(f"worker {number} on {socket.gethostname()}", flush=True)
     threading.Thread(target=_leave_with, args=(master,), daemon=True).start()

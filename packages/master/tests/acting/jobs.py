@@ -71,12 +71,12 @@ class RunningJob:
         self.directory.hold()
         self.platforms: list[ThreadPlatform] = []
 
-        def make_platform(_: Config, address: Callable[[], str]) -> Platform:
+        def platform_factory(_: Config, address: Callable[[], str]) -> Platform:
             self.platforms.append(ThreadPlatform(acting.life(address), machine))
             return self.platforms[-1]
 
         try:
-            self.app = App(config.read(spec, job_dir, {}, rhythm), self.directory, make_platform)
+            self.app = App(config.read(spec, job_dir, {}, rhythm), self.directory, platform_factory)
         except BaseException:
             self.directory.let_go()
             raise

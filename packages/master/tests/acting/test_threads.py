@@ -6,15 +6,15 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from acting.threads import Died, Life, Machine, ThreadBody, ThreadPlatform
+from acting.threads import Died, Life, Machine, ThreadInstance, ThreadPlatform
 from conformance.platform_suite import Behaviour, PlatformSuite
 
-from edl_master.core.identifiers import Body
+from edl_master.core.identifiers import InstanceId
 from edl_master.core.platform import Platform
 
 
 def life(behaviour: Behaviour) -> Life | None:
-    def live(body: ThreadBody) -> int | signal.Signals:
+    def live(body: ThreadInstance) -> int | signal.Signals:
         match behaviour:
             case Behaviour.CRASHING:
                 body.printed += [f"line {number}" for number in range(100)]
@@ -45,19 +45,19 @@ class ThreadHarness:
         platform.abandon()
         return self.platform(Behaviour.OBEDIENT)
 
-    def body(self, name: Body) -> ThreadBody:
+    def body(self, name: InstanceId) -> ThreadInstance:
         return next(body for body in self.machine.bodies if body.name == name)
 
-    def is_up(self, body: Body) -> bool:
+    def is_up(self, body: InstanceId) -> bool:
         return "up" in self.body(body).printed
 
-    def is_alive(self, body: Body) -> bool:
+    def is_alive(self, body: InstanceId) -> bool:
         return self.body(body).alive
 
-    def take_away(self, body: Body) -> None:
+    def take_away(self, body: InstanceId) -> None:
         self.body(body).killed.set()
 
-    def ask_from_outside(self, body: Body) -> None:
+    def ask_from_outside(self, body: InstanceId) -> None:
         self.body(body).asked.set()
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """A platform whose bodies are threads of the test's own process.
 
 It passes the suite of all platforms. What a process cannot do to itself, dying in the middle
-of anything, a thread does where it looks at ``Body.check``.
+of anything, a thread does where it looks at ``InstanceId.check``.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from edl_master.core.events import BodyExited, BodyNotStarted
-from edl_master.core.identifiers import Body, WorkerId
-from edl_master.core.platform import BodyStarted, LiveBody, Observation
+from edl_master.core.events import InstanceExited, InstanceNotStarted
+from edl_master.core.identifiers import InstanceId, WorkerId
+from edl_master.core.platform import InstanceStarted, LiveInstance, Observation
 
 TAIL_LINES = 40
 
@@ -27,12 +27,12 @@ class Died(Exception):
 
 
 @dataclass(eq=False)
-class ThreadBody:
+class ThreadInstance:
     """One body: a thread, how it may be ended, and what it has printed."""
 
     worker: WorkerId
     attempt: int
-    name: Body
+    name: InstanceId
     asked: threading.Event = field(default_factory=threading.Event)
     killed: threading.Event = field(default_factory=threading.Event)
     asked_by_platform: bool = False
@@ -51,7 +51,7 @@ class ThreadBody:
         return self.thread is not None and self.thread.is_alive()
 
 
-Life = Callable[[ThreadBody], int | signal.Signals]
+Life = Callable[[ThreadInstance], int | signal.Signals]
 """What a body does; returns its exit code, or the signal that ended it."""
 
 
@@ -59,7 +59,7 @@ class Machine:
     """Where bodies live, whoever started them; outlives a platform."""
 
     def __init__(self) -> None:
-        self.bodies: list[ThreadBody] = []
+        self.bodies: list[ThreadInstance] = []
         self.numbers = itertools.count(1)
 
 
@@ -76,7 +76,7 @@ class ThreadPlatform:
         self.machine = machine or Machine()
         self._seen: queue.SimpleQueue[Observation | None] = queue.SimpleQueue()
         self._lock = threading.RLock()
-        self._mine: list[ThreadBody] = []
+        self._mine: list[ThreadInstance] = []
         self._timers: list[threading.Timer] = []
         self._over = threading.Event()
         self.abandoned = False
@@ -84,17 +84,17 @@ class ThreadPlatform:
     def start(self, worker: WorkerId, attempt: int) -> None:
         with self._lock:
             if self._life is None or self._over.is_set():
-                self._seen.put(BodyNotStarted(worker, "there is nothing to start"))
+                self._seen.put(InstanceNotStarted(worker, "there is nothing to start"))
                 return
-            name = Body(f"threads:{next(self.machine.numbers)}:0")
-            body = ThreadBody(worker, attempt, name)
+            name = InstanceId(f"threads:{next(self.machine.numbers)}:0")
+            body = ThreadInstance(worker, attempt, name)
             body.thread = threading.Thread(target=self._run, args=(body,), name=name, daemon=True)
             self.machine.bodies.append(body)
             self._mine.append(body)
-            self._seen.put(BodyStarted(worker, attempt, name))
+            self._seen.put(InstanceStarted(worker, attempt, name))
             body.thread.start()
 
-    def _run(self, body: ThreadBody) -> None:
+    def _run(self, body: ThreadInstance) -> None:
         assert self._life is not None
         try:
             ended = self._life(body)
@@ -110,13 +110,13 @@ class ThreadPlatform:
         if not self.abandoned:
             self._tell(body)
 
-    def _tell(self, body: ThreadBody) -> None:
+    def _tell(self, body: ThreadInstance) -> None:
         unknown = body not in self._mine
         with self._lock:
             if body in self._mine:
                 self._mine.remove(body)
         self._seen.put(
-            BodyExited(
+            InstanceExited(
                 worker=body.worker,
                 body=body.name,
                 exit_code=None if unknown else body.exit_code,
@@ -147,15 +147,15 @@ class ThreadPlatform:
             pass
         return tuple(each for each in seen if each is not None)
 
-    def adopt(self) -> tuple[LiveBody, ...]:
+    def adopt(self) -> tuple[LiveInstance, ...]:
         with self._lock:
             found = [b for b in self.machine.bodies if b.alive and b not in self._mine]
             self._mine += found
             for body in found:
                 threading.Thread(target=self._watch, args=(body,), daemon=True).start()
-        return tuple(LiveBody(body.worker, body.attempt, body.name) for body in found)
+        return tuple(LiveInstance(body.worker, body.attempt, body.name) for body in found)
 
-    def _watch(self, body: ThreadBody) -> None:
+    def _watch(self, body: ThreadInstance) -> None:
         assert body.thread is not None
         body.thread.join()
         self._tell(body)
@@ -181,10 +181,10 @@ class ThreadPlatform:
             self._mine.clear()
             self._over.set()
 
-    def _of(self, worker: WorkerId) -> list[ThreadBody]:
+    def _of(self, worker: WorkerId) -> list[ThreadInstance]:
         return [body for body in self._mine if body.worker == worker]
 
-    def _ask(self, body: ThreadBody, grace_s: float) -> None:
+    def _ask(self, body: ThreadInstance, grace_s: float) -> None:
         body.asked_by_platform = True
         if grace_s > 0:
             body.asked.set()

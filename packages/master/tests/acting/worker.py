@@ -19,7 +19,7 @@ from pathlib import Path
 import grpc
 import numpy as np
 import numpy.typing as npt
-from acting.threads import Died, Life, ThreadBody
+from acting.threads import Died, Life, ThreadInstance
 
 import recordio
 from edl_proto import channels, tensor
@@ -63,7 +63,7 @@ class Acting:
     def life(self, address: Callable[[], str]) -> Life:
         """What bodies do."""
 
-        def live(body: ThreadBody) -> int | signal.Signals:
+        def live(body: ThreadInstance) -> int | signal.Signals:
             with Worker(self, body, address()) as worker:
                 try:
                     return worker.live()
@@ -79,7 +79,7 @@ class Acting:
 class Worker:
     """One body's session with the master."""
 
-    def __init__(self, acting: Acting, body: ThreadBody, address: str) -> None:
+    def __init__(self, acting: Acting, body: ThreadInstance, address: str) -> None:
         self.acting = acting
         self.body = body
         self.id = int(body.worker)

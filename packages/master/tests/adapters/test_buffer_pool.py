@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from edl_master.adapters.buffer_pool import IDLE_S, Buffers
+from edl_master.adapters.buffer_pool import IDLE_S, BufferPool
 
 SIZE = 1000
 
 
-def borrow(buffers: Buffers, at_a_time: int) -> None:
+def borrow(buffers: BufferPool, at_a_time: int) -> None:
     with ExitStack() as stack:
         for _ in range(at_a_time):
             assert len(stack.enter_context(buffers.lent(SIZE))) == SIZE
 
 
 def test_a_buffer_is_used_again() -> None:
-    buffers = Buffers()
+    buffers = BufferPool()
     with buffers.lent(SIZE) as one:
         one[0] = 7
     with buffers.lent(SIZE) as again, buffers.lent(SIZE) as other:
@@ -26,7 +26,7 @@ def test_a_buffer_is_used_again() -> None:
 
 
 def test_what_is_not_needed_is_given_back() -> None:
-    buffers, now = Buffers(), 100.0
+    buffers, now = BufferPool(), 100.0
     buffers.trim(now)
     borrow(buffers, 3)
     now += IDLE_S
@@ -44,7 +44,7 @@ def test_what_is_not_needed_is_given_back() -> None:
 
 
 def test_what_is_lent_comes_back_after_all() -> None:
-    buffers, now = Buffers(), 0.0
+    buffers, now = BufferPool(), 0.0
     with buffers.lent(SIZE):
         for _ in range(3):
             now += IDLE_S

@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 from conformance.checkpoint_suite import CheckpointSuite, World, checkpoint, newest
 
-from edl_master.adapters.checkpoints import Checkpoints, Place
+from edl_master.adapters.checkpoints import CheckpointStorage, LocalCheckpoints
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 
 
 class Directory(World):
-    def place(self, keep: int = 3, job: str = "job") -> Place:
-        place = Checkpoints(Path(self.root), job, keep)
+    def place(self, keep: int = 3, job: str = "job") -> CheckpointStorage:
+        place = LocalCheckpoints(Path(self.root), job, keep)
         place.prepare()
         self.places.append(place)
         return place
 
-    def parts_in(self, place: Place) -> Path:
+    def parts_in(self, place: CheckpointStorage) -> Path:
         return Path(self.root)
 
 
@@ -29,8 +29,8 @@ class TestDirectory(CheckpointSuite):
         return Directory(str(here / "a" / "b"))
 
 
-def kept(directory: Path, keep: int = 3, job: str = "job") -> Checkpoints:
-    checkpoints = Checkpoints(directory, job, keep)
+def kept(directory: Path, keep: int = 3, job: str = "job") -> LocalCheckpoints:
+    checkpoints = LocalCheckpoints(directory, job, keep)
     checkpoints.prepare()
     return checkpoints
 
@@ -75,7 +75,7 @@ def test_a_second_master_of_the_job_is_fenced_off(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_is_found_before_training(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(EdlError) as caught:
-        Checkpoints(tmp_path / "file" / "below", "job", 3).prepare()
+        LocalCheckpoints(tmp_path / "file" / "below", "job", 3).prepare()
     assert caught.value.code == error_pb2.OUTPUT_UNWRITABLE
 
 

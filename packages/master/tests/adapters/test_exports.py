@@ -10,7 +10,7 @@ import fsspec
 import pytest
 
 from edl_master.adapters import object_stores, outputs
-from edl_master.adapters.exports import Exports
+from edl_master.adapters.exports import ExportOutput
 from edl_master.core.events import HeldLease
 from edl_master.core.identifiers import TaskType, Token
 from edl_master.core.tasks import TaskKey
@@ -41,7 +41,7 @@ def empty_memory() -> None:
     memory.pseudo_dirs[:] = [""]
 
 
-class Place:
+class CheckpointStorage:
     """What is at a path or a URI, whichever it is."""
 
     def __init__(self, uri: str) -> None:
@@ -71,23 +71,23 @@ class Place:
         return [path for path in self.system.find(parent) if not path.startswith(f"{self.path}/")]
 
 
-def written(exports: Exports, token: int, content: bytes = b"values", job: str = "j") -> None:
-    Place(exports.part_of(lease(token))).write(job, content)
+def written(exports: ExportOutput, token: int, content: bytes = b"values", job: str = "j") -> None:
+    CheckpointStorage(exports.part_of(lease(token))).write(job, content)
 
 
-def completed(exports: Exports, token: int) -> None:
+def completed(exports: ExportOutput, token: int) -> None:
     with exports.completing(lease(token), 0):
         pass
 
 
 def test_the_model_of_the_task_that_was_completed_becomes_the_output(where: str) -> None:
-    exports = Exports(where, "j", "ab12")
+    exports = ExportOutput(where, "j", "ab12")
     written(exports, 7, b"seven")
     written(exports, 8, b"eight")
     completed(exports, 7)
-    assert not Place(where).is_there, "nothing is there before the job says so"
+    assert not CheckpointStorage(where).is_there, "nothing is there before the job says so"
     exports.finish()
-    there = Place(where).read()
+    there = CheckpointStorage(where).read()
     assert there["/parameters.safetensors"] == b"seven"
     assert sorted(there) == [
         "/parameters.safetensors",
@@ -95,66 +95,66 @@ def test_the_model_of_the_task_that_was_completed_becomes_the_output(where: str)
         f"/{DESCRIPTION}",
     ]
     exports.clear(succeeded=True)
-    assert Place(where).beside() == []
-    assert Place(where).read() == there
+    assert CheckpointStorage(where).beside() == []
+    assert CheckpointStorage(where).read() == there
 
 
 def test_a_worker_that_was_given_up_harms_nothing_whenever_it_goes_on(where: str) -> None:
-    exports = Exports(where, "j", "ab12")
-    late = Place(exports.part_of(lease(7)))
+    exports = ExportOutput(where, "j", "ab12")
+    late = CheckpointStorage(exports.part_of(lease(7)))
     late.write("j", b"half")
     written(exports, 8)
     completed(exports, 8)
     late.write("j", b"more")
     exports.finish()
-    whole = Place(where).read()
+    whole = CheckpointStorage(where).read()
     late.write("j", b"all of it")
-    assert Place(where).read() == whole
+    assert CheckpointStorage(where).read() == whole
     assert whole["/parameters.safetensors"] == b"values"
 
 
 def test_a_completion_that_is_refused_does_not_count(where: str) -> None:
-    exports = Exports(where, "j", "ab12")
+    exports = ExportOutput(where, "j", "ab12")
     written(exports, 7, b"current")
     written(exports, 6, b"stale")
     completed(exports, 7)
     with pytest.raises(EdlError), exports.completing(lease(6), 0):
         raise EdlError(error_pb2.STALE_LEASE, "not current")
     exports.finish()
-    assert Place(where).read()["/parameters.safetensors"] == b"current"
+    assert CheckpointStorage(where).read()["/parameters.safetensors"] == b"current"
 
 
 def test_no_two_holders_write_to_one_place_not_even_of_two_masters(where: str) -> None:
-    first, second = Exports(where, "j", "ab12"), Exports(where, "j", "cd34")
+    first, second = ExportOutput(where, "j", "ab12"), ExportOutput(where, "j", "cd34")
     places = [each.part_of(lease(token)) for each in (first, second) for token in (1, 2)]
     assert len(set(places)) == 4
 
 
 def test_the_output_of_an_earlier_master_of_the_job_is_replaced(where: str) -> None:
-    first = Exports(where, "j", "ab12")
+    first = ExportOutput(where, "j", "ab12")
     written(first, 7, b"undone")
     completed(first, 7)
     first.finish()  # and it dies before it can say so
     outputs.check_output(where, resumed_job="j")
-    second = Exports(where, "j", "cd34")
+    second = ExportOutput(where, "j", "cd34")
     written(second, 7, b"redone")
     completed(second, 7)
     second.finish()
-    assert Place(where).read()["/parameters.safetensors"] == b"redone"
+    assert CheckpointStorage(where).read()["/parameters.safetensors"] == b"redone"
     second.clear(succeeded=True)
-    assert Place(where).beside() == []
+    assert CheckpointStorage(where).beside() == []
 
 
 @pytest.mark.parametrize("whose", ["another job", "nobody"])
 def test_what_is_not_the_job_s_own_is_left_alone(where: str, whose: str) -> None:
     if whose == "another job":
-        Place(where).write("other", b"precious")
+        CheckpointStorage(where).write("other", b"precious")
     else:
-        place = Place(where)
+        place = CheckpointStorage(where)
         place.system.makedirs(place.path, exist_ok=True)
         place.system.pipe_file(f"{place.path}/mine.txt", b"precious")
-    before = Place(where).read()
-    exports = Exports(where, "j", "ab12")
+    before = CheckpointStorage(where).read()
+    exports = ExportOutput(where, "j", "ab12")
     written(exports, 7)
     completed(exports, 7)
     with pytest.raises(EdlError) as caught:
@@ -162,23 +162,23 @@ def test_what_is_not_the_job_s_own_is_left_alone(where: str, whose: str) -> None
     assert caught.value.code == error_pb2.OUTPUT_EXISTS
     assert "appeared while the job ran" in str(caught.value)
     assert where.rpartition("/")[2] in caught.value.where
-    assert Place(where).read() == before
+    assert CheckpointStorage(where).read() == before
     exports.clear(succeeded=False)
-    assert Place(where).beside() == []
+    assert CheckpointStorage(where).beside() == []
 
 
 @pytest.mark.parametrize("what", ["nothing", "no description"])
 def test_a_model_that_is_not_whole_is_never_the_output(where: str, what: str) -> None:
-    exports = Exports(where, "j", "ab12")
+    exports = ExportOutput(where, "j", "ab12")
     if what == "no description":
         written(exports, 7)
-        place = Place(exports.part_of(lease(7)))
+        place = CheckpointStorage(exports.part_of(lease(7)))
         place.system.rm_file(f"{place.path}/{DESCRIPTION}")
     completed(exports, 7)
     with pytest.raises(EdlError) as caught:
         exports.finish()
     assert caught.value.code == error_pb2.INTERNAL
-    assert not Place(where).is_there
+    assert not CheckpointStorage(where).is_there
 
 
 @pytest.mark.parametrize("killed", ["after the note", "half-way", "before the description"])
@@ -188,7 +188,7 @@ def test_a_master_that_is_killed_while_it_moves_objects_has_a_successor_that_doe
     where = "memory://bucket/m"
     memory = fsspec.filesystem("memory")
     empty_memory()
-    first = Exports(where, "j", "ab12")
+    first = ExportOutput(where, "j", "ab12")
     written(first, 7, b"first")
     completed(first, 7)
     move = type(memory).mv
@@ -207,14 +207,14 @@ def test_a_master_that_is_killed_while_it_moves_objects_has_a_successor_that_doe
             first.finish()
     assert object_stores.being_written_by(where) == "j"
     outputs.check_output(where, resumed_job="j")
-    second = Exports(where, "j", "cd34")
+    second = ExportOutput(where, "j", "cd34")
     written(second, 7, b"second")
     completed(second, 7)
     second.finish()
     second.clear(succeeded=True)
-    assert Place(where).read()["/parameters.safetensors"] == b"second"
-    assert f"/{DESCRIPTION}" in Place(where).read()
-    assert Place(where).beside() == []
+    assert CheckpointStorage(where).read()["/parameters.safetensors"] == b"second"
+    assert f"/{DESCRIPTION}" in CheckpointStorage(where).read()
+    assert CheckpointStorage(where).beside() == []
     empty_memory()
 
 
@@ -229,7 +229,7 @@ def test_names_of_outputs_are_taken_literally(tmp_path: Path) -> None:
     """What is removed at the end is found by a pattern; a name may look like one."""
     other = tmp_path / ".m1.edl-j.ab12-1.tmp"
     other.mkdir()
-    exports = Exports(str(tmp_path / "m[1]"), "j", "ab12")
+    exports = ExportOutput(str(tmp_path / "m[1]"), "j", "ab12")
     written(exports, 1)
     completed(exports, 1)
     exports.finish()

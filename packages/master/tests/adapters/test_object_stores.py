@@ -12,8 +12,8 @@ from acting.store import Trouble, emptied, trouble
 
 import recordio
 from edl_master.adapters import object_stores
-from edl_master.adapters.outputs import Predictions
-from edl_master.core.tasks import Cut
+from edl_master.adapters.outputs import PredictionOutput
+from edl_master.core.tasks import TaskPartition
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 
@@ -84,7 +84,9 @@ def test_predictions_whose_store_gets_stuck_fail_the_job_and_keep_their_parts(
     going_on: threading.Event, tmp_path: Path
 ) -> None:
     """The job is told, so it does not stay at finishing for ever."""
-    predictions = Predictions(tmp_path / "parts", "trouble://b/out", ["d"], Cut((2,), 2), "ab12")
+    predictions = PredictionOutput(
+        tmp_path / "parts", "trouble://b/out", ["d"], TaskPartition((2,), 2), "ab12"
+    )
     stick_at("piece", going_on)
     predictions.prepare()
     with recordio.Writer(str(tmp_path / "parts" / "0000000000.recordio")) as writer:

@@ -12,15 +12,15 @@ import pytest
 
 import recordio
 from edl_master.adapters import object_stores
-from edl_master.adapters.outputs import Predictions, check_output, output_names
+from edl_master.adapters.outputs import PredictionOutput, check_output, output_names
 from edl_master.core.events import HeldLease
 from edl_master.core.identifiers import TaskKey, TaskType, Token
-from edl_master.core.tasks import Cut
+from edl_master.core.tasks import TaskPartition
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, model_pb2
 
 SIZES = (25, 0, 12)
-CUT = Cut(SIZES, 10)  # tasks of 10, 10, 5; 10, 2
+CUT = TaskPartition(SIZES, 10)  # tasks of 10, 10, 5; 10, 2
 URIS = ("/in/a.recordio", "/in/b.csv", "/in/c.tfrecord")
 
 
@@ -28,7 +28,9 @@ def lease(number: int, token: int = 1) -> HeldLease:
     return HeldLease(TaskKey(TaskType.PREDICTION, 0, number), Token(token))
 
 
-def predict(predictions: Predictions, number: int, token: int = 1, count: int | None = None) -> int:
+def predict(
+    predictions: PredictionOutput, number: int, token: int = 1, count: int | None = None
+) -> int:
     """Write a task's part as a worker does; returns how many predictions are in it."""
     records = CUT.range(number)
     length = records.stop - records.start if count is None else count
@@ -38,14 +40,14 @@ def predict(predictions: Predictions, number: int, token: int = 1, count: int | 
     return length
 
 
-def complete(predictions: Predictions, number: int, token: int = 1) -> None:
+def complete(predictions: PredictionOutput, number: int, token: int = 1) -> None:
     with predictions.completing(lease(number, token), predict(predictions, number, token)):
         pass
 
 
 @pytest.fixture
-def predictions(tmp_path: Path) -> Predictions:
-    made = Predictions(tmp_path / "parts", str(tmp_path / "out"), URIS, CUT, "ab12")
+def predictions(tmp_path: Path) -> PredictionOutput:
+    made = PredictionOutput(tmp_path / "parts", str(tmp_path / "out"), URIS, CUT, "ab12")
     made.prepare()
     return made
 
@@ -56,7 +58,7 @@ def content(path: Path) -> list[bytes]:
 
 
 def test_parts_are_joined_in_the_order_of_the_data(
-    predictions: Predictions, tmp_path: Path
+    predictions: PredictionOutput, tmp_path: Path
 ) -> None:
     for number in (3, 0, 4, 2, 1):
         complete(predictions, number)
@@ -70,16 +72,16 @@ def test_parts_are_joined_in_the_order_of_the_data(
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def successor(tmp_path: Path, output: str = "") -> Predictions:
+def successor(tmp_path: Path, output: str = "") -> PredictionOutput:
     """What the next master of the job has."""
-    return Predictions(tmp_path / "parts", output or str(tmp_path / "out"), URIS, CUT, "cd34")
+    return PredictionOutput(tmp_path / "parts", output or str(tmp_path / "out"), URIS, CUT, "cd34")
 
 
 @pytest.mark.parametrize("name", ["out", "out.recordio"])
 def test_an_output_that_an_earlier_master_joined_stays(tmp_path: Path, name: str) -> None:
     """It died before it could say so; the job neither fails by its own result nor redoes it."""
     output = tmp_path / name
-    predictions = Predictions(tmp_path / "parts", str(output), URIS, CUT, "ab12")
+    predictions = PredictionOutput(tmp_path / "parts", str(output), URIS, CUT, "ab12")
     predictions.prepare()
     assert not predictions.is_joined
     for number in range(CUT.count):
@@ -96,7 +98,7 @@ def test_an_output_that_an_earlier_master_joined_stays(tmp_path: Path, name: str
 
 
 def test_what_somebody_else_put_there_is_not_taken_for_the_job_s_own(
-    predictions: Predictions, tmp_path: Path
+    predictions: PredictionOutput, tmp_path: Path
 ) -> None:
     for number in range(CUT.count):
         complete(predictions, number)
@@ -113,7 +115,7 @@ def test_what_somebody_else_put_there_is_not_taken_for_the_job_s_own(
 
 
 def test_who_begins_anew_removes_what_an_earlier_master_made(
-    predictions: Predictions, tmp_path: Path
+    predictions: PredictionOutput, tmp_path: Path
 ) -> None:
     for number in range(CUT.count):
         complete(predictions, number)
@@ -126,7 +128,7 @@ def test_who_begins_anew_removes_what_an_earlier_master_made(
 
 
 def test_a_successor_keeps_the_parts_of_what_is_done_and_no_others(
-    predictions: Predictions, tmp_path: Path
+    predictions: PredictionOutput, tmp_path: Path
 ) -> None:
     for number in (0, 1, 3):
         complete(predictions, number)
@@ -144,7 +146,7 @@ def test_a_successor_keeps_the_parts_of_what_is_done_and_no_others(
 
 
 def test_a_successor_misses_the_part_of_what_is_done(
-    predictions: Predictions, tmp_path: Path
+    predictions: PredictionOutput, tmp_path: Path
 ) -> None:
     for number in (0, 1, 3):
         complete(predictions, number)
@@ -155,7 +157,9 @@ def test_a_successor_misses_the_part_of_what_is_done(
 
 
 def test_an_output_that_ends_in_recordio_is_one_file(tmp_path: Path) -> None:
-    predictions = Predictions(tmp_path / "parts", str(tmp_path / "all.recordio"), URIS, CUT, "ab12")
+    predictions = PredictionOutput(
+        tmp_path / "parts", str(tmp_path / "all.recordio"), URIS, CUT, "ab12"
+    )
     predictions.prepare()
     for number in range(CUT.count):
         complete(predictions, number)
@@ -163,7 +167,9 @@ def test_an_output_that_ends_in_recordio_is_one_file(tmp_path: Path) -> None:
     assert len(content(tmp_path / "all.recordio")) == sum(SIZES)
 
 
-def test_a_part_counts_only_when_the_job_takes_it(predictions: Predictions, tmp_path: Path) -> None:
+def test_a_part_counts_only_when_the_job_takes_it(
+    predictions: PredictionOutput, tmp_path: Path
+) -> None:
     """A holder whose lease was lost writes under its own token, and is refused."""
     for number in range(CUT.count):
         complete(predictions, number, token=2)
@@ -183,7 +189,9 @@ def joined(directory: Path) -> int:
     return sum(len(content(path)) for path in directory.iterdir())
 
 
-def test_a_completion_that_is_said_twice_is_one(predictions: Predictions, tmp_path: Path) -> None:
+def test_a_completion_that_is_said_twice_is_one(
+    predictions: PredictionOutput, tmp_path: Path
+) -> None:
     for number in range(CUT.count):
         complete(predictions, number)
         with predictions.completing(lease(number), 10):
@@ -193,7 +201,7 @@ def test_a_completion_that_is_said_twice_is_one(predictions: Predictions, tmp_pa
 
 
 def test_a_part_that_is_missing_is_never_passed_over(
-    predictions: Predictions, tmp_path: Path
+    predictions: PredictionOutput, tmp_path: Path
 ) -> None:
     for number in (0, 1, 3, 4):
         complete(predictions, number)
@@ -206,7 +214,7 @@ def test_a_part_that_is_missing_is_never_passed_over(
     assert joined(tmp_path / "out") == 32
 
 
-def test_a_part_of_another_length_is_not_taken(predictions: Predictions) -> None:
+def test_a_part_of_another_length_is_not_taken(predictions: PredictionOutput) -> None:
     for number in range(CUT.count - 1):
         complete(predictions, number)
     with predictions.completing(lease(4), predict(predictions, 4, count=1)):
@@ -216,7 +224,7 @@ def test_a_part_of_another_length_is_not_taken(predictions: Predictions) -> None
 
 
 def test_a_part_that_holds_less_than_it_should_is_found(
-    predictions: Predictions, tmp_path: Path
+    predictions: PredictionOutput, tmp_path: Path
 ) -> None:
     for number in range(CUT.count):
         predict(predictions, number, count=1)
@@ -228,9 +236,9 @@ def test_a_part_that_holds_less_than_it_should_is_found(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["parts"]
 
 
-@pytest.mark.parametrize("wait", [Predictions.finish, Predictions.settle])
+@pytest.mark.parametrize("wait", [PredictionOutput.finish, PredictionOutput.settle])
 def test_joining_and_keeping_wait_for_a_completion_that_is_under_way(
-    predictions: Predictions, tmp_path: Path, wait: Callable[[Predictions], None]
+    predictions: PredictionOutput, tmp_path: Path, wait: Callable[[PredictionOutput], None]
 ) -> None:
     for number in range(1, CUT.count):
         complete(predictions, number)
@@ -247,7 +255,7 @@ def test_joining_and_keeping_wait_for_a_completion_that_is_under_way(
 
 
 def test_an_output_that_appeared_meanwhile_is_not_overwritten(
-    predictions: Predictions, tmp_path: Path
+    predictions: PredictionOutput, tmp_path: Path
 ) -> None:
     for number in range(CUT.count):
         complete(predictions, number)
@@ -294,7 +302,7 @@ def store() -> Iterator[Any]:
 
 @pytest.mark.parametrize("output", ["memory://bucket/all.recordio", "memory://bucket/some"])
 def test_predictions_go_to_a_store(tmp_path: Path, store: Any, output: str) -> None:
-    predictions = Predictions(tmp_path / "parts", output, URIS, CUT, "ab12")
+    predictions = PredictionOutput(tmp_path / "parts", output, URIS, CUT, "ab12")
     predictions.prepare()
     check_output(output)
     for number in range(CUT.count):
@@ -318,7 +326,7 @@ def test_predictions_go_to_a_store(tmp_path: Path, store: Any, output: str) -> N
 def test_an_output_that_appeared_in_a_store_meanwhile_is_not_overwritten(
     tmp_path: Path, store: Any
 ) -> None:
-    predictions = Predictions(tmp_path / "parts", "memory://bucket/out", URIS, CUT, "ab12")
+    predictions = PredictionOutput(tmp_path / "parts", "memory://bucket/out", URIS, CUT, "ab12")
     predictions.prepare()
     for number in range(CUT.count):
         complete(predictions, number)
@@ -373,7 +381,7 @@ def test_predictions_whose_writing_to_a_store_was_interrupted(
             put(local, uri, job)
         raise KilledError
 
-    predictions = Predictions(tmp_path / "parts", output, URIS, CUT, "ab12")
+    predictions = PredictionOutput(tmp_path / "parts", output, URIS, CUT, "ab12")
     predictions.prepare()
     for number in range(CUT.count):
         complete(predictions, number)

@@ -26,14 +26,14 @@ from conformance.platform_suite import (
 
 from edl_master.adapters import pids
 from edl_master.adapters.processes import LocalProcesses, limit_threads
-from edl_master.core.events import BodyExited, BodyNotStarted
-from edl_master.core.identifiers import Body, WorkerId
+from edl_master.core.events import InstanceExited, InstanceNotStarted
+from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import Platform
 
 BODY = Path(platform_suite.__file__).with_name("instance.py")
 
 
-def pid_of(body: Body) -> int:
+def pid_of(body: InstanceId) -> int:
     return int(body.split(":")[1])
 
 
@@ -75,7 +75,7 @@ class LocalHarness:
         platform.close(0)
         return self.platform(Behaviour.OBEDIENT)
 
-    def is_up(self, body: Body) -> bool:
+    def is_up(self, body: InstanceId) -> bool:
         self.bodies.add(pid_of(body))
         record = next(
             record
@@ -85,13 +85,13 @@ class LocalHarness:
         log = (self.logs / f"worker-{record['worker']}.log").read_bytes()
         return b"up\n" in log[record["log_start"] :]
 
-    def is_alive(self, body: Body) -> bool:
+    def is_alive(self, body: InstanceId) -> bool:
         return pids.is_running(pid_of(body))
 
-    def take_away(self, body: Body) -> None:
+    def take_away(self, body: InstanceId) -> None:
         os.kill(pid_of(body), signal.SIGKILL)
 
-    def ask_from_outside(self, body: Body) -> None:
+    def ask_from_outside(self, body: InstanceId) -> None:
         os.kill(pid_of(body), signal.SIGTERM)
 
     def close(self) -> None:
@@ -232,7 +232,7 @@ def test_a_body_that_cannot_be_recorded_is_not_left_running(local: LocalHarness)
     local.records.rmdir()  # as if the disk had become unwritable
     platform.start(ZERO, 0)
     (seen,) = observe(platform, 1)
-    assert isinstance(seen, BodyNotStarted)
+    assert isinstance(seen, InstanceNotStarted)
     mine = f"EDL_TEST={local.directory}".encode()
     assert not [path for path in Path("/proc").glob("[0-9]*/environ") if mine in _content(path)]
 
@@ -253,7 +253,7 @@ def test_bodies_survive_a_master_that_is_killed_and_the_next_one_finds_them(
         text=True,
     )
     assert master.stdout is not None
-    body = Body(master.stdout.readline().strip())
+    body = InstanceId(master.stdout.readline().strip())
     until(lambda: local.is_up(body), "the body")
     master.kill()
     master.wait()
@@ -306,7 +306,7 @@ def test_all_bodies_of_a_worker_append_to_one_log(local: LocalHarness) -> None:
     platform = local.platform(Behaviour.FINISHING)
     for attempt in range(2):
         platform.start(ZERO, attempt)
-        assert isinstance(observe(platform, 2)[1], BodyExited)
+        assert isinstance(observe(platform, 2)[1], InstanceExited)
     lines = (local.logs / "worker-0.log").read_text().splitlines()
     assert [line for line in lines if not line.startswith("---")] == ["done", "done"]
     assert [line.rpartition(", ")[2] for line in lines if line.startswith("---")] == [
@@ -344,8 +344,8 @@ def test_started_is_told_before_exited_even_for_a_body_that_ends_at_once(
     platform = local.platform(Behaviour.FINISHING)
     for attempt in range(5):
         platform.start(ZERO, attempt)
-    kinds: dict[Body | None, list[str]] = {}
+    kinds: dict[InstanceId | None, list[str]] = {}
     for seen in observe(platform, 10):
-        assert not isinstance(seen, BodyNotStarted)
+        assert not isinstance(seen, InstanceNotStarted)
         kinds.setdefault(seen.body, []).append(type(seen).__name__)
-    assert list(kinds.values()) == [["BodyStarted", "BodyExited"]] * 5
+    assert list(kinds.values()) == [["InstanceStarted", "InstanceExited"]] * 5

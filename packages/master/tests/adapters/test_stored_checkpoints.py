@@ -21,8 +21,8 @@ from conformance.checkpoint_suite import (
 )
 
 from edl_master.adapters import object_stores
-from edl_master.adapters.checkpoints import Place
-from edl_master.adapters.stored_checkpoints import StoredCheckpoints
+from edl_master.adapters.checkpoints import CheckpointStorage
+from edl_master.adapters.stored_checkpoints import ObjectStoreCheckpoints
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 
@@ -36,13 +36,13 @@ class Store(World):
         super().__init__(root)
         self.here = here
 
-    def place(self, keep: int = 3, job: str = "job", *, now: bool = True) -> StoredCheckpoints:
-        place = StoredCheckpoints(self.root, job, keep, self.here / job)
+    def place(self, keep: int = 3, job: str = "job", *, now: bool = True) -> ObjectStoreCheckpoints:
+        place = ObjectStoreCheckpoints(self.root, job, keep, self.here / job)
         place.prepare(now=now)
         self.places.append(place)
         return place
 
-    def parts_in(self, place: Place) -> Path:
+    def parts_in(self, place: CheckpointStorage) -> Path:
         return self.here / "job"
 
 
@@ -128,7 +128,7 @@ def test_one_that_hangs_is_given_up_and_can_never_spoil_a_later_one(
 @pytest.mark.parametrize("name", ["kept[1]", "kept*", "ke?t"])
 def test_a_place_that_reads_like_a_pattern_is_refused(tmp_path: Path, name: str) -> None:
     """What is removed there would be what is elsewhere."""
-    place = StoredCheckpoints(f"memory://bucket/{name}", "job", 3, tmp_path)
+    place = ObjectStoreCheckpoints(f"memory://bucket/{name}", "job", 3, tmp_path)
     with pytest.raises(EdlError) as caught:
         place.prepare()
     assert caught.value.code == error_pb2.USAGE

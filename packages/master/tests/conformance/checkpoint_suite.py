@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from edl_master.adapters import checkpoint_files
 from edl_master.adapters.checkpoint_files import Checkpoint
-from edl_master.adapters.checkpoints import Place, part_path, write_part
+from edl_master.adapters.checkpoints import CheckpointStorage, part_path, write_part
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 
@@ -56,15 +56,15 @@ class World:
 
     def __init__(self, root: str) -> None:
         self.root = root
-        self.places: list[Place] = []
+        self.places: list[CheckpointStorage] = []
         self.system, self.path = fsspec.core.url_to_fs(root)
 
     @abstractmethod
-    def place(self, keep: int = 3, job: str = "job") -> Place:
+    def place(self, keep: int = 3, job: str = "job") -> CheckpointStorage:
         """A place, prepared by a new master."""
 
     @abstractmethod
-    def parts_in(self, place: Place) -> Path:
+    def parts_in(self, place: CheckpointStorage) -> Path:
         """The directory where other processes write their parts."""
 
     def objects(self, below: str = "") -> list[str]:
@@ -88,11 +88,11 @@ class World:
             place.close()
 
 
-def keep(place: Place, what: Checkpoint, parts: tuple[Path, ...] = ()) -> None:
+def keep(place: CheckpointStorage, what: Checkpoint, parts: tuple[Path, ...] = ()) -> None:
     assert place.publish(place.write(what, parts))
 
 
-def newest(place: Place) -> tuple[Checkpoint | None, list[tuple[str, str]]]:
+def newest(place: CheckpointStorage) -> tuple[Checkpoint | None, list[tuple[str, str]]]:
     damaged: list[tuple[str, str]] = []
     return place.newest(lambda name, problem: damaged.append((name, problem))), damaged
 

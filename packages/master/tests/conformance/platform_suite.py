@@ -18,9 +18,9 @@ from typing import Protocol
 
 import pytest
 
-from edl_master.core.events import BodyExited, BodyNotStarted
-from edl_master.core.identifiers import Body, WorkerId
-from edl_master.core.platform import BodyStarted, Observation, Platform
+from edl_master.core.events import InstanceExited, InstanceNotStarted
+from edl_master.core.identifiers import InstanceId, WorkerId
+from edl_master.core.platform import InstanceStarted, Observation, Platform
 
 DEADLINE_S = 60.0
 """For everything that has to happen; no test passes or fails by how long it takes."""
@@ -52,16 +52,16 @@ class PlatformHarness(Protocol):
     def successor(self, platform: Platform) -> Platform:
         """The platform of the next master, after the one of ``platform`` died without a word."""
 
-    def is_up(self, body: Body) -> bool:
+    def is_up(self, body: InstanceId) -> bool:
         """Whether a body behaves already as it should."""
 
-    def is_alive(self, body: Body) -> bool:
+    def is_alive(self, body: InstanceId) -> bool:
         """Whether a body is there."""
 
-    def take_away(self, body: Body) -> None:
+    def take_away(self, body: InstanceId) -> None:
         """End a body from outside, as a preemption does: at once."""
 
-    def ask_from_outside(self, body: Body) -> None:
+    def ask_from_outside(self, body: InstanceId) -> None:
         """Ask a body to leave, not through the platform."""
 
     def close(self) -> None:
@@ -87,15 +87,15 @@ def observe(platform: Platform, count: int) -> list[Observation]:
     return seen
 
 
-def started(platform: Platform) -> BodyStarted:
+def started(platform: Platform) -> InstanceStarted:
     (seen,) = observe(platform, 1)
-    assert isinstance(seen, BodyStarted), seen
+    assert isinstance(seen, InstanceStarted), seen
     return seen
 
 
-def exited(platform: Platform) -> BodyExited:
+def exited(platform: Platform) -> InstanceExited:
     (seen,) = observe(platform, 1)
-    assert isinstance(seen, BodyExited), seen
+    assert isinstance(seen, InstanceExited), seen
     return seen
 
 
@@ -107,7 +107,7 @@ class PlatformSuite:
         raise NotImplementedError
 
     @staticmethod
-    def up(harness: PlatformHarness, platform: Platform, worker: WorkerId = ZERO) -> Body:
+    def up(harness: PlatformHarness, platform: Platform, worker: WorkerId = ZERO) -> InstanceId:
         """Start a body and wait until it behaves as it should."""
         platform.start(worker, 0)
         body = started(platform).body
@@ -122,8 +122,8 @@ class PlatformSuite:
         platform = harness.platform(Behaviour.FINISHING)
         platform.start(ONE, 4)
         first, second = observe(platform, 2)
-        assert isinstance(first, BodyStarted)
-        assert isinstance(second, BodyExited)
+        assert isinstance(first, InstanceStarted)
+        assert isinstance(second, InstanceExited)
         assert (first.worker, first.attempt) == (ONE, 4)
         assert (second.worker, second.body) == (ONE, first.body)
         assert (second.exit_code, second.signal, second.preempted) == (0, None, False)
@@ -135,7 +135,7 @@ class PlatformSuite:
         platform = harness.platform(Behaviour.MISSING)
         platform.start(ZERO, 0)
         (seen,) = observe(platform, 1)
-        assert isinstance(seen, BodyNotStarted)
+        assert isinstance(seen, InstanceNotStarted)
         assert seen.worker == ZERO
         assert seen.reason
         assert platform.observe(0.05) == ()
@@ -146,7 +146,7 @@ class PlatformSuite:
         platform.start(ONE, 0)
         platform.start(ZERO, 1)
         seen = observe(platform, 3)
-        bodies = {each.body for each in seen if isinstance(each, BodyStarted)}
+        bodies = {each.body for each in seen if isinstance(each, InstanceStarted)}
         assert len(bodies) == 3
         assert all(harness.is_alive(body) for body in bodies)
 
@@ -158,8 +158,8 @@ class PlatformSuite:
         platform = harness.platform(Behaviour.CRASHING)
         platform.start(ZERO, 0)
         started_, crash = observe(platform, 2)
-        assert isinstance(started_, BodyStarted)
-        assert isinstance(crash, BodyExited)
+        assert isinstance(started_, InstanceStarted)
+        assert isinstance(crash, InstanceExited)
         assert (crash.exit_code, crash.signal, crash.preempted) == (3, None, False)
         lines = crash.log_tail.splitlines()
         assert lines[-2:] == ["line 98", "line 99"]
@@ -173,7 +173,7 @@ class PlatformSuite:
         observe(platform, 2)
         platform.start(ZERO, 1)
         _, second = observe(platform, 2)
-        assert isinstance(second, BodyExited)
+        assert isinstance(second, InstanceExited)
         assert second.log_tail.splitlines() == ["done"]
 
     def test_a_body_taken_away_from_outside_is_preempted(self, harness: PlatformHarness) -> None:
@@ -220,7 +220,7 @@ class PlatformSuite:
         for number in range(8):
             platform.start(WorkerId(number), 0)
         seen = observe(platform, 16)
-        for kind in (BodyStarted, BodyExited):
+        for kind in (InstanceStarted, InstanceExited):
             workers = [each.worker for each in seen if isinstance(each, kind)]
             assert sorted(workers) == list(range(8))
         assert platform.observe(0.05) == ()
@@ -282,7 +282,7 @@ class PlatformSuite:
         second = started(platform).body
         until(lambda: harness.is_up(second), "the second body")
         platform.stop(ZERO, LONG_S)
-        gone = {each.body for each in observe(platform, 2) if isinstance(each, BodyExited)}
+        gone = {each.body for each in observe(platform, 2) if isinstance(each, InstanceExited)}
         assert gone == {first, second}
         assert harness.is_alive(other)
 
@@ -317,7 +317,7 @@ class PlatformSuite:
         platform.close(0)
         platform.start(ZERO, 0)
         (seen,) = platform.observe(LONG_S)
-        assert isinstance(seen, BodyNotStarted)
+        assert isinstance(seen, InstanceNotStarted)
 
     # --- a master that is started again ----------------------------------------------------
 

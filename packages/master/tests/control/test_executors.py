@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 
-from edl_master.control.executors import Lane, Latest
+from edl_master.control.executors import Latest, SerialExecutor
 
 
 def test_acts_are_done_in_order_and_all_before_the_end() -> None:
     done: list[int] = []
-    lane = Lane("test", lambda error: None)
+    lane = SerialExecutor("test", lambda error: None)
     for number in range(100):
         lane.do(lambda number=number: done.append(number))
     assert lane.close(60)
@@ -23,7 +23,7 @@ def test_an_act_that_fails_is_told_and_the_next_is_done() -> None:
     def fail() -> None:
         raise ValueError("no")
 
-    lane = Lane("test", lambda error: errors.append(str(error)))
+    lane = SerialExecutor("test", lambda error: errors.append(str(error)))
     lane.do(fail)
     lane.do(lambda: done.append(1))
     assert lane.close(60)
@@ -39,7 +39,7 @@ def test_what_is_overtaken_while_it_waits_is_never_done() -> None:
         assert go.wait(60)
         done.append(0)
 
-    lane = Lane("test", lambda error: None)
+    lane = SerialExecutor("test", lambda error: None)
     latest = Latest(lane)
     latest.do(first)
     assert begun.wait(60)
@@ -52,7 +52,7 @@ def test_what_is_overtaken_while_it_waits_is_never_done() -> None:
 
 def test_an_end_that_takes_too_long_is_said() -> None:
     go = threading.Event()
-    lane = Lane("test", lambda error: None)
+    lane = SerialExecutor("test", lambda error: None)
     lane.do(lambda: go.wait(60) and None)
     assert not lane.close(0.01)
     go.set()

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from edl_master.adapters.buffer_pool import Buffers
-from edl_master.control.job_controller import Conductor, Leased
+from edl_master.adapters.buffer_pool import BufferPool
+from edl_master.control.job_controller import GrantedLease, JobController
 from edl_master.core.effects import JobPhase, LogScalar, Record, WaitForWork
 from edl_master.core.events import (
-    BodyExited,
+    InstanceExited,
     LeaseRequested,
     OutputFinished,
     StopRequested,
@@ -20,7 +20,7 @@ from edl_master.core.events import (
     WorkerReady,
     WorkerRegistered,
 )
-from edl_master.core.identifiers import Body, WorkerId
+from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.job import JobState
 from edl_master.core.parameters.modes import Async
 from edl_master.core.parameters.snapshot import Snapshot
@@ -61,71 +61,73 @@ def outside() -> Noted:
 
 
 @pytest.fixture
-def conductor(outside: Noted) -> Conductor:
+def controller(outside: Noted) -> JobController:
     """A prediction job of two tasks, for two workers that are ready."""
     settings = JobSettings(JobType.PREDICT, records_per_task=10, max_workers=2)
-    plane = GuardedPlane(lambda reduction: Async(), None, Buffers())
-    conductor = Conductor(JobState(settings, (20,)), plane, outside)
-    conductor.tell(Tick())
+    plane = GuardedPlane(lambda reduction: Async(), None, BufferPool())
+    controller = JobController(JobState(settings, (20,)), plane, outside)
+    controller.tell(Tick())
     for number in (0, 1):
-        body = Body(f"host:{number}:0")
-        conductor.tell(WorkerRegistered(WorkerId(number), body, "host", number))
-        conductor.tell(WorkerReady(WorkerId(number), body))
-    return conductor
+        body = InstanceId(f"host:{number}:0")
+        controller.tell(WorkerRegistered(WorkerId(number), body, "host", number))
+        controller.tell(WorkerReady(WorkerId(number), body))
+    return controller
 
 
 def ask(number: int) -> LeaseRequested:
-    return LeaseRequested(WorkerId(number), Body(f"host:{number}:0"))
+    return LeaseRequested(WorkerId(number), InstanceId(f"host:{number}:0"))
 
 
-def test_decisions_are_carried_out_in_order(conductor: Conductor, outside: Noted) -> None:
+def test_decisions_are_carried_out_in_order(controller: JobController, outside: Noted) -> None:
     assert outside.done[:3] == [("JobStarted",), ("start", 0, 0), ("start", 1, 0)]
-    assert isinstance(conductor.tell(ask(0)), Leased)
-    assert conductor.view().tasks
-    assert conductor.end is None
+    assert isinstance(controller.tell(ask(0)), GrantedLease)
+    assert controller.view().tasks
+    assert controller.end is None
 
 
-def test_who_asks_for_work_is_answered_when_there_is_some(conductor: Conductor) -> None:
+def test_who_asks_for_work_is_answered_when_there_is_some(controller: JobController) -> None:
     for _ in range(2):
-        assert isinstance(conductor.ask_for_work(ask(0), 0, lambda: True), Leased)
-    assert isinstance(conductor.ask_for_work(ask(1), 0.05, lambda: True), WaitForWork)
+        assert isinstance(controller.request_lease(ask(0), 0, lambda: True), GrantedLease)
+    assert isinstance(controller.request_lease(ask(1), 0.05, lambda: True), WaitForWork)
     answers: list[object] = []
     waiting = threading.Thread(
-        target=lambda: answers.append(conductor.ask_for_work(ask(1), LONG_S, lambda: True))
+        target=lambda: answers.append(controller.request_lease(ask(1), LONG_S, lambda: True))
     )
     waiting.start()
     time.sleep(0.05)
     assert answers == []
     # The holder of both tasks dies; the other one need not ask again.
-    conductor.tell(BodyExited(WorkerId(0), Body("host:0:0"), None, 9, preempted=True))
+    controller.tell(InstanceExited(WorkerId(0), InstanceId("host:0:0"), None, 9, preempted=True))
     waiting.join(LONG_S)
     (answer,) = answers
-    assert isinstance(answer, Leased)
+    assert isinstance(answer, GrantedLease)
 
 
-def test_who_is_gone_is_given_nothing(conductor: Conductor) -> None:
+def test_who_is_gone_is_given_nothing(controller: JobController) -> None:
     for _ in range(2):
-        conductor.tell(ask(0))
+        controller.tell(ask(0))
     here = threading.Event()
     here.set()
     answers: list[object] = []
     waiting = threading.Thread(
-        target=lambda: answers.append(conductor.ask_for_work(ask(1), LONG_S, here.is_set))
+        target=lambda: answers.append(controller.request_lease(ask(1), LONG_S, here.is_set))
     )
     waiting.start()
     here.clear()
-    conductor.tell(BodyExited(WorkerId(0), Body("host:0:0"), None, 9, preempted=True))
+    controller.tell(InstanceExited(WorkerId(0), InstanceId("host:0:0"), None, 9, preempted=True))
     waiting.join(LONG_S)
     assert isinstance(answers[0], WaitForWork)
-    assert isinstance(conductor.tell(ask(1)), Leased)
+    assert isinstance(controller.tell(ask(1)), GrantedLease)
 
 
-def test_the_end_is_told_to_who_waits_for_it(conductor: Conductor) -> None:
-    assert conductor.wait_for_end(0.01) is None
-    conductor.tell(StopRequested("enough"))
+def test_the_end_is_told_to_who_waits_for_it(controller: JobController) -> None:
+    assert controller.wait_for_end(0.01) is None
+    controller.tell(StopRequested("enough"))
     for number in (0, 1):
-        conductor.tell(BodyExited(WorkerId(number), Body(f"host:{number}:0"), 0, None, False))
-    end = conductor.wait_for_end(LONG_S)
+        controller.tell(
+            InstanceExited(WorkerId(number), InstanceId(f"host:{number}:0"), 0, None, False)
+        )
+    end = controller.wait_for_end(LONG_S)
     assert end is not None
     assert end.phase is JobPhase.CANCELLED
     assert end.failure is not None
@@ -133,32 +135,34 @@ def test_the_end_is_told_to_who_waits_for_it(conductor: Conductor) -> None:
 
 
 def test_a_fact_that_contradicts_the_job_ends_it_with_the_story(
-    conductor: Conductor, outside: Noted
+    controller: JobController, outside: Noted
 ) -> None:
     """Nobody asked for an output: something is wrong with the master itself."""
-    conductor.tell(OutputFinished())
+    controller.tell(OutputFinished())
     assert ("JobFailed",) in outside.done
-    failure = conductor.view().failure
+    failure = controller.view().failure
     assert failure is not None
     assert failure.code == "INTERNAL"
     assert "OutputFinished" in failure.where
     assert "WorkerReady" in failure.what + failure.detail
     for number in (0, 1):
-        conductor.tell(BodyExited(WorkerId(number), Body(f"host:{number}:0"), 0, None, False))
-    end = conductor.end
+        controller.tell(
+            InstanceExited(WorkerId(number), InstanceId(f"host:{number}:0"), 0, None, False)
+        )
+    end = controller.end
     assert end is not None
     assert end.phase is JobPhase.FAILED
 
 
 def test_a_defect_while_the_job_fails_still_ends_it(
-    conductor: Conductor, monkeypatch: pytest.MonkeyPatch
+    controller: JobController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(self: JobState, event: object, now: float) -> list[object]:
         raise RuntimeError("broken")
 
     monkeypatch.setattr(JobState, "handle", broken)
-    conductor.tell(Tick())
-    end = conductor.end
+    controller.tell(Tick())
+    end = controller.end
     assert end is not None
     assert end.phase is JobPhase.FAILED
     assert end.failure is not None

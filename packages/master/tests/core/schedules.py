@@ -104,7 +104,7 @@ def check(played: World) -> None:
             # What a restart has undone and done again is counted once.
             scored = view.tasks.get(TaskType.EVALUATION, TaskCounts()).done
             tasks = sum(-(-n // settings.records_per_task) for n in played.validation)
-            assert scored == tasks * played.job._rooms.evaluations.ended
+            assert scored == tasks * played.job._components.evaluations.ended
         case JobType.PREDICT:
             assert view.predictions == sum(data)
         case JobType.EVALUATE:

@@ -16,7 +16,7 @@ from random import Random
 from edl_master.core import effects as fx
 from edl_master.core import events as ev
 from edl_master.core.failure import Failure
-from edl_master.core.identifiers import Body, TaskKey, TaskType, Token, Version, WorkerId
+from edl_master.core.identifiers import InstanceId, TaskKey, TaskType, Token, Version, WorkerId
 from edl_master.core.job import JobState
 from edl_master.core.settings import JobSettings, JobType
 
@@ -62,7 +62,7 @@ class Process:
 
     worker: WorkerId
     attempt: int
-    body: Body
+    body: InstanceId
     registered: bool = False
     ready: bool = False
     leases: list[fx.LeaseGranted] = field(default_factory=list)
@@ -106,7 +106,7 @@ class World:
         self.done: set[TaskKey] = set()
         """Tasks that are done for good, unless the master forgets; none of a job that trains."""
         self.processes: list[Process] = []
-        self.exits: list[ev.BodyExited] = []
+        self.exits: list[ev.InstanceExited] = []
         self.starts: list[tuple[WorkerId, int]] = []
         self.late: list[ev.Event] = []
         self.tokens: set[Token] = set()
@@ -258,7 +258,7 @@ class World:
                 self._register(process)
         for process in self.processes:
             if self.random.random() < 0.7:
-                self.tell(ev.BodyFound(process.worker, process.body, process.attempt))
+                self.tell(ev.InstanceFound(process.worker, process.body, process.attempt))
 
     # --- the platform ----------------------------------------------------------------------
 
@@ -276,7 +276,7 @@ class World:
             [(process.body, process.attempt), (process.body, None), (None, process.attempt)]
         )
         self.exits.append(
-            ev.BodyExited(process.worker, body, code, signal, preempted, attempt=attempt)
+            ev.InstanceExited(process.worker, body, code, signal, preempted, attempt=attempt)
         )
 
     # --- the network -----------------------------------------------------------------------
@@ -459,7 +459,7 @@ class World:
         if self.starts and chance() < 0.3:
             worker, attempt = self.starts.pop(0)
             self.bodies += 1
-            self.processes.append(Process(worker, attempt, Body(f"body-{self.bodies}")))
+            self.processes.append(Process(worker, attempt, InstanceId(f"body-{self.bodies}")))
         if self.exits and chance() < 0.5:
             self.tell(self.exits.pop(0))
         if self.late and (self.storm <= 0 or chance() < 0.3):

@@ -10,11 +10,11 @@ from edl_master.core.evaluation import StatesDisagree, merge_states
 from edl_master.core.events import Addable, MetricState
 from edl_master.core.failure import Failure
 from edl_master.core.failure_policy import (
-    CrashStreak,
+    CrashLoopDetector,
+    DeadLetterTask,
     ExitKind,
     FailJob,
     RetryTask,
-    SetTaskAside,
     after_task_failure,
     classify_exit,
     how_ended,
@@ -36,10 +36,10 @@ at_leisure = settings(deadline=None)
         (TaskType.TRAINING, 3, False, False, FailJob),
         (TaskType.TRAINING, 1, True, False, FailJob),
         (TaskType.TRAINING, 2, False, True, RetryTask),
-        (TaskType.TRAINING, 3, False, True, SetTaskAside),
-        (TaskType.TRAINING, 1, True, True, SetTaskAside),
-        (TaskType.EVALUATION, 3, False, True, SetTaskAside),
-        (TaskType.PREDICTION, 3, False, True, SetTaskAside),
+        (TaskType.TRAINING, 3, False, True, DeadLetterTask),
+        (TaskType.TRAINING, 1, True, True, DeadLetterTask),
+        (TaskType.EVALUATION, 3, False, True, DeadLetterTask),
+        (TaskType.PREDICTION, 3, False, True, DeadLetterTask),
         (TaskType.EVALUATION_SUMMARY, 3, False, True, FailJob),
         (TaskType.EXPORT, 1, True, True, FailJob),
     ],
@@ -108,7 +108,7 @@ def test_shells_tell_signals_as_exit_codes(code: int, ended: tuple[int | None, i
 
 
 def test_kills_are_a_crash_loop_much_later_than_crashes() -> None:
-    streak = CrashStreak(JobSettings(JobType.TRAIN, 1, worker_crashes=3))
+    streak = CrashLoopDetector(JobSettings(JobType.TRAIN, 1, worker_crashes=3))
     for _ in range(10):
         assert streak.count(ExitKind.KILLED, "worker 0", "signal 9", "") is None
     verdict = streak.count(ExitKind.KILLED, "worker 0", "signal 9", "")
@@ -126,13 +126,19 @@ def test_kills_are_a_crash_loop_much_later_than_crashes() -> None:
 def test_restarts_wait_longer_and_longer_up_to_a_limit() -> None:
     counts = (0, 1, 2, 3, 4, 5, 6, 7, 1000)
     for kind in (ExitKind.CRASHED, ExitKind.KILLED):
-        delays = [restart_delay_s(kind, barren, Timings()) for barren in counts]
+        delays = [
+            restart_delay_s(kind, consecutive_failures, Timings())
+            for consecutive_failures in counts
+        ]
         assert delays == [0, 1, 2, 4, 8, 16, 30, 30, 30]
 
 
 def test_preempted_workers_are_restarted_at_once_unless_it_never_ends() -> None:
     counts = (0, 1, 2, 3, 4, 5, 6, 1000)
-    delays = [restart_delay_s(ExitKind.PREEMPTED, barren, Timings()) for barren in counts]
+    delays = [
+        restart_delay_s(ExitKind.PREEMPTED, consecutive_failures, Timings())
+        for consecutive_failures in counts
+    ]
     assert delays == [0, 0, 0, 0, 1, 2, 4, 30]
     assert restart_delay_s(ExitKind.LEFT, 1000, Timings()) == 0
 

@@ -12,15 +12,15 @@ import pytest
 from edl_master.core import effects as fx
 from edl_master.core import events as ev
 from edl_master.core.failure import Failure
-from edl_master.core.identifiers import Body, Version, WorkerId
-from edl_master.core.job import FACTS_REMEMBERED, InvalidTransition, JobState
+from edl_master.core.identifiers import InstanceId, Version, WorkerId
+from edl_master.core.job import EVENTS_REMEMBERED, InvalidTransition, JobState
 from edl_master.core.settings import JobSettings, JobType
 
 SETTINGS = JobSettings(
     JobType.TRAIN, records_per_task=4, minibatch_size=2, num_epochs=2, shuffle=False, export=False
 )
 DATA = (10, 6)
-WORKER, BODY = WorkerId(0), Body("0a")
+WORKER, BODY = WorkerId(0), InstanceId("0a")
 
 
 def joined(job: JobState, now: float = 0.0) -> JobState:
@@ -138,10 +138,10 @@ def test_dead_letters_in_detail_are_bounded_and_all_are_counted() -> None:
 def test_the_end_of_a_replaced_body_is_not_taken_for_that_of_its_successor() -> None:
     """Somebody started a second process for the worker; the platform knows the first alone."""
     job = joined(JobState(SETTINGS, DATA))
-    newcomer = Body("0b")
+    newcomer = InstanceId("0b")
     job.handle(ev.WorkerRegistered(WORKER, newcomer, "host", 2), 1.0)
     job.handle(ev.WorkerReady(WORKER, newcomer), 1.0)
-    effects = job.handle(ev.BodyExited(WORKER, BODY, 0, None, False, attempt=0), 2.0)
+    effects = job.handle(ev.InstanceExited(WORKER, BODY, 0, None, False, attempt=0), 2.0)
     assert not any(isinstance(effect, fx.StartWorker) for effect in effects)
     (granted,) = job.handle(ev.LeaseRequested(WORKER, newcomer), 2.0)
     assert isinstance(granted, fx.LeaseGranted)
@@ -158,7 +158,7 @@ def test_a_contradiction_raises_with_the_story_attached() -> None:
     with pytest.raises(InvalidTransition, match="'final'") as caught:
         job.handle(surprise, 100.0)
     assert caught.value.story[-1] == (100.0, surprise)
-    assert len(caught.value.story) == FACTS_REMEMBERED
+    assert len(caught.value.story) == EVENTS_REMEMBERED
     assert "ParametersFrozen" in str(caught.value)
 
 
@@ -248,24 +248,24 @@ def test_a_clock_that_goes_back_does_not_undo_anything() -> None:
 def test_time_stands_still_when_the_end_is_decided() -> None:
     job = joined(JobState(SETTINGS, DATA))
     job.handle(ev.StopRequested(""), 5.0)
-    job.handle(ev.BodyExited(WORKER, BODY, 0, None, False), 9.0)
+    job.handle(ev.InstanceExited(WORKER, BODY, 0, None, False), 9.0)
     assert job.view(20.0).seconds == 5.0
 
 
 @pytest.mark.parametrize(
     ("event", "attempt_counts"),
     [
-        (ev.BodyExited(WORKER, BODY, 1, None, False, attempt=0), True),
-        (ev.BodyExited(WORKER, None, 1, None, False, attempt=0), True),
-        (ev.BodyExited(WORKER, BODY, 1, None, False), True),
-        (ev.BodyExited(WORKER, None, 1, None, False), True),
-        (ev.BodyExited(WORKER, Body("0z"), 1, None, False), False),
-        (ev.BodyExited(WORKER, None, 1, None, False, attempt=3), False),
-        (ev.BodyExited(WorkerId(5), None, 1, None, False), False),
+        (ev.InstanceExited(WORKER, BODY, 1, None, False, attempt=0), True),
+        (ev.InstanceExited(WORKER, None, 1, None, False, attempt=0), True),
+        (ev.InstanceExited(WORKER, BODY, 1, None, False), True),
+        (ev.InstanceExited(WORKER, None, 1, None, False), True),
+        (ev.InstanceExited(WORKER, InstanceId("0z"), 1, None, False), False),
+        (ev.InstanceExited(WORKER, None, 1, None, False, attempt=3), False),
+        (ev.InstanceExited(WorkerId(5), None, 1, None, False), False),
     ],
 )
 def test_only_the_end_of_the_present_body_counts(
-    event: ev.BodyExited, attempt_counts: bool
+    event: ev.InstanceExited, attempt_counts: bool
 ) -> None:
     job = joined(JobState(SETTINGS, DATA))
     job.handle(event, 1.0)

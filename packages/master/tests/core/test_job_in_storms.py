@@ -16,7 +16,7 @@ a_few = settings(max_examples=80, deadline=None)
 
 
 def rules(type_: JobType, **options: object) -> JobSettings:
-    """Rules under which only a defect of the heart can fail the job."""
+    """WorkerCountRules under which only a defect of the heart can fail the job."""
     return JobSettings(type_, task_attempts=10_000, worker_crashes=10_000, **options)  # type: ignore[arg-type]
 
 

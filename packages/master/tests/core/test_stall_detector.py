@@ -8,10 +8,10 @@ import pytest
 
 from edl_master.core import effects as fx
 from edl_master.core import events as ev
-from edl_master.core.identifiers import Body, Version, WorkerId
+from edl_master.core.identifiers import InstanceId, Version, WorkerId
 from edl_master.core.job import JobState
 from edl_master.core.settings import JobSettings, JobType, Timings
-from edl_master.core.stall_detector import Finding, Hanging, Pace, Patience, Watch
+from edl_master.core.stall_detector import Pace, Patience, StallDetector, StallVerdict, Watch
 
 PATIENCE = Patience(
     steps=10.0, least_s=2.0, starts=5.0, start_s=8.0, first_s=30.0, whole_task_s=60.0, stacks_s=3.0
@@ -25,9 +25,9 @@ SETTINGS = JobSettings(
 )
 
 
-def pace(step_s: float) -> tuple[Hanging, Watch]:
+def pace(step_s: float) -> tuple[StallDetector, Watch]:
     """A job whose tasks begin with a step of a second, and go on with these."""
-    hanging, watch = Hanging(PATIENCE), Watch(0.0)
+    hanging, watch = StallDetector(PATIENCE), Watch(0.0)
     now = 1.0
     hanging.stepped(watch, now)
     for _ in range(20):
@@ -40,8 +40,8 @@ def pace(step_s: float) -> tuple[Hanging, Watch]:
 def test_patience_is_a_multiple_of_the_median_step(step_s: float, limit_s: float) -> None:
     hanging, watch = pace(step_s)
     assert hanging.limit_s(watch, Pace.STEPS) == pytest.approx(limit_s)
-    assert hanging.judge(watch, watch.since + limit_s - 0.1, Pace.STEPS) is Finding.NOTHING
-    assert hanging.judge(watch, watch.since + limit_s + 0.1, Pace.STEPS) is Finding.ASK
+    assert hanging.judge(watch, watch.since + limit_s - 0.1, Pace.STEPS) is StallVerdict.NOTHING
+    assert hanging.judge(watch, watch.since + limit_s + 0.1, Pace.STEPS) is StallVerdict.ASK
 
 
 def test_one_odd_step_does_not_move_the_median() -> None:
@@ -55,25 +55,25 @@ def test_first_steps_and_tasks_without_steps_have_times_of_their_own() -> None:
     hanging, watch = pace(0.5)
     watch.begin(watch.since)
     assert hanging.limit_s(watch, Pace.STEPS) == 8.0
-    assert Hanging(PATIENCE).limit_s(Watch(0.0), Pace.STEPS) == 30.0
+    assert StallDetector(PATIENCE).limit_s(Watch(0.0), Pace.STEPS) == 30.0
     assert hanging.limit_s(watch, Pace.WHOLE_TASK) == 60.0
 
 
 def test_it_is_ended_when_its_stacks_came_or_did_not_come_in_time() -> None:
     hanging, watch = pace(0.1)
     asked = watch.since + 3.0
-    assert hanging.judge(watch, asked, Pace.STEPS) is Finding.ASK
-    assert hanging.judge(watch, asked + 2.9, Pace.STEPS) is Finding.NOTHING
-    assert hanging.judge(watch, asked + 3.1, Pace.STEPS) is Finding.END
+    assert hanging.judge(watch, asked, Pace.STEPS) is StallVerdict.ASK
+    assert hanging.judge(watch, asked + 2.9, Pace.STEPS) is StallVerdict.NOTHING
+    assert hanging.judge(watch, asked + 3.1, Pace.STEPS) is StallVerdict.END
     watch.stacks = "here"
-    assert hanging.judge(watch, asked + 0.1, Pace.STEPS) is Finding.END
+    assert hanging.judge(watch, asked + 0.1, Pace.STEPS) is StallVerdict.END
 
 
 def test_a_step_clears_the_suspicion() -> None:
     hanging, watch = pace(0.1)
     hanging.judge(watch, watch.since + 3.0, Pace.STEPS)
     hanging.stepped(watch, watch.since + 3.5)
-    assert hanging.judge(watch, watch.since + 1.0, Pace.STEPS) is Finding.NOTHING
+    assert hanging.judge(watch, watch.since + 1.0, Pace.STEPS) is StallVerdict.NOTHING
 
 
 # --- in a job --------------------------------------------------------------------------------
@@ -90,8 +90,8 @@ class Played:
         self.index = {0: 0, 1: 0}
         self.tell(ev.Tick())
         for number in (0, 1):
-            self.tell(ev.WorkerRegistered(WorkerId(number), Body(f"b{number}"), "host", 1))
-            self.tell(ev.WorkerReady(WorkerId(number), Body(f"b{number}")))
+            self.tell(ev.WorkerRegistered(WorkerId(number), InstanceId(f"b{number}"), "host", 1))
+            self.tell(ev.WorkerReady(WorkerId(number), InstanceId(f"b{number}")))
             self.ask(number)
 
     def tell(self, event: ev.Event) -> list[fx.Effect]:
@@ -101,7 +101,7 @@ class Played:
         return effects
 
     def ask(self, number: int) -> fx.LeaseGranted:
-        effects = self.tell(ev.LeaseRequested(WorkerId(number), Body(f"b{number}")))
+        effects = self.tell(ev.LeaseRequested(WorkerId(number), InstanceId(f"b{number}")))
         (granted,) = (effect for effect in effects if isinstance(effect, fx.LeaseGranted))
         self.leases[number] = granted
         return granted
@@ -109,7 +109,7 @@ class Played:
     def beat(self, number: int, phase: str = "computing", stacks: str = "") -> fx.HeartbeatAnswer:
         lease = self.leases[number]
         held = (ev.HeldLease(lease.task, lease.token),)
-        body = Body(f"b{number}")
+        body = InstanceId(f"b{number}")
         beat = ev.HeartbeatReceived(WorkerId(number), body, held, phase, stacks)
         effects = self.tell(beat)
         (answer,) = (effect for effect in effects if isinstance(effect, fx.HeartbeatAnswer))
@@ -163,7 +163,9 @@ def test_a_hanging_worker_tells_its_stacks_is_killed_and_its_task_leased_again()
     assert "TaskRetried" in played.kinds(), "it counts against the task"
     assert played.job.view(played.now).progress.lost_s["stalled"] > 0
     # The body's end is not counted a second time; the worker gets another one.
-    effects = played.tell(ev.BodyExited(WorkerId(1), Body("b1"), None, 9, False, attempt=0))
+    effects = played.tell(
+        ev.InstanceExited(WorkerId(1), InstanceId("b1"), None, 9, False, attempt=0)
+    )
     assert played.job.view(played.now).worker_failures == 1
     assert any(isinstance(effect, fx.StartWorker) for effect in effects)
     assert played.ask(0).task == hung
@@ -201,8 +203,8 @@ def test_slow_steps_of_everybody_are_no_hang() -> None:
     played.__dict__.update(now=0.0, records=[])
     played.tell(ev.Tick())
     for number in (0, 1):
-        played.tell(ev.WorkerRegistered(WorkerId(number), Body(f"b{number}"), "host", 1))
-        played.tell(ev.WorkerReady(WorkerId(number), Body(f"b{number}")))
+        played.tell(ev.WorkerRegistered(WorkerId(number), InstanceId(f"b{number}"), "host", 1))
+        played.tell(ev.WorkerReady(WorkerId(number), InstanceId(f"b{number}")))
         played.ask(number)
     for quarter in range(800):
         played.pass_quarter()
@@ -224,7 +226,7 @@ def test_a_model_file_that_never_loads_is_found_and_in_the_end_fails_the_job() -
     played.tell(ev.Tick())
     worker = WorkerId(0)
     for attempt in range(3):
-        body = Body(f"loading-{attempt}")
+        body = InstanceId(f"loading-{attempt}")
         began = played.now
         played.tell(ev.WorkerRegistered(worker, body, "host", 1))
         stacks, killed = "", False
@@ -236,7 +238,9 @@ def test_a_model_file_that_never_loads_is_found_and_in_the_end_fails_the_job() -
             killed = any(isinstance(e, fx.StopWorker) and e.kill for e in played.pass_quarter())
         assert played.now > began + 30.0
         tail = "in sleep, model.py:3"
-        effects = played.tell(ev.BodyExited(worker, body, None, 9, False, tail, attempt=attempt))
+        effects = played.tell(
+            ev.InstanceExited(worker, body, None, 9, False, tail, attempt=attempt)
+        )
         while attempt < 2 and not any(isinstance(effect, fx.StartWorker) for effect in effects):
             assert played.now < began + 120.0
             effects = played.pass_quarter()
@@ -249,7 +253,7 @@ def test_a_model_file_that_never_loads_is_found_and_in_the_end_fails_the_job() -
 
 def test_loading_that_comes_to_an_end_is_no_hang() -> None:
     played = Played()
-    body = Body("b0-again")
+    body = InstanceId("b0-again")
     played.tell(ev.WorkerRegistered(WorkerId(0), body, "host", 1))
     for _ in range(4 * 500):
         played.pass_quarter()
@@ -268,18 +272,18 @@ def idle(phase: str, last_s: float, asks: bool = False) -> list[str]:
     played.__dict__.update(now=0.0, records=[])
     played.tell(ev.Tick())
     for number in (0, 1):
-        played.tell(ev.WorkerRegistered(WorkerId(number), Body(f"b{number}"), "host", 1))
-        played.tell(ev.WorkerReady(WorkerId(number), Body(f"b{number}")))
+        played.tell(ev.WorkerRegistered(WorkerId(number), InstanceId(f"b{number}"), "host", 1))
+        played.tell(ev.WorkerReady(WorkerId(number), InstanceId(f"b{number}")))
     played.ask(0)  # the only task
     while played.now < last_s:
         played.pass_quarter()
         played.step(0)
         if "WorkerHung" in played.kinds():
             break
-        beat = ev.HeartbeatReceived(WorkerId(1), Body("b1"), (), phase, "in a lock")
+        beat = ev.HeartbeatReceived(WorkerId(1), InstanceId("b1"), (), phase, "in a lock")
         played.tell(beat)
         if asks:
-            played.tell(ev.LeaseRequested(WorkerId(1), Body("b1")))
+            played.tell(ev.LeaseRequested(WorkerId(1), InstanceId("b1")))
     hung = [record for record in played.records if record.kind == "WorkerHung"]
     assert all(record.facts["worker"] == "1" for record in hung)
     return played.kinds()
@@ -313,5 +317,5 @@ def test_a_worker_that_has_lost_its_task_and_hangs_in_it_is_found() -> None:
             played.step(0)
         played.beat(0, "waiting")
         if "WorkerHung" not in played.kinds():
-            played.tell(ev.HeartbeatReceived(WorkerId(1), Body("b1"), (), "computing"))
+            played.tell(ev.HeartbeatReceived(WorkerId(1), InstanceId("b1"), (), "computing"))
     assert played.now > SETTINGS.timings.patience.ask_s

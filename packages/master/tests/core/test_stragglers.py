@@ -8,7 +8,7 @@ import pytest
 
 from edl_master.core import effects as fx
 from edl_master.core import events as ev
-from edl_master.core.identifiers import Body, Version, WorkerId
+from edl_master.core.identifiers import InstanceId, Version, WorkerId
 from edl_master.core.job import JobState
 from edl_master.core.settings import JobSettings, JobType, choose_records_per_task
 
@@ -35,15 +35,15 @@ def seconds_to_train(step_s: list[float], records: int) -> tuple[float, float]:
     job.handle(ev.Tick(), 0.0)
     turns: list[tuple[float, int]] = []
     for number in range(len(step_s)):
-        job.handle(ev.WorkerRegistered(WorkerId(number), Body(f"b{number}"), "host", 1), 0.0)
-        job.handle(ev.WorkerReady(WorkerId(number), Body(f"b{number}")), 0.0)
+        job.handle(ev.WorkerRegistered(WorkerId(number), InstanceId(f"b{number}"), "host", 1), 0.0)
+        job.handle(ev.WorkerReady(WorkerId(number), InstanceId(f"b{number}")), 0.0)
         heapq.heappush(turns, (0.0, number))
     held: dict[int, tuple[fx.LeaseGranted, int]] = {}
     version = 0
     last = 0.0
     while turns:
         now, number = heapq.heappop(turns)
-        worker, body = WorkerId(number), Body(f"b{number}")
+        worker, body = WorkerId(number), InstanceId(f"b{number}")
         if number in held:
             lease, index = held[number]
             pair = ev.HeldLease(lease.task, lease.token)

@@ -19,10 +19,10 @@ from edl_master.core.events import (
     WorkerReady,
     WorkerRegistered,
 )
-from edl_master.core.identifiers import Body, TaskType, WorkerId
+from edl_master.core.identifiers import InstanceId, TaskType, WorkerId
 from edl_master.core.job import JobState
 from edl_master.core.settings import JobSettings, JobType, choose_records_per_task
-from edl_master.core.tasks import Cut, Round
+from edl_master.core.tasks import Round, TaskPartition
 
 files = st.lists(st.integers(0, 50), min_size=1, max_size=8).map(tuple)
 
@@ -34,7 +34,7 @@ at_leisure = settings(deadline=None)
 def test_ranges_follow_each_other_and_cover_every_record(
     files: tuple[int, ...], per_task: int
 ) -> None:
-    cut = Cut(files, per_task)
+    cut = TaskPartition(files, per_task)
     covered = [
         (r.file, record)
         for r in map(cut.range, range(cut.count))
@@ -55,7 +55,7 @@ def test_chosen_tasks_are_whole_minibatches(records: int, minibatch: int, worker
 
 
 def test_a_round_reopened_from_a_snapshot_goes_on_where_it_was() -> None:
-    cut = Cut((10,), 2)
+    cut = TaskPartition((10,), 2)
     before = Round(TaskType.TRAINING, 0, cut)
     first, second, third = before.take_new(), before.take_new(), before.take_new()
     for task in (first, second, third):
@@ -102,7 +102,7 @@ def test_a_thousand_million_records_weigh_no_more_than_a_thousand(tasks_done: in
     weights, snapshots = [], []
     for records in (1_000_000, 1_000_000_000):
         job = a_huge_job(records)
-        worker, body = WorkerId(0), Body("a")
+        worker, body = WorkerId(0), InstanceId("a")
         job.handle(Tick(), 0.0)
         job.handle(WorkerRegistered(worker, body, "host", 1), 0.0)
         job.handle(WorkerReady(worker, body), 0.0)
@@ -122,7 +122,7 @@ def test_a_thousand_million_records_weigh_no_more_than_a_thousand(tasks_done: in
 
 
 def test_the_scale_reaches_tasks_at_the_very_end() -> None:
-    cut = Cut((999_999_993, 7), 1000)
+    cut = TaskPartition((999_999_993, 7), 1000)
     assert cut.count == 1_000_001
     last = cut.range(1_000_000)
     assert (last.file, last.start, last.stop) == (1, 0, 7)

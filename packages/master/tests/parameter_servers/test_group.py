@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edl_master.adapters.buffer_pool import Buffers
+from edl_master.adapters.buffer_pool import BufferPool
 from edl_master.core.events import HeldLease
 from edl_master.core.identifiers import TaskKey, TaskType, Token, WorkerId
 from edl_master.core.parameters.exchange import GradientPush, PushKind, TableFigures
@@ -45,9 +45,9 @@ class Servers:
 
     def __init__(self, mode: UpdateMode) -> None:
         self.crew = make_crew()
-        self.plane = GuardedPlane(lambda _: mode, None, Buffers(), servers=self.crew)
+        self.plane = GuardedPlane(lambda _: mode, None, BufferPool(), servers=self.crew)
         self.plane.describe(VARIABLES, SGD, "sum")
-        self.followers = [GuardedFollower(Buffers()) for _ in range(SERVERS)]
+        self.followers = [GuardedFollower(BufferPool()) for _ in range(SERVERS)]
         self._left = [0] * SERVERS
         self._orders: list[Iterator[servers_pb2.Order]] = [
             self.crew.follow(n, f"server-{n}", lambda n=n: self._looks(n))  # type: ignore[misc]

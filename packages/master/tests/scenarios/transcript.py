@@ -35,7 +35,7 @@ from pathlib import Path
 from edl_master.core import effects as fx
 from edl_master.core import events as ev
 from edl_master.core.failure import Failure
-from edl_master.core.identifiers import Body, TaskKey, TaskType, Token, Version, WorkerId
+from edl_master.core.identifiers import InstanceId, TaskKey, TaskType, Token, Version, WorkerId
 from edl_master.core.job import JobState
 from edl_master.core.settings import JobSettings, JobType, Timings
 from edl_master.core.view import JobView
@@ -318,16 +318,16 @@ class Player:
 
     def _worker_facts(self, number: int, words: list[str], tail: str) -> Iterator[ev.Event]:
         worker = WorkerId(number)
-        body = Body(self.bodies.get(number, f"{number}?"))
+        body = InstanceId(self.bodies.get(number, f"{number}?"))
         if len(words) > 2 and words[-2] == "as":
-            body = Body(words[-1])
+            body = InstanceId(words[-1])
             words = words[:-2]
             if words[0] == "registers":
                 self.bodies[number] = body
         elif words[0] in ("joins", "registers"):
             letter = self.letters.get(number, 0)
             self.letters[number] = letter + 1
-            body = Body(f"{number}{'abcdefghijklmnopqrstuvwxyz'[letter]}")
+            body = InstanceId(f"{number}{'abcdefghijklmnopqrstuvwxyz'[letter]}")
             self.bodies[number] = body
         match words:
             case ["joins"]:
@@ -365,17 +365,17 @@ class Player:
             case ["exits", *how]:
                 code = int(how[0]) if how[0] != "by" else None
                 signal = int(how[2]) if how[0] == "by" else None
-                yield ev.BodyExited(worker, self._dead(number, body), code, signal, False, tail)
+                yield ev.InstanceExited(worker, self._dead(number, body), code, signal, False, tail)
             case ["is", "taken", "away"]:
-                yield ev.BodyExited(worker, self._dead(number, body), None, 9, True)
+                yield ev.InstanceExited(worker, self._dead(number, body), None, 9, True)
             case ["cannot", "start"]:
-                yield ev.BodyNotStarted(worker, tail)
+                yield ev.InstanceNotStarted(worker, tail)
             case ["is", "rejected"]:
                 yield ev.GradientRejected(worker, tail)
             case _:
                 raise ValueError(f"not a fact about a worker: {' '.join(words)!r}")
 
-    def _dead(self, number: int, body: Body) -> Body | None:
+    def _dead(self, number: int, body: InstanceId) -> InstanceId | None:
         """The body that ended, by its name if it ever registered."""
         if self.bodies.get(number) == body:
             del self.bodies[number]

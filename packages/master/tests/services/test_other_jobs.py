@@ -16,8 +16,8 @@ from acting.worker import Acting, Worker
 
 import recordio
 from edl_master.adapters.checkpoint_files import Checkpoint
-from edl_master.adapters.checkpoints import Checkpoints
-from edl_master.adapters.outputs import Predictions
+from edl_master.adapters.checkpoints import LocalCheckpoints
+from edl_master.adapters.outputs import PredictionOutput
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 
@@ -163,9 +163,11 @@ def test_what_a_snapshot_counts_as_done_is_there_when_it_is_written(
     spec = spec_of(tmp_path, "PREDICT", (37, 64))
     parts = tmp_path / "job" / "parts"
     kept: list[tuple[int, int]] = []
-    write, replace = Checkpoints.write, os.replace
+    write, replace = LocalCheckpoints.write, os.replace
 
-    def writes(place: Checkpoints, checkpoint: Checkpoint, parts_of_servers: list[Path]) -> str:
+    def writes(
+        place: LocalCheckpoints, checkpoint: Checkpoint, parts_of_servers: list[Path]
+    ) -> str:
         assert not parts_of_servers
         tasks = checkpoint.documents["ledger"]["ledger"]
         done = tasks["closed"]["prediction"].get("done", 0)
@@ -178,7 +180,7 @@ def test_what_a_snapshot_counts_as_done_is_there_when_it_is_written(
             time.sleep(1.0)
         replace(source, to)
 
-    monkeypatch.setattr(Checkpoints, "write", writes)
+    monkeypatch.setattr(LocalCheckpoints, "write", writes)
     monkeypatch.setattr("edl_master.adapters.outputs.os.replace", replaces_slowly)
     with RunningJob(spec, tmp_path / "job", Acting(0)) as job:
         assert job.wait() == 0
@@ -235,9 +237,9 @@ def test_a_prediction_that_was_joined_is_not_made_again(
 ) -> None:
     """The master dies when the output is in its place, before it can say so."""
     joined = threading.Event()
-    join = Predictions.finish
+    join = PredictionOutput.finish
 
-    def joins_and_dies(predictions: Predictions, dead: int = 0) -> None:
+    def joins_and_dies(predictions: PredictionOutput, dead: int = 0) -> None:
         join(predictions, dead)
         joined.set()
         threading.Event().wait()
@@ -245,7 +247,7 @@ def test_a_prediction_that_was_joined_is_not_made_again(
     spec = spec_of(tmp_path, "PREDICT", (37, 64))
     output = Path(spec.output)
     with monkeypatch.context() as patch:
-        patch.setattr(Predictions, "finish", joins_and_dies)
+        patch.setattr(PredictionOutput, "finish", joins_and_dies)
         with RunningJob(spec, tmp_path / "job", Acting(0)) as job:
             assert joined.wait(DEADLINE_S)
     assert job.exit_code is None

@@ -10,7 +10,7 @@ import grpc
 import numpy as np
 import pytest
 from acting.jobs import DEADLINE_S, RunningJob, training_spec
-from acting.threads import ThreadBody
+from acting.threads import ThreadInstance
 from acting.worker import Acting, Worker, ref
 
 from edl_proto.errors import EdlError
@@ -233,7 +233,7 @@ def test_a_lease_without_a_task_type_is_refused(held: Held) -> None:
 
 
 def test_an_unknown_worker_is_told_to_leave(held: Held) -> None:
-    body = ThreadBody(worker=7, attempt=0, name="nobody:1:1")  # type: ignore[arg-type]
+    body = ThreadInstance(worker=7, attempt=0, name="nobody:1:1")  # type: ignore[arg-type]
     with Worker(Acting(RECORDS), body, held.job.app.address) as stranger:
         stranger.join()
         reply = stranger.ask()

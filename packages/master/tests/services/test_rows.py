@@ -9,7 +9,7 @@ import grpc
 import numpy as np
 import pytest
 
-from edl_master.adapters.buffer_pool import Buffers
+from edl_master.adapters.buffer_pool import BufferPool
 from edl_master.core.identifiers import TaskKey, TaskType, Token, WorkerId
 from edl_master.core.parameters.layout import Variable
 from edl_master.core.parameters.modes import Async
@@ -44,7 +44,7 @@ class Server:
     """The parameter service of a plane with two tables, and a client of it."""
 
     def __init__(self) -> None:
-        buffers = Buffers()
+        buffers = BufferPool()
         self.plane = GuardedPlane(lambda _: Async(), None, buffers)
         weights = (Variable("w", (4,), "float32", True),)
         self.fingerprint, _ = self.plane.describe(weights, SGD, "mean", lambda: TABLES)

@@ -10,7 +10,7 @@ import grpc
 import numpy as np
 import pytest
 
-from edl_master.adapters.buffer_pool import Buffers
+from edl_master.adapters.buffer_pool import BufferPool
 from edl_master.core.identifiers import TaskKey, TaskType, Token, WorkerId
 from edl_master.core.parameters.layout import Array, Variable
 from edl_master.core.parameters.modes import Async
@@ -59,7 +59,7 @@ class Server:
     """A plane behind real connections, and a client of it."""
 
     def __init__(self, *, direct: bool) -> None:
-        buffers = Buffers()
+        buffers = BufferPool()
         self.metrics = Metrics()
         self.plane = GuardedPlane(lambda _: Async(), None, buffers)
         self.fingerprint, _ = self.plane.describe(VARIABLES, SGD, "mean", lambda: (TABLE,))

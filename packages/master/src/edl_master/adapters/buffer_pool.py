@@ -16,7 +16,7 @@ IDLE_S = 5.0
 """A buffer that nobody needed for so long, or up to twice as long, is given back to the system."""
 
 
-class Buffers:
+class BufferPool:
     """Lends byte buffers; touching fresh memory for each payload would cost as much as copying it.
 
     A buffer holds whatever the last borrower left there.

@@ -33,11 +33,11 @@ log = logging.getLogger(__name__)
 _LOCK_S = 2.0
 
 
-class Place(Protocol):
+class CheckpointStorage(Protocol):
     """Where the checkpoints of a job are kept: a directory, or a store.
 
     What is written counts once it is published. Methods that are not described here are those
-    of ``Checkpoints``.
+    of ``LocalCheckpoints``.
     """
 
     def close(self) -> None: ...
@@ -55,7 +55,7 @@ class Place(Protocol):
     def newest(self, on_damaged: Callable[[str, str], None]) -> Checkpoint | None: ...
 
 
-class Checkpoints:
+class LocalCheckpoints:
     """The checkpoints of one job in a directory that it may share with other jobs.
 
     Args:

@@ -28,10 +28,10 @@ from docker.errors import APIError, DockerException, NotFound
 from docker.types import Mount
 
 from edl_master.adapters import worker_logs
-from edl_master.core.events import BodyExited, BodyNotStarted
+from edl_master.core.events import InstanceExited, InstanceNotStarted
 from edl_master.core.failure_policy import how_ended
-from edl_master.core.identifiers import Body, WorkerId
-from edl_master.core.platform import BodyStarted, LiveBody, Observation
+from edl_master.core.identifiers import InstanceId, WorkerId
+from edl_master.core.platform import InstanceStarted, LiveInstance, Observation
 from edl_proto import jobdir
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ _TROUBLE = (DockerException, requests.RequestException, urllib3.exceptions.HTTPE
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class ContainerTemplate:
     """What the containers of a job have in common.
 
     Attributes:
@@ -68,7 +68,7 @@ class Recipe:
 class _Container:
     worker: WorkerId
     attempt: int
-    body: Body
+    body: InstanceId
     log_start: int
     asked: bool = False  # to leave, by us
     kill_at: float = math.inf
@@ -87,7 +87,7 @@ class LocalContainers:
 
     def __init__(
         self,
-        recipe: Recipe,
+        recipe: ContainerTemplate,
         command: Callable[[WorkerId, int], Sequence[str]],
         job: str,
         job_dir: Path,
@@ -100,7 +100,7 @@ class LocalContainers:
         self._logs.mkdir(parents=True, exist_ok=True)
         self._seen: queue.SimpleQueue[Observation | None] = queue.SimpleQueue()
         self._changed = threading.Condition()
-        self._containers: dict[Body, _Container] = {}  # guarded by _changed
+        self._containers: dict[InstanceId, _Container] = {}  # guarded by _changed
         self._closed = False
         self._over = threading.Event()
         self._version = "auto"
@@ -112,9 +112,9 @@ class LocalContainers:
     def start(self, worker: WorkerId, attempt: int) -> None:
         with self._changed:
             if self._closed:
-                self._seen.put(BodyNotStarted(worker, "the platform is closed"))
+                self._seen.put(InstanceNotStarted(worker, "the platform is closed"))
                 return
-            body = Body(f"edl-{self._job}-worker-{worker}-{attempt}-{secrets.token_hex(4)}")
+            body = InstanceId(f"edl-{self._job}-worker-{worker}-{attempt}-{secrets.token_hex(4)}")
             container = _Container(worker, attempt, body, log_start=0)
             self._containers[body] = container
         threading.Thread(target=self._live, args=(container,), name=body, daemon=True).start()
@@ -137,12 +137,12 @@ class LocalContainers:
                 seen.append(self._seen.get_nowait())
         return tuple(observation for observation in seen if observation is not None)
 
-    def adopt(self) -> tuple[LiveBody, ...]:
+    def adopt(self) -> tuple[LiveInstance, ...]:
         found = []
         mine = [f"{jobdir.LABEL_JOB_DIR}={self._job_dir}", f"{jobdir.LABEL_ROLE}=worker"]
         with self._engine() as engine, self._changed:
             for each in engine.containers(all=True, filters={"label": mine}):
-                body = Body(each["Names"][0].lstrip("/"))
+                body = InstanceId(each["Names"][0].lstrip("/"))
                 if body in self._containers:
                     continue
                 if each["State"] != "running":
@@ -161,7 +161,7 @@ class LocalContainers:
         for container in found:
             run = threading.Thread(target=self._await_end, args=(container,), daemon=True)
             run.start()
-        return tuple(LiveBody(each.worker, each.attempt, each.body) for each in found)
+        return tuple(LiveInstance(each.worker, each.attempt, each.body) for each in found)
 
     def close(self, grace_s: float) -> None:
         deadline = time.monotonic() + grace_s + _CLOSE_MARGIN_S
@@ -186,9 +186,9 @@ class LocalContainers:
             self._make(container)
         except _TROUBLE as error:
             self._forget(container)
-            self._seen.put(BodyNotStarted(container.worker, _words(error)))
+            self._seen.put(InstanceNotStarted(container.worker, _words(error)))
             return
-        self._seen.put(BodyStarted(container.worker, container.attempt, container.body))
+        self._seen.put(InstanceStarted(container.worker, container.attempt, container.body))
         with self._changed:
             container.is_up = True
             if container.asked:  # while it was being made
@@ -259,7 +259,7 @@ class LocalContainers:
             tail += "\n(killed by the kernel: the machine or the container ran out of memory)"
         # Told before it is forgotten: once nobody is left, nothing more comes.
         self._seen.put(
-            BodyExited(
+            InstanceExited(
                 worker=container.worker,
                 body=container.body,
                 exit_code=code,
@@ -350,7 +350,7 @@ class LocalContainers:
             engine.close()
 
 
-def _remove(engine: Any, body: Body) -> None:
+def _remove(engine: Any, body: InstanceId) -> None:
     with contextlib.suppress(APIError):
         engine.remove_container(body, force=True, v=True)
 

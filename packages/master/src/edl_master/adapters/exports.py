@@ -24,7 +24,7 @@ from edl_proto.outputs import TRAINED_MODEL
 from edl_proto.v1 import error_pb2
 
 
-class Exports:
+class ExportOutput:
     """The models that holders of the export task have written.
 
     Args:

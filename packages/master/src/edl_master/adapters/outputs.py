@@ -19,7 +19,7 @@ from edl_master.adapters import object_stores
 from edl_master.adapters.job_directory import flush_directory, replace_file, storage_error
 from edl_master.core.effects import Range
 from edl_master.core.events import HeldLease
-from edl_master.core.tasks import Cut
+from edl_master.core.tasks import TaskPartition
 from edl_proto.errors import EdlError
 from edl_proto.outputs import TRAINED_MODEL
 from edl_proto.v1 import error_pb2, model_pb2
@@ -75,7 +75,7 @@ def is_of(job: str, uri: str) -> bool:
         return False
 
 
-class Results(Protocol):
+class JobOutput(Protocol):
     """What workers write for a job, and the output that is made of it."""
 
     def part_of(self, lease: HeldLease) -> str:
@@ -97,7 +97,7 @@ class Results(Protocol):
         """Forget what nobody needs: the job is over."""
 
 
-class Predictions:
+class PredictionOutput:
     """Parts that workers write, one per task, and the output that is made of them.
 
     Beside the parts lies a note of the output that is being put in its place: should this master
@@ -114,7 +114,7 @@ class Predictions:
     """
 
     def __init__(
-        self, parts: Path, output: str, uris: Sequence[str], cut: Cut, incarnation: str
+        self, parts: Path, output: str, uris: Sequence[str], cut: TaskPartition, incarnation: str
     ) -> None:
         self._parts = parts
         self._output = output

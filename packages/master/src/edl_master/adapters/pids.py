@@ -12,7 +12,7 @@ import signal
 import socket
 from pathlib import Path
 
-from edl_master.core.identifiers import Body
+from edl_master.core.identifiers import InstanceId
 
 _STATE, _STARTED = 0, 19  # fields 3 and 22 of /proc/PID/stat, counted after the name
 
@@ -41,9 +41,9 @@ def _stat(pid: int) -> list[bytes] | None:
     return stat[stat.rindex(b")") + 2 :].split()
 
 
-def body(pid: int, started: int) -> Body:
+def body(pid: int, started: int) -> InstanceId:
     """The identity by which a worker process registers: host:pid:start time."""
-    return Body(f"{socket.gethostname()}:{pid}:{started}")
+    return InstanceId(f"{socket.gethostname()}:{pid}:{started}")
 
 
 def open_process(pid: int, started: int) -> int | None:

@@ -27,10 +27,10 @@ from pathlib import Path
 
 from edl_master.adapters import pids, worker_logs
 from edl_master.adapters.job_directory import is_full, replace_file, storage_error
-from edl_master.core.events import BodyExited, BodyNotStarted
+from edl_master.core.events import InstanceExited, InstanceNotStarted
 from edl_master.core.failure_policy import how_ended
-from edl_master.core.identifiers import Body, WorkerId
-from edl_master.core.platform import BodyStarted, LiveBody, Observation
+from edl_master.core.identifiers import InstanceId, WorkerId
+from edl_master.core.platform import InstanceStarted, LiveInstance, Observation
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ _TAKEN_AWAY = (signal.SIGTERM, signal.SIGKILL)
 class _Process:
     worker: WorkerId
     attempt: int
-    body: Body
+    body: InstanceId
     pid: int
     started: int
     pidfd: int
@@ -116,17 +116,17 @@ class LocalProcesses:
     def start(self, worker: WorkerId, attempt: int) -> None:
         with self._changed:
             if self._closed:
-                self._seen.put(BodyNotStarted(worker, "the platform is closed"))
+                self._seen.put(InstanceNotStarted(worker, "the platform is closed"))
                 return
             try:
                 process = self._spawn(worker, attempt)
             except OSError as error:
-                self._seen.put(BodyNotStarted(worker, str(error)))
+                self._seen.put(InstanceNotStarted(worker, str(error)))
                 if is_full(error):
                     raise storage_error(error, self._logs) from error
                 return
             self._processes[process.pidfd] = process
-            self._seen.put(BodyStarted(worker, attempt, process.body))
+            self._seen.put(InstanceStarted(worker, attempt, process.body))
         os.eventfd_write(self._wake, 1)
 
     def stop(self, worker: WorkerId, grace_s: float) -> None:
@@ -147,7 +147,7 @@ class LocalProcesses:
                 seen.append(self._seen.get_nowait())
         return tuple(observation for observation in seen if observation is not None)
 
-    def adopt(self) -> tuple[LiveBody, ...]:
+    def adopt(self) -> tuple[LiveInstance, ...]:
         found = []
         with self._changed:
             known = {process.record for process in self._processes.values()}
@@ -156,7 +156,7 @@ class LocalProcesses:
                 if process is None:
                     continue
                 self._processes[process.pidfd] = process
-                found.append(LiveBody(process.worker, process.attempt, process.body))
+                found.append(LiveInstance(process.worker, process.attempt, process.body))
         os.eventfd_write(self._wake, 1)
         return tuple(found)
 
@@ -323,7 +323,7 @@ class LocalProcesses:
             # Nobody's will: started again, the process would meet the same end.
             taken_away = False
             log_tail += "\n(killed by the kernel: the machine ran out of memory)"
-        exited = BodyExited(
+        exited = InstanceExited(
             worker=process.worker,
             body=process.body,
             exit_code=code,

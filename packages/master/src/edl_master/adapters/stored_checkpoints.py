@@ -24,14 +24,14 @@ from edl_master.adapters.checkpoint_files import (
     described_files,
     read_checkpoint,
 )
-from edl_master.adapters.checkpoints import Checkpoints, damaged_all, stale
+from edl_master.adapters.checkpoints import LocalCheckpoints, damaged_all, stale
 from edl_master.adapters.job_directory import storage_error
 from edl_proto.errors import EdlError
 
 log = logging.getLogger(__name__)
 
 
-class StoredCheckpoints:
+class ObjectStoreCheckpoints:
     """The checkpoints of one job at a place in a store that it may share with other jobs.
 
     Args:
@@ -46,7 +46,7 @@ class StoredCheckpoints:
         self._uri = uri.rstrip("/")
         self._job = job
         self._keep = keep
-        self._here = Checkpoints(here, job, keep=1)
+        self._here = LocalCheckpoints(here, job, keep=1)
         self._directory = here
         self._sending = here / f".{job}-sending.tmp"
         self._fetched = here / f".{job}-fetched.tmp"
@@ -95,11 +95,11 @@ class StoredCheckpoints:
         return _whole(self._objects())
 
     def expect(self, label: str) -> None:
-        """As ``Checkpoints``: parts are written on this machine."""
+        """As ``LocalCheckpoints``: parts are written on this machine."""
         self._here.expect(label)
 
     def parts(self, label: str, count: int) -> list[Path]:
-        """As ``Checkpoints``."""
+        """As ``LocalCheckpoints``."""
         return self._here.parts(label, count)
 
     def write(self, checkpoint: Checkpoint, parts: Sequence[Path] = ()) -> str:
@@ -184,7 +184,7 @@ class StoredCheckpoints:
             object_stores.remove(f"{self._uri}/{name}")
 
     def newest(self, on_damaged: Callable[[str, str], None]) -> Checkpoint | None:
-        """As ``Checkpoints``; the one that is returned has been fetched.
+        """As ``LocalCheckpoints``; the one that is returned has been fetched.
 
         Raises:
             EdlError: CHECKPOINT_DAMAGED when there are some, and all are damaged;

@@ -21,47 +21,54 @@ from typing import Self
 
 from edl_master import codec
 from edl_master.adapters import pids
-from edl_master.adapters.buffer_pool import Buffers
-from edl_master.adapters.checkpoints import Checkpoints, Place
+from edl_master.adapters.buffer_pool import BufferPool
+from edl_master.adapters.checkpoints import CheckpointStorage, LocalCheckpoints
 from edl_master.adapters.data import open_data
-from edl_master.adapters.exports import Exports
+from edl_master.adapters.exports import ExportOutput
 from edl_master.adapters.http import StatusServer
 from edl_master.adapters.job_directory import JobDirectory
 from edl_master.adapters.journal import Journal
-from edl_master.adapters.outputs import Predictions, Results, check_output
-from edl_master.adapters.stored_checkpoints import StoredCheckpoints
+from edl_master.adapters.outputs import JobOutput, PredictionOutput, check_output
+from edl_master.adapters.stored_checkpoints import ObjectStoreCheckpoints
 from edl_master.adapters.tcp_ports import is_free
 from edl_master.config import Config
-from edl_master.control.effect_executor import Works, failure_from_exception
-from edl_master.control.job_controller import Conductor, End
-from edl_master.control.worker_instances import MakePlatform, exit_reason, take_over
+from edl_master.control.effect_executor import EffectExecutor, failure_from_exception
+from edl_master.control.job_controller import End, JobController
+from edl_master.control.worker_instances import PlatformFactory, adopt_instances, exit_reason
 from edl_master.core.effects import LeaseGranted, Record, Severity
-from edl_master.core.events import BodyExited, BodyFound, Event, MasterFailed, StopRequested, Tick
+from edl_master.core.events import (
+    Event,
+    InstanceExited,
+    InstanceFound,
+    MasterFailed,
+    StopRequested,
+    Tick,
+)
 from edl_master.core.failure import Failure
 from edl_master.core.identifiers import TaskType
 from edl_master.core.parameters import quantization
 from edl_master.core.parameters.arithmetic import kernel
-from edl_master.core.platform import BodyStarted
+from edl_master.core.platform import InstanceStarted
 from edl_master.core.settings import JobType
-from edl_master.core.tasks import Cut
+from edl_master.core.tasks import TaskPartition
 from edl_master.guarded_plane import GuardedPlane
 from edl_master.metrics import (
-    CarriedCounters,
     JobCollector,
     Metrics,
     ServersCollector,
     TableCollector,
+    WorkerCounters,
 )
 from edl_master.parameter_servers.processes import BEGIN_AGAIN, ParameterServers
 from edl_master.recovery import restore
 from edl_master.reporting.curves import Curves
 from edl_master.reporting.job_report import JobReport
-from edl_master.reporting.report_writer import Reporter
+from edl_master.reporting.report_writer import ReportWriter
 from edl_master.server import Server, Services
 from edl_master.servicers.job import JobServicer
 from edl_master.servicers.parameters import ParametersServicer
 from edl_master.servicers.servers import ServersServicer
-from edl_master.servicers.tasks import JobFiles, TasksServicer
+from edl_master.servicers.tasks import TaskFiles, TasksServicer
 from edl_proto import jobdir, supervision
 from edl_proto.errors import EdlError
 from edl_proto.v1 import job_pb2, task_pb2
@@ -87,7 +94,7 @@ class App:
     Args:
         config: what to do.
         directory: of the job, held by this process.
-        make_platform: where bodies come from.
+        platform_factory: where bodies come from.
 
     Raises:
         EdlError: the job cannot be started; everything that was opened is closed again.
@@ -97,7 +104,7 @@ class App:
         self,
         config: Config,
         directory: JobDirectory,
-        make_platform: MakePlatform,
+        platform_factory: PlatformFactory,
     ) -> None:
         self._config = config
         self._directory = directory
@@ -105,16 +112,16 @@ class App:
         self._incarnation = secrets.token_hex(4)
         self._failure: Failure | None = None
         self._falling = False
-        self._snapshots: Checkpoints | None = None
+        self._snapshots: LocalCheckpoints | None = None
         self._acknowledged = threading.Event()
         self._leave = threading.Event()
         self._over = threading.Event()
         self._requests: queue.SimpleQueue[signal.Signals | None] = queue.SimpleQueue()
         with ExitStack() as opened:
-            self._open(opened, make_platform)
+            self._open(opened, platform_factory)
             self._opened = opened.pop_all()
 
-    def _open(self, opened: ExitStack, make_platform: MakePlatform) -> None:
+    def _open(self, opened: ExitStack, platform_factory: PlatformFactory) -> None:
         config, spec, rhythm = self._config, self._config.spec, self._config.rhythm
         died_at = self._directory.last_seen()
         self._directory.reserve()
@@ -147,12 +154,12 @@ class App:
         crew = self._servers.crew if self._servers else None
 
         self._metrics = Metrics()
-        self._counters = CarriedCounters()
+        self._counters = WorkerCounters()
         self._curves = Curves()
         if beginning.version is not None:
             for name, points in codec.curves_from(self._directory.read_status()).items():
                 self._curves.restore(name, points, beginning.version)
-        self._reporter = Reporter(
+        self._report_writer = ReportWriter(
             self._directory,
             self._journal,
             config.tensorboard_dir,
@@ -160,13 +167,13 @@ class App:
             rhythm.flush_every_s,
             self._fail,
         )
-        self._platform = make_platform(config, lambda: self.address)
+        self._platform = platform_factory(config, lambda: self.address)
         opened.callback(self._platform.close, 0)
-        self._works = Works(
+        self._works = EffectExecutor(
             platform=self._platform,
             journal=self._journal,
             curves=self._curves,
-            reporter=self._reporter,
+            report_writer=self._report_writer,
             checkpoints=checkpoints,
             snapshots=snapshots,
             settle_output=self._settle,
@@ -177,7 +184,7 @@ class App:
             grace_s=config.worker_grace_s,
             crew=crew,
         )
-        self._buffers = Buffers()
+        self._buffers = BufferPool()
         threads = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="plane")
         opened.callback(threads.shutdown, wait=False, cancel_futures=True)
         self._plane = GuardedPlane(
@@ -189,14 +196,14 @@ class App:
             on_made=lambda: self._beside(self._warm_up),
             servers=crew,
         )
-        self._conductor = Conductor(beginning.job, self._plane, self._works)
+        self._controller = JobController(beginning.job, self._plane, self._works)
         for note in beginning.notes:
-            self._works.record(note, self._conductor.seconds)
+            self._works.record(note, self._controller.seconds)
         self.report = JobReport(
             spec.name,
             config.output,
             self._incarnation,
-            self._conductor,
+            self._controller,
             self._journal,
             self._curves,
             self._metrics,
@@ -205,7 +212,7 @@ class App:
             self._servers.status if self._servers else list,
             self._plane.table_rows,
         )
-        self._metrics.add(JobCollector(spec.name, self._incarnation, self._conductor.view))
+        self._metrics.add(JobCollector(spec.name, self._incarnation, self._controller.view))
         self._metrics.add(TableCollector(self._plane.status))
         self._metrics.add(self._counters)
         if self._servers is not None:
@@ -234,56 +241,58 @@ class App:
             option = "--validation-data"
             self._validation = open_data(spec.validation_data, spec.data_format, option)
 
-    def _prepare_places(self, records_per_task: int) -> tuple[Place | None, Checkpoints]:
+    def _prepare_places(
+        self, records_per_task: int
+    ) -> tuple[CheckpointStorage | None, LocalCheckpoints]:
         """Make sure, before any work, that results can be written; and where state is kept."""
         config = self._config
-        self._predictions: Predictions | None = None
-        self._results: Results | None = None
+        self._predictions: PredictionOutput | None = None
+        self._results: JobOutput | None = None
         if config.type is JobType.PREDICT:
-            cut = Cut(self._data.counts, records_per_task)
+            cut = TaskPartition(self._data.counts, records_per_task)
             parts = config.job_dir / jobdir.PARTS
-            self._predictions = Predictions(
+            self._predictions = PredictionOutput(
                 parts, config.output, self._data.uris, cut, self._incarnation
             )
             self._results = self._predictions
         elif self._training and config.output:
-            self._results = Exports(config.output, config.spec.name, self._incarnation)
+            self._results = ExportOutput(config.output, config.spec.name, self._incarnation)
         ours = self._predictions is not None and self._predictions.is_begun
         if config.output and config.type is not JobType.EVALUATE and not ours:
             again = self._directory.former_port() > 0
             check_output(config.output, resumed_job=config.spec.name if again else "")
         name = config.spec.name
-        snapshots = Checkpoints(config.job_dir / jobdir.SNAPSHOTS, name, _SNAPSHOTS_KEPT)
+        snapshots = LocalCheckpoints(config.job_dir / jobdir.SNAPSHOTS, name, _SNAPSHOTS_KEPT)
         snapshots.prepare()
         self._snapshots = snapshots
         if config.checkpoint_dir is None or not self._training:
             return None, snapshots
         if config.checkpoint_store:
-            stored = StoredCheckpoints(
+            stored = ObjectStoreCheckpoints(
                 config.checkpoint_store, name, config.keep_checkpoints, config.checkpoint_dir
             )
             stored.prepare(now=not snapshots.names())
             return stored, snapshots
-        checkpoints = Checkpoints(config.checkpoint_dir, name, config.keep_checkpoints)
+        checkpoints = LocalCheckpoints(config.checkpoint_dir, name, config.keep_checkpoints)
         checkpoints.prepare()
         return checkpoints, snapshots
 
     def _services(self, heartbeat_every_s: float) -> Services:
         tasks = TasksServicer(
-            self._conductor,
+            self._controller,
             self._plane if self._training else None,
-            JobFiles(self._locate, self._results),
+            TaskFiles(self._locate, self._results),
             self._counters,
             self._config.spec,
             self._incarnation,
             heartbeat_every_s,
             self._servers.crew if self._servers else None,
         )
-        job = JobServicer(self._conductor, self._journal, self.report.status, self._acknowledge)
+        job = JobServicer(self._controller, self._journal, self.report.status, self._acknowledge)
         parameters = None
         if self._training:
             parameters = ParametersServicer(
-                self._conductor, self._plane, self._buffers, self._metrics, self._incarnation
+                self._controller, self._plane, self._buffers, self._metrics, self._incarnation
             )
         servers = None
         if self._servers is not None:
@@ -342,17 +351,17 @@ class App:
                 "started_at": self.report.started_at,
             }
         )
-        for body in take_over(self._platform, keep=self._keeps_workers):
-            self._tell(BodyFound(body.worker, body.body, body.attempt))
+        for body in adopt_instances(self._platform, keep=self._keeps_workers):
+            self._tell(InstanceFound(body.worker, body.body, body.attempt))
         for act in (self._tick, self._observe, self._heed_requests):
             self._beside(act)
         if self._config.sees_supervisor:
             self._beside(self._stay_supervised)
-        self._reporter.start(self.report.status)
+        self._report_writer.start(self.report.status)
         if self._training:
             # Importing the compiler takes about a second: done while the workers import theirs.
             self._beside(lambda: kernel("accumulate"))
-        while (end := self._conductor.wait_for_end(_LOOK_S)) is None:
+        while (end := self._controller.wait_for_end(_LOOK_S)) is None:
             lost = self._servers.look() if self._servers else ""
             if self._servers is not None and lost and self._fall_back(self._servers, lost):
                 return BEGIN_AGAIN
@@ -373,7 +382,7 @@ class App:
             return False
         line = f"{lost}; all go on from the last snapshot."
         self._works.record(
-            Record("ParameterServerLost", line, Severity.WARNING), self._conductor.seconds
+            Record("ParameterServerLost", line, Severity.WARNING), self._controller.seconds
         )
         self._journal.flush()
         return True
@@ -393,7 +402,7 @@ class App:
             self._servers.close()
         self._over.set()
         try:
-            self._reporter.stop()
+            self._report_writer.stop()
         except Exception as error:
             self._fail(error)
         status = self.report.seal(end, self._failure)
@@ -429,9 +438,9 @@ class App:
         while not self._over.is_set():
             for seen in self._platform.observe(1.0):
                 match seen:
-                    case BodyStarted(worker, _, body):
+                    case InstanceStarted(worker, _, body):
                         log.info("worker %d is %s", worker, body)
-                    case BodyExited():
+                    case InstanceExited():
                         self._counters.forget(seen.body or "")
                         self._metrics.exits.labels(exit_reason(seen)).inc()
                         self._tell(seen)
@@ -448,7 +457,7 @@ class App:
         while (number := self._requests.get()) is not None:  # ``close`` puts None
             self._leave.set()
             if asked:
-                self._works.hasten()
+                self._works.stop_now()
             asked = True
             self._tell(StopRequested(f"the master received {number.name}"))
 
@@ -475,7 +484,7 @@ class App:
     # --- wires -----------------------------------------------------------------------------
 
     def _tell(self, event: Event) -> None:
-        self._conductor.tell(event)
+        self._controller.tell(event)
 
     def _fail(self, error: Exception) -> None:
         """Something of the master's own failed: the job fails, even if it is all but over."""
@@ -499,7 +508,7 @@ class App:
 
     def _make_output(self) -> None:
         assert self._results is not None, "only a job with results has an output"
-        counts = self._conductor.view().tasks.get(TaskType.PREDICTION)
+        counts = self._controller.view().tasks.get(TaskType.PREDICTION)
         self._results.finish(counts.dead if counts else 0)
 
 

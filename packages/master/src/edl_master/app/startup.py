@@ -11,7 +11,7 @@ from edl_master.adapters.job_directory import JobDirectory, rfc3339
 from edl_master.adapters.journal import Journal, event
 from edl_master.app.master import App
 from edl_master.control.effect_executor import failure_from_exception
-from edl_master.control.worker_instances import MakePlatform, of_the_job
+from edl_master.control.worker_instances import PlatformFactory, platform_for_job
 from edl_master.core.failure import Failure
 from edl_master.parameter_servers.processes import BEGIN_AGAIN, begin_again, inherited_hold
 from edl_proto import jobdir
@@ -24,7 +24,7 @@ FAILED = 1
 """Exit code of a master whose job did not succeed."""
 
 
-def run(job_dir: Path, make_platform: MakePlatform = of_the_job) -> int:
+def run(job_dir: Path, platform_factory: PlatformFactory = platform_for_job) -> int:
     """Work on a job until it has ended; return the exit code.
 
     A job that cannot be started ends FAILED, with the reason in its status.
@@ -39,7 +39,7 @@ def run(job_dir: Path, make_platform: MakePlatform = of_the_job) -> int:
     spec = job_pb2.JobSpec(name=job_dir.name)
     try:
         spec = directory.read_spec()
-        app = App(config.read(spec, job_dir), directory, make_platform)
+        app = App(config.read(spec, job_dir), directory, platform_factory)
     except Exception as error:
         failure = failure_from_exception(error)
         log.error("the job cannot be started\n%s", error)

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 
 from edl_master.adapters.checkpoint_files import LEDGER, PLANE, Checkpoint
-from edl_master.adapters.checkpoints import Checkpoints, Place
+from edl_master.adapters.checkpoints import CheckpointStorage, LocalCheckpoints
 from edl_master.adapters.journal import Journal, event
 from edl_master.codec import failure_of
-from edl_master.control.executors import Lane, Latest
+from edl_master.control.executors import Latest, SerialExecutor
 from edl_master.control.job_controller import Kept
 from edl_master.core.effects import LogScalar, Record
 from edl_master.core.events import (
@@ -30,7 +30,7 @@ from edl_master.core.platform import Platform
 from edl_master.metrics import Metrics
 from edl_master.parameter_servers.group import Crew
 from edl_master.reporting.curves import Curves, Point
-from edl_master.reporting.report_writer import Reporter
+from edl_master.reporting.report_writer import ReportWriter
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 
@@ -43,14 +43,14 @@ _PARTS_S = 600.0
 """How long parameter servers may take to write their parts; one that dies ends the wait."""
 
 
-class Works:
-    """What the job's decisions reach; implements ``conductor.Outside``.
+class EffectExecutor:
+    """What the job's decisions reach; implements ``controller.ExternalEffects``.
 
     Args:
         platform: where bodies are.
         journal: where events go.
         curves: where points go.
-        reporter: also gets points, for TensorBoard.
+        report_writer: also gets points, for TensorBoard.
         checkpoints: None: none are kept.
         snapshots: for the next master of this job; None: none are kept.
         settle_output: returns when the part of every task that was told to be done is in its
@@ -68,9 +68,9 @@ class Works:
         platform: Platform,
         journal: Journal,
         curves: Curves,
-        reporter: Reporter,
-        checkpoints: Place | None,
-        snapshots: Checkpoints | None,
+        report_writer: ReportWriter,
+        checkpoints: CheckpointStorage | None,
+        snapshots: LocalCheckpoints | None,
         settle_output: Callable[[], None],
         finish_output: Callable[[], None],
         metrics: Metrics,
@@ -82,7 +82,7 @@ class Works:
         self._platform = platform
         self._journal = journal
         self._curves = curves
-        self._reporter = reporter
+        self._report_writer = report_writer
         self._checkpoints = checkpoints
         self._snapshots = snapshots
         self._settle_output = settle_output
@@ -91,9 +91,9 @@ class Works:
         self._tell = tell
         self._grace_s = grace_s
         self._crew = crew
-        self._processes = Lane("platform", on_error)
-        self._slow = Lane("slow", on_error)
-        self._sending = Lane("checkpoints", on_error)
+        self._processes = SerialExecutor("platform", on_error)
+        self._slow = SerialExecutor("slow", on_error)
+        self._sending = SerialExecutor("checkpoints", on_error)
         self._latest_checkpoint = Latest(self._slow)
         self._latest_snapshot = Latest(self._slow)
 
@@ -114,7 +114,7 @@ class Works:
 
     def log_scalar(self, point: LogScalar, at_s: float) -> None:
         self._curves.add(point.name, Point(point.version, at_s, point.value))
-        self._reporter.add(point)
+        self._report_writer.add(point)
 
     def write_checkpoint(self, kept: Kept) -> None:
         checkpoints = self._checkpoints
@@ -164,7 +164,7 @@ class Works:
             snapshots.expect(kept.label)
         self._latest_snapshot.do(write)
 
-    def _write(self, place: Place, kept: Kept) -> tuple[str, float]:
+    def _write(self, place: CheckpointStorage, kept: Kept) -> tuple[str, float]:
         """Write it, and return its name and the seconds that this took.
 
         Not those that passed until parameter servers had begun: a server that has just been
@@ -193,7 +193,7 @@ class Works:
 
         self._slow.do(finish)
 
-    def hasten(self) -> None:
+    def stop_now(self) -> None:
         """End all bodies now; somebody has asked twice."""
         self._processes.do(lambda: self._platform.close(0))
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 Act = Callable[[], None]
 
 
-class Lane:
+class SerialExecutor:
     """One thread that does one thing after the other, in the order given.
 
     Args:
@@ -49,7 +49,7 @@ class Latest:
     nothing, and keeping it would cost memory.
     """
 
-    def __init__(self, lane: Lane) -> None:
+    def __init__(self, lane: SerialExecutor) -> None:
         self._lane = lane
         self._lock = threading.Lock()
         self._next: Act | None = None

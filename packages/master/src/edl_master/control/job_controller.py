@@ -62,7 +62,7 @@ CHECKPOINTS, SNAPSHOTS = "checkpoints", "snapshots"
 """Where parameter servers write what they are told to keep."""
 
 
-class Outside(Protocol):
+class ExternalEffects(Protocol):
     """What a job's decisions reach beyond the master's memory. None of these may wait."""
 
     def start_worker(self, worker: WorkerId, attempt: int) -> None: ...
@@ -106,7 +106,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Leased:
+class GrantedLease:
     """A lease, and how many minibatches of its task have been applied before."""
 
     lease: LeaseGranted
@@ -121,10 +121,10 @@ class End:
     failure: Failure | None
 
 
-Answer = Leased | WaitForWork | LeaveJob | HeartbeatAnswer | Refused
+Answer = GrantedLease | WaitForWork | LeaveJob | HeartbeatAnswer | Refused
 
 
-class Conductor:
+class JobController:
     """Hands facts to the job and carries out what it decides.
 
     Args:
@@ -138,12 +138,12 @@ class Conductor:
         self,
         job: JobState,
         plane: GuardedPlane,
-        outside: Outside,
+        outside: ExternalEffects,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._job = job
         self._plane = plane
-        self._outside = outside
+        self._external = outside
         self._clock = clock
         # A job that goes on from a checkpoint has worked before.
         self._started = clock() - job.view(clock()).seconds
@@ -158,7 +158,7 @@ class Conductor:
                 self._changed.notify_all()
             return answer
 
-    def ask_for_work(
+    def request_lease(
         self, request: LeaseRequested, wait_s: float, is_wanted: Callable[[], bool]
     ) -> Answer | None:
         """Ask for a task, and wait up to ``wait_s`` for one while somebody wants the answer."""
@@ -233,11 +233,11 @@ class Conductor:
                         self._carry_out(effect)
         return answer
 
-    def _lease(self, lease: LeaseGranted) -> Leased:
+    def _lease(self, lease: LeaseGranted) -> GrantedLease:
         skip = 0
         if lease.task.type is TaskType.TRAINING:
             skip = self._plane.grant(lease.task, lease.token)
-        return Leased(lease, skip)
+        return GrantedLease(lease, skip)
 
     def _carry_out(
         self,
@@ -264,21 +264,21 @@ class Conductor:
             case ReleaseFrozen(name):
                 self._plane.release(name)
             case StartWorker(worker, attempt):
-                self._outside.start_worker(worker, attempt)
+                self._external.start_worker(worker, attempt)
             case StopWorker(worker, _, kill):
-                self._outside.stop_worker(worker, kill=kill)
+                self._external.stop_worker(worker, kill=kill)
             case Record():
-                self._outside.record(effect, self.seconds)
+                self._external.record(effect, self.seconds)
             case LogScalar():
-                self._outside.log_scalar(effect, self.seconds)
+                self._external.log_scalar(effect, self.seconds)
             case TakeCheckpoint():
                 if (kept := self._keep(CHECKPOINTS)) is not None:
-                    self._outside.write_checkpoint(kept)
+                    self._external.write_checkpoint(kept)
             case TakeSnapshot():
                 if (kept := self._keep(SNAPSHOTS)) is not None:
-                    self._outside.write_snapshot(kept)
+                    self._external.write_snapshot(kept)
             case FinishOutput():
-                self._outside.finish_output()
+                self._external.finish_output()
             case EndJob(phase, failure):
                 self._over(End(phase, failure))
             case _:

@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 
 from edl_master.adapters.processes import LocalProcesses, limit_threads
 from edl_master.config import Config
-from edl_master.core.events import BodyExited
+from edl_master.core.events import InstanceExited
 from edl_master.core.identifiers import WorkerId
-from edl_master.core.platform import LiveBody, Platform
+from edl_master.core.platform import LiveInstance, Platform
 from edl_proto import jobdir
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 
 log = logging.getLogger(__name__)
 
-MakePlatform = Callable[[Config, Callable[[], str]], Platform]
+PlatformFactory = Callable[[Config, Callable[[], str]], Platform]
 """Makes the platform of a job; the master's address is known when the first body starts."""
 
 _KILLED_S = 60.0
@@ -43,7 +43,7 @@ def local_processes(config: Config, address: Callable[[], str]) -> Platform:
 
 def local_containers(config: Config, address: Callable[[], str]) -> Platform:
     """Workers as containers of this machine's engine, from the job's image."""
-    from edl_master.adapters.containers import LocalContainers, Recipe
+    from edl_master.adapters.containers import ContainerTemplate, LocalContainers
 
     def command(worker: WorkerId, attempt: int) -> Sequence[str]:
         python = ["python3", "-P", "-m", "edl_worker"]
@@ -52,7 +52,7 @@ def local_containers(config: Config, address: Callable[[], str]) -> Platform:
     spec = config.spec
     environment = {"PYTHONUNBUFFERED": "1", "HOME": "/tmp"}
     environment |= {k: v for k, v in config.environ.items() if k.startswith(jobdir.PASSED_ON)}
-    recipe = Recipe(
+    recipe = ContainerTemplate(
         engine=spec.containers.engine,
         image=spec.image,
         user=spec.containers.user,
@@ -62,7 +62,7 @@ def local_containers(config: Config, address: Callable[[], str]) -> Platform:
     return LocalContainers(recipe, command, spec.name, config.job_dir)
 
 
-def of_the_job(config: Config, address: Callable[[], str]) -> Platform:
+def platform_for_job(config: Config, address: Callable[[], str]) -> Platform:
     """The platform that the job names.
 
     Raises:
@@ -82,7 +82,7 @@ def of_the_job(config: Config, address: Callable[[], str]) -> Platform:
             )
 
 
-def take_over(platform: Platform, *, keep: bool) -> tuple[LiveBody, ...]:
+def adopt_instances(platform: Platform, *, keep: bool) -> tuple[LiveInstance, ...]:
     """Find what an earlier incarnation of the master left; return the bodies that may stay.
 
     Before the job begins, so that no worker ever has two bodies without anybody knowing.
@@ -100,11 +100,11 @@ def take_over(platform: Platform, *, keep: bool) -> tuple[LiveBody, ...]:
     ended = 0
     deadline = time.monotonic() + _KILLED_S
     while ended < len(found) and (wait_s := deadline - time.monotonic()) > 0:
-        ended += sum(isinstance(each, BodyExited) for each in platform.observe(wait_s))
+        ended += sum(isinstance(each, InstanceExited) for each in platform.observe(wait_s))
     return ()
 
 
-def exit_reason(exited: BodyExited) -> str:
+def exit_reason(exited: InstanceExited) -> str:
     """In one word, for metrics."""
     if exited.preempted:
         return "preempted"

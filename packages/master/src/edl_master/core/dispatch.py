@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edl_master.core.components import Rooms
+from edl_master.core.components import JobComponents
 from edl_master.core.effects import (
     CloseTask,
     HeartbeatAnswer,
@@ -27,38 +27,38 @@ from edl_master.core.events import (
 from edl_master.core.failure import Failure
 from edl_master.core.failure_policy import (
     DEATHS_PER_FAILURE,
-    CrashStreak,
+    CrashLoopDetector,
+    DeadLetterTask,
     ExitKind,
     FailJob,
     RetryTask,
-    SetTaskAside,
     after_task_failure,
 )
-from edl_master.core.goodput import Spent
+from edl_master.core.goodput import TimeCategory
 from edl_master.core.identifiers import TaskType, WorkerId, WorkerState
 from edl_master.core.leases import Lease
 from edl_master.core.permutation import task_seed
-from edl_master.core.stall_detector import Finding, Pace
+from edl_master.core.stall_detector import Pace, StallVerdict
 from edl_master.core.tasks import OpenTask
 from edl_master.core.worker import LOADING, WAITING, Member
-from edl_master.core.worker_pool import Ended
+from edl_master.core.worker_pool import InstanceEnd
 from edl_master.core.workflow import FINAL
 
 
 class Dispatch:
     """Answers workers out of the ledger, and keeps the ledger true to what they report."""
 
-    def __init__(self, rooms: Rooms) -> None:
-        self._settings = rooms.settings
-        self._ledger = rooms.ledger
-        self._members = rooms.members
-        self._course = rooms.course
-        self._evaluations = rooms.evaluations
-        self._progress = rooms.progress
-        self._outcome = rooms.outcome
-        self._hanging = rooms.hanging
-        self._emit = rooms.emit
-        self._streak = CrashStreak(rooms.settings)
+    def __init__(self, components: JobComponents) -> None:
+        self._settings = components.settings
+        self._ledger = components.ledger
+        self._members = components.members
+        self._workflow = components.workflow
+        self._evaluations = components.evaluations
+        self._progress = components.progress
+        self._outcome = components.outcome
+        self._hanging = components.hanging
+        self._emit = components.emit
+        self._streak = CrashLoopDetector(components.settings)
         self._last_completed: dict[WorkerId, HeldLease] = {}
 
     # --- what workers ask --------------------------------------------------------------------
@@ -88,7 +88,7 @@ class Dispatch:
             case TaskType.EVALUATION | TaskType.EVALUATION_SUMMARY:
                 frozen, version, states = self._evaluations.brief()
             case TaskType.EXPORT:
-                frozen, version, states = FINAL, self._course.final_version, ()
+                frozen, version, states = FINAL, self._workflow.final_version, ()
             case TaskType.TRAINING | TaskType.PREDICTION:
                 frozen, version, states = "", None, ()
         return LeaseGranted(
@@ -135,7 +135,7 @@ class Dispatch:
         facts = {"worker": str(member.id), "stacks": stacks}
         self._emit(Record("WorkerStacks", line, Severity.WARNING, facts))
 
-    def look_for_hanging(self, now: float) -> None:
+    def check_for_stalls(self, now: float) -> None:
         """Name workers that are heard but get nowhere; end those that had their time."""
         for member in list(self._members.loading()):
             self._look_at(member, None, now)
@@ -163,13 +163,13 @@ class Dispatch:
             pace = Pace.STEPS if training else Pace.WHOLE_TASK
         nowhere_s = now - member.watch.since
         match self._hanging.judge(member.watch, now, pace):
-            case Finding.NOTHING:
+            case StallVerdict.NOTHING:
                 pass
-            case Finding.ASK:
+            case StallVerdict.ASK:
                 line = f"{member.name} got nowhere for {nowhere_s:.0f} s in {place};"
                 line += " asking for its stacks."
                 self._emit(Record("WorkerSuspected", line, Severity.WARNING, facts))
-            case Finding.END:
+            case StallVerdict.END:
                 reason = f"it got nowhere for {nowhere_s:.0f} s in {place}"
                 ended = self._members.end_hanging(member, reason, now)
                 line = f"{member.name} is ended: {reason}."
@@ -195,7 +195,7 @@ class Dispatch:
         if (point := self._progress.loss_point(now)) is not None:
             self._emit(point)
         if not self._outcome.decided:
-            self._course.updated(before, self._progress.version)
+            self._workflow.updated(before, self._progress.version)
 
     def task_completed(self, event: TaskCompleted, now: float) -> None:
         """Close the task if the lease is current and the counts agree."""
@@ -226,16 +226,16 @@ class Dispatch:
                     return
                 self._progress.predictions += event.records
             case TaskType.EXPORT:
-                pass  # what it has written becomes the output when the course asks for that
+                pass  # what it has written becomes the output when the workflow asks for that
         self._ledger.close(task)
         self._last_completed[event.worker] = event.lease
-        self._members.turned_to_next(event.worker, now)
+        self._members.next_task_started(event.worker, now)
         self._streak.progress()
         if task.key.type is TaskType.TRAINING:
             self._members.work_done(event.worker, 0, 0, now)
         else:
             self._members.work_done(event.worker, task.length, 0, now)
-            if task.key.type is self._course.main:
+            if task.key.type is self._workflow.main:
                 self._progress.records(task.length, now)
 
     def _wrong_count(self, lease: Lease, predictions: int, now: float) -> None:
@@ -283,10 +283,10 @@ class Dispatch:
 
     def body_lost(self, member: Member, now: float) -> None:
         """The body fell silent: take its leases back."""
-        silence = Ended(ExitKind.KILLED, "it fell silent", member.productive, "")
+        silence = InstanceEnd(ExitKind.KILLED, "it fell silent", member.productive, "")
         self._take_back_all(member, silence, now)
 
-    def body_ended(self, member: Member, ended: Ended, now: float) -> None:
+    def body_ended(self, member: Member, ended: InstanceEnd, now: float) -> None:
         """The body is gone: take its leases back, and look for a crash loop."""
         self._take_back_all(member, ended, now)
         if not self._outcome.decided and not ended.productive:
@@ -294,14 +294,14 @@ class Dispatch:
             if verdict is not None:
                 self._outcome.fail(verdict.failure)
 
-    def _take_back_all(self, member: Member, ended: Ended, now: float) -> None:
+    def _take_back_all(self, member: Member, ended: InstanceEnd, now: float) -> None:
         """The first lease was in work, and its task may be to blame; the others only waited."""
         for place, lease in enumerate(self._ledger.leases.of(member.id)):
             self._take_back(lease, redo=place == 0, now=now)
             if place == 0:
                 self._count_death(lease.task, member, ended, now)
 
-    def _count_death(self, task: OpenTask, member: Member, ended: Ended, now: float) -> None:
+    def _count_death(self, task: OpenTask, member: Member, ended: InstanceEnd, now: float) -> None:
         """A crash counts against the task; being killed only when it happens again and again."""
         task.deaths += 1
         if ended.kind is ExitKind.CRASHED or task.deaths > DEATHS_PER_FAILURE:
@@ -314,7 +314,7 @@ class Dispatch:
     def _take_back(self, lease: Lease, *, redo: bool, now: float) -> None:
         if redo and lease is self._ledger.leases.of(lease.worker)[0]:
             in_vain_s = now - self._members.busy_since(lease.worker)
-            self._progress.goodput.take_off(Spent.REDONE, in_vain_s)
+            self._progress.goodput.take_off(TimeCategory.REDONE, in_vain_s)
         self._ledger.take_back(lease, redo=redo)
         if lease.task.key.type is TaskType.TRAINING:
             self._emit(RevokeLease(lease.task.key, lease.token))
@@ -335,8 +335,8 @@ class Dispatch:
                 task.not_for_until = now + self._settings.timings.retry_elsewhere_s
                 line = f"Trying {place} again ({reason}): {failure.what}"
                 self._emit(Record("TaskRetried", line, Severity.WARNING, facts))
-            case SetTaskAside(reason):
-                self._ledger.bury(task, failure)
+            case DeadLetterTask(reason):
+                self._ledger.dead_letter(task, failure)
                 self._ledger.close(task, dead=True)
                 self._streak.progress()  # what stood in the way is gone
                 if type_ is TaskType.TRAINING:
@@ -344,7 +344,7 @@ class Dispatch:
                 line = f"Going on without {place} ({reason}): {failure.what}"
                 self._emit(Record("TaskDeadLettered", line, Severity.ERROR, facts))
             case FailJob(final, reason):
-                self._ledger.bury(task, failure)
+                self._ledger.dead_letter(task, failure)
                 line = f"Cannot go on without {place} ({reason}): {failure.what}"
                 self._emit(Record("TaskDeadLettered", line, Severity.ERROR, facts))
                 self._outcome.fail(final)

@@ -23,7 +23,7 @@ from edl_master.core.events import Addable, MetricState
 from edl_master.core.failure import Failure
 from edl_master.core.identifiers import TaskType, Version
 from edl_master.core.ledger import Ledger
-from edl_master.core.tasks import Cut, Round
+from edl_master.core.tasks import Round, TaskPartition
 
 
 class StatesDisagree(Exception):
@@ -104,7 +104,7 @@ class Evaluations:
         emit: takes effects.
     """
 
-    def __init__(self, ledger: Ledger, cut: Cut, emit: Callable[[Effect], None]) -> None:
+    def __init__(self, ledger: Ledger, cut: TaskPartition, emit: Callable[[Effect], None]) -> None:
         self._ledger = ledger
         self._cut = cut
         self._emit = emit
@@ -163,7 +163,7 @@ class Evaluations:
             Record("EvaluationStarted", f"Evaluation {number + 1}{at} started.", facts=facts)
         )
 
-    # --- the course of one -----------------------------------------------------------------
+    # --- the workflow of one -----------------------------------------------------------------
 
     def advance(self) -> None:
         """Do what follows from the state of the ledger."""

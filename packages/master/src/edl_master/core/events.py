@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from edl_master.core.failure import Failure
-from edl_master.core.identifiers import Body, TaskKey, Token, Version, WorkerId
+from edl_master.core.identifiers import InstanceId, TaskKey, Token, Version, WorkerId
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,20 +28,20 @@ class WorkerRegistered:
     """A worker process said who it is. It has not loaded the model yet."""
 
     worker: WorkerId
-    body: Body
+    body: InstanceId
     host: str
     pid: int
 
 
 @dataclass(frozen=True, slots=True)
-class BodyFound:
+class InstanceFound:
     """A body that an earlier master started is alive. Before the first ``Tick`` only.
 
     It is expected to be heard soon; until then its worker gets no other body.
     """
 
     worker: WorkerId
-    body: Body
+    body: InstanceId
     attempt: int
 
 
@@ -50,7 +50,7 @@ class WorkerReady:
     """The worker has loaded the model file, and its layout agrees with the job's."""
 
     worker: WorkerId
-    body: Body
+    body: InstanceId
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class HeartbeatReceived:
     """
 
     worker: WorkerId
-    body: Body
+    body: InstanceId
     leases: tuple[HeldLease, ...]
     phase: str
     stacks: str = ""
@@ -72,12 +72,12 @@ class WorkerFailed:
     """The worker cannot work at all: import, contract or shape errors."""
 
     worker: WorkerId
-    body: Body
+    body: InstanceId
     failure: Failure
 
 
 @dataclass(frozen=True, slots=True)
-class BodyExited:
+class InstanceExited:
     """The platform saw a worker's process or pod end.
 
     ``exit_code`` is None when it ended by ``signal``. ``preempted`` is what the platform
@@ -87,7 +87,7 @@ class BodyExited:
     """
 
     worker: WorkerId
-    body: Body | None
+    body: InstanceId | None
     exit_code: int | None
     signal: int | None
     preempted: bool
@@ -96,7 +96,7 @@ class BodyExited:
 
 
 @dataclass(frozen=True, slots=True)
-class BodyNotStarted:
+class InstanceNotStarted:
     """The platform could not start a worker's process or pod."""
 
     worker: WorkerId
@@ -111,7 +111,7 @@ class LeaseRequested:
     """A worker asks for work; answered by ``LeaseGranted``, ``WaitForWork`` or ``LeaveJob``."""
 
     worker: WorkerId
-    body: Body
+    body: InstanceId
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ class LeasesReturned:
     leases: tuple[HeldLease, ...]
     reason: str
     leaving: bool
-    body: Body | None = None
+    body: InstanceId | None = None
 
 
 # --- the job -------------------------------------------------------------------------------
@@ -278,12 +278,12 @@ class Tick:
 
 Event = (
     WorkerRegistered
-    | BodyFound
+    | InstanceFound
     | WorkerReady
     | HeartbeatReceived
     | WorkerFailed
-    | BodyExited
-    | BodyNotStarted
+    | InstanceExited
+    | InstanceNotStarted
     | LeaseRequested
     | MinibatchApplied
     | GradientRejected

@@ -21,7 +21,7 @@ class RetryTask:
 
 
 @dataclass(frozen=True, slots=True)
-class SetTaskAside:
+class DeadLetterTask:
     """Go on without the task, and report it."""
 
     reason: str
@@ -45,7 +45,7 @@ def after_task_failure(
     failure: Failure,
     permanent: bool,
     place: str,
-) -> RetryTask | SetTaskAside | FailJob:
+) -> RetryTask | DeadLetterTask | FailJob:
     """Decide what becomes of a task that failed.
 
     Args:
@@ -61,7 +61,7 @@ def after_task_failure(
     times = "once" if failures == 1 else f"{failures} times"
     reason = "trying again cannot help" if permanent else f"failed {times}"
     if settings.allow_dead_letters and type_ not in _FOR_THE_WHOLE_JOB:
-        return SetTaskAside(f"{reason}, and dead letters are allowed")
+        return DeadLetterTask(f"{reason}, and dead letters are allowed")
     where = f"{failure.where}; {place}" if failure.where else place
     remedy = failure.remedy
     if not remedy:
@@ -147,7 +147,7 @@ DEATHS_PER_FAILURE = 10
 """More deaths of any kind under one task, without any progress in it, are the task's failure."""
 
 
-class CrashStreak:
+class CrashLoopDetector:
     """Counts bodies that ended before they got any work done, over the whole job."""
 
     def __init__(self, settings: JobSettings) -> None:
@@ -184,21 +184,21 @@ PREEMPTIONS_AT_ONCE = 3
 """So many preemptions in a row, without any work in between, are followed by a body at once."""
 
 
-def restart_delay_s(kind: ExitKind, barren: int, timings: Timings) -> float:
+def restart_delay_s(kind: ExitKind, consecutive_failures: int, timings: Timings) -> float:
     """Seconds to wait before a worker's next body: none at first, then doubling.
 
     Args:
         kind: why the last body ended.
-        barren: bodies of this worker in a row that had ended without any work done before it.
+        consecutive_failures: earlier instances of this worker in a row that ended without progress.
         timings: where the doubling starts and ends.
     """
     match kind:
         case ExitKind.LEFT:
             times = 0
         case ExitKind.PREEMPTED:
-            times = barren - PREEMPTIONS_AT_ONCE
+            times = consecutive_failures - PREEMPTIONS_AT_ONCE
         case ExitKind.KILLED | ExitKind.CRASHED:
-            times = barren
+            times = consecutive_failures
     if times <= 0:
         return 0.0
     doubled_s = ldexp(timings.restart_backoff_s, min(times - 1, 32))

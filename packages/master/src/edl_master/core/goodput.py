@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class Spent(StrEnum):
+class TimeCategory(StrEnum):
     """What a wanted worker's time went into; all but the first are losses."""
 
     PRODUCTIVE = "productive"
@@ -34,23 +34,23 @@ class Goodput:
     """The accounts, in worker seconds."""
 
     def __init__(self) -> None:
-        self._spent: dict[Spent, float] = dict.fromkeys(Spent, 0.0)
+        self._spent: dict[TimeCategory, float] = dict.fromkeys(TimeCategory, 0.0)
 
-    def spend(self, seconds: float, workers: Mapping[Spent, int]) -> None:
+    def spend(self, seconds: float, workers: Mapping[TimeCategory, int]) -> None:
         """So many workers spent the last ``seconds`` so."""
         for reason, count in workers.items():
             self._spent[reason] += seconds * count
 
-    def take_off(self, reason: Spent, seconds: float) -> None:
+    def take_off(self, reason: TimeCategory, seconds: float) -> None:
         """Seconds that had been taken for productive were not."""
-        seconds = max(0.0, min(seconds, self._spent[Spent.PRODUCTIVE]))
-        self._spent[Spent.PRODUCTIVE] -= seconds
+        seconds = max(0.0, min(seconds, self._spent[TimeCategory.PRODUCTIVE]))
+        self._spent[TimeCategory.PRODUCTIVE] -= seconds
         self._spent[reason] += seconds
 
     @property
     def productive_s(self) -> float:
         """Worker seconds in work that counted."""
-        return self._spent[Spent.PRODUCTIVE]
+        return self._spent[TimeCategory.PRODUCTIVE]
 
     @property
     def wanted_s(self) -> float:
@@ -74,7 +74,7 @@ class Goodput:
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Take over what ``snapshot`` saved."""
-        self._spent = {reason: float(saved.get(reason.value, 0.0)) for reason in Spent}
+        self._spent = {reason: float(saved.get(reason.value, 0.0)) for reason in TimeCategory}
 
 
-_GOOD = Spent.PRODUCTIVE
+_GOOD = TimeCategory.PRODUCTIVE

@@ -9,7 +9,7 @@ from typing import NewType
 WorkerId = NewType("WorkerId", int)
 """Logical number of a worker, from 0; a process that replaces a dead one keeps it."""
 
-Body = NewType("Body", str)
+InstanceId = NewType("InstanceId", str)
 """Identity of the process or pod that is a worker right now: host:pid:start time."""
 
 Token = NewType("Token", int)

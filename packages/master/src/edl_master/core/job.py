@@ -1,8 +1,8 @@
 """The master's heart: facts in, decisions out.
 
 ``JobState.handle`` takes one fact, lets the room that it concerns take it in, and then asks
-what follows. The rooms: ``dispatch`` (answers to workers) over ``ledger`` (tasks, leases,
-counts) and ``members`` (workers and their bodies); ``course`` (what there is to do, per type
+what follows. The components: ``dispatch`` (answers to workers) over ``ledger`` (tasks, leases,
+counts) and ``members`` (workers and their bodies); ``workflow`` (what there is to do, per type
 of job) with ``evaluation``; ``outcome`` (how it ends); ``failures`` (policies); ``progress``.
 """
 
@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
-from edl_master.core.components import furnish
+from edl_master.core.components import build_components
 from edl_master.core.dispatch import Dispatch
 from edl_master.core.effects import (
     Effect,
@@ -28,14 +28,14 @@ from edl_master.core.effects import (
     TakeSnapshot,
 )
 from edl_master.core.events import (
-    BodyExited,
-    BodyFound,
-    BodyNotStarted,
     CheckpointFailed,
     CheckpointTaken,
     Event,
     GradientRejected,
     HeartbeatReceived,
+    InstanceExited,
+    InstanceFound,
+    InstanceNotStarted,
     LeaseRequested,
     LeasesReturned,
     MasterFailed,
@@ -53,19 +53,19 @@ from edl_master.core.events import (
     WorkerRegistered,
 )
 from edl_master.core.failure import Failure
-from edl_master.core.goodput import Spent
+from edl_master.core.goodput import TimeCategory
 from edl_master.core.identifiers import TaskKey, Version
 from edl_master.core.job_snapshot import identify, restore_snapshot, take_snapshot
 from edl_master.core.settings import JobSettings, JobType
 from edl_master.core.view import JobView
-from edl_master.core.view_builder import view_job
-from edl_master.core.worker import IllegalMove, Member
-from edl_master.core.worker_pool import Ended
+from edl_master.core.view_builder import build_view
+from edl_master.core.worker import IllegalStateChange, Member
+from edl_master.core.worker_pool import InstanceEnd
 
-FACTS_REMEMBERED = 64
+EVENTS_REMEMBERED = 64
 """What an InvalidTransition tells of: the last moments, on a few screens."""
 
-PAUSE_TOLD_S = 2.0
+PAUSE_REPORTED_S = 2.0
 """Shorter pauses of the master are excused without a word."""
 
 _FINAL = (JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.CANCELLED)
@@ -112,18 +112,20 @@ class JobState:
         if not sum(data):
             raise ValueError("a job needs at least one record of data")
         self._identity = identify(settings, data)
-        rooms = furnish(settings, data, validation, data_names, validation_names, self._emit)
-        self._rooms = rooms
-        self._members = rooms.members
-        self._course = rooms.course
-        self._progress = rooms.progress
-        self._outcome = rooms.outcome
-        self._dispatch = Dispatch(rooms)
+        components = build_components(
+            settings, data, validation, data_names, validation_names, self._emit
+        )
+        self._components = components
+        self._members = components.members
+        self._workflow = components.workflow
+        self._progress = components.progress
+        self._outcome = components.outcome
+        self._dispatch = Dispatch(components)
         self._phase = JobPhase.STARTING
         self._begun = False
         self._restored = False
         self._clock: float | None = None
-        self._story: deque[tuple[float, Event]] = deque(maxlen=FACTS_REMEMBERED)
+        self._story: deque[tuple[float, Event]] = deque(maxlen=EVENTS_REMEMBERED)
         self._effects: list[Effect] = []
 
     def handle(self, event: Event, now: float) -> list[Effect]:
@@ -139,7 +141,7 @@ class JobState:
         self._story.append((now, event))
         self._effects = []
         try:
-            if now - before > self._rooms.settings.timings.pause_s:
+            if now - before > self._components.settings.timings.pause_s:
                 self._excuse(now - before)
             if self._phase in _FINAL:
                 self._refuse(event)
@@ -148,19 +150,19 @@ class JobState:
                     self._progress.pass_time(now)
                 self._take(event, now)
                 self._follow(now)
-        except IllegalMove as move:
+        except IllegalStateChange as move:
             raise InvalidTransition(str(move), self._story) from move
         return self._effects
 
     def _excuse(self, pause_s: float) -> None:
         """The master was held up: what it could not hear does not count as silence."""
         if self._begun and self._phase not in _FINAL:
-            if pause_s > PAUSE_TOLD_S:
+            if pause_s > PAUSE_REPORTED_S:
                 line = f"The master was held up for {pause_s:.1f} s;"
                 line += " nobody is blamed for that time."
                 self._emit(Record("MasterPaused", line, Severity.WARNING))
-            self._rooms.ledger.leases.excuse(pause_s)
-            self._members.excuse(pause_s)
+            self._components.ledger.leases.extend_deadlines(pause_s)
+            self._members.extend_deadlines(pause_s)
 
     def _emit(self, effect: Effect) -> None:
         self._effects.append(effect)
@@ -176,16 +178,16 @@ class JobState:
                     self._dispatch.body_replaced(member, now)
                 elif member is not None:
                     self._emit(LeaveJob(member))
-            case BodyFound():
+            case InstanceFound():
                 self._members.found(event, now)
             case WorkerReady():
                 self._ready(event, now)
             case WorkerFailed(worker, body, failure):
                 if isinstance(self._members.hear(worker, body, now), Member):
                     self._outcome.fail(failure)
-            case BodyExited():
+            case InstanceExited():
                 self._body_ended(self._members.exited(event, now), now)
-            case BodyNotStarted(worker, reason):
+            case InstanceNotStarted(worker, reason):
                 self._body_ended(self._members.not_started(worker, reason, now), now)
             case HeartbeatReceived():
                 self._dispatch.heartbeat(event, now)
@@ -206,7 +208,7 @@ class JobState:
             case OutputFinished(failure):
                 self._output_finished(failure)
             case SnapshotTaken(_, seconds, held_up_s):
-                self._rooms.keeping.kept(seconds, now)
+                self._components.keeping.kept(seconds, now)
                 self._held_up(held_up_s)
             case CheckpointTaken(version, seconds, held_up_s):
                 self._held_up(held_up_s)
@@ -226,21 +228,21 @@ class JobState:
 
     def _held_up(self, seconds: float) -> None:
         """For so long nobody could push."""
-        holders = len(self._rooms.ledger.leases.holders)
-        self._progress.goodput.take_off(Spent.CHECKPOINT, seconds * holders)
+        holders = len(self._components.ledger.leases.holders)
+        self._progress.goodput.take_off(TimeCategory.CHECKPOINT, seconds * holders)
 
     def _tick(self, now: float) -> None:
         if not self._begun:
             self._begun = True
             what = "goes on from a checkpoint" if self._restored else "starts"
-            records = self._course.records_total
+            records = self._workflow.records_total
             workers = self._members.maximum
             crew = "1 worker" if workers == 1 else f"{workers} workers"
             line = f"The job {what}: {records} records, {crew}."
             self._emit(Record("JobStarted", line, facts={"records": str(records)}))
             self._members.begin(now)
         elif not self._outcome.decided:
-            holders = self._rooms.ledger.leases.holders
+            holders = self._components.ledger.leases.holders
             self._progress.spend(self._members.time_spent(holders))
         self._dispatch.leases_expired(now)
         silent = self._members.look_at_clock(now)
@@ -249,9 +251,9 @@ class JobState:
         for found in silent.given_up:
             self._body_ended(found, now)
         if not self._outcome.decided:
-            self._dispatch.look_for_hanging(now)
+            self._dispatch.check_for_stalls(now)
             at_work = self._phase in (JobPhase.RUNNING, JobPhase.FINISHING)
-            if at_work and self._rooms.keeping.is_due(now):
+            if at_work and self._components.keeping.is_due(now):
                 self._emit(TakeSnapshot())
             if self._phase is JobPhase.RUNNING:
                 self._try_numbers(now)
@@ -259,9 +261,9 @@ class JobState:
 
     def _try_numbers(self, now: float) -> None:
         """Have as many workers as bring something, of those that may be."""
-        ledger, main = self._rooms.ledger, self._course.main
+        ledger, main = self._components.ledger, self._workflow.main
         done = ledger.records_complete(main) + ledger.records_applied(main)
-        change = self._rooms.elasticity.look(now, self._members.ready_count, done)
+        change = self._components.worker_count.look(now, self._members.ready_count, done)
         if change is not None:
             facts = {"workers": str(change.workers)}
             self._emit(
@@ -278,7 +280,7 @@ class JobState:
         if self._phase is JobPhase.STARTING:
             self._move(JobPhase.RUNNING)
 
-    def _body_ended(self, found: tuple[Member, Ended] | None, now: float) -> None:
+    def _body_ended(self, found: tuple[Member, InstanceEnd] | None, now: float) -> None:
         if found is not None:
             self._dispatch.body_ended(*found, now)
             if not self._outcome.decided:
@@ -287,13 +289,13 @@ class JobState:
     def _frozen(self, name: str, version: Version) -> None:
         if self._outcome.decided:
             self._emit(ReleaseFrozen(name))
-        elif not self._course.is_frozen(name, version):
+        elif not self._workflow.is_frozen(name, version):
             raise InvalidTransition(f"nobody asked for a frozen version {name!r}", self._story)
 
     def _output_finished(self, failure: Failure | None) -> None:
         if failure is not None:
             self._outcome.fail(failure)
-        elif not self._outcome.decided and not self._course.output_finished():
+        elif not self._outcome.decided and not self._workflow.output_finished():
             raise InvalidTransition("nobody asked to finish the output", self._story)
 
     def _scale(self, minimum: int, maximum: int, now: float) -> None:
@@ -307,7 +309,7 @@ class JobState:
             line = f"From {before} to {minimum}:{maximum} workers."
             self._emit(Record("Scaled", line, facts={"workers": f"{minimum}:{maximum}"}))
             self._members.scale(minimum, maximum, now)
-            self._rooms.elasticity.scale(minimum, maximum)
+            self._components.worker_count.scale(minimum, maximum)
 
     def _refuse(self, event: Event) -> None:
         """Answer those who ask after the end, and say what became of the last checkpoint."""
@@ -332,12 +334,12 @@ class JobState:
     def _follow(self, now: float) -> None:
         """Do what follows from what is true now."""
         if not self._outcome.decided and self._phase is not JobPhase.STARTING:
-            self._course.advance()
-            if self._course.finishing and self._phase is JobPhase.RUNNING:
+            self._workflow.advance()
+            if self._workflow.finishing and self._phase is JobPhase.RUNNING:
                 self._move(JobPhase.FINISHING)
                 if (point := self._progress.loss_point(now, last=True)) is not None:
                     self._emit(point)
-            if self._course.over:
+            if self._workflow.over:
                 self._outcome.succeed()
         if self._outcome.ending is not None:
             self._end(self._outcome.ending.phase, self._outcome.ending.failure, now)
@@ -364,23 +366,23 @@ class JobState:
 
     def view(self, now: float) -> JobView:
         """Say what the job looks like now."""
-        return view_job(self._rooms, self._phase, now)
+        return build_view(self._components, self._phase, now)
 
     def snapshot(self) -> dict[str, Any]:
         """Return the position as JSON-able values; small, whatever the size of the data.
 
         The owner lets no fact in between this and the plane's own snapshot.
         """
-        return take_snapshot(self._rooms, self._identity)
+        return take_snapshot(self._components, self._identity)
 
     @property
     def trains(self) -> bool:
         """Whether parameters belong to its position."""
-        return self._rooms.settings.type is JobType.TRAIN
+        return self._components.settings.type is JobType.TRAIN
 
     def is_settled(self, key: TaskKey) -> bool:
         """Whether a task of the main work is done or dead."""
-        return not self._course.unopened and self._rooms.ledger.is_settled(key)
+        return not self._workflow.unopened and self._components.ledger.is_settled(key)
 
     @classmethod
     def restore(
@@ -411,15 +413,15 @@ class JobState:
         job = cls(
             settings, data, validation, data_names=data_names, validation_names=validation_names
         )
-        restore_snapshot(job._rooms, job._identity, snapshot)
-        job._rooms.elasticity.scale(job._members.minimum, job._members.maximum)
+        restore_snapshot(job._components, job._identity, snapshot)
+        job._components.worker_count.scale(job._members.minimum, job._members.maximum)
         job._progress.away(undone_s, down_s, job._members.maximum)
         job._restored = True
         return job
 
     def check_invariants(self) -> None:
         """Raise AssertionError when the state contradicts itself; for tests."""
-        ledger = self._rooms.ledger
+        ledger = self._components.ledger
         ledger.check_invariants()
         self._members.check_invariants()
         for lease in ledger.leases:

@@ -1,4 +1,4 @@
-"""Snapshots of a job's position: taken from the rooms, and put back into new ones."""
+"""Snapshots of a job's position: taken from the components, and put back into new ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-from edl_master.core.components import Rooms
+from edl_master.core.components import JobComponents
 from edl_master.core.identifiers import TaskType
 from edl_master.core.settings import JobSettings, JobType
 from edl_master.core.tasks import Round
@@ -34,24 +34,26 @@ def identify(settings: JobSettings, data: tuple[int, ...]) -> dict[str, Any]:
     }
 
 
-def take_snapshot(rooms: Rooms, identity: Mapping[str, Any]) -> dict[str, Any]:
+def take_snapshot(components: JobComponents, identity: Mapping[str, Any]) -> dict[str, Any]:
     """Return the position as JSON-able values."""
-    settings = rooms.settings
+    settings = components.settings
     kept = _KEPT_ROUNDS[settings.type]
     return {
         "format": SNAPSHOT_FORMAT,
         "job": dict(identity),
         "workers_asked": [settings.min_workers, settings.max_workers],
-        "ledger": rooms.ledger.snapshot(kept, rooms.evaluations.undone),
-        "course": rooms.course.snapshot(),
-        "evaluations": rooms.evaluations.snapshot(),
-        "progress": rooms.progress.snapshot(),
-        "members": rooms.members.snapshot(),
+        "ledger": components.ledger.snapshot(kept, components.evaluations.undone),
+        "workflow": components.workflow.snapshot(),
+        "evaluations": components.evaluations.snapshot(),
+        "progress": components.progress.snapshot(),
+        "members": components.members.snapshot(),
     }
 
 
-def restore_snapshot(rooms: Rooms, identity: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
-    """Put a position into the rooms of a new job.
+def restore_snapshot(
+    components: JobComponents, identity: Mapping[str, Any], saved: Mapping[str, Any]
+) -> None:
+    """Put a position into the components of a new job.
 
     How many workers are wanted is kept, unless the job now asks for other numbers than then.
 
@@ -66,20 +68,20 @@ def restore_snapshot(rooms: Rooms, identity: Mapping[str, Any], saved: Mapping[s
             raise ValueError(f"the snapshot is of another job: {name} was {was}, is {value}")
     rounds = []
     for entry in saved["ledger"]["rounds"]:
-        round_ = _made(rooms, TaskType(entry["type"]), entry["number"])
+        round_ = _made(components, TaskType(entry["type"]), entry["number"])
         round_.restore(entry)
         rounds.append(round_)
-    rooms.ledger.restore(saved["ledger"], rounds)
-    rooms.evaluations.restore(saved["evaluations"])
-    rooms.course.restore(saved["course"])
-    rooms.progress.restore(saved["progress"])
-    settings = rooms.settings
+    components.ledger.restore(saved["ledger"], rounds)
+    components.evaluations.restore(saved["evaluations"])
+    components.workflow.restore(saved["workflow"])
+    components.progress.restore(saved["progress"])
+    settings = components.settings
     scaled = saved["workers_asked"] == [settings.min_workers, settings.max_workers]
-    rooms.members.restore(saved["members"], scaled=scaled)
+    components.members.restore(saved["members"], scaled=scaled)
 
 
-def _made(rooms: Rooms, type_: TaskType, number: int) -> Round:
+def _made(components: JobComponents, type_: TaskType, number: int) -> Round:
     """A round at its beginning: of the main work, or of one task that follows from it."""
-    if type_ is rooms.course.main:
-        return rooms.course.make_round(number)
+    if type_ is components.workflow.main:
+        return components.workflow.make_round(number)
     return Round(type_, number, None)

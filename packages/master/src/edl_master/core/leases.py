@@ -79,7 +79,7 @@ class Leases:
         """Return the leases whose holders let the deadline pass."""
         return [lease for lease in self._by_token.values() if lease.deadline < now]
 
-    def excuse(self, pause_s: float) -> None:
+    def extend_deadlines(self, pause_s: float) -> None:
         """Do not count time in which nothing could be renewed."""
         for lease in self:
             lease.deadline += pause_s

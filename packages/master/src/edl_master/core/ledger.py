@@ -1,7 +1,7 @@
 """The ledger: which tasks there are to do, who holds them, and what has been counted.
 
 It knows rounds and leases, and nothing of workers' lives or of what a round is for: the
-course of the job opens rounds, and learns from ``is_open`` that they are complete.
+workflow of the job opens rounds, and learns from ``is_open`` that they are complete.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class Ledger:
             self._closed[round_.type] += counts
             self._latest[round_.type] = (round_.number, counts)
 
-    def bury(self, task: OpenTask, failure: Failure) -> None:
+    def dead_letter(self, task: OpenTask, failure: Failure) -> None:
         """Keep what a task died of."""
         if len(self.dead_letters) < MOST_DEAD_LETTERS_KEPT:
             self.dead_letters.append(DeadLetter(task.key, task.records, failure))

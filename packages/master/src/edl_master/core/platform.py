@@ -10,29 +10,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from edl_master.core.events import BodyExited, BodyNotStarted
-from edl_master.core.identifiers import Body, WorkerId
+from edl_master.core.events import InstanceExited, InstanceNotStarted
+from edl_master.core.identifiers import InstanceId, WorkerId
 
 
 @dataclass(frozen=True, slots=True)
-class BodyStarted:
+class InstanceStarted:
     """A body runs now. Its worker has yet to register."""
 
     worker: WorkerId
     attempt: int
-    body: Body
+    body: InstanceId
 
 
 @dataclass(frozen=True, slots=True)
-class LiveBody:
+class LiveInstance:
     """A body that was found alive: started by an earlier incarnation of the master."""
 
     worker: WorkerId
     attempt: int
-    body: Body
+    body: InstanceId
 
 
-Observation = BodyStarted | BodyExited | BodyNotStarted
+Observation = InstanceStarted | InstanceExited | InstanceNotStarted
 
 
 class Platform(Protocol):
@@ -45,8 +45,8 @@ class Platform(Protocol):
     def start(self, worker: WorkerId, attempt: int) -> None:
         """Start a body for a worker.
 
-        Told exactly once by ``observe``: as BodyStarted, or as BodyNotStarted. Every body
-        that started is followed by exactly one BodyExited, whatever ended it.
+        Told exactly once by ``observe``: as InstanceStarted, or as InstanceNotStarted. Every body
+        that started is followed by exactly one InstanceExited, whatever ended it.
 
         An adapter may also raise what stands in the way of every body, such as a full disk.
         """
@@ -66,7 +66,7 @@ class Platform(Protocol):
         Empty when nothing happened, and at once after ``close``.
         """
 
-    def adopt(self) -> tuple[LiveBody, ...]:
+    def adopt(self) -> tuple[LiveInstance, ...]:
         """Take over the bodies that an earlier incarnation of the master left alive.
 
         From then on they are stopped, killed and observed like those that ``start`` made; how

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from edl_master.core.effects import LogScalar
-from edl_master.core.goodput import Goodput, Spent
+from edl_master.core.goodput import Goodput, TimeCategory
 from edl_master.core.identifiers import Version
 
 _SMOOTHING = 0.05
@@ -76,7 +76,7 @@ class Progress:
             self._elapsed_s += now - self._clock
         self._clock = now
 
-    def spend(self, workers: Mapping[Spent, int]) -> None:
+    def spend(self, workers: Mapping[TimeCategory, int]) -> None:
         """Account for the time since the last call, which the workers spent so."""
         self.goodput.spend(self._elapsed_s - self._accounted_s, workers)
         self._accounted_s = self._elapsed_s
@@ -91,8 +91,8 @@ class Progress:
         """
         self._elapsed_s += undone_s + down_s
         self._accounted_s = self._elapsed_s
-        self.goodput.spend(undone_s, {Spent.REDONE: workers})
-        self.goodput.spend(down_s, {Spent.RESTARTING: workers})
+        self.goodput.spend(undone_s, {TimeCategory.REDONE: workers})
+        self.goodput.spend(down_s, {TimeCategory.RESTARTING: workers})
 
     def step(self, version: Version, loss: float, staleness: int, minibatches: int = 1) -> None:
         """So many minibatches have been applied in one step; ``loss`` is their mean."""

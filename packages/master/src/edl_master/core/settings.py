@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from edl_master.core.elasticity import Rules
 from edl_master.core.stall_detector import Patience
+from edl_master.core.worker_count import WorkerCountRules
 
 
 class JobType(StrEnum):
@@ -105,7 +105,7 @@ class JobSettings:
     worker_crashes: int = 3
     """Crashes in a row, without any progress of the job in between, that make a crash loop."""
     timings: Timings = field(default_factory=Timings)
-    elasticity: Rules = field(default_factory=Rules)
+    worker_count: WorkerCountRules = field(default_factory=WorkerCountRules)
     """How the number of workers is found between the least and the most."""
 
     def __post_init__(self) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 SHARE = 20.0
-"""Keeping may take a twentieth of the time: what takes a second is done every twenty."""
+"""SnapshotSchedule may take a twentieth of the time: what takes a second is done every twenty."""
 
 RETRY_S = 1.0
 """While there is nothing to keep yet: before the first worker has described its model."""
 
 
-class Keeping:
+class SnapshotSchedule:
     """Asks for a snapshot from time to time.
 
     Args:

@@ -1,4 +1,4 @@
-"""Finding a worker that speaks but gets nowhere: it is named, asked for its stacks, then ended.
+"""Finds a worker that sends heartbeats but makes no progress: name it, ask for its stacks, stop it.
 
 How long is too long is a multiple of what steps of this job usually take. The first step of a task
 is measured apart, since it builds the pipeline and may compile; while nothing is known, for a task
@@ -53,7 +53,7 @@ class Pace(Enum):
     """It has no task, so it should ask for one."""
 
 
-class Finding(Enum):
+class StallVerdict(Enum):
     """What is to be done about a worker now."""
 
     NOTHING = auto()
@@ -79,14 +79,14 @@ class Watch:
         """The body turns to a task."""
         self.since, self.stepped, self.asked_at, self.stacks = now, False, None, ""
 
-    def excuse(self, pause_s: float) -> None:
+    def extend_deadlines(self, pause_s: float) -> None:
         """Do not count time in which nothing could be heard."""
         self.since += pause_s
         if self.asked_at is not None:
             self.asked_at += pause_s
 
 
-class Hanging:
+class StallDetector:
     """The pace of a job's steps, and who falls far behind it."""
 
     def __init__(self, patience: Patience) -> None:
@@ -120,13 +120,13 @@ class Hanging:
             return patience.first_s
         return max(patience.start_s, patience.starts * max(self._starts))
 
-    def judge(self, watch: Watch, now: float, pace: Pace) -> Finding:
+    def judge(self, watch: Watch, now: float, pace: Pace) -> StallVerdict:
         """Decide about a body that is heard."""
         if watch.asked_at is None:
             if now - watch.since <= self.limit_s(watch, pace):
-                return Finding.NOTHING
+                return StallVerdict.NOTHING
             watch.asked_at = now
-            return Finding.ASK
+            return StallVerdict.ASK
         if watch.stacks or now - watch.asked_at > self._patience.stacks_s:
-            return Finding.END
-        return Finding.NOTHING
+            return StallVerdict.END
+        return StallVerdict.NOTHING

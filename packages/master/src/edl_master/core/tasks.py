@@ -17,7 +17,7 @@ from edl_master.core.identifiers import TaskKey, TaskType, WorkerId
 from edl_master.core.permutation import Permutation
 
 
-class Cut:
+class TaskPartition:
     """Files cut into ranges of at most ``records_per_task`` records, none across two files.
 
     Memory is a number per file, whatever the number of records.
@@ -94,7 +94,7 @@ class Round:
 
     type: TaskType
     number: int
-    cut: Cut | None
+    cut: TaskPartition | None
     order: Permutation | None = None
     cursor: int = 0
     """Positions of the order taken so far."""

@@ -37,7 +37,7 @@ class ProgressView:
     productive_s: float
     """Worker seconds in work that counted."""
     lost_s: dict[str, float]
-    """The other worker seconds, by reason: see ``core.goodput.Spent``."""
+    """The other worker seconds, by reason: see ``core.goodput.TimeCategory``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from edl_master.core.events import BodyExited
+from edl_master.core.events import InstanceExited
 from edl_master.core.failure_policy import ExitKind
-from edl_master.core.goodput import Spent
-from edl_master.core.identifiers import Body, TaskKey, WorkerId, WorkerState
+from edl_master.core.goodput import TimeCategory
+from edl_master.core.identifiers import InstanceId, TaskKey, WorkerId, WorkerState
 from edl_master.core.progress import Rate
 from edl_master.core.stall_detector import Watch
 from edl_master.core.view import WorkerView
@@ -45,7 +45,7 @@ LOADING = "loading"
 """What it says until it has loaded the model and sent its first values."""
 
 
-class IllegalMove(Exception):
+class IllegalStateChange(Exception):
     """A worker was to go from one state to another that cannot follow it."""
 
 
@@ -60,9 +60,9 @@ class Member:
     """When it came into this state."""
     attempt: int = -1
     """Number of its latest body, from 0."""
-    body: Body | None = None
+    body: InstanceId | None = None
     """None until it registers."""
-    former: tuple[Body, ...] = ()
+    former: tuple[InstanceId, ...] = ()
     host: str = ""
     pid: int = 0
     heard_at: float | None = None
@@ -81,7 +81,7 @@ class Member:
     """Its progress in the work at hand."""
     phase: str = ""
     """What it said in its last heartbeat that it does."""
-    barren: int = 0
+    consecutive_failures: int = 0
     """Bodies in a row that ended, not as asked, before they got any work done."""
     restart_at: float | None = None
     records: int = 0
@@ -106,14 +106,14 @@ class Member:
         """Come into another state.
 
         Raises:
-            IllegalMove: it cannot follow the present one.
+            IllegalStateChange: it cannot follow the present one.
         """
         if state not in _MOVES[self.state]:
-            raise IllegalMove(f"{self}: {self.state} to {state}")
+            raise IllegalStateChange(f"{self}: {self.state} to {state}")
         self.state = state
         self.since = now
 
-    def spends(self, holds: bool) -> Spent:
+    def spends(self, holds: bool) -> TimeCategory:
         """What the worker's time goes into at the moment.
 
         Args:
@@ -121,15 +121,19 @@ class Member:
         """
         match self.state:
             case WorkerState.READY if self.watch.asked_at is not None:
-                return Spent.STALLED
+                return TimeCategory.STALLED
             case WorkerState.READY | WorkerState.WORKING:
-                return Spent.PRODUCTIVE if holds and self.phase != WAITING else Spent.WAITING
+                return (
+                    TimeCategory.PRODUCTIVE
+                    if holds and self.phase != WAITING
+                    else TimeCategory.WAITING
+                )
             case WorkerState.LOST:
-                return Spent.STALLED
+                return TimeCategory.STALLED
             case (
                 WorkerState.STARTING | WorkerState.LOADING | WorkerState.LEAVING | WorkerState.GONE
             ):
-                return Spent.STARTING if self.attempt <= 0 else Spent.RESTARTING
+                return TimeCategory.STARTING if self.attempt <= 0 else TimeCategory.RESTARTING
             case _:
                 assert_never(self.state)
 
@@ -146,7 +150,7 @@ class Member:
         self.leave_reason, self.leaving_as, self.killed_at = "", None, None
         self.restart_at = None
 
-    def is_it(self, event: BodyExited) -> bool:
+    def is_it(self, event: InstanceExited) -> bool:
         """Whether the body that ended is the present one, by whatever name it has."""
         if event.body is not None and event.body in self.former:
             return False  # another one has come in its place, under the same attempt perhaps
@@ -156,7 +160,7 @@ class Member:
             return event.body == self.body
         return event.attempt is None and event.body not in self.former
 
-    def knows_dead(self, body: Body) -> bool:
+    def knows_dead(self, body: InstanceId) -> bool:
         """Whether a body was this worker's, and is gone or replaced."""
         return body in self.former or (self.state is WorkerState.GONE and body == self.body)
 

@@ -9,10 +9,10 @@ from math import ldexp
 from typing import Any
 
 from edl_master.core.effects import Effect, Record, Severity, StartWorker, StopWorker
-from edl_master.core.events import BodyExited, BodyFound, WorkerRegistered
+from edl_master.core.events import InstanceExited, InstanceFound, WorkerRegistered
 from edl_master.core.failure_policy import ExitKind, classify_exit, describe_exit, restart_delay_s
-from edl_master.core.goodput import Spent
-from edl_master.core.identifiers import Body, TaskKey, WorkerId, WorkerState
+from edl_master.core.goodput import TimeCategory
+from edl_master.core.identifiers import InstanceId, TaskKey, WorkerId, WorkerState
 from edl_master.core.progress import Rate
 from edl_master.core.settings import Timings
 from edl_master.core.view import WorkerView
@@ -20,7 +20,7 @@ from edl_master.core.worker import Member
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class InstanceEnd:
     """How a body ended, for those who decide what follows."""
 
     kind: ExitKind
@@ -30,14 +30,14 @@ class Ended:
 
 
 @dataclass(slots=True)
-class Silent:
+class OverdueInstances:
     """What a look at the clock found."""
 
     lost: list[Member] = field(default_factory=list)
-    given_up: list[tuple[Member, Ended]] = field(default_factory=list)
+    given_up: list[tuple[Member, InstanceEnd]] = field(default_factory=list)
 
 
-class Members:
+class WorkerPool:
     """All workers that a job has or had.
 
     Args:
@@ -99,10 +99,10 @@ class Members:
         self._leave(member, reason, ExitKind.LEFT, now)
         self._emit(StopWorker(member.id, reason))
 
-    def end_hanging(self, member: Member, reason: str, now: float) -> Ended:
+    def end_hanging(self, member: Member, reason: str, now: float) -> InstanceEnd:
         """Kill a body that gets nowhere; return its end as those who decide have to take it."""
         self._kill(member, reason, ExitKind.CRASHED, now)
-        return Ended(ExitKind.CRASHED, reason, member.productive, member.watch.stacks)
+        return InstanceEnd(ExitKind.CRASHED, reason, member.productive, member.watch.stacks)
 
     def _kill(self, member: Member, reason: str, kind: ExitKind, now: float) -> None:
         if member.state is not WorkerState.LEAVING:
@@ -151,7 +151,7 @@ class Members:
         self._note("WorkerStarted", line, member, attempt=str(member.attempt))
         return member
 
-    def found(self, event: BodyFound, now: float) -> None:
+    def found(self, event: InstanceFound, now: float) -> None:
         """A body of an earlier master is alive: its worker's, unless another one has registered.
 
         Nothing was heard of it, so it is lost until it speaks.
@@ -180,7 +180,7 @@ class Members:
         self._note("WorkerReady", f"{member.name} is ready.", member)
         return True
 
-    def hear(self, worker: WorkerId, body: Body | None, now: float) -> Member | str:
+    def hear(self, worker: WorkerId, body: InstanceId | None, now: float) -> Member | str:
         """A body spoke; return its worker, or why it has to leave.
 
         Args:
@@ -217,7 +217,7 @@ class Members:
             kind = ExitKind.PREEMPTED if reason == "preempted" else ExitKind.LEFT
             self._leave(member, reason, kind, now)
 
-    def turned_to_next(self, worker: WorkerId, now: float) -> None:
+    def next_task_started(self, worker: WorkerId, now: float) -> None:
         """A worker has done a task, and begins the next one that it holds."""
         self._members[worker].watch.begin(now)
 
@@ -230,13 +230,13 @@ class Members:
         member = self._members[worker]
         member.heard_at = now
         member.productive = True
-        member.barren = 0
+        member.consecutive_failures = 0
         member.records += records
         member.steps += steps
         member.rate.add(records, now)
         return member
 
-    def exited(self, event: BodyExited, now: float) -> tuple[Member, Ended] | None:
+    def exited(self, event: InstanceExited, now: float) -> tuple[Member, InstanceEnd] | None:
         """A body is gone; None when it was not the present one of its worker."""
         member = self._members.get(event.worker)
         if member is None or member.state is WorkerState.GONE or not member.is_it(event):
@@ -257,7 +257,9 @@ class Members:
             how = f"{how}, {member.leave_reason}"
         return member, self._gone(member, kind, how, event.log_tail, now)
 
-    def not_started(self, worker: WorkerId, reason: str, now: float) -> tuple[Member, Ended] | None:
+    def not_started(
+        self, worker: WorkerId, reason: str, now: float
+    ) -> tuple[Member, InstanceEnd] | None:
         """The platform could not start a body; None when none was being started."""
         member = self._members.get(worker)
         if member is None or member.body is not None or member.state is WorkerState.GONE:
@@ -266,10 +268,12 @@ class Members:
             member, ExitKind.CRASHED, f"could not be started: {reason}", "", now
         )
 
-    def _gone(self, member: Member, kind: ExitKind, how: str, log_tail: str, now: float) -> Ended:
+    def _gone(
+        self, member: Member, kind: ExitKind, how: str, log_tail: str, now: float
+    ) -> InstanceEnd:
         member.move(WorkerState.GONE, now)
         member.last_exit = how
-        ended = Ended(kind, how, member.productive, log_tail)
+        ended = InstanceEnd(kind, how, member.productive, log_tail)
         name = member.name
         match kind:
             case ExitKind.PREEMPTED:
@@ -282,8 +286,10 @@ class Members:
                 line = f"{name} ended: {how}."
                 self._note("WorkerExited", line, member, Severity.WARNING)
         if self.wanted(member):
-            member.restart_at = now + restart_delay_s(kind, member.barren, self._timings)
-            member.barren += kind is not ExitKind.LEFT
+            member.restart_at = now + restart_delay_s(
+                kind, member.consecutive_failures, self._timings
+            )
+            member.consecutive_failures += kind is not ExitKind.LEFT
         return ended
 
     # --- the clock -------------------------------------------------------------------------
@@ -294,14 +300,14 @@ class Members:
             if member.restart_at is not None and now >= member.restart_at:
                 self._start(member, now)
 
-    def look_at_clock(self, now: float) -> Silent:
+    def look_at_clock(self, now: float) -> OverdueInstances:
         """Act on what should have happened by now and has not."""
-        found = Silent()
+        found = OverdueInstances()
         for member in self._members.values():
             self._look(member, now, found)
         return found
 
-    def _look(self, member: Member, now: float, found: Silent) -> None:
+    def _look(self, member: Member, now: float, found: OverdueInstances) -> None:
         timings = self._timings
         in_state_s = now - member.since
         silent_s = now - (member.heard_at if member.heard_at is not None else member.since)
@@ -332,17 +338,17 @@ class Members:
         doublings = min(member.false_alarms, self._timings.loss_patience)
         return ldexp(self._timings.heartbeat_loss_s, doublings)
 
-    def _lose(self, member: Member, silent_s: float, found: Silent, now: float) -> None:
+    def _lose(self, member: Member, silent_s: float, found: OverdueInstances, now: float) -> None:
         member.move(WorkerState.LOST, now)
         found.lost.append(member)
         line = f"{member.name} has not been heard for {silent_s:.1f} s."
         self._note("WorkerLost", line, member, Severity.WARNING)
 
-    def excuse(self, pause_s: float) -> None:
+    def extend_deadlines(self, pause_s: float) -> None:
         """Do not count time in which nobody could be heard."""
         for member in self._members.values():
             member.since += pause_s
-            member.watch.excuse(pause_s)
+            member.watch.extend_deadlines(pause_s)
             if member.heard_at is not None:
                 member.heard_at += pause_s
             if member.killed_at is not None:
@@ -358,12 +364,12 @@ class Members:
         """Workers that are heard and hold a task, or may ask for one."""
         return (m for m in self._members.values() if m.state is WorkerState.READY)
 
-    def time_spent(self, holders: Set[WorkerId]) -> Counter[Spent]:
+    def time_spent(self, holders: Set[WorkerId]) -> Counter[TimeCategory]:
         """What the wanted workers do at this moment, for the accounts of goodput."""
-        spent: Counter[Spent] = Counter()
+        spent: Counter[TimeCategory] = Counter()
         for number in range(self.target):
             member = self._members.get(WorkerId(number))
-            spent[member.spends(member.id in holders) if member else Spent.STARTING] += 1
+            spent[member.spends(member.id in holders) if member else TimeCategory.STARTING] += 1
         return spent
 
     @property

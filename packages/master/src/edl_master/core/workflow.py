@@ -1,4 +1,4 @@
-"""The course of a job: what there is to do, and what follows when it is done.
+"""The workflow of a job: what there is to do, and what follows when it is done.
 
 One class per type of job, all of one shape. ``advance`` is asked after every fact and looks
 only at what is true now, so a job restored from a snapshot finds its way by itself.
@@ -25,12 +25,12 @@ from edl_master.core.identifiers import TaskType, Version
 from edl_master.core.ledger import Ledger
 from edl_master.core.permutation import Permutation, derive_seed
 from edl_master.core.settings import JobSettings, JobType
-from edl_master.core.tasks import Cut, Round
+from edl_master.core.tasks import Round, TaskPartition
 
 Emit = Callable[[Effect], None]
 
 
-class Course(Protocol):
+class Workflow(Protocol):
     """What the heart asks of every type of job."""
 
     main: TaskType
@@ -101,7 +101,12 @@ class Training:
     main = TaskType.TRAINING
 
     def __init__(
-        self, settings: JobSettings, cut: Cut, ledger: Ledger, evaluations: Evaluations, emit: Emit
+        self,
+        settings: JobSettings,
+        cut: TaskPartition,
+        ledger: Ledger,
+        evaluations: Evaluations,
+        emit: Emit,
     ) -> None:
         self._settings = settings
         self._cut = cut
@@ -245,14 +250,14 @@ def _crosses(every: int, before: Version, after: Version) -> bool:
     return every > 0 and after // every > before // every
 
 
-class _Untrained:
+class _InferenceWorkflow:
     """What jobs on a trained model have in common: no versions, no epochs, one round."""
 
     main: TaskType
     epoch = 0
     final_version = None
 
-    def __init__(self, cut: Cut, ledger: Ledger, emit: Emit) -> None:
+    def __init__(self, cut: TaskPartition, ledger: Ledger, emit: Emit) -> None:
         self._cut = cut
         self._ledger = ledger
         self._emit = emit
@@ -282,12 +287,14 @@ class _Untrained:
         self._opened = saved["opened"]
 
 
-class Evaluating(_Untrained):
+class EvaluationWorkflow(_InferenceWorkflow):
     """One evaluation of a trained model over the main data."""
 
     main = TaskType.EVALUATION
 
-    def __init__(self, cut: Cut, ledger: Ledger, evaluations: Evaluations, emit: Emit) -> None:
+    def __init__(
+        self, cut: TaskPartition, ledger: Ledger, evaluations: Evaluations, emit: Emit
+    ) -> None:
         super().__init__(cut, ledger, emit)
         self._evaluations = evaluations
 
@@ -306,12 +313,12 @@ class Evaluating(_Untrained):
         self._evaluations.advance()
 
 
-class Predicting(_Untrained):
+class PredictionWorkflow(_InferenceWorkflow):
     """Prediction tasks over the main data, then the parts are joined."""
 
     main = TaskType.PREDICTION
 
-    def __init__(self, cut: Cut, ledger: Ledger, emit: Emit) -> None:
+    def __init__(self, cut: TaskPartition, ledger: Ledger, emit: Emit) -> None:
         super().__init__(cut, ledger, emit)
         self._joining = False
         self._joined = False
@@ -339,14 +346,14 @@ class Predicting(_Untrained):
         return self._joined
 
 
-def course_of(
-    settings: JobSettings, cut: Cut, ledger: Ledger, evaluations: Evaluations, emit: Emit
-) -> Course:
-    """Make the course of a job of this type."""
+def build_workflow(
+    settings: JobSettings, cut: TaskPartition, ledger: Ledger, evaluations: Evaluations, emit: Emit
+) -> Workflow:
+    """Make the workflow of a job of this type."""
     match settings.type:
         case JobType.TRAIN:
             return Training(settings, cut, ledger, evaluations, emit)
         case JobType.EVALUATE:
-            return Evaluating(cut, ledger, evaluations, emit)
+            return EvaluationWorkflow(cut, ledger, evaluations, emit)
         case JobType.PREDICT:
-            return Predicting(cut, ledger, emit)
+            return PredictionWorkflow(cut, ledger, emit)

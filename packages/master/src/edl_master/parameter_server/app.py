@@ -16,10 +16,10 @@ from pathlib import Path
 import grpc
 
 from edl_master import codec
-from edl_master.adapters.buffer_pool import Buffers
+from edl_master.adapters.buffer_pool import BufferPool
 from edl_master.adapters.checkpoint_files import PLANE, Checkpoint
 from edl_master.adapters.checkpoints import part_path, write_part
-from edl_master.control.executors import Lane
+from edl_master.control.executors import SerialExecutor
 from edl_master.core.parameters import quantization
 from edl_master.core.parameters.arithmetic import kernel
 from edl_master.core.parameters.following import Follower, Kept
@@ -73,10 +73,10 @@ class App:
         self._channel = channels.connect(master)
         self._master = servers_pb2_grpc.ServersStub(self._channel)
         self._threads = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="plane")
-        buffers, metrics = Buffers(), Metrics()
+        buffers, metrics = BufferPool(), Metrics()
         self._buffers = buffers
         self._follower = GuardedFollower(buffers, self._threads)
-        self._writing = Lane("parts", self._fail)
+        self._writing = SerialExecutor("parts", self._fail)
         servicer = PartsServicer(self._follower, buffers, metrics, incarnation)
         self._serving = PartServer(servicer, host)
         self._address = f"{host}:{self._serving.port}"

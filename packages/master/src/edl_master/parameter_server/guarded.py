@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from edl_master.adapters.buffer_pool import Buffers
+from edl_master.adapters.buffer_pool import BufferPool
 from edl_master.core.identifiers import Version, WorkerId
 from edl_master.core.parameters.arithmetic import Executor
 from edl_master.core.parameters.exchange import GradientPush, TableFigures
@@ -36,7 +36,7 @@ class GuardedFollower(GuardedPlane):
         executor: as in ``ParameterPlane``.
     """
 
-    def __init__(self, buffers: Buffers, executor: Executor | None = None) -> None:
+    def __init__(self, buffers: BufferPool, executor: Executor | None = None) -> None:
         super().__init__(lambda _: Async(), None, buffers, executor)
         self._follower: Follower | None = None
         self._begun = threading.Event()

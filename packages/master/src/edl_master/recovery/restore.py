@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from edl_master.adapters.checkpoint_files import LEDGER, PLANE, Checkpoint, read_checkpoint
-from edl_master.adapters.checkpoints import Place
+from edl_master.adapters.checkpoints import CheckpointStorage
 from edl_master.adapters.data import DataSet
-from edl_master.adapters.outputs import Predictions
+from edl_master.adapters.outputs import PredictionOutput
 from edl_master.core.effects import Record, Severity
 from edl_master.core.identifiers import TaskKey, TaskType, Version
 from edl_master.core.job import JobState
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class RestoredJob:
     """A job to work on.
 
     Attributes:
@@ -54,13 +54,13 @@ def begin(
     settings: JobSettings,
     data: DataSet,
     validation: DataSet | None,
-    places: Sequence[Place],
-    predictions: Predictions | None = None,
+    places: Sequence[CheckpointStorage],
+    predictions: PredictionOutput | None = None,
     *,
-    store: Place | None = None,
+    store: CheckpointStorage | None = None,
     chosen_length: bool,
     died_at: float | None = None,
-) -> Beginning:
+) -> RestoredJob:
     """Make the job anew, or take it up from its newest whole checkpoint.
 
     Args:
@@ -89,11 +89,11 @@ def begin(
         message = f"Checkpoint {name} is damaged and passed over: {problem}."
         notes.append(Record("CheckpointDamaged", message, Severity.WARNING))
 
-    def anew() -> Beginning:
+    def anew() -> RestoredJob:
         if predictions is not None:
             predictions.prepare()
         job = JobState(settings, data.counts, counts, **names)
-        return Beginning(job, resumed=False, saved=None, notes=tuple(notes))
+        return RestoredJob(job, resumed=False, saved=None, notes=tuple(notes))
 
     found = _newest(places, store, damaged)
     if found is None:
@@ -132,7 +132,7 @@ def begin(
     saved = None
     if plane:
         saved = Saved(_snapshot(found), tuple(_snapshot(part) for part in found.parts))
-    return Beginning(job, resumed=True, saved=saved, notes=tuple(notes), path=found.path)
+    return RestoredJob(job, resumed=True, saved=saved, notes=tuple(notes), path=found.path)
 
 
 def parts_of(path: Path) -> tuple[Snapshot, ...]:
@@ -146,7 +146,7 @@ def _snapshot(found: Checkpoint) -> Snapshot:
     return Snapshot(found.documents[PLANE], arrays)
 
 
-def _has_parts(job: JobState, predictions: Predictions) -> bool:
+def _has_parts(job: JobState, predictions: PredictionOutput) -> bool:
     """Whether what the job counts as predicted is there; what it does not is removed."""
     counts = job.view(0.0).tasks.get(TaskType.PREDICTION)
     return predictions.resume(
@@ -156,7 +156,9 @@ def _has_parts(job: JobState, predictions: Predictions) -> bool:
 
 
 def _newest(
-    places: Sequence[Place], store: Place | None, damaged: Callable[[str, str], None]
+    places: Sequence[CheckpointStorage],
+    store: CheckpointStorage | None,
+    damaged: Callable[[str, str], None],
 ) -> Checkpoint | None:
     """The newest whole one of all places; an error only if there are some, and none is whole.
 

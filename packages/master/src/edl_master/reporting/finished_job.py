@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 FAILED = 1
 
 
-class LeftBehind:
+class FinishedJob:
     """What a job's master wrote last; implements ``adapters.http.Source``.
 
     Args:
@@ -60,7 +60,7 @@ def view(job_dir: Path, host: str, port: int) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     try:
-        server = StatusServer(host, port, LeftBehind(JobDirectory(job_dir)))
+        server = StatusServer(host, port, FinishedJob(JobDirectory(job_dir)))
     except EdlError as error:
         code = error_pb2.ErrorCode.Name(error.code)
         print(json.dumps({"code": code, "what": error.what, "remedy": error.remedy}), flush=True)

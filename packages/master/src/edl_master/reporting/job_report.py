@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from edl_master import codec
 from edl_master.adapters.job_directory import rfc3339
 from edl_master.adapters.journal import Journal
-from edl_master.control.job_controller import Conductor, End
+from edl_master.control.job_controller import End, JobController
 from edl_master.core.failure import Failure
 from edl_master.metrics import Metrics
 from edl_master.reporting.curves import Curves
@@ -22,7 +22,7 @@ class JobReport:
         name: of the job.
         output: where its result goes.
         incarnation: of the master.
-        conductor: the job.
+        controller: the job.
         journal: its events.
         curves: its loss and metrics.
         registry: its metrics for Prometheus.
@@ -37,7 +37,7 @@ class JobReport:
         name: str,
         output: str,
         incarnation: str,
-        conductor: Conductor,
+        controller: JobController,
         journal: Journal,
         curves: Curves,
         registry: Metrics,
@@ -50,7 +50,7 @@ class JobReport:
         self._name = name
         self._output = output
         self._incarnation = incarnation
-        self._conductor = conductor
+        self._controller = controller
         self._journal = journal
         self._curves = curves
         self._registry = registry
@@ -102,7 +102,7 @@ class JobReport:
         return self._registry.text()
 
     def _status(self, finished_at: str = "") -> job_pb2.JobStatus:
-        facts = codec.JobFacts(
+        facts = codec.StatusContext(
             name=self._name,
             started_at=self.started_at,
             finished_at=finished_at,
@@ -113,6 +113,6 @@ class JobReport:
             data_uris=self._data_uris,
             table_rows=self._table_rows(),
         )
-        status = codec.status_to(self._conductor.view(), facts)
+        status = codec.status_to(self._controller.view(), facts)
         status.servers.extend(self._servers())
         return status

@@ -26,7 +26,7 @@ _TENSORBOARD_EVERY_S = 2.0
 """TensorBoard itself looks every half a minute."""
 
 
-class Reporter:
+class ReportWriter:
     """Writes what is new, in a thread of its own.
 
     Args:
@@ -62,7 +62,7 @@ class Reporter:
     def start(self, status: Callable[[], job_pb2.JobStatus]) -> None:
         """Begin to write; ``status`` gives the job as it is."""
         self._thread = threading.Thread(
-            target=self._run, args=(status,), name="reporter", daemon=True
+            target=self._run, args=(status,), name="report_writer", daemon=True
         )
         self._thread.start()
 

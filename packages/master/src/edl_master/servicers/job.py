@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import grpc
 
 from edl_master.adapters.journal import Journal
-from edl_master.control.job_controller import Conductor
+from edl_master.control.job_controller import JobController
 from edl_master.core import events
 from edl_master.core.effects import Refused
 from edl_proto.errors import EdlError
@@ -21,7 +21,7 @@ class JobServicer(job_pb2_grpc.JobServicer):
     """Decodes, asks the job, encodes.
 
     Args:
-        conductor: the job.
+        controller: the job.
         journal: its events.
         status: the job as it is now.
         acknowledge: told when a client has read the final status.
@@ -29,12 +29,12 @@ class JobServicer(job_pb2_grpc.JobServicer):
 
     def __init__(
         self,
-        conductor: Conductor,
+        controller: JobController,
         journal: Journal,
         status: Callable[[], job_pb2.JobStatus],
         acknowledge: Callable[[], None],
     ) -> None:
-        self._conductor = conductor
+        self._controller = controller
         self._journal = journal
         self._status = status
         self._acknowledge = acknowledge
@@ -64,7 +64,7 @@ class JobServicer(job_pb2_grpc.JobServicer):
         self, request: job_pb2.ScaleRequest, context: grpc.ServicerContext
     ) -> job_pb2.ScaleReply:
         wanted = request.workers
-        answer = self._conductor.tell(events.ScaleRequested(wanted.min, wanted.max or wanted.min))
+        answer = self._controller.tell(events.ScaleRequested(wanted.min, wanted.max or wanted.min))
         if isinstance(answer, Refused):
             raise EdlError(
                 error_pb2.USAGE,
@@ -73,7 +73,7 @@ class JobServicer(job_pb2_grpc.JobServicer):
                 remedy="Ask for at least one worker, and for a minimum that is no more than "
                 "the maximum.",
             )
-        view = self._conductor.view()
+        view = self._controller.view()
         return job_pb2.ScaleReply(
             workers=job_pb2.WorkersSpec(min=view.min_workers, max=view.max_workers)
         )
@@ -81,7 +81,7 @@ class JobServicer(job_pb2_grpc.JobServicer):
     def Stop(
         self, request: job_pb2.StopRequest, context: grpc.ServicerContext
     ) -> job_pb2.StopReply:
-        self._conductor.tell(events.StopRequested(request.reason or "somebody stopped it"))
+        self._controller.tell(events.StopRequested(request.reason or "somebody stopped it"))
         return job_pb2.StopReply()
 
     def Acknowledge(

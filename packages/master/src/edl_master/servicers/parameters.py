@@ -6,8 +6,8 @@ import time
 from typing import TypeVar
 
 from edl_master import codec
-from edl_master.adapters.buffer_pool import Buffers
-from edl_master.control.job_controller import Conductor
+from edl_master.adapters.buffer_pool import BufferPool
+from edl_master.control.job_controller import JobController
 from edl_master.core.identifiers import Version, WorkerId
 from edl_master.core.parameters.exchange import (
     PermitGranted,
@@ -57,7 +57,7 @@ class ParametersServicer:
     master take more memory than the model has.
 
     Args:
-        conductor: the job, which is told what became of gradients; None where that is decided
+        controller: the job, which is told what became of gradients; None where that is decided
             elsewhere.
         plane: the parameters.
         buffers: where payloads are received.
@@ -67,13 +67,13 @@ class ParametersServicer:
 
     def __init__(
         self,
-        conductor: Conductor | None,
+        controller: JobController | None,
         plane: GuardedPlane,
-        buffers: Buffers,
+        buffers: BufferPool,
         metrics: Metrics,
         incarnation: str,
     ) -> None:
-        self._conductor = conductor
+        self._controller = controller
         self._plane = plane
         self._buffers = buffers
         self._metrics = metrics
@@ -201,8 +201,8 @@ class ParametersServicer:
         self._count(header, outcome, values_start + wire_nbytes(values, precision))
         # Before anything is answered or waited for, so that the job knows what the worker knows.
         fact = codec.pushed_from(header, outcome)
-        if fact is not None and self._conductor is not None:
-            self._conductor.tell(fact)
+        if fact is not None and self._controller is not None:
+            self._controller.tell(fact)
         reply = parameters_pb2.PushReply(
             outcome=codec.outcome_to(outcome.kind),
             version=outcome.version,

@@ -6,7 +6,7 @@ import time
 from contextlib import ExitStack
 
 from edl_master import codec
-from edl_master.adapters.buffer_pool import Buffers
+from edl_master.adapters.buffer_pool import BufferPool
 from edl_master.core.identifiers import WorkerId
 from edl_master.core.parameters.quantization import wire_nbytes
 from edl_master.metrics import Metrics
@@ -29,7 +29,7 @@ class PartsServicer(ParametersServicer):
     """
 
     def __init__(
-        self, follower: GuardedFollower, buffers: Buffers, metrics: Metrics, incarnation: str
+        self, follower: GuardedFollower, buffers: BufferPool, metrics: Metrics, incarnation: str
     ) -> None:
         super().__init__(None, follower, buffers, metrics, incarnation)
         self._follower = follower

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import grpc
 
 from edl_master import codec
-from edl_master.adapters.outputs import Results
-from edl_master.control.job_controller import Answer, Conductor, Leased
+from edl_master.adapters.outputs import JobOutput
+from edl_master.control.job_controller import Answer, GrantedLease, JobController
 from edl_master.core import events
 from edl_master.core.effects import (
     HeartbeatAnswer,
@@ -20,9 +20,9 @@ from edl_master.core.effects import (
     Refused,
     WaitForWork,
 )
-from edl_master.core.identifiers import Body, TaskType, WorkerId
+from edl_master.core.identifiers import InstanceId, TaskType, WorkerId
 from edl_master.guarded_plane import GuardedPlane
-from edl_master.metrics import CarriedCounters
+from edl_master.metrics import WorkerCounters
 from edl_master.parameter_servers.group import Crew
 from edl_master.servicers.checks import bounded_wait, check_incarnation
 from edl_proto.errors import EdlError
@@ -37,7 +37,7 @@ _SERVERS_S = 45.0
 
 
 @dataclass(frozen=True, slots=True)
-class JobFiles:
+class TaskFiles:
     """Where the records of tasks are, and where their results go.
 
     Attributes:
@@ -46,7 +46,7 @@ class JobFiles:
     """
 
     records: Callable[[LeaseGranted], task_pb2.RecordRange | None]
-    results: Results | None
+    results: JobOutput | None
 
     def completing(self, lease: events.HeldLease, records: int) -> AbstractContextManager[None]:
         """The context in which the job is asked whether a task is complete."""
@@ -65,7 +65,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
     """Decodes, asks the job, encodes.
 
     Args:
-        conductor: the job.
+        controller: the job.
         plane: the parameters; None for jobs on a trained model.
         files: where records and results are.
         counters: what workers have counted.
@@ -77,16 +77,16 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
 
     def __init__(
         self,
-        conductor: Conductor,
+        controller: JobController,
         plane: GuardedPlane | None,
-        files: JobFiles,
-        counters: CarriedCounters,
+        files: TaskFiles,
+        counters: WorkerCounters,
         spec: job_pb2.JobSpec,
         incarnation: str,
         heartbeat_every_s: float,
         crew: Crew | None = None,
     ) -> None:
-        self._conductor = conductor
+        self._controller = controller
         self._plane = plane
         self._files = files
         self._counters = counters
@@ -98,9 +98,9 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
     def Register(
         self, request: task_pb2.RegisterRequest, context: grpc.ServicerContext
     ) -> task_pb2.RegisterReply:
-        self._conductor.tell(
+        self._controller.tell(
             events.WorkerRegistered(
-                WorkerId(request.worker_id), Body(request.body), request.host, request.pid
+                WorkerId(request.worker_id), InstanceId(request.body), request.host, request.pid
             )
         )
         return task_pb2.RegisterReply(
@@ -127,17 +127,19 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
             if self._crew is not None:
                 addresses = self._crew.wait_for_all(_SERVERS_S)
                 reply.servers.extend(codec.servers_to(addresses, self._plane.parts))
-        self._conductor.tell(events.WorkerReady(WorkerId(request.worker_id), Body(request.body)))
+        self._controller.tell(
+            events.WorkerReady(WorkerId(request.worker_id), InstanceId(request.body))
+        )
         return reply
 
     def Lease(
         self, request: task_pb2.LeaseRequest, context: grpc.ServicerContext
     ) -> task_pb2.LeaseReply:
         check_incarnation(self._incarnation, request.incarnation)
-        asked = events.LeaseRequested(WorkerId(request.worker_id), Body(request.body))
+        asked = events.LeaseRequested(WorkerId(request.worker_id), InstanceId(request.body))
         wait_s = bounded_wait(request.wait_s)
-        match self._conductor.ask_for_work(asked, wait_s, context.is_active):
-            case Leased(lease, skip_minibatches):
+        match self._controller.request_lease(asked, wait_s, context.is_active):
+            case GrantedLease(lease, skip_minibatches):
                 mark = self._plane.mark if self._plane is not None else 0
                 return task_pb2.LeaseReply(lease=self._lease(lease, skip_minibatches), mark=mark)
             case WaitForWork(retry_in_s, reason):
@@ -156,7 +158,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         if held.task.type is TaskType.TRAINING and self._plane is not None:
             applied = self._plane.applied(held.task)
         with self._files.completing(held, request.records):
-            _check(self._conductor.tell(codec.completion_from(request, applied)))
+            _check(self._controller.tell(codec.completion_from(request, applied)))
         return task_pb2.CompleteReply()
 
     def Fail(
@@ -165,14 +167,14 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         check_incarnation(self._incarnation, request.incarnation)
         log.warning("worker %d failed: %s", request.worker_id, request.error.what)
         if (fact := codec.failed_from(request)) is not None:
-            _check(self._conductor.tell(fact))
+            _check(self._controller.tell(fact))
         return task_pb2.FailReply()
 
     def Return(
         self, request: task_pb2.ReturnRequest, context: grpc.ServicerContext
     ) -> task_pb2.ReturnReply:
         check_incarnation(self._incarnation, request.incarnation)
-        self._conductor.tell(
+        self._controller.tell(
             events.LeasesReturned(
                 WorkerId(request.worker_id),
                 codec.leases_from(request.leases),
@@ -187,7 +189,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
     ) -> task_pb2.HeartbeatReply:
         check_incarnation(self._incarnation, request.incarnation)
         self._counters.tell(request.body, request.counters)
-        answer = self._conductor.tell(codec.heartbeat_from(request))
+        answer = self._controller.tell(codec.heartbeat_from(request))
         if not isinstance(answer, HeartbeatAnswer):
             raise AssertionError(f"a heartbeat was answered by {answer}")
         return task_pb2.HeartbeatReply(
@@ -200,7 +202,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
     def _lease(self, lease: LeaseGranted, skip_minibatches: int) -> task_pb2.Lease:
         part, export = self._files.part_of(lease), None
         if lease.task.type is TaskType.EXPORT:
-            export = codec.export_to(lease, self._conductor.view())
+            export = codec.export_to(lease, self._controller.view())
         return codec.lease_to(lease, skip_minibatches, self._files.records(lease), part, export)
 
 

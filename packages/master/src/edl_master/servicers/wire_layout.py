@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from edl_master.adapters.buffer_pool import Buffers
+from edl_master.adapters.buffer_pool import BufferPool
 from edl_master.core.parameters.layout import Array, Layout
 from edl_master.core.parameters.quantization import (
     Precision,
@@ -53,7 +53,7 @@ def receive(
     target: memoryview,
     spans: Sequence[Span],
     precision: Precision,
-    buffers: Buffers,
+    buffers: BufferPool,
 ) -> None:
     """Fill memory with a payload, made float32 piece by piece as it comes.
 
@@ -85,7 +85,7 @@ def _dequantize(found: Iterator[memoryview], target: memoryview, precision: Prec
 
 
 def send(
-    values: memoryview, spans: Sequence[Span], precision: Precision, buffers: Buffers
+    values: memoryview, spans: Sequence[Span], precision: Precision, buffers: BufferPool
 ) -> Pieces:
     """Pieces of a payload, rounded one after the other as they go."""
     if precision is Precision.FLOAT32:

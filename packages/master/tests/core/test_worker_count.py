@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from edl_master.core.elasticity import Change, Elasticity, Rules
+from edl_master.core.worker_count import Change, WorkerCountPolicy, WorkerCountRules
 
 
 def simulate(
@@ -19,10 +19,10 @@ def simulate(
     noise: float = 0.0,
     deaths: float = 0.0,
     seed: int = 0,
-) -> tuple[Elasticity, list[Change], list[int]]:
+) -> tuple[WorkerCountPolicy, list[Change], list[int]]:
     """Play a job second by second; workers take five seconds to come and one to go."""
     random = Random(seed)
-    policy = Elasticity(minimum, maximum, Rules())
+    policy = WorkerCountPolicy(minimum, maximum, WorkerCountRules())
     arrivals: list[int] = []
     ready, records = policy.target, 0.0
     changes, wanted = [], []
@@ -67,7 +67,7 @@ def test_workers_that_stand_in_each_other_s_way_are_removed() -> None:
 
 def test_when_there_is_room_again_workers_are_added() -> None:
     limit = [10]
-    policy = Elasticity(1, 40, Rules())
+    policy = WorkerCountPolicy(1, 40, WorkerCountRules())
     records = 0.0
     for now in range(20_000):
         limit[0] = 10 if now < 5000 else 30

@@ -16,7 +16,7 @@ PART = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class WorkerCountRules:
     """When to measure and what to keep. In seconds, but ``worth``."""
 
     settle_s: float = 10.0
@@ -45,7 +45,7 @@ class _Trial:
     per_s: float
 
 
-class Elasticity:
+class WorkerCountPolicy:
     """The wanted number of workers between a minimum and a maximum.
 
     Args:
@@ -53,7 +53,7 @@ class Elasticity:
         rules: when to measure and what to keep.
     """
 
-    def __init__(self, minimum: int, maximum: int, rules: Rules) -> None:
+    def __init__(self, minimum: int, maximum: int, rules: WorkerCountRules) -> None:
         self._rules = rules
         self.scale(minimum, maximum)
 
