@@ -30,10 +30,10 @@ from bench.measure import ROOT, paired, started
 from bench.peers.ids import skewed
 from edl_proto import channels, parameters
 from edl_proto.v1 import parameters_pb2, task_pb2
-from edl_worker.beside import Beside
-from edl_worker.tables.inbox import RowsInbox, requested
-from edl_worker.tables.merging import arranged
-from edl_worker.tables.served import Wanted
+from edl_worker.concurrency.background_call import Beside
+from edl_worker.embedding.row_buffer import RowsInbox, requested
+from edl_worker.embedding.row_gather import arranged
+from edl_worker.embedding.tables import Wanted
 
 BATCH, FIELDS, BATCHES, SECONDS, RUNS = 512, 26, 32, 2.0, 3
 DIMS = (16, 64)

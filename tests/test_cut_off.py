@@ -115,12 +115,12 @@ def test_a_worker_that_is_cut_off_is_missed_and_welcome_again(
 
 SHIM = """
 import json, pathlib, runpy, sys, time
-from edl_worker import servers
+from edl_worker.transport import parameter_servers
 
 ready = pathlib.Path({ready!r})
 while not ready.exists():
     time.sleep(0.05)
-begin = servers.ParameterServers.__init__
+begin = parameter_servers.ParameterServers.__init__
 
 
 def over_wires(self, master, servers, model, mark):
@@ -129,7 +129,7 @@ def over_wires(self, master, servers, model, mark):
     begin(self, master, servers, model, mark)
 
 
-servers.ParameterServers.__init__ = over_wires
+parameter_servers.ParameterServers.__init__ = over_wires
 sys.argv = sys.argv[sys.argv.index("edl_worker"):]
 runpy.run_module("edl_worker", run_name="__main__", alter_sys=True)
 """

@@ -18,7 +18,7 @@ from bench.peers.ids import skewed
 from edl_proto import channels, parameters
 from edl_proto.v1 import parameters_pb2 as pb
 from edl_proto.v1 import task_pb2
-from edl_worker.servers import Mark, ParameterServers
+from edl_worker.transport.parameter_servers import Mark, ParameterServers
 
 BATCHES, BATCH, FIELDS, IDS = 8, 512, 26, 1 << 20
 DEADLINE_S = 120.0

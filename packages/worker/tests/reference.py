@@ -9,10 +9,10 @@ import numpy as np
 import tensorflow as tf
 
 from edl_proto.v1 import job_pb2, task_pb2
-from edl_worker import values
-from edl_worker.loaded import read
 from edl_worker.model_file import Batch, ModelFile, ModelOptions, load_model_file
 from edl_worker.model_file.sample import first_batch
+from edl_worker.tasks import weight_files
+from edl_worker.tasks.loaded_model import read
 from elasticdl.python.common.constants import Mode
 
 Named = dict[str, np.ndarray[Any, Any]]
@@ -48,7 +48,7 @@ def train(
     waiting = [batch for lease in leases for batch in batches(file, job, lease)]
     for start in range(0, len(waiting), together):
         step(file, waiting[start : start + together], rate)
-    return values.of_model(file.model)
+    return weight_files.of_model(file.model)
 
 
 def step(file: ModelFile, parts: Sequence[Batch], rate: float) -> None:

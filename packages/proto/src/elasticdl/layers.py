@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_ELSEWHERE = {"Embedding": "edl_worker.tables.layer"}
+_ELSEWHERE = {"Embedding": "edl_worker.embedding.layer"}
 
 
 def __getattr__(name: str) -> Any:

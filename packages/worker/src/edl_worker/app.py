@@ -17,15 +17,15 @@ from edl_proto import supervision
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 from edl_worker import config
+from edl_worker.concurrency.shared_state import Departure, LeavingError, WorkerState
 from edl_worker.config import Settings
-from edl_worker.heartbeat import Heartbeat
-from edl_worker.link import Identity, MasterLink
 from edl_worker.metrics import WorkerMetrics
-from edl_worker.session import Session
-from edl_worker.state import Departure, LeavingError, WorkerState
+from edl_worker.runtime.heartbeat import Heartbeat
+from edl_worker.runtime.session import Session
+from edl_worker.transport.master_client import Identity, MasterLink
 
 if TYPE_CHECKING:
-    from edl_worker.bench import Bench
+    from edl_worker.tasks.task_runner import Bench
 
 log = logging.getLogger(__name__)
 
@@ -185,8 +185,8 @@ class App:
         # Two threads in one package of such size end in a deadlock. The worker has registered: how
         # long it loads, the master looks at, and asks for its stacks.
         self._importing.join()
-        from edl_worker import loaded
-        from edl_worker.bench import Bench
+        from edl_worker.tasks import loaded_model
+        from edl_worker.tasks.task_runner import Bench
 
         log.debug("%.2f s: TensorFlow imported", time.monotonic() - self._session.started)
         context = {
@@ -194,7 +194,7 @@ class App:
             "worker_id": self._settings.worker_id,
             "master": self._settings.master,
         }
-        model = loaded.load(job, context)
+        model = loaded_model.load(job, context)
         return Bench(model, self._link, self._state, self._metrics, self._settings)
 
 
@@ -213,7 +213,7 @@ def identity(worker_id: int) -> Identity:
 
 def _import_tensorflow() -> None:
     try:
-        import edl_worker.bench  # noqa: F401
+        import edl_worker.tasks.task_runner  # noqa: F401
     except BaseException:
         # The session imports the same and tells what is wrong.
         log.debug("importing TensorFlow failed", exc_info=True)

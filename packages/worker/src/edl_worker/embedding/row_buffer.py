@@ -1,0 +1,95 @@
+"""Where rows from the master are received."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from edl_proto.parameters import FrameError
+from edl_proto.v1 import job_pb2, parameters_pb2
+from edl_worker.embedding.tables import Wanted
+from edl_worker.tensors.quantization import Precision, widened
+
+_ALIGNED = 64
+"""TensorFlow computes on memory that begins at such a multiple as it is, and copies any other."""
+
+
+class RowsInbox:
+    """The rows that one minibatch needs, once they have come.
+
+    What comes does not overwrite what came before: two pieces of memory take turns. So a step may
+    compute on rows while those of the next one are on their way.
+    """
+
+    def __init__(self, dims: Sequence[int]) -> None:
+        self._dims = dims
+        self._memory = np.empty(0, np.uint8)
+        self._next = np.empty(0, np.uint8)
+        self._for: Wanted | None = None
+        self._precision: Precision = job_pb2.FLOAT32
+
+    def nbytes(self, wanted: Wanted | None) -> int:
+        """Bytes of the rows of a minibatch, if they travel as float32."""
+        if wanted is None:
+            return 0
+        return sum(4 * d * ids.size for d, ids in zip(self._dims, wanted.ids, strict=True))
+
+    def open(self, wanted: Wanted | None) -> Callable[[int], memoryview]:
+        """What gives memory for the rows that are about to come; each time the same."""
+        expected = self.nbytes(wanted)
+        if self._next.size < expected:
+            self._next = _aligned(expected + expected // 4)
+        memory = self._next[:expected]
+
+        def give(nbytes: int) -> memoryview:
+            if nbytes not in (expected, expected // 2):
+                raise FrameError(f"{nbytes} bytes of rows came, {expected} were asked for")
+            return memory[:nbytes].data
+
+        return give
+
+    def arrived(self, wanted: Wanted, precision: Precision = job_pb2.FLOAT32) -> None:
+        """The rows that the memory was opened for last have come, in this precision."""
+        self._memory, self._next = self._next, self._memory
+        self._for, self._precision = wanted, precision
+
+    def holds(self, wanted: Wanted) -> bool:
+        return self._for is wanted
+
+    def forget(self) -> None:
+        self._for = None
+
+    def arrays(self, wanted: Wanted) -> list[Any]:
+        """The rows that have come, float32 of shape (ids, dim) for each table."""
+        is_whole = self._precision == job_pb2.FLOAT32
+        dtype = np.dtype(np.float32 if is_whole else np.uint16)
+        found: list[Any] = []
+        at = 0
+        for dim, ids in zip(self._dims, wanted.ids, strict=True):
+            end = at + dtype.itemsize * dim * ids.size
+            rows = self._memory[at:end].view(dtype).reshape(ids.size, dim)
+            found.append(rows if is_whole else widened(tf.constant(rows), self._precision))
+            at = end
+        return found
+
+
+def _aligned(nbytes: int) -> npt.NDArray[np.uint8]:
+    memory = np.empty(nbytes + _ALIGNED, np.uint8)
+    start = -memory.ctypes.data % _ALIGNED
+    return memory[start : start + nbytes]
+
+
+def requested(wanted: Wanted | None) -> tuple[list[parameters_pb2.TableRows], memoryview]:
+    """A request for rows: counts, and the ids of all tables as one payload."""
+    if wanted is None:
+        return [], memoryview(b"")
+    tables = [
+        parameters_pb2.TableRows(table=number, count=ids.size)
+        for number, ids in enumerate(wanted.ids)
+    ]
+    ids = wanted.ids[0] if len(wanted.ids) == 1 else np.concatenate(wanted.ids)
+    return tables, np.ascontiguousarray(ids).view(np.uint8).data

@@ -1,0 +1,246 @@
+"""The embedding tables of a job's model: which ids a minibatch needs, and its rows."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from edl_proto.errors import EdlError
+from edl_proto.parameters import MOST_ROW_BYTES
+from edl_proto.v1 import error_pb2, task_pb2
+from edl_worker.core import variable_names
+from edl_worker.embedding import lookup_stages
+from edl_worker.embedding.id_collector import Collector
+from edl_worker.embedding.initial_rows import CONSTANT, Initial
+from edl_worker.embedding.keras_embedding import MovedEmbedding, large_embeddings
+from edl_worker.embedding.layer import Embedding
+from edl_worker.embedding.row_gather import arranged
+from edl_worker.model_file import Batch, ModelFile
+from edl_worker.tensorflow_internals import nested_layers
+
+log = logging.getLogger(__name__)
+
+Ids = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.float32]
+Scan = Callable[[int], tuple[Ids, Rows]]
+"""All rows of a table by its number."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Wanted:
+    """The rows that one minibatch needs.
+
+    Attributes:
+        ids: for each table the ids, each once.
+        tables: for each lookup the number of its table.
+        at: for each lookup, which of the table's ids each of its ids is; ``arranged`` where it is
+            the table's only lookup.
+    """
+
+    ids: tuple[Ids, ...]
+    tables: tuple[int, ...]
+    at: tuple[tf.Tensor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table of the model; ``owner`` is the layer that looks up there."""
+
+    name: str
+    owner: Embedding | MovedEmbedding
+    dim: int
+    seed: int
+    initial: Initial
+    min_count: int = 1
+    max_age: int = 0
+
+
+class Tables:
+    """All tables of a model, in the order in which the master numbers them."""
+
+    def __init__(self, file: ModelFile, seed: int, threshold: int) -> None:
+        """Find the tables of a model that has been built.
+
+        Args:
+            file: the model file.
+            seed: of the job.
+            threshold: Keras Embedding layers of at least so many numbers become tables too.
+        """
+        model = file.model
+        layers = [
+            layer
+            for layer in nested_layers(model)
+            if isinstance(layer, Embedding) and layer.is_served and layer.trainable
+        ]
+        moved = large_embeddings(model, threshold)
+        paths = {id(v): n for v, n in zip(model.weights, _unique_paths(model), strict=True)}
+        self._collect = Collector(file)
+        self.tables = tuple(
+            [
+                Table(
+                    name,
+                    layer,
+                    layer.output_dim,
+                    _seed_of(seed, name),
+                    layer.initial,
+                    layer.min_count,
+                    layer.max_age,
+                )
+                for layer, name in zip(
+                    layers, variable_names.unique([layer.name for layer in layers]), strict=True
+                )
+            ]
+            + [
+                Table(
+                    paths[id(one.variable)],
+                    one,
+                    one.dim,
+                    _seed_of(seed, paths[id(one.variable)]),
+                    Initial(CONSTANT, 0.0, 0.0),
+                )
+                for one in moved
+            ]
+        )
+        self._numbers = {id(table.owner): number for number, table in enumerate(self.tables)}
+        for table in self.tables:
+            if isinstance(table.owner, MovedEmbedding):
+                table.owner.begin()
+                log.info("layer %s is served row by row, as an embedding table", table.name)
+            else:
+                table.owner.seed = table.seed
+
+    @property
+    def moved(self) -> tuple[Any, ...]:
+        """Variables that do not travel as such."""
+        return tuple(t.owner.variable for t in self.tables if isinstance(t.owner, MovedEmbedding))
+
+    def describe(self) -> list[task_pb2.EmbeddingTable]:
+        """The tables for ``ModelDescription.tables``."""
+        return [
+            task_pb2.EmbeddingTable(
+                name=table.name,
+                dim=table.dim,
+                distribution=table.initial.distribution,
+                center=table.initial.center,
+                spread=table.initial.spread,
+                seed=table.seed,
+                min_count=table.min_count,
+                max_age=table.max_age,
+            )
+            for table in self.tables
+        ]
+
+    def initial_rows(self) -> Iterator[tuple[int, Ids, Rows]]:
+        """Rows that do not begin as their initializer says: number of the table, ids, rows."""
+        for number, table in enumerate(self.tables):
+            if isinstance(table.owner, MovedEmbedding):
+                values = table.owner.variable.numpy()
+                yield number, np.arange(len(values), dtype=np.int64), values
+            elif table.owner.initial_table is not None:
+                yield number, *table.owner.initial_table
+
+    # --- minibatches -----------------------------------------------------------------------
+
+    def wanted(self, batch: Batch, *, training: bool) -> Wanted:
+        """The rows that a minibatch needs.
+
+        Raises:
+            EdlError: they cannot be known before the model runs, or are too many.
+            ValueError: an id is none of the layer's.
+        """
+        numbers, unique, at = self._collect(batch, self._numbers, training=training)
+        ids = [np.empty(0, np.int64)] * len(self.tables)
+        for number, found in zip(dict.fromkeys(sorted(numbers)), unique, strict=True):
+            ids[number] = found.numpy()
+        nbytes = 0
+        for table, found in zip(self.tables, ids, strict=True):
+            if isinstance(table.owner, MovedEmbedding):
+                table.owner.check(found)
+            nbytes += found.size * (8 + 4 * table.dim)
+        if nbytes > MOST_ROW_BYTES:
+            raise EdlError(
+                error_pb2.MODEL_CONTRACT,
+                f"one minibatch needs {nbytes / 2**20:.0f} MiB of embedding rows, "
+                f"more than the {MOST_ROW_BYTES >> 20} MiB that one exchange may have",
+                where="--minibatch-size",
+                remedy="Make minibatches smaller.",
+            )
+        places = [
+            arranged(part.numpy(), ids[number].size) if alone else part
+            for number, part, alone in zip(numbers, at, _alone(numbers), strict=True)
+        ]
+        return Wanted(tuple(ids), tuple(numbers), tuple(map(tf.convert_to_tensor, places)))
+
+    def specs(self, wanted: Wanted) -> tuple[Any, Any]:
+        """Specifications of rows and places for any minibatch with such lookups."""
+        rows = [tf.TensorSpec([None, table.dim], tf.float32) for table in self.tables]
+        return rows, [tf.TensorSpec([None], tf.int32) for _ in wanted.at]
+
+    def check_step(self, graph: Any) -> None:
+        """Make sure that a traced step does not read what a table holds in its variable.
+
+        Raises:
+            EdlError: a model uses the weights of an embedding otherwise than by looking up.
+        """
+        handles = {graph.capture(v.value.handle).name: v.path for v in self.moved}
+        for operation in graph.get_operations():
+            for tensor in operation.inputs:
+                if tensor.dtype == tf.resource and tensor.name in handles:
+                    raise EdlError(
+                        error_pb2.MODEL_CONTRACT,
+                        f"variable {handles[tensor.name]} is a large embedding that the model "
+                        "uses otherwise than by looking up rows",
+                        where=f"variable {handles[tensor.name]}",
+                        remedy="Give --embedding-threshold 0, so that the whole variable travels.",
+                    )
+
+    def serving(self, wanted_tables: Sequence[int], rows: Any, at: Any) -> lookup_stages.Serving:
+        """The stage of a step that computes with rows."""
+        own = [rows[number] for number in wanted_tables]
+        return lookup_stages.Serving(own, at, _alone(wanted_tables))
+
+    # --- the trained model -----------------------------------------------------------------
+
+    @contextmanager
+    def held(self, scan: Scan) -> Iterator[None]:
+        """Inside, the model holds all rows of the job's tables and needs no master."""
+        for number, table in enumerate(self.tables):
+            ids, rows = scan(number)
+            if isinstance(table.owner, MovedEmbedding):
+                values = table.owner.variable.numpy()
+                values[ids] = rows
+                table.owner.variable.assign(values)
+                table.owner.end()
+            else:
+                table.owner.hold(ids, rows, table.seed)
+        try:
+            yield
+        finally:
+            for table in self.tables:
+                if isinstance(table.owner, MovedEmbedding):
+                    table.owner.begin()
+                else:
+                    table.owner.release()
+
+
+def _alone(tables: Sequence[int]) -> list[bool]:
+    """For each lookup, given the number of its table, whether it is the only one there."""
+    return [tables.count(number) == 1 for number in tables]
+
+
+def _unique_paths(model: keras.Model) -> list[str]:
+    return variable_names.unique([variable.path for variable in model.weights])
+
+
+def _seed_of(seed: int, name: str) -> int:
+    digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 1

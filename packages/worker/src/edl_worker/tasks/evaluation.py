@@ -1,0 +1,94 @@
+"""Evaluation: metric states of a task, and values from the sum of all states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from edl_proto import tensor
+from edl_proto.v1 import task_pb2
+from edl_worker.embedding.lookup_stages import during
+from edl_worker.embedding.tables import Tables, Wanted
+from edl_worker.model_file import Batch, ModelFile
+from edl_worker.tasks.lookahead import Lookahead
+from edl_worker.tensors.tracing import AnySize
+
+
+class Inference:
+    """The model's outputs without training."""
+
+    def __init__(self, model_file: ModelFile, tables: Tables | None = None) -> None:
+        """Prepare to call a model.
+
+        Args:
+            model_file: the model.
+            tables: its embedding tables, if a master serves them: ``rows`` must be set then.
+        """
+        self._file = model_file
+        self._tables = tables
+        self._lookups: tuple[int, ...] = ()
+        self._call = AnySize(self._trace)
+        self.rows: Callable[[Wanted], Sequence[Any]] | None = None
+
+    def __call__(self, batch: Batch) -> Any:
+        if self._tables is None or self.rows is None:
+            return self._call(batch.size, batch.features)
+        wanted = self._tables.wanted(batch, training=False)
+        self._lookups = wanted.tables
+        rows = [tf.convert_to_tensor(part) for part in self.rows(wanted)]
+        return self._call(batch.size, batch.features, open_nests=(rows, list(wanted.at)))
+
+    def _trace(self, features: Any, rows: Any = (), at: Any = ()) -> Any:
+        stage = None if self._tables is None else self._tables.serving(self._lookups, rows, at)
+        with during(stage):
+            return self._file.call(features, training=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """What the records of one evaluation task add to the metrics."""
+
+    minibatches: int
+    examples: int
+    states: list[task_pb2.MetricState]
+
+
+def evaluate(
+    model_file: ModelFile,
+    infer: Inference,
+    batches: Lookahead[Batch],
+    at_minibatch: Callable[[int, Batch], None],
+) -> Evaluated:
+    """Run a task's minibatches through model and metrics.
+
+    Args:
+        at_minibatch: called before each one; may raise.
+    """
+    metrics = model_file.new_metrics()
+    minibatches = examples = 0
+    while (batch := batches.take()) is not None:
+        at_minibatch(minibatches, batch)
+        metrics.update(batch.labels, infer(batch))
+        minibatches += 1
+        examples += batch.size
+    return Evaluated(minibatches, examples, encode_states(metrics.states()))
+
+
+def summarize(model_file: ModelFile, states: Iterable[task_pb2.MetricState]) -> dict[str, float]:
+    """Values of the metrics from the sum of the states of all tasks."""
+    metrics = model_file.new_metrics()
+    metrics.load(
+        [(state.name, [tensor.decode(value) for value in state.variables]) for state in states]
+    )
+    return {name: float(value) for name, value in metrics.result().items()}
+
+
+def encode_states(states: Iterable[tuple[str, Sequence[Any]]]) -> list[task_pb2.MetricState]:
+    """Metric states as messages."""
+    return [
+        task_pb2.MetricState(name=name, variables=[tensor.encode(value) for value in variables])
+        for name, variables in states
+    ]

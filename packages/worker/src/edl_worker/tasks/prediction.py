@@ -1,0 +1,123 @@
+"""Predictions: one ``tf.Example`` per input record, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import recordio
+import recordio.example
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2, task_pb2
+from edl_worker.model_file import Batch
+from edl_worker.tasks.evaluation import Inference
+from edl_worker.tasks.lookahead import Lookahead
+from edl_worker.tasks.task_errors import writing_failed
+
+SINGLE = "prediction"
+"""Name of the feature that holds the output of a model with one output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """What was written for one prediction task."""
+
+    minibatches: int
+    predictions: int
+
+
+def predict(
+    infer: Inference,
+    output_names: Sequence[str],
+    lease: task_pb2.Lease,
+    batches: Lookahead[Batch],
+    at_minibatch: Callable[[int, Batch], None],
+) -> Predicted:
+    """Write the predictions of a task to its part file, which appears whole or not at all.
+
+    Args:
+        output_names: names for the outputs of a model that returns several as a list.
+        at_minibatch: called before each one; may raise.
+
+    Raises:
+        EdlError: not exactly one prediction per record, or the part cannot be written.
+    """
+    wanted = lease.records.stop - lease.records.start
+    minibatches = predictions = 0
+    try:
+        _make_parent(lease.part_path)
+        with recordio.Writer(lease.part_path) as writer:
+            while (batch := batches.take()) is not None:
+                at_minibatch(minibatches, batch)
+                outputs = named_outputs(infer(batch), output_names)
+                for record in rows(outputs, batch.size):
+                    writer.write(recordio.example.encode(record))
+                minibatches += 1
+                predictions += batch.size
+                if predictions > wanted:
+                    break
+            if predictions != wanted:
+                raise _miscounted(lease, wanted, predictions)
+    except OSError as error:
+        raise writing_failed(error, lease.part_path) from error
+    return Predicted(minibatches, predictions)
+
+
+def named_outputs(outputs: Any, output_names: Sequence[str]) -> dict[str, Any]:
+    """The outputs of a model by name: ``prediction``, or a name for each of several."""
+    match outputs:
+        case Mapping():
+            return {str(name): value for name, value in outputs.items()}
+        case list() | tuple() if len(outputs) == 1:
+            return {SINGLE: outputs[0]}
+        case list() | tuple():
+            names = list(output_names)
+            if len(names) != len(outputs) or len(set(names)) != len(names):
+                names = [f"{SINGLE}_{index}" for index in range(len(outputs))]
+            return dict(zip(names, outputs, strict=True))
+        case _:
+            return {SINGLE: outputs}
+
+
+def rows(outputs: Mapping[str, Any], size: int) -> Iterator[dict[str, npt.NDArray[Any]]]:
+    """The outputs of a minibatch record by record, flattened to lists of numbers.
+
+    Raises:
+        EdlError: an output does not have one row per record.
+    """
+    arrays = {}
+    for name, value in outputs.items():
+        array = np.asarray(value)
+        if array.ndim == 0 or array.shape[0] != size:
+            raise EdlError(
+                error_pb2.SHAPE_MISMATCH,
+                f"output {name} of the model has shape {array.shape} for {size} records",
+                where=f"output {name}",
+                remedy="Let the model return one row per record: the first dimension of each "
+                "output is the minibatch.",
+            )
+        arrays[name] = array.reshape(size, -1)
+    for index in range(size):
+        yield {name: array[index] for name, array in arrays.items()}
+
+
+def _miscounted(lease: task_pb2.Lease, wanted: int, got: int) -> EdlError:
+    return EdlError(
+        error_pb2.MODEL_CONTRACT,
+        f"{wanted} records gave {'more than ' if got > wanted else ''}"
+        f"{min(got, wanted) if got > wanted else got} predictions; "
+        "each record must give exactly one",
+        where=f"{lease.records.uri}, records [{lease.records.start}, {lease.records.stop})",
+        remedy="In mode PREDICTION the dataset function (or input function) must keep every "
+        "record: no filter, batch, repeat or flat_map.",
+    )
+
+
+def _make_parent(path: str) -> None:
+    if "://" not in path:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)

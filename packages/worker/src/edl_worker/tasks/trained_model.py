@@ -1,0 +1,137 @@
+"""A trained model's directory, as evaluation, prediction and --init-from read it."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import keras
+from google.protobuf.message import DecodeError
+
+from edl_proto.errors import EdlError
+from edl_proto.outputs import TRAINED_MODEL
+from edl_proto.v1 import error_pb2, job_pb2, model_pb2
+from edl_worker.tasks import weight_files
+
+DESCRIPTION = TRAINED_MODEL
+PARAMETERS = "parameters.safetensors"
+KERAS = "model.keras"
+SAVED_MODEL = "saved_model"
+MODEL_ZOO = "model_zoo"
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedModelDirectory:
+    """A directory that a training job wrote, on this machine."""
+
+    path: Path
+    description: model_pb2.TrainedModel
+
+    def model_spec(self, override: job_pb2.ModelSpec) -> job_pb2.ModelSpec:
+        """Which model this is; what the job says itself goes before."""
+        mine = self.description
+        spec = job_pb2.ModelSpec(
+            model_zoo=str(self.path / (mine.model_zoo or MODEL_ZOO)),
+            model_def=mine.model_def,
+            params=mine.model_def_params,
+            input_fn=mine.input_function,
+            dataset_fn=mine.dataset_fn,
+            loss=mine.loss,
+            optimizer=mine.optimizer,
+            eval_metrics_fn=mine.eval_metrics_fn,
+            feature_columns=mine.feature_columns,
+            label_columns=mine.label_columns,
+        )
+        spec.MergeFrom(override)  # empty fields change nothing
+        return spec
+
+    def read_values(self) -> weight_files.Values:
+        return weight_files.read(self.path / (self.description.params_filename or PARAMETERS))
+
+
+def open_directory(uri: str) -> TrainedModelDirectory:
+    """Open a trained model; a remote one is copied to this machine first.
+
+    Raises:
+        EdlError: there is none, or it is damaged.
+    """
+    path = _local(uri)
+    try:
+        content = (path / DESCRIPTION).read_bytes()
+        return TrainedModelDirectory(path, model_pb2.TrainedModel.FromString(content))
+    except (FileNotFoundError, NotADirectoryError):
+        raise EdlError(
+            error_pb2.MODEL_NOT_FOUND,
+            f"{uri} holds no trained model: it has no {DESCRIPTION}",
+            where=uri,
+            remedy="Name a directory that edl train wrote as its --output.",
+        ) from None
+    except (DecodeError, OSError) as error:
+        raise EdlError(
+            error_pb2.CHECKPOINT_DAMAGED,
+            f"{DESCRIPTION} cannot be read: {error}",
+            where=f"{uri}/{DESCRIPTION}",
+            remedy="Copy the trained model again, or train it again.",
+        ) from None
+
+
+def initialize(model: keras.Model, init_from: str) -> None:
+    """Give a model the values of ``--init-from``.
+
+    Args:
+        init_from: a trained model's directory, a ``.safetensors`` or a ``.keras`` file; a URI.
+
+    Raises:
+        EdlError: the file is missing, damaged, or of another model.
+    """
+    path = _local(init_from)
+    if path.suffix in (".keras", ".h5"):
+        _load_keras(model, path, init_from)
+    elif path.suffix == ".safetensors":
+        weight_files.assign(model, weight_files.read(path))
+    elif path.is_dir() and not (path / DESCRIPTION).exists() and (path / KERAS).exists():
+        _load_keras(model, path / KERAS, init_from)
+    else:
+        weight_files.assign(model, open_directory(str(path)).read_values())
+
+
+def _load_keras(model: keras.Model, path: Path, named: str) -> None:
+    if not path.exists():
+        raise EdlError(
+            error_pb2.MODEL_NOT_FOUND,
+            f"there is no file {named}",
+            where=named,
+            remedy="Name a trained model's directory, or a .keras or .safetensors file.",
+        )
+    try:
+        model.load_weights(path)
+    except Exception as error:  # Keras raises what it likes
+        first = str(error).strip().splitlines()
+        raise EdlError(
+            error_pb2.SHAPE_MISMATCH,
+            f"the values of {path.name} do not fit the model: {first[0] if first else error!r}",
+            where=named,
+            remedy="Use the model definition and --params that the values were trained with.",
+        ) from error
+
+
+def _local(uri: str) -> Path:
+    if uri.startswith("file://"):
+        return Path(uri.removeprefix("file://"))
+    if "://" not in uri:
+        return Path(uri)
+    import fsspec
+
+    copy = Path(tempfile.mkdtemp(prefix="edl-trained-")) / (uri.rstrip("/").rsplit("/", 1)[-1])
+    try:
+        filesystem, path = fsspec.core.url_to_fs(uri)
+        filesystem.get(path, str(copy), recursive=filesystem.isdir(path))
+    except FileNotFoundError:
+        raise EdlError(
+            error_pb2.MODEL_NOT_FOUND,
+            f"there is nothing at {uri}",
+            where=uri,
+            remedy="Name a directory that edl train wrote as its --output.",
+        ) from None
+    return copy

@@ -1,0 +1,1 @@
+"""TensorFlow functions that know nothing of jobs: tracing and quantization."""

@@ -1,0 +1,1 @@
+"""The model's weights: their layout, one training step, and this worker's copy of a version."""

@@ -1,0 +1,307 @@
+"""One step of training: from parameters and a minibatch to a flat gradient."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from edl_proto.v1 import job_pb2
+from edl_worker.embedding.lookup_stages import during
+from edl_worker.embedding.tables import Tables, Wanted
+from edl_worker.model_file import Batch, ModelFile
+from edl_worker.tensors.quantization import Precision, narrowed, widened
+from edl_worker.tensors.tracing import AnySize
+from edl_worker.training.trainer.arena import Arena, Weight
+
+log = logging.getLogger(__name__)
+
+# Operations that only look at a variable. Any other one that is given it may change it.
+_READS = frozenset(
+    ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one minibatch gave.
+
+    Attributes:
+        gradient: bytes of the trainable groups, in wire order.
+        state_delta: bytes of the state groups; empty when training changes no state.
+        loss: of the minibatch, regularization included.
+        rows: bytes of the gradients of rows, for each embedding table.
+        precision: of gradient and rows: float32 if a number has no place in 16 bits.
+    """
+
+    gradient: tuple[memoryview, ...]
+    state_delta: tuple[memoryview, ...]
+    loss: float
+    rows: tuple[memoryview, ...] = ()
+    precision: Precision = job_pb2.FLOAT32
+
+    @property
+    def is_finite(self) -> bool:
+        return math.isfinite(self.loss)
+
+
+class Trainer:
+    """A model whose variables are always those of one parameter version, or made from it.
+
+    A step leaves no trace in the variables that travel: what it does to moving statistics is
+    taken out as a difference and undone, so that a step that is repeated gives the same.
+    """
+
+    def __init__(
+        self,
+        model_file: ModelFile,
+        arena: Arena,
+        tables: Tables | None = None,
+        *,
+        local: bool = False,
+        precision: Precision = job_pb2.FLOAT32,
+    ) -> None:
+        """Arrange the traced functions.
+
+        Args:
+            model_file: the model.
+            arena: its variables.
+            tables: its embedding tables; None with local steps.
+            local: minibatches update the variables here, by the model file's own optimizer.
+            precision: what gradients are to travel as.
+        """
+        self._file = model_file
+        self._is_local = local
+        self._precision = precision
+        self._start: list[tf.Tensor] = []
+        self._told = False
+        self._tables = tables
+        self._arena = arena
+        trainable = [g for g in arena.groups if g.trainable]
+        state = [g for g in arena.groups if not g.trainable]
+        self._trainable = [group.weights for group in trainable]
+        self._state = [group.weights for group in state]
+        self._step = AnySize(self._trace_local_step if local else self._trace_step)
+        if local:
+            assert tables is None, "rows are updated where they are"
+            model_file.optimizer.build([w.variable for group in trainable for w in group.weights])
+        self._read = tf.function(self._trace_read, autograph=False, input_signature=[])
+        self._lookups: tuple[int, ...] = ()
+        self._assign = {
+            each: tf.function(
+                partial(self._trace_assign, each),
+                autograph=False,
+                input_signature=[
+                    [tf.TensorSpec([sum(g.sizes)], g.dtype_as(each)) for g in arena.groups],
+                ],
+            )
+            for each in {job_pb2.FLOAT32, precision}
+        }
+
+    @property
+    def model(self) -> Any:
+        """The Keras model."""
+        return self._file.model
+
+    @property
+    def traces(self) -> int:
+        """How often the step has been traced; more than a few is a defect."""
+        return self._step.traces
+
+    def prime(self, batch: Batch) -> None:
+        """Trace the step once for all sizes of a minibatch shaped like this one."""
+        open_nests: tuple[Any, ...] = ()
+        if self._tables is not None:
+            wanted = self._tables.wanted(batch, training=True)
+            self._lookups = wanted.tables
+            open_nests = self._tables.specs(wanted)
+        self._step.prime(batch.size, batch.features, batch.labels, open_nests=open_nests)
+
+    def assign(
+        self, payload: npt.NDArray[np.uint8], precision: Precision = job_pb2.FLOAT32
+    ) -> None:
+        """Give all weights the values of a payload, which is copied.
+
+        Args:
+            payload: the values.
+            precision: that they have travelled in, which is the trainer's or float32.
+        """
+        flats = self._arena.views(payload, precision)
+        self._assign[precision]([tf.convert_to_tensor(flat) for flat in flats])
+
+    def compute(self, batch: Batch, wanted: Wanted | None = None, rows: Sequence[Any] = ()) -> Step:
+        """The gradient of the loss of a minibatch at the present values.
+
+        Args:
+            batch: the minibatch.
+            wanted: the rows that it needs of the model's embedding tables, if there are any.
+            rows: these rows, an array for each table.
+        """
+        open_nests: tuple[Any, ...] = ()
+        if wanted is not None:
+            self._lookups = wanted.tables
+            open_nests = [tf.convert_to_tensor(part) for part in rows], list(wanted.at)
+        gradient, delta, loss, row_gradients, narrow = self._step(
+            batch.size, batch.features, batch.labels, open_nests=open_nests
+        )
+        precision = self._fitting(narrow)
+        if precision != job_pb2.FLOAT32:
+            gradient, row_gradients, _ = narrow
+        return Step(
+            _memory(gradient), _memory(delta), float(loss), _memory(row_gradients), precision
+        )
+
+    def _fitting(self, narrow: Sequence[Any]) -> Precision:
+        """What a gradient travels as: whole if, rounded, it would be infinite."""
+        if not narrow:
+            return job_pb2.FLOAT32
+        if bool(narrow[-1]):
+            return self._precision
+        if not self._told:
+            self._told = True
+            log.warning(
+                "a gradient has numbers beyond all of %s: such ones travel as float32",
+                job_pb2.WirePrecision.Name(self._precision).lower(),
+            )
+        return job_pb2.FLOAT32
+
+    # --- local steps -----------------------------------------------------------------------
+
+    def begin_local(self, version: int) -> None:
+        """From here on ``move`` changes the variables; they have the values of a version now."""
+        self._start = list(self._read())
+        # A version is one minibatch: where a schedule of the learning rate stands.
+        self._file.optimizer.iterations.assign(version)
+
+    def move(self, batch: Batch) -> float:
+        """Update the variables with a minibatch, and return its loss."""
+        return float(self._step(batch.size, batch.features, batch.labels))
+
+    def moved(self, loss: float) -> Step:
+        """By how much the variables have moved since ``begin_local``.
+
+        Args:
+            loss: of the minibatches that have moved them.
+        """
+        moved = [now - then for now, then in zip(self._read(), self._start, strict=True)]
+        border = len(self._trainable)
+        gradient, delta = moved[:border], moved[border:]
+        narrow = self._narrow(gradient, [])
+        precision = self._fitting(narrow)
+        if precision != job_pb2.FLOAT32:
+            gradient = narrow[0]
+        return Step(_memory(gradient), _memory(delta), loss, (), precision)
+
+    # --- traced ----------------------------------------------------------------------------
+
+    def _trace_step(
+        self, features: Any, labels: Any, rows: Sequence[tf.Tensor] = (), at: Any = ()
+    ) -> tuple[list[tf.Tensor], list[tf.Tensor], tf.Tensor, list[tf.Tensor], Sequence[Any]]:
+        state = [weight for group in self._state for weight in group]
+        before = {weight.name: tf.convert_to_tensor(weight.variable.value) for weight in state}
+        stage = None if self._tables is None else self._tables.serving(self._lookups, rows, at)
+        with tf.GradientTape() as tape:
+            tape.watch(rows)
+            with during(stage):
+                loss = self._loss(features, labels)
+        graph = tf.compat.v1.get_default_graph()
+        if self._tables is not None:
+            self._tables.check_step(graph)
+        moved = _written(graph, state)
+        variables = [[w.variable.value for w in group] for group in self._trainable]
+        gradients, row_gradients = tape.gradient(
+            loss, (variables, list(rows)), unconnected_gradients=tf.UnconnectedGradients.ZERO
+        )
+        flat = [_flatten(group) for group in gradients]
+        delta = []
+        if moved:
+            delta = [
+                _flatten(
+                    [
+                        w.variable.value - before[w.name]
+                        if w.name in moved
+                        else tf.zeros(w.shape, w.dtype)
+                        for w in group
+                    ]
+                )
+                for group in self._state
+            ]
+            with tf.control_dependencies(delta):
+                for weight in state:
+                    if weight.name in moved:
+                        weight.variable.value.assign(before[weight.name])
+        # Here the gradients of all lookups of an id become one.
+        merged = [tf.convert_to_tensor(part) for part in row_gradients]
+        return flat, delta, loss, merged, self._narrow(flat, merged)
+
+    def _narrow(self, gradient: list[tf.Tensor], rows: list[tf.Tensor]) -> Sequence[Any]:
+        """Both with 16 bits, and whether they are finite so; nothing if they travel whole."""
+        if self._precision == job_pb2.FLOAT32:
+            return ()
+        narrow, fit = narrowed([*gradient, *rows], self._precision)
+        return narrow[: len(gradient)], narrow[len(gradient) :], fit
+
+    def _loss(self, features: Any, labels: Any) -> tf.Tensor:
+        outputs = self._file.call(features, training=True)
+        loss = tf.cast(self._file.compute_loss(outputs, labels), tf.float32)
+        added = self._file.model.losses
+        if added:
+            loss += tf.add_n([tf.cast(tf.reduce_sum(term), tf.float32) for term in added])
+        return loss
+
+    def _trace_local_step(self, features: Any, labels: Any) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = self._loss(features, labels)
+        variables = [weight.variable for group in self._trainable for weight in group]
+        gradients = tape.gradient(
+            loss,
+            [variable.value for variable in variables],
+            unconnected_gradients=tf.UnconnectedGradients.ZERO,
+        )
+        # Dense, as the master's updates are: a row without a gradient still has its momentum.
+        self._file.optimizer.apply([tf.convert_to_tensor(g) for g in gradients], variables)
+        return loss
+
+    def _trace_read(self) -> list[tf.Tensor]:
+        return [_flatten([w.variable.value for w in group.weights]) for group in self._arena.groups]
+
+    def _trace_assign(self, precision: Precision, flats: list[tf.Tensor]) -> None:
+        for group, flat in zip(self._arena.groups, flats, strict=True):
+            pieces = tf.split(flat, group.sizes)
+            for weight, piece in zip(group.weights, pieces, strict=True):
+                if flat.dtype != group.dtype:
+                    piece = widened(piece, precision)
+                weight.variable.value.assign(tf.reshape(piece, weight.shape))
+
+
+def _flatten(tensors: Sequence[Any]) -> tf.Tensor:
+    """Tensors as one; sparse gradients of embeddings become dense here."""
+    return tf.concat([tf.reshape(tf.convert_to_tensor(t), [-1]) for t in tensors], 0)
+
+
+def _memory(tensors: Sequence[Any]) -> tuple[memoryview, ...]:
+    """The memory of eager tensors, copied only from a device that has its own."""
+    return tuple(
+        memoryview(tensor if "CPU" in tensor.backing_device else tensor.numpy()).cast("B")
+        for tensor in tensors
+    )
+
+
+def _written(graph: Any, weights: Sequence[Weight]) -> set[str]:
+    """Names of the weights that the operations traced so far may change."""
+    handles = {graph.capture(w.variable.value.handle).name: w.name for w in weights}
+    written = set()
+    for operation in graph.get_operations():
+        if operation.type in _READS:
+            continue
+        for tensor in operation.inputs:
+            if tensor.dtype == tf.resource and tensor.name in handles:
+                written.add(handles[tensor.name])
+    return written

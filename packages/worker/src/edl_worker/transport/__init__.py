@@ -1,0 +1,1 @@
+"""Adapters to the services of the master and of the parameter servers."""

@@ -1,0 +1,425 @@
+"""Evaluation, prediction and export over real gRPC, against a single process with Keras."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import reference
+import tensorflow as tf
+from conftest import RECORDS, ZOO, Master, Start, lease, training
+from practice_master import PracticeMaster
+
+import recordio
+import recordio.example
+from edl_proto import tensor
+from edl_proto.v1 import error_pb2, job_pb2, model_pb2, parameters_pb2, task_pb2
+from edl_worker.app import identity
+from edl_worker.concurrency.shared_state import WorkerState
+from edl_worker.config import Settings
+from edl_worker.tasks import weight_files
+from edl_worker.tasks.evaluation import encode_states
+from edl_worker.tasks.loaded_model import load
+from edl_worker.training.trainer.replica import Replica
+from edl_worker.transport.master_client import MasterLink
+
+
+def evaluations(points: Path) -> list[list[task_pb2.Lease]]:
+    cuts = [0, 30, 61, 100]
+    parts = [
+        lease(task_pb2.EVALUATION, points, start, stop, number=number)
+        for number, (start, stop) in enumerate(itertools.pairwise(cuts))
+    ]
+    summary = task_pb2.Lease(task=task_pb2.TaskKey(type=task_pb2.EVALUATION_SUMMARY, round=1))
+    return [parts, [summary]]
+
+
+def export(output: str, number: int = 0) -> task_pb2.Lease:
+    return task_pb2.Lease(
+        task=task_pb2.TaskKey(type=task_pb2.EXPORT, number=number),
+        part_path=output,
+        export=task_pb2.ExportInfo(records_trained=100, epochs=1, metrics={"accuracy": 0.5}),
+    )
+
+
+def all_points(points: Path) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    records = list(recordio.open_source(str(points)).read(0, RECORDS))
+    examples = [recordio.example.decode(record) for record in records]
+    return np.stack([e["x"] for e in examples]), np.array([e["label"][0] for e in examples])
+
+
+def by_keras(
+    job: job_pb2.JobSpec, named: reference.Named, points: Path
+) -> tuple[keras.Model, dict[str, float]]:
+    """The model with these values, and what ``model.evaluate`` says of all points at once."""
+    file = reference.load_model(job)
+    weight_files.assign(file.model, weight_files.Values(named, "the master"))
+    x, y = all_points(points)
+    file.model.compile(
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=[keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
+    )
+    result = file.model.evaluate(x, y, batch_size=RECORDS, verbose=0, return_dict=True)
+    return file.model, result
+
+
+def metrics_of(master: PracticeMaster) -> dict[str, float]:
+    (found,) = [
+        dict(task.complete.metrics)
+        for task in master.all_tasks()
+        if task.lease.task.type == task_pb2.EVALUATION_SUMMARY and task.complete
+    ]
+    return found
+
+
+# --- evaluation --------------------------------------------------------------------------------
+
+
+def test_an_evaluation_in_parts_equals_one_of_the_whole(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    master = start_master(job, [[training(points, 0, 100)], *evaluations(points)])
+    assert start_worker(master).wait() == 0
+    assert not master.heard.failed
+    _, wanted = by_keras(job, master.by_name(), points)
+    got = metrics_of(master)
+    assert set(got) == {"loss", "accuracy"}
+    assert got["accuracy"] == pytest.approx(wanted["accuracy"], abs=1e-6)
+    assert got["loss"] == pytest.approx(wanted["loss"], rel=1e-4)
+    examples = [t.complete.examples for t in master.stages[1] if t.complete]
+    assert examples == [30, 31, 39]
+
+
+def test_training_goes_on_with_the_newest_parameters_after_an_evaluation_of_frozen_ones(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    tasks = [training(points, 0, 44), training(points, 44, 100, number=1)]
+    parts, summary = evaluations(points)
+    for part in parts:
+        part.frozen = "stage-0"  # from before the first task, which is done by then
+    master = start_master(job, [[tasks[0]], parts, summary, [tasks[1]]])
+    assert start_worker(master).wait() == 0
+    reference.assert_close(master.by_name(), reference.train(job, tasks, rate=0.1))
+    frozen = [pull.frozen for pull in master.heard.pulls if pull.frozen]
+    assert frozen == ["stage-0"], "one version, fetched once for three tasks"
+
+
+def test_a_copy_of_frozen_parameters_is_none_of_the_newest(
+    job: job_pb2.JobSpec, start_master: Master
+) -> None:
+    master = start_master(job, [])
+    model = load(job, {"worker_id": 0})
+    assert model.arena is not None
+    assert model.trainer is not None
+    link = MasterLink(Settings(master.address, 0), identity(0), WorkerState())
+    link.register(0)
+    link.ready(model.describe())
+    replica = Replica(model.arena, model.trainer, link)
+    assert not replica.refresh(), "there are no values yet"
+    assert replica.send_initial()
+    assert not replica.send_initial(), "only once"
+    initial = master.values.copy()
+    master.frozen["old"] = 0, initial
+    master.values = np.full_like(initial.view(np.float32), 7.0).view(np.uint8)
+    master.version = 3
+    for _ in range(2):
+        assert replica.refresh()
+        assert replica.version == 3
+        np.testing.assert_array_equal(model.arena.pack(), master.values)
+        assert replica.use_frozen("old") == 0
+        np.testing.assert_array_equal(model.arena.pack(), initial)
+    link.close()
+
+
+def test_metric_states_travel_exactly(job: job_pb2.JobSpec, points: Path) -> None:
+    file = reference.load_model(job)
+    metrics = file.new_metrics()
+    x, y = all_points(points)
+    metrics.update(tf.constant(y), file.call({"x": tf.constant(x)}, training=False))
+    sent = encode_states(metrics.states())
+    for (name, arrays), message in zip(metrics.states(), sent, strict=True):
+        assert message.name == name
+        for array, value in zip(arrays, message.variables, strict=True):
+            got = tensor.decode(value)
+            assert got.dtype == np.asarray(array).dtype
+            np.testing.assert_array_equal(got, array)
+
+
+# --- export ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def exported(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start, tmp_path: Path
+) -> tuple[Path, PracticeMaster]:
+    """The output of a training job, and its master."""
+    job.model.params = ""
+    master = start_master(job, [[training(points, 0, 100)], [export(job.output)]])
+    assert start_worker(master).wait() == 0
+    assert not master.heard.failed, master.heard.failed
+    return tmp_path / "out", master
+
+
+def test_an_output_holds_all_that_the_documents_promise(
+    exported: tuple[Path, PracticeMaster], job: job_pb2.JobSpec, points: Path
+) -> None:
+    output, master = exported
+    assert sorted(path.name for path in output.iterdir()) == [
+        "model.keras",
+        "model_zoo",
+        "parameters.safetensors",
+        "saved_model",
+        "trained_model.pb",
+    ]
+    assert not [path.name for path in output.parent.iterdir() if path.name.endswith(".tmp")]
+    told = model_pb2.TrainedModel.FromString((output / "trained_model.pb").read_bytes())
+    assert told.model_def == "points"
+    assert told.params_filename == "parameters.safetensors"
+    assert told.minibatch_size == 8
+    assert told.job == "points"
+    assert (told.parameter_version, told.records_trained, told.epochs) == (13, 100, 1)
+    assert dict(told.metrics) == {"accuracy": 0.5}
+    assert {"edl", "tensorflow", "keras", "python"} <= set(told.versions)
+    copied = sorted(path.name for path in (output / "model_zoo").iterdir())
+    assert copied == sorted(path.name for path in ZOO.glob("*.py"))
+
+    stored = weight_files.read(output / "parameters.safetensors")
+    reference.assert_close(dict(stored.arrays), master.by_name())
+
+    x, _ = all_points(points)
+    model, _ = by_keras(job, master.by_name(), points)
+    wanted = model.predict(x, verbose=0)
+    restored = tf.keras.models.load_model(output / "model.keras")
+    np.testing.assert_allclose(restored.predict(x, verbose=0), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_the_saved_model_serves_without_edl_or_keras(
+    exported: tuple[Path, PracticeMaster], job: job_pb2.JobSpec, points: Path, tmp_path: Path
+) -> None:
+    output, master = exported
+    x, _ = all_points(points)
+    np.save(tmp_path / "x.npy", x)
+    program = (
+        "import sys, numpy as np, tensorflow as tf\n"
+        f"model = tf.saved_model.load({str(output / 'saved_model')!r})\n"
+        "serve = model.signatures['serving_default']\n"
+        "print(sorted(serve.structured_input_signature[1]), file=sys.stderr)\n"
+        f"out = serve(x=tf.constant(np.load({str(tmp_path / 'x.npy')!r})))\n"
+        f"np.savez({str(tmp_path / 'y.npz')!r}, **{{k: v.numpy() for k, v in out.items()}})\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=200, cwd="/")
+    model, _ = by_keras(job, master.by_name(), points)
+    served = np.load(tmp_path / "y.npz")
+    assert served.files == ["prediction"]
+    np.testing.assert_allclose(
+        served["prediction"], model.predict(x, verbose=0), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_a_subclassed_model_is_exported_too(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start, tmp_path: Path
+) -> None:
+    job.model.model_def = "subclassed.Points"
+    job.model.params = "width=6"
+    master = start_master(job, [[training(points, 0, 100)], [export(job.output)]])
+    assert start_worker(master).wait() == 0
+    assert not master.heard.failed, master.heard.failed
+    output = tmp_path / "out"
+    assert (output / "saved_model" / "saved_model.pb").exists()
+    served = tf.saved_model.load(output / "saved_model").signatures["serving_default"]
+    x, _ = all_points(points)
+    file = reference.load_model(job)
+    weight_files.assign(file.model, weight_files.read(output / "parameters.safetensors"))
+    np.testing.assert_allclose(
+        served(x=tf.constant(x))["prediction"].numpy(),
+        file.model({"x": tf.constant(x)}, training=False).numpy(),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
+def test_a_full_disk_leaves_nothing_behind(
+    job: job_pb2.JobSpec,
+    points: Path,
+    start_master: Master,
+    start_worker: Start,
+    tmp_path: Path,
+    small_disk: Path,
+) -> None:
+    job.output = str(small_disk / "out")
+    master = start_master(job, [[training(points, 0, 16)], [export(job.output)]])
+    assert start_worker(master).wait() == 0
+    failed = master.heard.failed[0]
+    assert failed.error.code == error_pb2.DISK_FULL, failed.error
+    assert str(small_disk) in failed.error.where
+    assert list(small_disk.iterdir()) == []
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Any:
+    """A file system of 64 KiB."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)]
+    mounted = (
+        os.geteuid() == 0
+        and not subprocess.run(mount, check=False, capture_output=True, timeout=20).returncode
+    )
+    if not mounted:
+        pytest.skip("mounting a small file system needs root")
+    yield place
+    subprocess.run(["umount", str(place)], check=True, timeout=20)
+
+
+# --- prediction --------------------------------------------------------------------------------
+
+
+def predictions(
+    points: Path, parts: Path, cuts: tuple[int, ...] = (0, 33, 100)
+) -> list[task_pb2.Lease]:
+    tasks = []
+    for number, (start, stop) in enumerate(itertools.pairwise(cuts)):
+        task = lease(task_pb2.PREDICTION, points, start, stop, number=number)
+        task.part_path = str(parts / f"{number}.part")
+        tasks.append(task)
+    return tasks
+
+
+def predict_job(job: job_pb2.JobSpec, trained: Path) -> job_pb2.JobSpec:
+    return job_pb2.JobSpec(
+        name="predicting",
+        type=job_pb2.PREDICT,
+        data=job.data,
+        trained_model=str(trained),
+        output="unused",
+        worker_grace_s=5,
+    )
+
+
+def test_each_record_gets_its_prediction_in_order_on_a_machine_without_the_zoo(
+    exported: tuple[Path, PracticeMaster],
+    job: job_pb2.JobSpec,
+    points: Path,
+    start_master: Master,
+    start_worker: Start,
+    tmp_path: Path,
+) -> None:
+    output, trained_by = exported
+    moved = tmp_path / "elsewhere"
+    shutil.move(output, moved)
+    tasks = predictions(points, tmp_path / "parts")
+    master = start_master(predict_job(job, moved), [tasks])
+    assert start_worker(master).wait() == 0
+    assert not master.heard.failed, master.heard.failed
+    assert not master.heard.ready[0].model.variables
+    assert [t.complete.records for t in master.all_tasks() if t.complete] == [33, 67]
+    records = [
+        recordio.example.decode(record)
+        for number in range(2)
+        for record in recordio.open_source(str(tmp_path / "parts" / f"{number}.part")).read(0, 100)
+    ]
+    got = np.stack([record["prediction"] for record in records])
+    x, _ = all_points(points)
+    model, _ = by_keras(job, trained_by.by_name(), points)
+    np.testing.assert_allclose(got, model.predict(x, verbose=0), rtol=1e-4, atol=1e-5)
+    assert sorted(p.name for p in (tmp_path / "parts").iterdir()) == ["0.part", "1.part"]
+
+
+@pytest.mark.parametrize("function", ["doubled", "halved"])
+def test_another_number_of_predictions_than_records_is_an_error(
+    function: str,
+    exported: tuple[Path, PracticeMaster],
+    job: job_pb2.JobSpec,
+    points: Path,
+    start_master: Master,
+    start_worker: Start,
+    tmp_path: Path,
+) -> None:
+    predict = predict_job(job, exported[0])
+    predict.model.dataset_fn = f"faulty.{function}"
+    master = start_master(predict, [predictions(points, tmp_path / "parts", (0, 40))])
+    assert start_worker(master).wait() == 0
+    failed = master.heard.failed[0]
+    assert failed.error.code == error_pb2.MODEL_CONTRACT
+    assert failed.permanent
+    assert "40 records" in failed.error.what
+    assert "exactly one" in failed.error.what
+    assert not list((tmp_path / "parts").iterdir())
+
+
+def test_an_evaluate_job_reads_the_trained_values_itself(
+    exported: tuple[Path, PracticeMaster],
+    job: job_pb2.JobSpec,
+    points: Path,
+    start_master: Master,
+    start_worker: Start,
+) -> None:
+    evaluate = predict_job(job, exported[0])
+    evaluate.type = job_pb2.EVALUATE
+    evaluate.minibatch_size = 7
+    master = start_master(evaluate, evaluations(points))
+    assert start_worker(master).wait() == 0
+    assert not master.heard.failed, master.heard.failed
+    assert not master.heard.pulls
+    _, wanted = by_keras(job, exported[1].by_name(), points)
+    got = metrics_of(master)
+    assert got["accuracy"] == pytest.approx(wanted["accuracy"], abs=1e-6)
+    assert got["loss"] == pytest.approx(wanted["loss"], rel=1e-4)
+
+
+def test_a_directory_without_a_trained_model_is_told(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start, tmp_path: Path
+) -> None:
+    master = start_master(predict_job(job, tmp_path), [predictions(points, tmp_path)])
+    assert start_worker(master).wait() == 6 or master.heard.failed
+    (failed,) = master.heard.failed
+    assert failed.error.code == error_pb2.MODEL_NOT_FOUND
+    assert "trained_model.pb" in failed.error.what
+
+
+# --- beginning from other values ---------------------------------------------------------------
+
+
+def test_training_begins_from_the_values_of_an_earlier_one(
+    exported: tuple[Path, PracticeMaster],
+    job: job_pb2.JobSpec,
+    points: Path,
+    start_master: Master,
+    start_worker: Start,
+    tmp_path: Path,
+) -> None:
+    output, before = exported
+    for init_from in (output, output / "model.keras", output / "parameters.safetensors"):
+        job.training.init_from = str(init_from)
+        master = start_master(job, [[training(points, 0, 8)]])
+        master.on_push = lambda m, _: parameters_pb2.ALREADY_APPLIED
+        worker = start_worker(master)
+        master.wait_for(lambda m=master: m.initialized, "initial values")
+        worker.app.leave("seen")
+        assert worker.wait() == 0
+        reference.assert_close(master.by_name(), before.by_name())
+
+
+def test_values_of_another_model_are_refused_by_name(
+    exported: tuple[Path, PracticeMaster],
+    job: job_pb2.JobSpec,
+    points: Path,
+    start_master: Master,
+    start_worker: Start,
+) -> None:
+    job.training.init_from = str(exported[0])
+    job.model.model_def = "subclassed.Points"
+    master = start_master(job, [[training(points, 0, 8)]])
+    assert start_worker(master).wait() == 4
+    (failed,) = master.heard.failed
+    assert failed.error.code == error_pb2.SHAPE_MISMATCH
+    assert "another model" in failed.error.what
+    assert "batch_normalization" in failed.error.what

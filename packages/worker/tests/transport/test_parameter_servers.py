@@ -1,0 +1,556 @@
+"""Many parameter servers that look like one: what each is sent, and what is put together."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
+from typing import Any
+
+import grpc
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edl_proto import channels
+from edl_proto.buckets import server_of
+from edl_proto.errors import EdlError, ErrorInterceptor
+from edl_proto.parameters import FrameError, ParametersStub, add_to_server, fill, listen
+from edl_proto.v1 import error_pb2, job_pb2, task_pb2
+from edl_proto.v1 import parameters_pb2 as pb
+from edl_worker.transport.parameter_servers import Mark, ParameterServers, ServerLostError
+from edl_worker.transport.partitions import Ids, Payload
+
+WAIT_S = 30.0
+DIM, ROWS = 2, 12
+"""Of the one table; row ``i`` is ``[i, -i]`` wherever it is."""
+
+MODEL = task_pb2.ModelDescription(
+    variables=[
+        task_pb2.Variable(name="w", shape=[3], dtype="float32", trainable=True),
+        task_pb2.Variable(name="b", shape=[1], dtype="float32", trainable=True),
+        task_pb2.Variable(name="mean", shape=[2], dtype="float32", trainable=False),
+    ],
+    tables=[task_pb2.EmbeddingTable(name="t", dim=DIM)],
+)
+BORDERS = (0, 8, 24)
+"""The first server has two elements of ``w``; the other the third, ``b`` and ``mean``."""
+
+Array = npt.NDArray[Any]
+
+
+def as_bytes(array: Array) -> memoryview:
+    return memoryview(np.ascontiguousarray(array)).cast("B")
+
+
+def floats(*values: float) -> Array:
+    return np.array(values, np.float32)
+
+
+# --- pieces ------------------------------------------------------------------------------------
+
+
+@given(sizes=st.lists(st.integers(0, 9), max_size=5), data=st.data())
+def test_pieces_of_memory_are_cut_as_if_they_were_one(sizes: list[int], data: Any) -> None:
+    whole = bytes(range(sum(sizes)))
+    ends = np.cumsum(sizes).tolist()
+    payload = Payload([memoryview(whole[e - n : e]) for e, n in zip(ends, sizes, strict=True)])
+    assert payload.nbytes == len(whole)
+    start = data.draw(st.integers(0, len(whole)))
+    stop = data.draw(st.integers(start, len(whole)))
+    assert b"".join(payload.pieces(start, stop)) == whole[start:stop]
+    assert bytes(payload.whole(start, stop)) == whole[start:stop]
+
+
+@given(
+    tables=st.lists(st.lists(st.integers(-(2**62), 2**62), max_size=8), min_size=1, max_size=3),
+    servers=st.integers(1, 4),
+    dtype=st.sampled_from([np.float32, np.uint16]),
+)
+def test_rows_that_were_divided_are_joined_in_the_order_of_their_ids(
+    tables: list[list[int]], servers: int, dtype: Any
+) -> None:
+    dims = [1, 3, 2][: len(tables)]
+    counted = [pb.TableRows(table=n, count=len(ids)) for n, ids in enumerate(tables)]
+    flat = np.array([one for ids in tables for one in ids], np.int64)
+    ids = Ids(counted, as_bytes(flat) if flat.size else memoryview(b""), dims, servers)
+    size = sum(len(one) * dim for one, dim in zip(tables, dims, strict=True))
+    rows = np.arange(size, dtype=dtype)
+    parts = ids.divide(as_bytes(rows) if size else memoryview(b""), rows.dtype)
+    for number in range(servers):
+        mine = np.frombuffer(ids.of(number), np.int64)
+        assert (server_of(mine, servers) == number).all()
+        assert sum(one.count for one in ids.counts(number)) == mine.size
+        assert parts[number].nbytes == ids.row_nbytes(number, rows.dtype)
+    out = np.zeros_like(rows)
+    found = [np.frombuffer(part, np.uint8) for part in parts]
+    ids.join(found, as_bytes(out) if size else memoryview(bytearray()), out.dtype)
+    np.testing.assert_array_equal(out, rows)
+
+
+def test_a_mark_only_grows() -> None:
+    mark = Mark()
+    for heard in (3, 7, 5):
+        mark.heed(heard)
+    assert mark.latest == 7
+
+
+# --- over connections --------------------------------------------------------------------------
+
+
+class Stand:
+    """The master, or a server of one part: notes what it is asked."""
+
+    def __init__(
+        self, values: Array | None = None, number: int = 0, *, direct: bool = True
+    ) -> None:
+        self.values = values
+        self.number = number
+        self.heard: list[Any] = []
+        self.ways: set[str] = set()
+        self.payloads: list[bytes] = []
+        self.outcome = pb.STAGED if values is not None else pb.APPLIED
+        self.error: EdlError | None = None
+        self.mark = 0
+        self.version = 1
+        self.whole = False
+        """It has a value that has no place in 16 bits."""
+        self.slot_granted = True
+        self.together: threading.Barrier | None = None
+        errors = ErrorInterceptor(on_defect=lambda name, error: print(name, repr(error)))
+        self.server = grpc.server(
+            futures.ThreadPoolExecutor(8),
+            options=channels.SERVER_OPTIONS,
+            interceptors=[errors],
+        )
+        self.direct = listen(self, "127.0.0.1", errors.told)
+        add_to_server(self, self.server, self.direct.port if direct else 0)
+        self.address = f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
+        self.server.start()
+
+    def close(self) -> None:
+        self.server.stop(None).wait()
+        self.direct.close()
+
+    def _hear(self, header: Any, frames: Iterator[bytes], *sizes: int) -> Any:
+        header.ParseFromString(next(frames))
+        self.heard.append(header)
+        payload = bytearray(sum(sizes))
+        fill(frames, memoryview(payload))
+        self.payloads.append(bytes(payload))
+        if self.together is not None:
+            self.together.wait(WAIT_S)
+        if self.error is not None:
+            raise self.error
+        return header
+
+    def _note(self, call: Any) -> None:
+        self.ways.add("over gRPC" if isinstance(call, grpc.ServicerContext) else "direct")
+
+    def _rows(self, ids: bytes, dtype: Any = np.float32) -> bytes:
+        flat = np.frombuffer(ids, np.int64).astype(dtype)
+        return np.stack([flat, -flat], axis=1).tobytes()
+
+    def initialize(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
+        self._note(call)
+        first = next(frames)
+        nbytes = pb.InitializeHeader.FromString(first).nbytes
+        self._hear(pb.InitializeHeader(), chain(first, frames), nbytes)
+        yield pb.InitializeReply(accepted=True, mark=self.mark).SerializeToString()
+
+    def pull(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
+        self._note(call)
+        first = next(frames)
+        ids = 8 * sum(one.count for one in pb.PullHeader.FromString(first).rows)
+        header = self._hear(pb.PullHeader(), chain(first, frames), ids)
+        half = header.precision == job_pb2.FLOAT16 and not self.whole
+        dtype = np.float16 if half else np.float32
+        values = b""
+        if self.values is not None and not header.only_rows:  # two trainable ones, then state
+            values = self.values[:2].astype(dtype).tobytes() + self.values[2:].tobytes()
+        rows = self._rows(self.payloads[-1], dtype) if ids else b""
+        yield pb.PullReply(
+            version=self.version,
+            nbytes=len(values),
+            rows_nbytes=len(rows),
+            initialized=True,
+            slot_granted=self.slot_granted,
+            mark=self.mark,
+            precision=job_pb2.FLOAT16 if half else job_pb2.FLOAT32,
+        ).SerializeToString()
+        yield from (values, rows)
+
+    def push(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
+        self._note(call)
+        first = next(frames)
+        header = pb.PushHeader.FromString(first)
+        rows = sum(one.count for one in header.rows)
+        row = 8 + (2 if header.precision else 4) * DIM
+        sizes = header.gradient_nbytes, header.state_nbytes, rows * row
+        self._hear(pb.PushHeader(), chain(first, frames), *sizes)
+        reply = pb.PushReply(
+            outcome=self.outcome,
+            version=self.version,
+            slot_granted=self.slot_granted,
+            mark=self.mark,
+        )
+        yield reply.SerializeToString()
+
+    def put_rows(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
+        self._note(call)
+        first = next(frames)
+        count = pb.PutRowsHeader.FromString(first).rows.count
+        self._hear(pb.PutRowsHeader(), chain(first, frames), count * (8 + 4 * DIM))
+        yield pb.PutRowsReply(accepted=True).SerializeToString()
+
+    def scan_rows(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
+        """Two ids at a time of those that are here."""
+        self._note(call)
+        header = self._hear(pb.ScanRowsHeader(), frames)
+        every = np.arange(ROWS)
+        mine = every[server_of(every, 2) == self.number]
+        found = mine[header.cursor : header.cursor + 2]
+        after = header.cursor + found.size
+        yield pb.ScanRowsReply(
+            count=found.size, cursor=after, more=after < mine.size
+        ).SerializeToString()
+        yield found.tobytes()
+        yield self._rows(found.tobytes())
+
+
+def chain(first: bytes, frames: Iterator[bytes]) -> Iterator[bytes]:
+    yield first
+    yield from frames
+
+
+class Crew:
+    """A master and two servers, and the worker's view of them."""
+
+    def __init__(self, *, direct: bool) -> None:
+        self.master = Stand()
+        self.parts = self.servers(direct=direct)
+        self.mark = Mark()
+        self.channel = channels.connect(self.master.address)
+        self.seen = self.view([part.address for part in self.parts])
+
+    def servers(self, *, direct: bool = True) -> list[Stand]:
+        return [
+            Stand(floats(0, 1), 0, direct=direct),
+            Stand(floats(2, 3, 4, 5), 1, direct=direct),
+        ]
+
+    def view(self, addresses: Sequence[str]) -> ParameterServers:
+        ranges = itertools.pairwise(BORDERS)
+        servers = [
+            task_pb2.ParameterServer(address=address, start=start, stop=stop)
+            for address, (start, stop) in zip(addresses, ranges, strict=True)
+        ]
+        return ParameterServers(ParametersStub(self.channel), servers, MODEL, self.mark)
+
+    def close(self) -> None:
+        self.seen.close()
+        self.channel.close()
+        for stand in (self.master, *self.parts):
+            stand.close()
+
+
+@pytest.fixture(params=["direct", "over gRPC"])
+def crew(request: Any) -> Iterator[Crew]:
+    crew = Crew(direct=request.param == "direct")
+    yield crew
+    crew.close()
+    for part in crew.parts:
+        assert part.ways <= {request.param}, "the way that was to be tried"
+
+
+def pushed(crew: Crew, seen: ParameterServers | None = None, timeout_s: float = WAIT_S) -> Any:
+    """Push gradients 10.. of 4 elements, state 20.. of 2 and rows of all ids; what came back."""
+    every = np.arange(ROWS)
+    after = np.array([7, 3, 5], np.int64)
+    values, rows = bytearray(BORDERS[-1]), bytearray(4 * DIM * after.size)
+    header = pb.PushHeader(
+        worker_id=1,
+        incarnation="inc",
+        lease=task_pb2.LeaseRef(token=9),
+        gradient_nbytes=16,
+        state_nbytes=8,
+        rows=[pb.TableRows(table=0, count=ROWS)],
+        next_rows=[pb.TableRows(table=0, count=after.size)],
+        pull=True,
+    )
+    payloads = (
+        as_bytes(floats(10, 11, 12)),
+        as_bytes(floats(13)),
+        as_bytes(floats(20, 21)),
+        as_bytes(every),
+        as_bytes(after),
+        as_bytes(np.stack([every, every], axis=1).astype(np.float32)),
+    )
+    reply = (seen or crew.seen).push(
+        header, payloads, lambda n: memoryview(values)[:n], timeout_s, lambda n: rows
+    )
+    return reply, np.frombuffer(values, np.float32), np.frombuffer(rows, np.float32)
+
+
+def test_each_server_gets_its_part_and_the_master_the_bare_header(crew: Crew) -> None:
+    crew.master.mark = 5
+    crew.mark.heed(2)
+    together = threading.Barrier(2)  # both are asked at the same time, or none answers
+    for part in crew.parts:
+        part.together = together
+    reply, values, rows = pushed(crew)
+    assert reply.outcome == pb.APPLIED
+    every = np.arange(ROWS)
+    for part, gradient in zip(crew.parts, ([10, 11], [12, 13, 20, 21]), strict=True):
+        ids = every[server_of(every, 2) == part.number]
+        staged = part.payloads[0]
+        dense = np.frombuffer(staged[: 4 * len(gradient)], np.float32)
+        np.testing.assert_array_equal(dense, gradient)
+        at = dense.nbytes + ids.nbytes
+        np.testing.assert_array_equal(np.frombuffer(staged[dense.nbytes : at], np.int64), ids)
+        sent = np.frombuffer(staged[at:], np.float32).reshape(-1, DIM)
+        np.testing.assert_array_equal(sent, np.stack([ids, ids], axis=1))
+        assert part.heard[0].mark == 2, "what the worker had been told before"
+        assert part.heard[1].mark == 5, "and by the answer to this push"
+    (bare,) = crew.master.heard
+    assert (bare.gradient_nbytes, bare.state_nbytes, len(bare.rows)) == (0, 0, 0)
+    assert crew.master.payloads == [b""]
+    # What came back is in its place: values by server, rows in the order asked for.
+    np.testing.assert_array_equal(values, [0, 1, 2, 3, 4, 5])
+    np.testing.assert_array_equal(rows, [7, -7, 3, -3, 5, -5])
+
+
+def test_servers_are_called_directly_where_they_can_be() -> None:
+    crew = Crew(direct=True)
+    pushed(crew)
+    assert [part.ways for part in crew.parts] == [{"direct"}, {"direct"}]
+    crew.close()
+
+
+def test_the_direct_way_to_a_server_is_left_for_its_successors() -> None:
+    crew = Crew(direct=True)
+    before = crew.parts
+    pushed(crew)
+    for part in before:
+        part.close()
+    crew.master.error = EdlError(error_pb2.STALE_INCARNATION, "the master was replaced")
+    with pytest.raises(grpc.RpcError) as failed:
+        pushed(crew)
+    told = EdlError.from_rpc(failed.value)
+    assert told is not None
+    assert told.code == error_pb2.STALE_INCARNATION
+    heard = [len(part.heard) for part in before]
+    # As a worker does that has registered again.
+    crew.master.error = None
+    crew.parts = crew.servers()
+    crew.seen.close()
+    crew.seen = crew.view([part.address for part in crew.parts])
+    reply, values, _ = pushed(crew)
+    assert reply.outcome == pb.APPLIED
+    np.testing.assert_array_equal(values, [0, 1, 2, 3, 4, 5])
+    assert [part.ways for part in crew.parts] == [{"direct"}, {"direct"}]
+    assert [len(part.heard) for part in before] == heard
+    crew.close()
+
+
+def pushed_half(crew: Crew) -> Any:
+    """As ``pushed``, with gradients of 16 bits, and wishing for such an answer."""
+    every = np.arange(ROWS)
+    after = np.array([7, 3, 5], np.int64)
+    values, rows = bytearray(BORDERS[-1]), bytearray(4 * DIM * after.size)
+    header = pb.PushHeader(
+        worker_id=1,
+        gradient_nbytes=8,
+        state_nbytes=8,
+        rows=[pb.TableRows(table=0, count=ROWS)],
+        next_rows=[pb.TableRows(table=0, count=after.size)],
+        pull=True,
+        precision=job_pb2.FLOAT16,
+        answer_precision=job_pb2.FLOAT16,
+    )
+    payloads = (
+        as_bytes(np.array([10, 11, 12, 13], np.float16)),
+        as_bytes(floats(20, 21)),
+        as_bytes(every),
+        as_bytes(after),
+        as_bytes(np.stack([every, every], axis=1).astype(np.float16)),
+    )
+    reply = crew.seen.push(
+        header, payloads, lambda n: memoryview(values)[:n], WAIT_S, lambda n: memoryview(rows)[:n]
+    )
+    return reply, bytes(values[: reply.nbytes]), bytes(rows[: reply.rows_nbytes])
+
+
+def test_numbers_of_16_bits_are_cut_where_the_same_numbers_of_32_are(crew: Crew) -> None:
+    reply, values, rows = pushed_half(crew)
+    assert reply.outcome == pb.APPLIED
+    every = np.arange(ROWS)
+    for part, gradient, state in zip(crew.parts, ([10, 11], [12, 13]), ([], [20, 21]), strict=True):
+        ids = every[server_of(every, 2) == part.number]
+        staged = part.payloads[0]
+        assert staged[:4] == np.array(gradient, np.float16).tobytes()
+        at = 4 + 4 * len(state)
+        assert staged[4:at] == floats(*state).tobytes()
+        assert staged[at : at + ids.nbytes] == ids.tobytes()
+        sent = np.frombuffer(staged[at + ids.nbytes :], np.float16).reshape(-1, DIM)
+        np.testing.assert_array_equal(sent, np.stack([ids, ids], axis=1))
+    assert reply.precision == job_pb2.FLOAT16
+    assert values == np.array([0, 1, 2, 3], np.float16).tobytes() + floats(4, 5).tobytes()
+    assert rows == np.array([7, -7, 3, -3, 5, -5], np.float16).tobytes()
+
+
+def test_if_one_server_answers_whole_all_do(crew: Crew) -> None:
+    """What is put together must be of one kind."""
+    crew.parts[1].whole = True
+    reply, values, rows = pushed_half(crew)
+    assert reply.precision == job_pb2.FLOAT32
+    assert values == np.arange(6, dtype=np.float32).tobytes()
+    assert rows == floats(7, -7, 3, -3, 5, -5).tobytes()
+    asked = [[h.precision for h in part.heard[1:]] for part in crew.parts]
+    assert asked == [[job_pb2.FLOAT16, job_pb2.FLOAT32]] * 2
+
+
+def test_a_gradient_that_one_server_finds_not_finite_is_never_counted(crew: Crew) -> None:
+    crew.parts[1].outcome = pb.INVALID
+    reply, _, _ = pushed(crew)
+    assert reply.outcome == pb.INVALID
+    assert crew.master.heard == []
+
+
+def test_without_the_next_step_slot_nothing_is_fetched(crew: Crew) -> None:
+    crew.master.slot_granted = False
+    reply, _, _ = pushed(crew)
+    assert reply.outcome == pb.APPLIED
+    assert [len(part.heard) for part in crew.parts] == [1, 1]
+
+
+def pulled(crew: Crew, **fields: Any) -> tuple[pb.PullReply, Array]:
+    values = bytearray(BORDERS[-1])
+    reply = crew.seen.pull(
+        pb.PullHeader(worker_id=1, **fields), lambda n: memoryview(values)[:n], WAIT_S
+    )
+    return reply, np.frombuffer(values, np.float32)
+
+
+def test_a_version_that_is_there_is_not_fetched_again(crew: Crew) -> None:
+    reply, values = pulled(crew, have_version=0)
+    assert reply.nbytes == BORDERS[-1]
+    np.testing.assert_array_equal(values, [0, 1, 2, 3, 4, 5])
+    reply, _ = pulled(crew, have_version=1)
+    assert reply.nbytes == 0
+    assert all(part.heard[-1].only_rows for part in crew.parts)
+
+
+def test_a_frozen_version_is_the_servers_own_affair(crew: Crew) -> None:
+    crew.mark.heed(4)
+    for part in crew.parts:
+        part.version = 11
+    reply, values = pulled(crew, frozen="final")
+    assert reply.version == 11
+    np.testing.assert_array_equal(values, [0, 1, 2, 3, 4, 5])
+    assert crew.master.heard == []
+    assert all(part.heard[0].mark == 4 for part in crew.parts), "it is frozen by then"
+
+
+def test_initial_values_are_offered_to_all_before_the_master_decides(crew: Crew) -> None:
+    crew.master.mark = 1
+    values = as_bytes(np.arange(6, dtype=np.float32))
+    reply = crew.seen.initialize(pb.InitializeHeader(worker_id=1, nbytes=24), values, WAIT_S)
+    assert reply.accepted
+    assert b"".join(part.payloads[0] for part in crew.parts) == bytes(values)
+    assert [header.nbytes for header in crew.master.heard] == [0]
+    assert crew.mark.latest == 1
+
+
+def test_initial_rows_go_to_their_servers(crew: Crew) -> None:
+    every = np.arange(ROWS)
+    header = pb.PutRowsHeader(worker_id=1, rows=pb.TableRows(table=0, count=ROWS))
+    rows = as_bytes(np.zeros((ROWS, DIM), np.float32))
+    assert crew.seen.put_rows(header, (as_bytes(every), rows), WAIT_S).accepted
+    assert sum(part.heard[0].rows.count for part in crew.parts) == ROWS
+    for part in crew.parts:
+        count = part.heard[0].rows.count
+        ids = np.frombuffer(part.payloads[0][: 8 * count], np.int64)
+        assert (server_of(ids, 2) == part.number).all()
+
+
+def test_all_rows_are_scanned_one_server_after_the_other(crew: Crew) -> None:
+    found: list[int] = []
+    cursor, more = 0, True
+    while more:
+        header = pb.ScanRowsHeader(worker_id=1, frozen="final", cursor=cursor, most=2)
+        reply, ids, rows = crew.seen.scan_rows(header, DIM, WAIT_S)
+        flat = np.frombuffer(ids, np.int64)
+        np.testing.assert_array_equal(
+            np.frombuffer(rows, np.float32), np.stack([flat, -flat], axis=1).reshape(-1)
+        )
+        found += flat.tolist()
+        cursor, more = reply.cursor, reply.more
+    assert sorted(found) == list(range(ROWS))
+
+
+# --- what goes wrong ---------------------------------------------------------------------------
+
+
+def silent_address() -> tuple[str, Callable[[], None]]:
+    """Where connections are taken and nobody ever answers, as if packets vanished."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    return f"127.0.0.1:{listening.getsockname()[1]}", listening.close
+
+
+def test_of_servers_that_are_gone_the_new_master_tells(crew: Crew) -> None:
+    """They ended with their master: what matters is that there is another incarnation."""
+    crew.parts[1].close()
+    crew.master.error = EdlError(error_pb2.STALE_INCARNATION, "the master was replaced")
+    with pytest.raises(grpc.RpcError) as failed:
+        pushed(crew)
+    told = EdlError.from_rpc(failed.value)
+    assert told is not None
+    assert told.code == error_pb2.STALE_INCARNATION
+    assert crew.master.heard[0].incarnation == "inc"
+
+
+def test_of_a_server_that_is_silent_the_master_tells_when_the_time_is_over(crew: Crew) -> None:
+    address, close = silent_address()
+    seen = crew.view([crew.parts[0].address, address])
+    crew.master.error = EdlError(error_pb2.STALE_INCARNATION, "the master was replaced")
+    started = time.monotonic()
+    with pytest.raises(grpc.RpcError) as failed:
+        pushed(crew, seen, timeout_s=0.5)
+    assert time.monotonic() - started < WAIT_S
+    told = EdlError.from_rpc(failed.value)
+    assert told is not None
+    assert told.code == error_pb2.STALE_INCARNATION
+    seen.close()
+    close()
+
+
+def test_while_the_master_is_the_same_the_call_is_to_be_tried_again(crew: Crew) -> None:
+    """As after a connection that broke: the worker repeats it, and the ledger sorts it out."""
+    crew.parts[0].close()
+    with pytest.raises(ServerLostError) as failed:
+        pushed(crew)
+    assert failed.value.number == 0
+    assert failed.value.address in str(failed.value)
+    assert "UNAVAILABLE" in failed.value.cause
+    assert [type(header) for header in crew.master.heard] == [pb.PullHeader], "nothing counted"
+
+
+def test_what_a_server_refuses_is_told_as_it_is(crew: Crew) -> None:
+    crew.parts[0].error = EdlError(error_pb2.SHAPE_MISMATCH, "another layout")
+    with pytest.raises(grpc.RpcError) as failed:
+        pushed(crew)
+    told = EdlError.from_rpc(failed.value)
+    assert told is not None
+    assert told.code == error_pb2.SHAPE_MISMATCH
+
+
+def test_a_part_of_another_size_is_refused(crew: Crew) -> None:
+    crew.parts[0].values = floats(0, 1, 2)
+    with pytest.raises(FrameError, match="part of 8"):
+        pulled(crew)
