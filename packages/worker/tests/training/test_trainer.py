@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from small_models import StubModelFile, batch_of, mean_square, regression
 
 from edl_proto.errors import EdlError
 from edl_worker.model_file import Batch
@@ -17,40 +17,10 @@ from edl_worker.tasks.loaded_model import describe_optimizer
 from edl_worker.training.trainer.arena import Arena, Inbox
 from edl_worker.training.trainer.trainer import Step, Trainer
 
-SIZE = 16
-
-
-class File:
-    """The part of a model file that a trainer uses."""
-
-    def __init__(self, model: keras.Model, loss: Callable[[Any, Any], Any]) -> None:
-        self.model = model
-        self._loss = loss
-
-    def call(self, features: Any, training: bool) -> Any:
-        return self.model(features, training=training)
-
-    def compute_loss(self, outputs: Any, labels: Any) -> Any:
-        return self._loss(outputs, labels)
-
-
-def mean_square(outputs: Any, labels: Any) -> Any:
-    return tf.reduce_mean(tf.square(outputs - tf.cast(labels, outputs.dtype)))
-
 
 def trainer_of(model: keras.Model) -> tuple[Trainer, Arena]:
     arena = Arena(model)
-    return Trainer(File(model, mean_square), arena), arena  # type: ignore[arg-type]
-
-
-def regression(*layers: keras.layers.Layer, size: int = 3) -> keras.Model:
-    return keras.Sequential([keras.Input((size,)), *layers, keras.layers.Dense(1)])
-
-
-def batch_of(size: int = SIZE, width: int = 3, seed: int = 0) -> Batch:
-    random = np.random.default_rng(seed)
-    features = tf.constant(random.normal(size=(size, width)).astype(np.float32))
-    return Batch(features, tf.constant(random.normal(size=(size, 1)).astype(np.float32)), size)
+    return Trainer(StubModelFile(model, mean_square), arena), arena  # type: ignore[arg-type]
 
 
 def gradient_of(step: Step) -> np.ndarray[Any, Any]:

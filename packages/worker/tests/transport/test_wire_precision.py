@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from practice_master import HALVES, PracticeMaster
-from test_arena_and_training import File, batch_of, mean_square, regression
+from small_models import StubModelFile, batch_of, mean_square, regression
 
 from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
 from edl_worker.embedding.row_buffer import RowsInbox
@@ -53,7 +53,7 @@ def test_other_numbers_are_left_alone() -> None:
 def trainers(model: keras.Model, precision: Any) -> tuple[Trainer, Trainer, Arena]:
     """One whose gradients travel whole, and one with 16 bits."""
     arena = Arena(model)
-    file: Any = File(model, mean_square)
+    file: Any = StubModelFile(model, mean_square)
     return Trainer(file, arena), Trainer(file, arena, precision=precision), arena
 
 
