@@ -75,7 +75,7 @@ def _one_step_late(
             late = moves
         for variable, move in zip(variables, late, strict=True):
             variable.assign(variable.numpy() + move)
-    return reference.values.of_model(model)
+    return reference.weight_files.of_model(model)
 
 
 def test_the_next_minibatch_is_computed_before_the_push_is_answered(
