@@ -18,8 +18,8 @@ from edl_worker.embedding.lookup_stages import Purpose, serving
 from edl_worker.embedding.tables import Tables, Wanted
 from edl_worker.model_file import Batch
 from edl_worker.tasks import weight_files
-from edl_worker.training.trainer.arena import Arena
-from edl_worker.training.trainer.trainer import Step, Trainer
+from edl_worker.training.arena import Arena
+from edl_worker.training.trainer import Step, Trainer
 from elasticdl import layers
 
 DIM = 3

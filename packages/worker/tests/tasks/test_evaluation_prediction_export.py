@@ -28,7 +28,7 @@ from edl_worker.config import Settings
 from edl_worker.tasks import weight_files
 from edl_worker.tasks.evaluation import encode_states
 from edl_worker.tasks.loaded_model import load
-from edl_worker.training.trainer.replica import Replica
+from edl_worker.training.replica import Replica
 from edl_worker.transport.master_client import MasterLink
 
 

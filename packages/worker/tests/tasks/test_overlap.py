@@ -15,7 +15,7 @@ from practice_master import PracticeMaster
 
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
 from edl_worker.concurrency.background_call import Beside
-from edl_worker.training.trainer.trainer import Trainer
+from edl_worker.training.trainer import Trainer
 
 Header = parameters_pb2.PushHeader
 

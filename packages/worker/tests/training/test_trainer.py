@@ -14,8 +14,8 @@ from edl_proto.errors import EdlError
 from edl_worker.model_file import Batch
 from edl_worker.tasks import weight_files
 from edl_worker.tasks.loaded_model import describe_optimizer
-from edl_worker.training.trainer.arena import Arena, Inbox
-from edl_worker.training.trainer.trainer import Step, Trainer
+from edl_worker.training.arena import Arena, Inbox
+from edl_worker.training.trainer import Step, Trainer
 
 
 def trainer_of(model: keras.Model) -> tuple[Trainer, Arena]:

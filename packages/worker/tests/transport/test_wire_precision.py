@@ -21,8 +21,8 @@ from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
 from edl_worker.embedding.row_buffer import RowsInbox
 from edl_worker.embedding.tables import Wanted
 from edl_worker.tensors.quantization import narrowed, widened
-from edl_worker.training.trainer.arena import Arena
-from edl_worker.training.trainer.trainer import Trainer
+from edl_worker.training.arena import Arena
+from edl_worker.training.trainer import Trainer
 
 both = pytest.mark.parametrize("precision", list(HALVES), ids=["float16", "bfloat16"])
 some_floats = arrays.arrays(np.float32, st.integers(0, 40), elements=st.floats(width=32))

@@ -24,8 +24,8 @@ from edl_worker.tasks.evaluation import Inference
 from edl_worker.tasks.export import Exporter
 from edl_worker.tensorflow_internals import uses_weight_decay
 from edl_worker.tensors.tracing import relaxed
-from edl_worker.training.trainer.trainer.trainer.arena import Arena
-from edl_worker.training.trainer.trainer.trainer.trainer import Trainer
+from edl_worker.training.arena import Arena
+from edl_worker.training.trainer import Trainer
 from elasticdl.python.common.constants import Mode
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from edl_worker.tasks import evaluation, prediction, task_errors
 from edl_worker.tasks.lease_prefetcher import Assignment, Intake
 from edl_worker.tasks.loaded_model import LoadedModel
 from edl_worker.tasks.training_loop import OutOfOrderError, TaskLostError, TrainingLoop
-from edl_worker.training.trainer.replica import Replica
+from edl_worker.training.replica import Replica
 from edl_worker.transport.master_client import MasterLink, MasterReplacedError
 
 log = logging.getLogger(__name__)

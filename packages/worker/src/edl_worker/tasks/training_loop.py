@@ -20,8 +20,8 @@ from edl_worker.model_file import Batch
 from edl_worker.tasks import task_errors
 from edl_worker.tasks.lease_prefetcher import Assignment, Intake
 from edl_worker.tasks.lookahead import Window
-from edl_worker.training.trainer.replica import Replica
-from edl_worker.training.trainer.trainer import Step, Trainer
+from edl_worker.training.replica import Replica
+from edl_worker.training.trainer import Step, Trainer
 from edl_worker.transport.master_client import MasterReplacedError
 
 _OUTCOMES = {

@@ -13,8 +13,8 @@ from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
 from edl_worker.embedding.row_buffer import RowsInbox, requested
 from edl_worker.embedding.tables import Ids, Rows, Tables, Wanted
 from edl_worker.tensors.quantization import Precision
-from edl_worker.training.trainer.arena import Arena, Inbox
-from edl_worker.training.trainer.trainer import Step, Trainer
+from edl_worker.training.arena import Arena, Inbox
+from edl_worker.training.trainer import Step, Trainer
 from edl_worker.transport.master_client import MasterLink
 
 _PIECE_BYTES = 32 << 20

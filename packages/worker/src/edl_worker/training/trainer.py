@@ -19,7 +19,7 @@ from edl_worker.embedding.tables import Tables, Wanted
 from edl_worker.model_file import Batch, ModelFile
 from edl_worker.tensors.quantization import Precision, narrowed, widened
 from edl_worker.tensors.tracing import AnySize
-from edl_worker.training.trainer.arena import Arena, Weight
+from edl_worker.training.arena import Arena, Weight
 
 log = logging.getLogger(__name__)
 
