@@ -15,7 +15,7 @@ from edl import codec
 from edl.app import Client
 from edl.core.job_result import Result, of_status
 from edl.core.job_status import JobState
-from edl.core.kinds import Flag, WorkerRange
+from edl.core.options.kinds import Flag, WorkerRange
 from edl.core.options import Given, Verb, options_of
 from edl.render.build_display import PlainBuild, SilentBuild
 from edl.render.line_display import PlainDisplay, Silence

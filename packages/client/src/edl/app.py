@@ -21,6 +21,7 @@ from edl.core.image_build import BuildRequest, BuiltImage, service_of
 from edl.core.options import Given, Verb
 from edl.core.problem import Problem, usage
 from edl.core.submission import Submission, build
+from edl.job_spec import encode_spec
 from edl_proto import jobdir
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2
@@ -172,7 +173,7 @@ class Client:
                 raise codec.error_of(problem) from None
             if job.verb is Verb.PREDICT:
                 seen += (mounts.BindMount(os.path.join(folder, jobdir.PARTS), writable=True),)
-        return codec.encode_spec(job, folder, now, seen)
+        return encode_spec(job, folder, now, seen)
 
     def _same_job_runs(self, job: Submission) -> bool:
         """True if the job of this name is the same and not over; an error otherwise."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from google.protobuf import json_format
@@ -19,30 +18,17 @@ from edl.core.job_status import (
     ParameterServerStatus,
     WorkerStatus,
 )
-from edl.core.mounts import BindMount
 from edl.core.options import Verb
 from edl.core.problem import Problem
-from edl.core.submission import HOST, Submission
 from edl_proto.errors import EdlError
 from edl_proto.v1 import builder_pb2, error_pb2, job_pb2
 
-WORKER_CRASHES = 3
-"""In a row without progress: a crash loop."""
-
-WORKER_GRACE_S = 10.0
-"""From SIGTERM to SIGKILL: one minibatch and a return call."""
-
-_TYPES: Mapping[Verb, job_pb2.JobType.ValueType] = {
+JOB_TYPES: Mapping[Verb, job_pb2.JobType.ValueType] = {
     Verb.TRAIN: job_pb2.TRAIN,
     Verb.EVALUATE: job_pb2.EVALUATE,
     Verb.PREDICT: job_pb2.PREDICT,
 }
-_VERBS = {value: verb for verb, value in _TYPES.items()}
-_UPDATES: Mapping[str, job_pb2.UpdateMode.ValueType] = {
-    "sync": job_pb2.SYNC,
-    "async": job_pb2.ASYNC,
-    "bounded": job_pb2.BOUNDED,
-}
+_VERBS = {value: verb for verb, value in JOB_TYPES.items()}
 _STATES = {
     job_pb2.STARTING: JobState.STARTING,
     job_pb2.RUNNING: JobState.RUNNING,
@@ -52,96 +38,6 @@ _STATES = {
     job_pb2.FAILED: JobState.FAILED,
     job_pb2.CANCELLED: JobState.CANCELLED,
 }
-
-
-IMAGE_ZOO = "/model_zoo"
-"""Where an image has its model zoo."""
-
-
-def encode_spec(
-    job: Submission, job_dir: str, submitted_at: str, binds: Sequence[BindMount] = ()
-) -> job_pb2.JobSpec:
-    """The message that a master is started with.
-
-    Args:
-        submitted_at: RFC 3339.
-        binds: what its containers see of this machine.
-    """
-    spec = job_pb2.JobSpec(
-        name=job.name,
-        type=_TYPES[job.verb],
-        model=job_pb2.ModelSpec(
-            model_zoo=IMAGE_ZOO if job.in_containers and job.model_zoo else job.model_zoo,
-            model_def=job.model_def,
-            params=job.params,
-            input_fn=job.input_fn,
-            dataset_fn=job.dataset_fn,
-            loss=job.loss,
-            optimizer=job.optimizer,
-            eval_metrics_fn=job.eval_metrics_fn,
-            feature_columns=job.feature_columns,
-            label_columns=job.label_columns,
-        ),
-        data=",".join(job.data),
-        validation_data=",".join(job.validation_data),
-        output=job.output,
-        trained_model=job.trained_model,
-        minibatch_size=job.minibatch_size,
-        records_per_task=job.records_per_task,
-        workers=job_pb2.WorkersSpec(min=job.num_workers.min, max=job.num_workers.max),
-        failures=job_pb2.FailureSpec(
-            task_attempts=job.task_attempts,
-            allow_dead_letters=job.allow_dead_letters,
-            worker_crashes=WORKER_CRASHES,
-        ),
-        serving=job_pb2.ServingSpec(
-            host=HOST, port=0, dashboard_port=job.dashboard_port, keep_page_s=job.keep_page
-        ),
-        data_format=job.data_format,
-        job_dir=job_dir,
-        submitted_at=submitted_at,
-        worker_grace_s=WORKER_GRACE_S,
-        tensorboard_dir=job.tensorboard_dir,
-        platform=job.platform,
-        image=job.image,
-    )
-    if job.in_containers:
-        spec.containers.CopyFrom(
-            job_pb2.ContainersSpec(
-                engine=job.engine,
-                user=f"{os.getuid()}:{os.getgid()}",
-                mounts=[
-                    job_pb2.Mount(
-                        path=bind.path, writable=bind.writable, for_workers=bind.for_workers
-                    )
-                    for bind in binds
-                ],
-                model_zoo=job.model_zoo,
-            )
-        )
-    if job.verb is Verb.TRAIN:
-        spec.training.CopyFrom(
-            job_pb2.TrainingSpec(
-                num_epochs=job.num_epochs,
-                update=_UPDATES[job.update],
-                grads_to_wait=job.grads_to_wait,
-                max_staleness=job.max_staleness,
-                overlap=job.overlap,
-                local_steps=job.local_steps,
-                wire_precision=job_pb2.WirePrecision.Value(job.wire_precision.upper()),
-                gradient_reduction=job.gradient_reduction,
-                evaluation_steps=job.evaluation_steps,
-                embedding_threshold=job.embedding_threshold,
-                parameter_servers=job.parameter_servers,
-                seed=job.seed,
-                shuffle=job.shuffle,
-                init_from=job.init_from,
-                checkpoint_dir=job.checkpoint_dir,
-                checkpoint_steps=job.checkpoint_steps,
-                keep_checkpoints=job.keep_checkpoints,
-            )
-        )
-    return spec
 
 
 def to_json(message: Message) -> str:

@@ -9,14 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edl.core.locations import absolute, split
+from edl.core.locations import absolute
 from edl.core.options import BY_NAME, Given, Option, Verb, options_of, unknown
 from edl.core.problem import usage
 
 PROJECT_FILE = "edl.toml"
-
-# Options of one run, which a file or variable must not set for all runs behind one's back.
-_ONLY_HERE = frozenset(("name", "detach", "dry_run"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +36,15 @@ class Layer:
         return found
 
     def _settled(self, option: Option, value: Any) -> Any:
-        """Relative places in a file start from the file's folder, whoever reads it."""
-        if not option.is_path:
-            return value
+        """The value with relative paths made absolute: they start from the file's folder."""
         texts = [value] if isinstance(value, str) else value
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            return value  # refused, with a sentence, when the option is read
+        if not option.is_path or not isinstance(texts, list):
+            return value
+        if not all(isinstance(text, str) and text.strip() for text in texts):
+            return value  # refused when the option is read
         base = str(self.path.parent)
-        settled = [absolute(text, base, os.environ) for text in split(texts)]
-        return settled[0] if isinstance(value, str) and len(settled) == 1 else settled
+        settled = [absolute(text, base, os.environ) for text in texts]
+        return settled[0] if isinstance(value, str) else settled
 
 
 def gather(
@@ -72,7 +69,7 @@ def gather(
             found.update(layer.given(verb))
     for option in options_of(verb):
         value = environ.get(option.variable)
-        if value and option.name not in _ONLY_HERE:
+        if value and not option.per_run:
             found[option.name] = Given(value, f"${option.variable}", explicit=False)
     found.update(flags)
     return found
@@ -125,7 +122,7 @@ def _layer(path: Path, table: Mapping[str, Any]) -> Layer:
 def _name(path: Path, key: str, verb: Verb | None) -> str:
     name = key.replace("-", "_")
     known = BY_NAME if verb is None else {option.name: option for option in options_of(verb)}
-    if name in _ONLY_HERE:
+    if name in BY_NAME and BY_NAME[name].per_run:
         raise usage(
             f"{key} cannot be set in a file",
             where=str(path),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from edl.core.kinds import WorkerRange
+from edl.core.options.kinds import WorkerRange
 from edl.core.options import BY_NAME, OPTIONS, Given, Verb, options_of
 from edl.core.problem import Problem
 from edl.core.submission import Submission, build

@@ -10,7 +10,7 @@ import grpc
 
 from edl import codec
 from edl.core.job_status import JobEvent, JobStatus
-from edl.core.kinds import WorkerRange
+from edl.core.options.kinds import WorkerRange
 from edl_proto import channels
 from edl_proto.errors import EdlError
 from edl_proto.v1 import job_pb2, job_pb2_grpc

@@ -111,7 +111,7 @@ def scale(
     """Give a running job more or fewer workers. Those that leave hand their work back."""
     with reporting(output_format):
         from edl.adapters.job_store import JobStore
-        from edl.core.kinds import Workers
+        from edl.core.options.kinds import Workers
         from edl.core.problem import usage
 
         try:

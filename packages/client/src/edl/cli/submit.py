@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from edl.cli.commands import CONTEXT, EdlCommand
+from edl.cli.option_parameters import given, takes
 from edl.cli.output import NoInput, Output, Quiet, put, reporting
-from edl.core.kinds import Flag, Texts
-from edl.core.options import Given, Option, Verb, options_of
+from edl.core.options import Given, Verb, options_of
 from edl.render.output_format import Format
 
 if TYPE_CHECKING:
@@ -60,63 +59,22 @@ _AFTER = (
 )
 
 
-def _parameter(option: Option) -> inspect.Parameter:
-    """How the command line takes an option: as text, read later by the option's own kind."""
-    default = option.default_text or option.default
-    shown = "" if default is None or default is False else f" [{default}]"
-    if default is True:
-        shown = " [yes]"
-    text = option.help + shown
-    panel = option.section
-    annotation: Any
-    if isinstance(option.kind, Flag):
-        negative = f"--no-{option.flag[2:]}"
-        declared = f"{option.flag}/{negative}" if option.default is True else option.flag
-        annotation = Annotated[
-            bool | None, typer.Option(declared, help=text, rich_help_panel=panel)
-        ]
-    else:
-        kind: Any = list[str] | None if isinstance(option.kind, Texts) else str | None
-        annotation = Annotated[
-            kind,
-            typer.Option(
-                option.flag, metavar=option.kind.metavar, help=text, rich_help_panel=panel
-            ),
-        ]
-    return inspect.Parameter(
-        option.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
-    )
+def _command(verb: Verb) -> Callable[..., None]:
+    """The function of a command, with the parameters that the table of options describes."""
+    options = options_of(verb)
 
-
-def _callback(verb: Verb) -> Callable[..., None]:
-    """The function of a command, with the signature that the table of options describes."""
-
+    # These commands never ask, with or without --no-input.
+    @takes(options, output_format=(Output, None), quiet=(Quiet, False), no_input=(NoInput, False))
     def run(**values: Any) -> None:
-        form, quiet = values.pop("output_format"), values.pop("quiet")
-        values.pop("no_input")  # these commands never ask
-        flags = {
-            option.name: Given(value, option.flag)
-            for option in options_of(verb)
-            if (value := values.get(option.name)) not in (None, [])
-        }
-        submit(verb, flags, form, quiet=quiet)
+        submit(verb, given(options, values), values["output_format"], quiet=values["quiet"])
 
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [
-        *(_parameter(option) for option in options_of(verb)),
-        inspect.Parameter("output_format", keyword, default=None, annotation=Output),
-        inspect.Parameter("quiet", keyword, default=False, annotation=Quiet),
-        inspect.Parameter("no_input", keyword, default=False, annotation=NoInput),
-    ]
     run.__name__ = verb.value
     run.__doc__ = _ABOUT[verb] + _AFTER
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {item.name: item.annotation for item in parameters}
     return run
 
 
 for _verb in Verb:
-    app.command(_verb.value, cls=EdlCommand, epilog=_EXAMPLES[_verb])(_callback(_verb))
+    app.command(_verb.value, cls=EdlCommand, epilog=_EXAMPLES[_verb])(_command(_verb))
 
 
 def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet: bool) -> None:

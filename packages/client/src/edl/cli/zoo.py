@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from edl.cli.commands import CONTEXT, EdlCommand, EdlGroup
+from edl.cli.option_parameters import given, takes
 from edl.cli.output import Output, Quiet, put, reporting
-from edl.core.options import Given, Verb
+from edl.core.options import BY_NAME, Verb
 
 app = typer.Typer(
     cls=EdlGroup,
@@ -49,12 +50,29 @@ def init(
         )
 
 
-def _text(flag: str, metavar: str, about: str) -> object:
-    return typer.Option(flag, metavar=metavar, help=about)
-
-
-_Text = str | None
-_SAME = "as for edl train"
+_CHECK_OPTIONS = [
+    BY_NAME[name]
+    for name in (
+        *("model_zoo", "model_def", "params", "input_fn", "dataset_fn", "loss", "optimizer"),
+        *("eval_metrics_fn", "feature_columns", "label_columns", "data", "data_format"),
+    )
+]
+_BUILD_OPTIONS = [
+    BY_NAME[name]
+    for name in (
+        *("model_zoo", "repository", "builder", "base_image", "git_credential", "builder_ca"),
+        *("builder_identity", "builder_config", "build_network", "engine", "build_log"),
+    )
+]
+_Tag = Annotated[
+    str, typer.Option("--tag", metavar="TAG", help="Tag of the image, besides its digest.")
+]
+_Labels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--label", metavar="NAME=VALUE", help="Label of the image. Repeat the option for several."
+    ),
+]
 
 
 @app.command(
@@ -63,44 +81,25 @@ _SAME = "as for edl train"
     "edl zoo check --model-zoo model_zoo --model-def regressor.DNN"
     ' --params "hidden_units=[10, 5]" -o json',
 )
-def check(
-    model_zoo: Annotated[_Text, _text("--model-zoo", "DIR", "folder of model files")] = None,
-    model_def: Annotated[_Text, _text("--model-def", "A.B.NAME", "the model")] = None,
-    params: Annotated[_Text, _text("--params", "NAME=VALUE,...", "its parameters")] = None,
-    input_fn: Annotated[_Text, _text("--input-fn", "NAME", _SAME)] = None,
-    dataset_fn: Annotated[_Text, _text("--dataset-fn", "NAME", _SAME)] = None,
-    loss: Annotated[_Text, _text("--loss", "NAME", _SAME)] = None,
-    optimizer: Annotated[_Text, _text("--optimizer", "NAME", _SAME)] = None,
-    eval_metrics_fn: Annotated[
-        _Text, _text("--eval-metrics-fn", "NAME", "as for edl train")
-    ] = None,
-    feature_columns: Annotated[
-        _Text, _text("--feature-columns", "NAME", "as for edl train")
-    ] = None,
-    label_columns: Annotated[_Text, _text("--label-columns", "NAME", _SAME)] = None,
-    data: Annotated[_Text, _text("--data", "PATTERN", "try it on a few of these records")] = None,
-    data_format: Annotated[_Text, _text("--data-format", "FORMAT", _SAME)] = None,
-    output_format: Output = None,
-) -> None:
-    """Find everything that is wrong with a model file, at once, without training."""
-    values = dict(locals())
-    values.pop("output_format")
+@takes(_CHECK_OPTIONS, output_format=(Output, None))
+def check(**values: Any) -> None:
+    """Find all errors of a model file at once, without training.
+
+    With --data, the check also runs the model on some of the records.
+    """
+    output_format = values["output_format"]
     with reporting(output_format):
         from edl import codec
         from edl.adapters import model_file_check
         from edl.app import model_submission
         from edl.core.job_result import error_fields
         from edl.core.quantities import plural
+        from edl.job_spec import encode_spec
         from edl.render import terminal
         from edl.render.job_text import failure_lines
 
-        flags = {
-            name: Given(value, "--" + name.replace("_", "-"))
-            for name, value in values.items()
-            if value is not None
-        }
-        job = model_submission(Verb.TRAIN, flags)
-        verdict = model_file_check.check(codec.encode_spec(job, job_dir="", submitted_at=""))
+        job = model_submission(Verb.TRAIN, given(_CHECK_OPTIONS, values))
+        verdict = model_file_check.check(encode_spec(job, job_dir="", submitted_at=""))
         known = [codec.error_of(failure) for failure in verdict.failures]
         put(
             {
@@ -110,7 +109,7 @@ def check(
                 "errors": [error_fields(failure) for failure in verdict.failures],
             },
             output_format,
-            [] if known else [f"{job.model_def}: nothing is wrong with it"],
+            [] if known else [f"{job.model_def}: no errors"],
             [] if known else [job.model_def],
         )
         for failure, error in zip(verdict.failures, known, strict=True):
@@ -126,48 +125,28 @@ def check(
     " --builder builder.example.com:50051\n"
     "edl zoo build --model-zoo https://git.example.com/me/zoo.git#v2 --tag v2 -o json",
 )
-def build(
-    model_zoo: Annotated[
-        _Text, _text("--model-zoo", "DIR|URL", "folder, or https://host/path.git[#REF[:FOLDER]]")
-    ] = None,
-    repository: Annotated[
-        _Text, _text("--repository", "REGISTRY/PATH", "where the image goes")
-    ] = None,
-    tag: Annotated[str, typer.Option("--tag", metavar="TAG", help="besides the digest")] = "",
-    label: Annotated[
-        list[str] | None,
-        typer.Option("--label", metavar="NAME=VALUE", help="of the image; may be repeated"),
-    ] = None,
-    builder: Annotated[_Text, _text("--builder", "HOST:PORT", _SAME)] = None,
-    base_image: Annotated[_Text, _text("--base-image", "NAME", _SAME)] = None,
-    git_credential: Annotated[_Text, _text("--git-credential", "NAME", _SAME)] = None,
-    builder_ca: Annotated[_Text, _text("--builder-ca", "FILE", _SAME)] = None,
-    builder_identity: Annotated[_Text, _text("--builder-identity", "FILE", _SAME)] = None,
-    builder_config: Annotated[_Text, _text("--builder-config", "FILE", _SAME)] = None,
-    build_network: Annotated[_Text, _text("--build-network", "NAME", _SAME)] = None,
-    engine: Annotated[_Text, _text("--engine", "URL", _SAME)] = None,
-    build_log: Annotated[
-        bool, typer.Option("--build-log", help="show all lines of the build")
-    ] = False,
-    output_format: Output = None,
-    quiet: Quiet = False,
-) -> None:
-    """Make an image of a model zoo, and push it. Prints its name, pinned by its digest."""
-    values = dict(locals())
-    for other in ("tag", "label", "build_log", "output_format", "quiet"):
-        values.pop(other)
+@takes(
+    _BUILD_OPTIONS,
+    tag=(_Tag, ""),
+    label=(_Labels, None),
+    output_format=(Output, None),
+    quiet=(Quiet, False),
+)
+def build(**values: Any) -> None:
+    """Build an image of a model zoo and push it. Prints its name, pinned by its digest."""
+    output_format, quiet = values["output_format"], values["quiet"]
     with reporting(output_format):
         from edl.app import build_image
         from edl.cli.submit import build_display, interruptible
         from edl.render import terminal
 
-        flags = {
-            name: Given(value, "--" + name.replace("_", "-"))
-            for name, value in values.items()
-            if value is not None
-        }
         with interruptible():
-            image = build_image(flags, build_display(quiet, build_log), tag, _labels(label or []))
+            image = build_image(
+                given(_BUILD_OPTIONS, values),
+                build_display(quiet, bool(values["build_log"])),
+                values["tag"],
+                _labels(values["label"] or []),
+            )
         if not quiet:
             terminal.message(str(image))
         put(image.to_dict(), output_format, [image.name], [image.name])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from urllib.parse import unquote
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
@@ -35,8 +35,3 @@ def absolute(location: str, base: str, environ: Mapping[str, str]) -> str:
     if home and (text == "~" or text.startswith("~/")):
         text = home + text[1:]
     return posixpath.normpath(posixpath.join(base, text))
-
-
-def split(texts: Iterable[str]) -> tuple[str, ...]:
-    """Single patterns of texts that may each name several with commas."""
-    return tuple(part.strip() for text in texts for part in text.split(",") if part.strip())

@@ -434,9 +434,6 @@ class JobSpec(_message.Message):
     CONTAINERS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     type: Global___JobType.ValueType
-    data: _builtins.str
-    """glob, directory, list of them, URI"""
-    validation_data: _builtins.str
     output: _builtins.str
     trained_model: _builtins.str
     """evaluate, predict"""
@@ -460,6 +457,12 @@ class JobSpec(_message.Message):
     @_builtins.property
     def model(self) -> Global___ModelSpec: ...
     @_builtins.property
+    def data(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """paths, globs, directories or URIs"""
+
+    @_builtins.property
+    def validation_data(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
     def training(self) -> Global___TrainingSpec: ...
     @_builtins.property
     def workers(self) -> Global___WorkersSpec: ...
@@ -477,8 +480,8 @@ class JobSpec(_message.Message):
         name: _builtins.str = ...,
         type: Global___JobType.ValueType = ...,
         model: Global___ModelSpec | None = ...,
-        data: _builtins.str = ...,
-        validation_data: _builtins.str = ...,
+        data: _abc.Iterable[_builtins.str] | None = ...,
+        validation_data: _abc.Iterable[_builtins.str] | None = ...,
         output: _builtins.str = ...,
         trained_model: _builtins.str = ...,
         minibatch_size: _builtins.int = ...,

@@ -27,13 +27,17 @@ class Kind(Protocol):
 
     @property
     def metavar(self) -> str:
-        """What stands for the value in a command's help; empty for a flag."""
+        """Stands for the value in a command's help; empty for a flag."""
+
+    @property
+    def annotation(self) -> str:
+        """The types of Python values that ``read`` takes, as source."""
 
     def read(self, value: object) -> object:
-        """The value meant by a text or a Python value.
+        """The value that a text or a Python value stands for.
 
         Raises:
-            ValueError: with a clause that says what is wrong.
+            ValueError: the value is wrong; the message is a clause that says why.
         """
 
 
@@ -41,6 +45,7 @@ class Kind(Protocol):
 class Text:
     metavar: str = "TEXT"
     may_be_empty: bool = False
+    annotation: str = "str"
 
     def read(self, value: object) -> str:
         if isinstance(value, PurePath):
@@ -56,9 +61,10 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """One or more patterns: a text, or in Python also a list of texts."""
+    """One or more texts; every one is a value of its own, whatever signs it contains."""
 
     metavar: str = "PATTERN"
+    annotation: str = "str | Sequence[str]"
 
     def read(self, value: object) -> tuple[str, ...]:
         if isinstance(value, (str, PurePath)):
@@ -74,6 +80,7 @@ class Texts:
 @dataclass(frozen=True, slots=True)
 class Params:
     metavar: str = "NAME=VALUE,..."
+    annotation: str = "str | dict[str, object]"
 
     def read(self, value: object) -> str:
         if isinstance(value, dict):
@@ -88,6 +95,7 @@ class Integer:
     min: int
     max: int = 2**31 - 1
     metavar: str = "N"
+    annotation: str = "int"
 
     def read(self, value: object) -> int:
         try:
@@ -107,6 +115,7 @@ class Integer:
 @dataclass(frozen=True, slots=True)
 class Flag:
     metavar: str = ""
+    annotation: str = "bool"
 
     def read(self, value: object) -> bool:
         if isinstance(value, bool):
@@ -122,12 +131,19 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Duration:
+    """A number of seconds, or a text such as 90s, 15m or 2h30m."""
+
+    min_s: float = 0.0
     metavar: str = "DURATION"
+    annotation: str = "str | float"
 
     def read(self, value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
             raise ValueError(f"{value!r} is no duration; write 90s, 15m or 2h30m")
-        return parse_duration(str(value))
+        seconds = parse_duration(str(value))
+        if seconds < self.min_s:
+            raise ValueError(f"{value} is too short; {self.min_s:g}s is the least")
+        return seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +154,11 @@ class Choice:
     def metavar(self) -> str:
         return "|".join(self.values)
 
+    @property
+    def annotation(self) -> str:
+        quoted = ", ".join(f'"{value}"' for value in self.values)
+        return f"Literal[{quoted}]"
+
     def read(self, value: object) -> str:
         text = str(value).strip().lower()
         if text not in self.values:
@@ -147,14 +168,17 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    most: int = 1000
+    """A number of workers, or a range of numbers."""
+
+    max: int = 1000
     metavar: str = "N|MIN:MAX"
+    annotation: str = "int | str | WorkerRange"
 
     def read(self, value: object) -> WorkerRange:
         if isinstance(value, WorkerRange):
             return value
         low, colon, high = str(value).partition(":")
-        number = Integer(1, self.most)
+        number = Integer(1, self.max)
         if not colon:
             workers = number.read(value)
             return WorkerRange(workers, workers)

@@ -1,0 +1,69 @@
+"""Parameters of commands, made from the table of options."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any
+
+import typer
+
+from edl.core.options import Given, Option
+from edl.core.options.kinds import Flag, Texts
+
+Command = Callable[..., None]
+
+
+def parameter(option: Option) -> inspect.Parameter:
+    """How a command takes an option: as text, which the option's own kind reads later."""
+    default = option.shown_default
+    shown = option.help if default in ("", "no") else f"{option.help} [default: {default}]"
+    settings: dict[str, Any] = {"help": shown, "rich_help_panel": option.section}
+    declared = option.flag
+    wanted: Any = str | None
+    if isinstance(option.kind, Flag):
+        wanted = bool | None
+        if option.default:
+            declared += f"/--no-{option.key}"
+    else:
+        settings["metavar"] = option.kind.metavar
+        if isinstance(option.kind, Texts):
+            wanted = list[str] | None
+    return inspect.Parameter(
+        option.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[wanted, typer.Option(declared, **settings)],
+    )
+
+
+def given(options: Iterable[Option], values: Mapping[str, Any]) -> dict[str, Given]:
+    """The options that the user set on the command line, of the values of all parameters."""
+    return {
+        option.name: Given(value, option.flag)
+        for option in options
+        if (value := values.get(option.name)) not in (None, [])
+    }
+
+
+def takes(options: Iterable[Option], **others: tuple[Any, Any]) -> Callable[[Command], Command]:
+    """Decorate a function that takes ``**values`` with the parameters of a command.
+
+    Args:
+        others: annotation and default of parameters besides the options, by name.
+    """
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [
+        *(parameter(option) for option in options),
+        *(
+            inspect.Parameter(name, keyword, default=default, annotation=annotation)
+            for name, (annotation, default) in others.items()
+        ),
+    ]
+
+    def decorate(function: Command) -> Command:
+        function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        function.__annotations__ = {item.name: item.annotation for item in parameters}
+        return function
+
+    return decorate

@@ -1,0 +1,31 @@
+"""Options of the command itself, which no job sees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from edl.core.options.kinds import Duration, Flag
+from edl.core.options.option import Option, declare
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandOptions:
+    """What the command does besides submitting a job."""
+
+    build_log: bool = declare(
+        Option(Flag(), "Show all lines of the build of an image.", default=False)
+    )
+    detach: bool = declare(
+        Option(Flag(), "Start the job and return.", default=False, per_run=True)
+    )
+    dry_run: bool = declare(
+        Option(
+            Flag(),
+            "Check everything and print the job, but start nothing.",
+            default=False,
+            per_run=True,
+        )
+    )
+    timeout: float | None = declare(
+        Option(Duration(), "Stop the job if it takes longer.", "2h", default=None)
+    )

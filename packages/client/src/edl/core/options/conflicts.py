@@ -1,0 +1,88 @@
+"""Options that cannot go together, or that have no effect without another one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from edl.core import names
+from edl.core.options.job import DOCKER
+from edl.core.options.option import Given, Verb
+from edl.core.options.table import BY_NAME
+from edl.core.problem import usage
+
+IMAGE_OPTIONS = ("image", "builder", "repository")
+"""Options that ask for an image."""
+
+_PINNED = re.compile(r"[^@\s]+@sha256:[0-9a-f]{64}")
+
+
+def check(verb: Verb, given: Mapping[str, Given], values: Mapping[str, Any]) -> None:
+    """Check the values of all options of the verb against each other.
+
+    Raises:
+        Problem: USAGE, naming the option and where it was set.
+    """
+    _check_name(given, values)
+    if values["detach"] and values["timeout"] is not None:
+        raise usage(
+            "--timeout cannot go with --detach: no command would be there to stop the job",
+            remedy="Leave one out; edl wait NAME --timeout waits for a detached job.",
+        )
+    _check_image(given, values)
+    if verb is Verb.TRAIN:
+        _check_training(given, values)
+    elif values["platform"] != DOCKER:
+        for option in IMAGE_OPTIONS:
+            _needs(option, f"--platform {DOCKER}", given)
+
+
+def _check_name(given: Mapping[str, Given], values: Mapping[str, Any]) -> None:
+    name = values["name"]
+    if name and (fault := names.fault(name)):
+        raise usage(
+            f"{name!r} cannot be the name of a job: {fault}",
+            where=given["name"].where,
+            remedy=f"For example: --name {names.suggestion(name)}",
+        )
+
+
+def _check_image(given: Mapping[str, Given], values: Mapping[str, Any]) -> None:
+    image = values["image"]
+    if image and not _PINNED.fullmatch(image):
+        raise usage(
+            f"--image {image}: an image is named by its digest, so that it stays the same",
+            where=given["image"].where,
+            remedy="Write registry/path@sha256:..., as edl zoo build prints it.",
+        )
+
+
+def _check_training(given: Mapping[str, Given], values: Mapping[str, Any]) -> None:
+    update, overlap, local = values["update"], values["overlap"], values["local_steps"] > 1
+    fresh = "max_staleness" in given and values["max_staleness"] == 0
+    for option, condition, needed in (
+        ("grads_to_wait", update == "sync", "--update sync"),
+        ("max_staleness", update == "bounded", "--update bounded"),
+        ("overlap", not overlap or update != "sync", "--update async"),
+        ("overlap", not overlap or not fresh, "--max-staleness 1"),
+        ("overlap", not overlap or not local, "--local-steps 1"),
+        ("local_steps", not local or update == "async", "--update async"),
+        ("evaluation_steps", bool(values["validation_data"]), "--validation-data"),
+        ("checkpoint_steps", bool(values["checkpoint_dir"]), "--checkpoint-dir"),
+        ("keep_checkpoints", bool(values["checkpoint_dir"]), "--checkpoint-dir"),
+    ):
+        if not condition:
+            _needs(option, needed, given)
+
+
+def _needs(option: str, needed: str, given: Mapping[str, Given]) -> None:
+    entry = given.get(option)
+    # In a settings file, the option may be there for other jobs.
+    if entry is not None and entry.explicit:
+        flag = BY_NAME[option].flag
+        raise usage(
+            f"{flag} has no effect without {needed}",
+            where=entry.where,
+            remedy=f"Add {needed}, or leave {flag} out.",
+        )

@@ -1,0 +1,78 @@
+"""Options that name the data and the results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from edl.core.options.kinds import Choice, Integer, Text, Texts
+from edl.core.options.option import TRAIN, TRAIN_OR_PREDICT, Option, declare
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataOptions:
+    """What a job reads and writes."""
+
+    data: tuple[str, ...] = declare(
+        Option(
+            Texts(),
+            "Records: a file, folder, glob or URI. Repeat the option for several.",
+            '"train/*.recordio"',
+            default=(),
+            required=True,
+            is_path=True,
+            may_be_in_a_store=True,
+            spec="data",
+        )
+    )
+    validation_data: tuple[str, ...] = declare(
+        Option(
+            Texts(),
+            "Records to evaluate the model on during training. Repeat the option for several.",
+            '"test/*.recordio"',
+            default=(),
+            verbs=TRAIN,
+            is_path=True,
+            may_be_in_a_store=True,
+            spec="validation_data",
+        )
+    )
+    data_format: str = declare(
+        Option(
+            Choice(("recordio", "tfrecord", "csv")),
+            "Format of the data files.",
+            "csv",
+            default_text="from the content",
+            spec="data_format",
+        )
+    )
+    output: str = declare(
+        Option(
+            Text("DIR"),
+            "Folder or URI to create for the result.",
+            "my_model",
+            verbs=TRAIN_OR_PREDICT,
+            required=True,
+            is_path=True,
+            may_be_in_a_store=True,
+            spec="output",
+        )
+    )
+    minibatch_size: int = declare(
+        Option(
+            Integer(1, 1_000_000),
+            "Number of records in one minibatch.",
+            "64",
+            default=32,
+            spec="minibatch_size",
+        )
+    )
+    records_per_task: int = declare(
+        Option(
+            Integer(0, 2**62),
+            "Number of records in one task; 0 lets the master choose.",
+            "4096",
+            default=0,
+            default_text="chosen from the data",
+            spec="records_per_task",
+        )
+    )

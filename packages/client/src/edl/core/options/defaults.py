@@ -1,0 +1,42 @@
+"""Defaults that depend on other options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from edl.core.options.option import Given, Verb
+
+
+def resolve(verb: Verb, given: Mapping[str, Given], values: dict[str, Any]) -> None:
+    """Complete ``values`` in place, so that no later stage needs a default.
+
+    Args:
+        values: of all options of the verb, as ``read`` returns them.
+    """
+    if verb is Verb.TRAIN:
+        _resolve_overlap(given, values)
+        _resolve_update(given, values)
+
+
+def _resolve_overlap(given: Mapping[str, Given], values: dict[str, Any]) -> None:
+    fresh = values["update"] == "sync" or (
+        "max_staleness" in given and values["max_staleness"] == 0
+    )
+    # The gradients of several workers are stale as it is. Overlap adds to their staleness, and a
+    # learning rate that was right may then be too high: the user has to ask for overlap.
+    wanted = values["overlap"] and ("overlap" in given or values["num_workers"].max == 1)
+    values["overlap"] = wanted and not fresh and values["local_steps"] == 1
+
+
+def _resolve_update(given: Mapping[str, Given], values: dict[str, Any]) -> None:
+    workers = values["num_workers"].max
+    if values["update"] != "sync":
+        values["grads_to_wait"] = 0
+    elif "grads_to_wait" not in given:
+        values["grads_to_wait"] = workers
+    if values["update"] != "bounded":
+        values["max_staleness"] = 0
+    elif "max_staleness" not in given:
+        # Every worker may be one round behind. With overlap, each has one more gradient on its way.
+        values["max_staleness"] = workers * (2 if values["overlap"] else 1)

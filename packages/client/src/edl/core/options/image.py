@@ -1,0 +1,95 @@
+"""Options of the container image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from edl.core.options.kinds import Text
+from edl.core.options.option import TRAIN, Option, declare
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageOptions:
+    """Which image a job uses, and who builds it."""
+
+    image: str = declare(
+        Option(
+            Text("NAME@DIGEST"),
+            "Use this image and build none.",
+            "registry.example.com/me/zoo@sha256:" + 64 * "0",
+            default_text="the trained model's image, or built from the model zoo",
+            spec="image",
+        )
+    )
+    builder: str = declare(
+        Option(
+            Text("HOST:PORT"),
+            "Address of the builder service.",
+            "builder.example.com:50051",
+            default_text="a builder on this machine, for this command",
+        )
+    )
+    repository: str = declare(
+        Option(
+            Text("REGISTRY/PATH"),
+            "Repository that images are pushed to.",
+            "registry.example.com/me/zoo",
+        )
+    )
+    base_image: str = declare(
+        Option(
+            Text("NAME"),
+            "Image with worker and master to build on.",
+            "registry.example.com/edl/worker:0.1.0",
+            default_text="set by the builder",
+        )
+    )
+    git_credential: str = declare(
+        Option(
+            Text("NAME"),
+            "Name of the builder's credential for a private git repository of model files.",
+            "company-git",
+            verbs=TRAIN,
+        )
+    )
+    builder_ca: str = declare(
+        Option(
+            Text("FILE"),
+            "Certificates, in PEM, that authenticate the builder.",
+            "builder-ca.pem",
+            default_text="the certificates of this machine",
+            is_path=True,
+        )
+    )
+    builder_identity: str = declare(
+        Option(
+            Text("FILE"),
+            "Client certificate and key, in PEM, for the builder.",
+            "client.pem",
+            is_path=True,
+        )
+    )
+    builder_config: str = declare(
+        Option(
+            Text("FILE"),
+            "Settings of the builder on this machine: registries and limits.",
+            "builder.toml",
+            is_path=True,
+        )
+    )
+    build_network: str = declare(
+        Option(
+            Text("NAME"),
+            "Network of build steps on this machine.",
+            "host",
+            default_text="the default of the engine",
+        )
+    )
+    engine: str = declare(
+        Option(
+            Text("URL"),
+            "Container engine of this machine.",
+            "unix:///run/user/1000/docker.sock",
+            default_text="$DOCKER_HOST, or the usual socket",
+        )
+    )

@@ -1,0 +1,81 @@
+"""Options of the job's processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from edl.core.options.kinds import Choice, Duration, Flag, Integer, Text, WorkerRange, Workers
+from edl.core.options.option import Option, declare
+
+PROCESSES, DOCKER = "processes", "docker"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobOptions:
+    """How the job runs."""
+
+    name: str = declare(
+        Option(
+            Text("NAME"),
+            "Name of the job.",
+            "digits",
+            default_text="made from the model's name",
+            per_run=True,
+            spec="name",
+        )
+    )
+    num_workers: WorkerRange = declare(
+        Option(
+            Workers(),
+            "Number of worker processes; in a range, edl scale can change it.",
+            "1:4",
+            default=WorkerRange(1, 1),
+            spec="workers",
+        )
+    )
+    task_attempts: int = declare(
+        Option(
+            Integer(1),
+            "Number of times that a failing task is tried.",
+            "5",
+            default=3,
+            spec="failures.task_attempts",
+        )
+    )
+    allow_dead_letters: bool = declare(
+        Option(
+            Flag(),
+            "Go on without the tasks that failed every attempt, and report them.",
+            default=False,
+            spec="failures.allow_dead_letters",
+        )
+    )
+    dashboard_port: int = declare(
+        Option(
+            Integer(0, 65535),
+            "Port of the job's status page.",
+            "8080",
+            default=0,
+            default_text="any free port",
+            spec="serving.dashboard_port",
+        )
+    )
+    keep_page: float = declare(
+        Option(
+            Duration(),
+            "How long the status page stays after the end of the job.",
+            "10m",
+            default=0.0,
+            default_text="0s",
+            spec="serving.keep_page_s",
+        )
+    )
+    platform: str = declare(
+        Option(
+            Choice((PROCESSES, DOCKER)),
+            "Run master and workers as processes or as containers of this machine.",
+            DOCKER,
+            default=PROCESSES,
+            spec="platform",
+        )
+    )

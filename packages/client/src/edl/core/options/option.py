@@ -1,0 +1,118 @@
+"""What one option is, and how the groups of options declare theirs."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from edl.core.options.kinds import Kind
+
+
+class Verb(StrEnum):
+    """What a job does."""
+
+    TRAIN = "train"
+    EVALUATE = "evaluate"
+    PREDICT = "predict"
+
+
+ALL = frozenset(Verb)
+TRAIN = frozenset((Verb.TRAIN,))
+TRAIN_OR_EVALUATE = frozenset((Verb.TRAIN, Verb.EVALUATE))
+TRAIN_OR_PREDICT = frozenset((Verb.TRAIN, Verb.PREDICT))
+EVALUATE_OR_PREDICT = frozenset((Verb.EVALUATE, Verb.PREDICT))
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a job.
+
+    The name is the Python name; the command line and settings files have dashes for underscores.
+
+    Attributes:
+        kind: reads and checks a value.
+        help: one sentence for the command line and the documentation.
+        example: a value as it is written on the command line; empty for a flag.
+        default: the value if nobody sets the option, and in jobs of verbs without it.
+        default_text: the default in words, if the default depends on something else.
+        verbs: the commands that have the option.
+        required: whether these commands need the option.
+        is_path: a relative path starts from the folder of the settings file that contains it.
+        may_be_in_a_store: the path may also be a URI such as gs://bucket/folder.
+        per_run: the option can be set for a single run only, never in a file or a variable.
+        spec: field of the ``JobSpec`` that carries the value, with dots; empty if only the client
+            needs the value, or if the codec derives fields from it.
+    """
+
+    kind: Kind
+    help: str
+    example: str = ""
+    default: Any = ""
+    default_text: str = ""
+    verbs: frozenset[Verb] = ALL
+    required: bool = False
+    is_path: bool = False
+    may_be_in_a_store: bool = False
+    per_run: bool = False
+    spec: str = ""
+    name: str = ""
+    section: str = ""
+
+    @property
+    def flag(self) -> str:
+        """The name on the command line."""
+        return "--" + self.key
+
+    @property
+    def key(self) -> str:
+        """The name in settings files."""
+        return self.name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        """The environment variable."""
+        return "EDL_" + self.name.upper()
+
+    @property
+    def annotation(self) -> str:
+        """The type in Python."""
+        return self.kind.annotation.replace("str", "Place") if self.is_path else self.kind.annotation
+
+    @property
+    def shown_default(self) -> str:
+        """The default for a person; empty if there is none."""
+        if self.default_text:
+            return self.default_text
+        if isinstance(self.default, bool):
+            return "yes" if self.default else "no"
+        return "" if self.default in ("", (), None) else str(self.default)
+
+
+def declare(option: Option) -> Any:
+    """The dataclass field of an option; the field's name is the option's name."""
+    return dataclasses.field(default=option.default, metadata={"option": option})
+
+
+def declared(group: type, section: str) -> tuple[Option, ...]:
+    """The options that a dataclass declares, in order."""
+    return tuple(
+        dataclasses.replace(field.metadata["option"], name=field.name, section=section)
+        for field in dataclasses.fields(group)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value that the user set.
+
+    Attributes:
+        where: the flag, variable or file that set the value, for messages.
+        explicit: whether the value is for this very run, and not from a file or a variable that
+            serves many runs.
+    """
+
+    value: object
+    where: str
+    explicit: bool = True

@@ -1,0 +1,77 @@
+"""From the values that the user set to checked values of all options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from edl.core.options.option import Given, Verb
+from edl.core.options.table import BY_NAME, options_of
+from edl.core.problem import Problem, usage
+from edl.core.suggestions import did_you_mean, nearest
+
+EXAMPLES: Mapping[Verb, str] = {
+    Verb.TRAIN: (
+        "edl train --model-zoo model_zoo --model-def mnist.mnist_functional_api"
+        ' --data "train/*.recordio" --output my_model'
+    ),
+    Verb.EVALUATE: 'edl evaluate --trained-model my_model --data "test/*.recordio"',
+    Verb.PREDICT: (
+        'edl predict --trained-model my_model --data "test/*.recordio" --output predictions'
+    ),
+}
+
+
+def read(verb: Verb, given: Mapping[str, Given]) -> dict[str, Any]:
+    """The values of all options of ``verb``: checked values where given, otherwise defaults.
+
+    Raises:
+        Problem: USAGE; an option does not belong to the verb, its value is wrong, or a required
+            option is missing.
+    """
+    known = {option.name: option for option in options_of(verb)}
+    for name, entry in given.items():
+        if name not in known:
+            raise unknown(name, known, entry.where, verb)
+    missing = [option for option in known.values() if option.required and option.name not in given]
+    if missing:
+        names = ", ".join(option.flag for option in missing)
+        plural = "s" if len(missing) > 1 else ""
+        raise usage(
+            f"edl {verb} needs the option{plural} {names}",
+            remedy=f"For example: {EXAMPLES[verb]}",
+        )
+    values: dict[str, Any] = {}
+    for name, option in known.items():
+        if name not in given:
+            values[name] = option.default
+            continue
+        entry = given[name]
+        try:
+            values[name] = option.kind.read(entry.value)
+        except ValueError as error:
+            raise usage(
+                f"{option.flag}: {error}",
+                where=entry.where,
+                remedy=f"{option.flag} {option.kind.metavar}: {option.help}",
+            ) from None
+    return values
+
+
+def unknown(name: str, known: Iterable[str], where: str, verb: Verb | None = None) -> Problem:
+    """The problem of a name that no option has, or no option of this verb."""
+    if verb is not None and name in BY_NAME:
+        others = ", ".join(f"edl {other}" for other in Verb if other in BY_NAME[name].verbs)
+        return usage(
+            f"{BY_NAME[name].flag} is no option of edl {verb}",
+            where=where,
+            remedy=f"It belongs to {others}.",
+        )
+    near = nearest(name.replace("-", "_"), known)
+    flag = "--" + name.replace("_", "-")
+    remedy = did_you_mean(flag, ["--" + near.replace("_", "-")]) if near else ""
+    return usage(
+        f"there is no option {flag}",
+        where=where,
+        remedy=remedy or f"edl {verb or 'train'} --help lists all options.",
+    )

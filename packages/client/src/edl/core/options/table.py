@@ -1,0 +1,33 @@
+"""All options of ``train``, ``evaluate`` and ``predict``.
+
+The command line, the Python API, ``EDL_*`` variables, settings files, the documentation and the
+encoding of a ``JobSpec`` all derive from this table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from edl.core.options.command import CommandOptions
+from edl.core.options.data import DataOptions
+from edl.core.options.image import ImageOptions
+from edl.core.options.job import JobOptions
+from edl.core.options.model import ModelOptions
+from edl.core.options.option import Option, Verb, declared
+from edl.core.options.training import TrainingOptions
+
+OPTIONS: tuple[Option, ...] = (
+    *declared(ModelOptions, "The model"),
+    *declared(DataOptions, "Data and results"),
+    *declared(TrainingOptions, "Training"),
+    *declared(JobOptions, "The job"),
+    *declared(ImageOptions, "The image"),
+    *declared(CommandOptions, "This command"),
+)
+
+BY_NAME: Mapping[str, Option] = {option.name: option for option in OPTIONS}
+
+
+def options_of(verb: Verb) -> tuple[Option, ...]:
+    """The options that a command has, in the order of the documentation."""
+    return tuple(option for option in OPTIONS if verb in option.verbs)

@@ -1,0 +1,91 @@
+"""From a submission to the message that a master is started with.
+
+This module sets every field of a ``JobSpec``: master and worker check them, and have no defaults.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+
+
+from edl.codec import JOB_TYPES
+from edl.core.mounts import BindMount
+from edl.core.options import options_of
+from edl.core.options.kinds import WorkerRange
+from edl.core.submission import HOST, Submission
+from edl_proto import jobdir
+from edl_proto.v1 import job_pb2
+
+WORKER_CRASHES = 3
+"""In a row without progress of the job: a fourth attempt would not be different."""
+
+WORKER_GRACE_S = 10.0
+"""From SIGTERM to SIGKILL: enough for one minibatch and a call that returns the task."""
+
+IMAGE_ZOO = "/model_zoo"
+"""Where an image has its model zoo."""
+
+
+def encode_spec(
+    job: Submission, job_dir: str, submitted_at: str, binds: Sequence[BindMount] = ()
+) -> job_pb2.JobSpec:
+    """The specification of a job.
+
+    Args:
+        job_dir: absolute path; empty if the job is not started.
+        submitted_at: RFC 3339.
+        binds: folders of this machine that its containers see.
+    """
+    spec = job_pb2.JobSpec(
+        type=JOB_TYPES[job.verb],
+        job_dir=job_dir,
+        submitted_at=submitted_at,
+        worker_grace_s=WORKER_GRACE_S,
+        failures=job_pb2.FailureSpec(worker_crashes=WORKER_CRASHES),
+        # Port 0 is any free port; the master publishes the one that it listens on.
+        serving=job_pb2.ServingSpec(host=HOST, port=0),
+    )
+    for option in options_of(job.verb):
+        if option.spec:
+            _set(spec, option.spec, getattr(job, option.name))
+    if job_dir and not spec.tensorboard_dir:
+        spec.tensorboard_dir = os.path.join(job_dir, jobdir.TENSORBOARD)
+    if job.in_containers:
+        _set_containers(spec, job, binds)
+    return spec
+
+
+def _set(spec: job_pb2.JobSpec, path: str, value: object) -> None:
+    """Set a field, given by its path such as ``training.num_epochs``, to an option's value."""
+    message: Any = spec
+    *parents, name = path.split(".")
+    for parent in parents:
+        message = getattr(message, parent)
+    field = message.DESCRIPTOR.fields_by_name[name]
+    if isinstance(value, WorkerRange):
+        getattr(message, name).MergeFrom(job_pb2.WorkersSpec(min=value.min, max=value.max))
+    elif isinstance(value, tuple):
+        getattr(message, name).extend(value)
+    elif field.enum_type is not None:
+        setattr(message, name, field.enum_type.values_by_name[str(value).upper()].number)
+    else:
+        setattr(message, name, value)
+
+
+def _set_containers(spec: job_pb2.JobSpec, job: Submission, binds: Sequence[BindMount]) -> None:
+    if job.model_zoo:
+        spec.model.model_zoo = IMAGE_ZOO
+    spec.containers.CopyFrom(
+        job_pb2.ContainersSpec(
+            engine=job.engine,
+            user=f"{os.getuid()}:{os.getgid()}",
+            mounts=[
+                job_pb2.Mount(path=bind.path, writable=bind.writable, for_workers=bind.for_workers)
+                for bind in binds
+            ],
+            model_zoo=job.model_zoo,
+        )
+    )
