@@ -14,7 +14,7 @@ from edl_proto.v1 import error_pb2, job_pb2
 
 
 def spec(**changes: object) -> job_pb2.JobSpec:
-    fields = {"name": "a", "type": job_pb2.TRAIN, "data": "x", "output": "out"}
+    fields = {"name": "a", "type": job_pb2.TRAIN, "data": ["x"], "output": "out"}
     return job_pb2.JobSpec(**{**fields, **changes})
 
 
@@ -106,7 +106,7 @@ def test_local_steps_are_a_kind_of_async() -> None:
     [
         {"type": job_pb2.JOB_TYPE_UNSPECIFIED},
         {"name": ""},
-        {"data": ""},
+        {"data": []},
         {"type": job_pb2.PREDICT, "output": ""},
         {"workers": job_pb2.WorkersSpec(min=3, max=2)},
         {"training": job_pb2.TrainingSpec(gradient_reduction="median")},

@@ -76,7 +76,7 @@ def job(points: Path, tmp_path: Path) -> job_pb2.JobSpec:
         name="points",
         type=job_pb2.TRAIN,
         model=job_pb2.ModelSpec(model_zoo=str(ZOO), model_def="points"),
-        data=str(points),
+        data=[str(points)],
         output=str(tmp_path / "out"),
         minibatch_size=8,
         training=job_pb2.TrainingSpec(num_epochs=1, update=job_pb2.ASYNC, seed=1),

@@ -15,8 +15,8 @@ from edl import codec
 from edl.app import Client
 from edl.core.job_result import Result, of_status
 from edl.core.job_status import JobState
-from edl.core.options.kinds import Flag, WorkerRange
 from edl.core.options import Given, Verb, options_of
+from edl.core.options.kinds import Flag, WorkerRange
 from edl.render.build_display import PlainBuild, SilentBuild
 from edl.render.line_display import PlainDisplay, Silence
 from edl.use_cases.job_watcher import JobDisplay, JobWatcher
@@ -187,7 +187,7 @@ def _signature(verb: Verb) -> inspect.Signature:
             option.name,
             keyword,
             default=inspect.Parameter.empty
-            if verb in option.required
+            if option.required
             else (option.default if isinstance(option.kind, Flag) else None),
         )
         for option in options_of(verb)

@@ -9,8 +9,6 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-
-
 from edl.codec import JOB_TYPES
 from edl.core.mounts import BindMount
 from edl.core.options import options_of

@@ -83,7 +83,7 @@ def test_check_tells_all_errors_at_once(checked: Edl) -> None:
 
 def test_check_of_a_good_model_file(checked: Edl) -> None:
     done = checked("zoo", "check", "--model_zoo", "zoo", "--model_def", "mine")
-    assert done.out == "mine: nothing is wrong with it\n"
+    assert done.out == "mine: no errors\n"
     assert checked("zoo", "check", "--model-zoo=zoo", "--model-def=mine", "-o", "json").json["ok"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edl.core.locations import absolute, scheme, split
+from edl.core.locations import absolute, scheme
 
 ENVIRON = {"HOME": "/home/ada", "DATA": "/mnt/data"}
 
@@ -33,8 +33,3 @@ def test_places_become_absolute(written: str, meant: str) -> None:
 def test_schemes() -> None:
     assert scheme("S3://b/k") == "s3"
     assert scheme("/a/b") == scheme("C:/x") == scheme("a://b"[:1] + "://b") == ""
-
-
-def test_several_patterns_are_split_at_commas() -> None:
-    assert split(["a, b", "c"]) == ("a", "b", "c")
-    assert split([" , "]) == ()

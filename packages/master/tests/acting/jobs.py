@@ -44,7 +44,7 @@ def training_spec(tmp_path: Path, sizes: tuple[int, ...] = (37, 64, 5)) -> job_p
     return job_pb2.JobSpec(
         name="counting",
         type=job_pb2.TRAIN,
-        data=write_numbers(tmp_path / "data", sizes),
+        data=[write_numbers(tmp_path / "data", sizes)],
         output=str(tmp_path / "model"),
         minibatch_size=4,
         records_per_task=10,

@@ -22,7 +22,7 @@ def write(path: Path, count: int, first: int = 0) -> None:
 
 def refused(pattern: str | Path, format: str = "") -> EdlError:
     with pytest.raises(EdlError) as caught:
-        open_data(str(pattern), format, "--data")
+        open_data([str(pattern)], format, "--data")
     assert caught.value.where
     assert caught.value.remedy
     return caught.value
@@ -34,7 +34,7 @@ def test_files_are_counted_and_ranges_of_them_can_be_read_elsewhere(
     write(tmp_path / "a.recordio", 35)
     write(tmp_path / "b.recordio", 7, first=35)
     monkeypatch.chdir(tmp_path)
-    data = open_data("*.recordio", "", "--data")
+    data = open_data(["*.recordio"], "", "--data")
     monkeypatch.chdir("/")
     assert data.counts == (35, 7)
     assert data.records == 42
@@ -51,7 +51,7 @@ def test_files_are_counted_and_ranges_of_them_can_be_read_elsewhere(
 
 def test_columns_of_csv_travel_with_every_range(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x,y\n1,2\n3,4\n5,6\n")
-    data = open_data(str(tmp_path), "", "--data")
+    data = open_data([str(tmp_path)], "", "--data")
     assert data.counts == (3,)
     assert list(data.locate(Range(0, 1, 3)).columns) == ["x", "y"]
 

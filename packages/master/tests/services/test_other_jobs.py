@@ -26,7 +26,7 @@ def spec_of(tmp_path: Path, kind: str, sizes: tuple[int, ...]) -> job_pb2.JobSpe
     return job_pb2.JobSpec(
         name="counting",
         type=job_pb2.JobType.Value(kind),
-        data=write_numbers(tmp_path / "data", sizes),
+        data=[write_numbers(tmp_path / "data", sizes)],
         trained_model=str(tmp_path / "model"),
         output=str(tmp_path / "out" / "predictions") if kind == "PREDICT" else "",
         records_per_task=10,

@@ -274,7 +274,7 @@ def test_a_port_in_use_is_named(master: Master, tmp_path: Path, field: str) -> N
 
 def test_data_that_is_not_there_is_named(master: Master, tmp_path: Path) -> None:
     spec = training_spec(tmp_path)
-    spec.data = str(tmp_path / "nowhere" / "*.recordio")
+    spec.data[:] = [str(tmp_path / "nowhere" / "*.recordio")]
     master.start(spec)
     assert "nowhere" in failed(master, "DATA_NOT_FOUND")["what"]
 

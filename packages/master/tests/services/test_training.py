@@ -152,7 +152,7 @@ def test_evaluations_are_of_one_frozen_version(tmp_path: Path) -> None:
     spec = training_spec(tmp_path, SIZES)
     spec.training.update = job_pb2.SYNC
     spec.training.evaluation_steps = 3
-    spec.validation_data = write_numbers(tmp_path / "validation", (20, 11))
+    spec.validation_data.append(write_numbers(tmp_path / "validation", (20, 11)))
     acting = Acting(RECORDS, sync=True)
     with RunningJob(spec, tmp_path / "job", acting) as job:
         assert job.wait() == 0

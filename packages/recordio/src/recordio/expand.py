@@ -17,30 +17,27 @@ _LISTED = 6
 def expand(patterns: str | Sequence[str]) -> list[str]:
     """The data files that patterns name, sorted within each pattern, each once.
 
-    A pattern is a path, a glob, a directory or a URI of these; several are separated by commas.
+    A pattern is a path, a glob, a directory or a URI of these. A comma has no special meaning.
     Of a directory, the files with a known ending count, or all if none has one. Files whose
-    names begin with a dot or an underscore (hidden, temporary, markers) are passed over, unless a
+    names begin with a dot or an underscore (hidden, temporary, markers) are skipped, unless a
     pattern names them in full.
+
+    Args:
+        patterns: one pattern, or several.
 
     Raises:
         NoSuchData: a pattern matches nothing; the message says what is there instead.
         UnreadableFile: a URI whose scheme is unknown or not installed.
     """
     found: dict[str, None] = {}
-    for pattern in _split(patterns):
+    for pattern in [patterns] if isinstance(patterns, str) else patterns:
+        if not pattern.strip():
+            continue
         matches = _remote(pattern) if is_uri(pattern) else _local(local_path(pattern))
         found.update(dict.fromkeys(matches))
     if not found:
         raise NoSuchData("no data file is named")
     return list(found)
-
-
-def _split(patterns: str | Sequence[str]) -> list[str]:
-    if isinstance(patterns, str):
-        # A comma may also be a part of a name.
-        whole = not is_uri(patterns) and os.path.lexists(local_path(patterns))
-        patterns = [patterns] if whole else patterns.split(",")
-    return [pattern for pattern in (str(part).strip() for part in patterns) if pattern]
 
 
 def _data_files(paths: Iterable[str]) -> list[str]:

@@ -379,7 +379,7 @@ def test_a_contract_error_is_reported_before_any_task_is_leased(
 def test_missing_data_is_reported_before_any_task_is_leased(
     job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
 ) -> None:
-    job.data = f"{points}.gone"
+    job.data[:] = [f"{points}.gone"]
     master = start_master(job, [[training(points, 0, 40)]])
     assert start_worker(master).wait() == 3
     (failed,) = master.heard.failed

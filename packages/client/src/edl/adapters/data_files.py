@@ -49,7 +49,8 @@ def expand(pattern: str, option: str) -> list[str]:
             error_pb2.DATA_NOT_FOUND,
             f"{option}: {error}",
             where=pattern,
-            remedy="Correct the pattern. In quotes, it reaches edl as it is.",
+            remedy="Correct the pattern. In quotes, the shell passes it on as it is."
+            + (f" Repeat {option} for several patterns." if "," in pattern else ""),
         ) from None
     except recordio.RecordError as error:
         raise _unreadable(error, pattern, option) from None

@@ -81,12 +81,8 @@ def build(
             values[option.name] = tuple(absolute(part, cwd, environ) for part in value)
         else:
             values[option.name] = _location(option, value, given, cwd, environ)
-    requested = any(
-        name in given and given[name].explicit for name in conflicts.IMAGE_OPTIONS
-    )
-    return Submission(
-        verb=verb, with_image=values["platform"] == DOCKER or requested, **values
-    )
+    requested = any(name in given and given[name].explicit for name in conflicts.IMAGE_OPTIONS)
+    return Submission(verb=verb, with_image=values["platform"] == DOCKER or requested, **values)
 
 
 def _location(

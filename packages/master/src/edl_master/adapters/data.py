@@ -58,28 +58,29 @@ class DataSet:
         )
 
 
-def open_data(patterns: str, format: str, option: str) -> DataSet:
+def open_data(patterns: Sequence[str], format: str, option: str) -> DataSet:
     """Find the files that patterns name, and count their records by their headers alone.
 
     Args:
-        patterns: as ``recordio.expand`` takes them.
+        patterns: paths, globs, directories or URIs.
         format: of the files; empty: by name and content.
         option: of the command line, for messages.
 
     Raises:
         EdlError: DATA_NOT_FOUND, DATA_EMPTY, DATA_UNREADABLE or DATA_DAMAGED.
     """
+    wanted = ", ".join(patterns)
     try:
-        uris = [_absolute(uri) for uri in recordio.expand(patterns)]
+        uris = [_absolute(uri) for uri in recordio.expand(list(patterns))]
     except recordio.NoSuchData as error:
         raise EdlError(
             error_pb2.DATA_NOT_FOUND,
-            f"no data file matches {patterns}",
-            where=f"{option} {patterns}",
+            f"no data file matches {wanted}",
+            where=f"{option} {wanted}",
             remedy=f"{error}. Name a file, a directory or a pattern; quote patterns.",
         ) from error
     except Exception as error:
-        raise _unreadable(patterns, option, error) from error
+        raise _unreadable(wanted, option, error) from error
     with ThreadPoolExecutor(min(_THREADS, len(uris)), thread_name_prefix="index") as threads:
         files = list(threads.map(lambda uri: _open(uri, format, option), uris))
     data = DataSet(files)
@@ -87,7 +88,7 @@ def open_data(patterns: str, format: str, option: str) -> DataSet:
         named = ", ".join(data.uris[:_SHOWN]) + (", ..." if len(uris) > _SHOWN else "")
         raise EdlError(
             error_pb2.DATA_EMPTY,
-            f"{len(uris)} file(s) match {patterns}, but hold no record",
+            f"{len(uris)} file(s) match {wanted}, but hold no record",
             where=named,
             remedy="edl data inspect FILE shows what is in a file.",
         )

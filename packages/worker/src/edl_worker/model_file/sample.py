@@ -18,7 +18,7 @@ def first_batch(file: ModelFile, job: job_pb2.JobSpec, mode: Mode, minibatch_siz
         EdlError: there is no data, it cannot be read, or the model file makes nothing of it.
     """
     try:
-        for uri in recordio.expand(job.data):
+        for uri in recordio.expand(list(job.data)):
             source = recordio.open_source(uri, format=job.data_format or None)
             batch = _first_of(source, file, mode, minibatch_size)
             if batch is not None:
@@ -27,15 +27,15 @@ def first_batch(file: ModelFile, job: job_pb2.JobSpec, mode: Mode, minibatch_siz
         raise EdlError(
             error_pb2.DATA_NOT_FOUND,
             str(error),
-            where=job.data,
+            where=", ".join(job.data),
             remedy="Check --data as workers see it: a path must be the same on every machine.",
         ) from error
     except recordio.RecordError as error:
         raise reading_error(error) from error
     raise EdlError(
         error_pb2.DATA_EMPTY,
-        f"the input function made no minibatch of the first records of {job.data}",
-        where=job.data,
+        f"the input function made no minibatch of the first records of {', '.join(job.data)}",
+        where=", ".join(job.data),
         remedy="See that the data is not empty, and that the input function keeps its records.",
     )
 

@@ -15,9 +15,7 @@ class CommandOptions:
     build_log: bool = declare(
         Option(Flag(), "Show all lines of the build of an image.", default=False)
     )
-    detach: bool = declare(
-        Option(Flag(), "Start the job and return.", default=False, per_run=True)
-    )
+    detach: bool = declare(Option(Flag(), "Start the job and return.", default=False, per_run=True))
     dry_run: bool = declare(
         Option(
             Flag(),

@@ -78,7 +78,9 @@ class Option:
     @property
     def annotation(self) -> str:
         """The type in Python."""
-        return self.kind.annotation.replace("str", "Place") if self.is_path else self.kind.annotation
+        return (
+            self.kind.annotation.replace("str", "Place") if self.is_path else self.kind.annotation
+        )
 
     @property
     def shown_default(self) -> str:
