@@ -55,7 +55,7 @@ def test_a_subclassed_model_is_known_with_data(zoo: ZooFolder, tmp_path: Path, i
     zoo.write_document_blocks("mnist.py", "contribution", "model_subclass", *FIRST)
     without = run_check(spec(tmp_path, zoo, "mnist"))
     assert (without["ok"], without["parameters"], without["inputs"]) == (True, None, None)
-    answer = run_check(spec(tmp_path, zoo, "mnist", data=images))
+    answer = run_check(spec(tmp_path, zoo, "mnist", data=[images]))
     assert answer["ok"], answer["errors"]
     assert answer["parameters"] == run_check_of_functional(zoo, tmp_path)
 
@@ -73,7 +73,7 @@ def test_data_brings_out_what_the_file_alone_does_not_tell(
     text = path.read_text().replace("shape=(28, 28), name", "shape=(32, 32), name")
     path.write_text(text.replace("Reshape((28, 28, 1))", "Reshape((32, 32, 1))"))
     assert run_check(spec(tmp_path, zoo, "mnist"))["ok"]
-    answer = run_check(spec(tmp_path, zoo, "mnist", data=images))
+    answer = run_check(spec(tmp_path, zoo, "mnist", data=[images]))
     assert not answer["ok"]
     assert [error["code"] for error in answer["errors"]] == ["SHAPE_MISMATCH"]
 

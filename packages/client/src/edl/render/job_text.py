@@ -122,7 +122,7 @@ def summary(status: JobStatus, keep_page_s: float = 0.0) -> list[str]:
         lines.append(f"  parameter servers {servers(status)}")
     if status.dead_letters:
         lines.append(
-            f"  NOT done: {quantities.plural(len(status.dead_letters), 'task')} that failed for good"
+            f"  NOT done: {quantities.plural(len(status.dead_letters), 'task')} failed at every try"
         )
         lines.extend(f"    {letter}" for letter in status.dead_letters[:5])
     if status.dashboard_url:
