@@ -97,13 +97,15 @@ def _generate(session: nox.Session, out: str) -> None:
 
 @nox.session(**in_workspace)
 def generate(session: nox.Session) -> None:
-    """Write the stubs of the .proto files."""
+    """Write the stubs of the .proto files, and types and documentation of the options."""
     _generate(session, str(PROTOS))
+    session.run("python", "tools/generate_options.py", external=True)
 
 
 @nox.session(tags=["test"], **in_workspace)
 def generated(session: nox.Session) -> None:
-    """The committed stubs are those of the .proto files."""
+    """The committed files are those of the .proto files and of the table of options."""
+    session.run("python", "tools/generate_options.py", "--check", external=True)
     with tempfile.TemporaryDirectory() as out:
         _generate(session, out)
         fresh = {path.name: path.read_bytes() for path in Path(out).rglob("*.py*")}

@@ -12,7 +12,7 @@ from conftest import Edl, eventually
 
 import elasticdl
 from edl import api
-from edl.core.options import Verb, options_of
+from edl.core.options import Verb, options_of, python_types
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 
@@ -103,14 +103,19 @@ def test_no_zombie_is_left_in_a_program_that_goes_on(job: dict[str, Any], tidy: 
 
 
 @pytest.mark.parametrize(
-    ("verb", "function", "hints"),
+    ("verb", "function", "types"),
     [
-        (Verb.TRAIN, api.train, api.TrainOptions),
-        (Verb.EVALUATE, api.evaluate, api.EvaluateOptions),
-        (Verb.PREDICT, api.predict, api.PredictOptions),
+        (Verb.TRAIN, api.train, python_types.TrainOptions),
+        (Verb.EVALUATE, api.evaluate, python_types.EvaluateOptions),
+        (Verb.PREDICT, api.predict, python_types.PredictOptions),
     ],
 )
-def test_signatures_and_types_are_those_of_the_table(verb: Verb, function: Any, hints: Any) -> None:
-    names = {option.name for option in options_of(verb)}
-    assert set(get_type_hints(hints)) == names
-    assert set(inspect.signature(function).parameters) == names | {"progress"}
+def test_signatures_and_types_are_those_of_the_table(verb: Verb, function: Any, types: Any) -> None:
+    hints = get_type_hints(types)
+    assert list(hints) == [option.name for option in options_of(verb)]
+    parameters = dict(inspect.signature(function).parameters)
+    assert parameters.pop("progress").annotation is bool
+    assert {name: item.annotation for name, item in parameters.items()} == hints
+    for option in options_of(verb):
+        required = parameters[option.name].default is inspect.Parameter.empty
+        assert required == option.required, option.name

@@ -1,22 +1,22 @@
 """The Python API: ``elasticdl.train``, ``evaluate`` and ``predict``.
 
-They take the options of the command line under their Python names and return what ``-o json``
-prints. A failure is an ``EdlError``.
+The functions take the options of the command line under their Python names, and return the result
+that ``-o json`` prints. A failure raises an ``EdlError``.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
-from pathlib import PurePath
-from typing import Any, TypedDict, Unpack
+from collections.abc import Mapping
+from typing import Any, Unpack, get_type_hints
 
 from edl import codec
 from edl.app import Client
 from edl.core.job_result import Result, of_status
 from edl.core.job_status import JobState
 from edl.core.options import Given, Verb, options_of
-from edl.core.options.kinds import Flag, WorkerRange
+from edl.core.options.kinds import Flag
+from edl.core.options.python_types import EvaluateOptions, PredictOptions, TrainOptions
 from edl.render.build_display import PlainBuild, SilentBuild
 from edl.render.line_display import PlainDisplay, Silence
 from edl.use_cases.job_watcher import JobDisplay, JobWatcher
@@ -24,101 +24,19 @@ from edl_proto.errors import EdlError
 
 __all__ = ["EdlError", "Result", "evaluate", "predict", "train"]
 
-Place = str | PurePath
-Duration = str | float
-
-
-class _Options(TypedDict, total=False):
-    data: Place | Sequence[str]
-    data_format: str
-    input_fn: str
-    dataset_fn: str
-    feature_columns: str
-    minibatch_size: int
-    records_per_task: int
-    name: str
-    num_workers: int | str | WorkerRange
-    task_attempts: int
-    allow_dead_letters: bool
-    dashboard_port: int
-    keep_page: Duration
-    platform: str
-    image: str
-    builder: str
-    repository: str
-    base_image: str
-    builder_ca: Place
-    builder_identity: Place
-    builder_config: Place
-    build_network: str
-    engine: str
-    build_log: bool
-    detach: bool
-    dry_run: bool
-    timeout: Duration
-
-
-class TrainOptions(_Options, total=False):
-    """Options of ``edl train``."""
-
-    model_zoo: Place
-    git_credential: str
-    model_def: str
-    params: str | dict[str, object]
-    loss: str
-    optimizer: str
-    eval_metrics_fn: str
-    label_columns: str
-    validation_data: Place | Sequence[str]
-    output: Place
-    num_epochs: int
-    update: str
-    grads_to_wait: int
-    max_staleness: int
-    overlap: bool
-    local_steps: int
-    wire_precision: str
-    gradient_reduction: str
-    evaluation_steps: int
-    embedding_threshold: int
-    parameter_servers: int
-    seed: int
-    shuffle: bool
-    init_from: Place
-    checkpoint_dir: Place
-    checkpoint_steps: int
-    keep_checkpoints: int
-    tensorboard_dir: Place
-
-
-class EvaluateOptions(_Options, total=False):
-    """Options of ``edl evaluate``."""
-
-    trained_model: Place
-    loss: str
-    eval_metrics_fn: str
-    label_columns: str
-
-
-class PredictOptions(_Options, total=False):
-    """Options of ``edl predict``."""
-
-    trained_model: Place
-    output: Place
-
 
 def train(*, progress: bool = False, **options: Unpack[TrainOptions]) -> Result:
-    """Train the model of a model file, and write the trained model to ``output``.
+    """Train the model of a model file and write the trained model to ``output``.
 
     Args:
-        progress: write a line on stderr every few seconds.
-        options: those of ``edl train``: model_zoo, model_def, data and output at least.
+        progress: write a line to stderr every few seconds.
+        options: the options of ``edl train``; model_zoo, model_def, data and output are required.
 
     Returns:
-        The result; with ``detach=True`` that of a job that goes on.
+        The result; with ``detach=True`` the state of the job so far.
 
     Raises:
-        EdlError: a wrong option, or the job failed, was stopped or timed out.
+        EdlError: an option is wrong, or the job failed, was stopped or timed out.
     """
     return _run(Verb.TRAIN, options, progress)
 
@@ -127,11 +45,11 @@ def evaluate(*, progress: bool = False, **options: Unpack[EvaluateOptions]) -> R
     """Measure a trained model on data; ``result.metrics`` has the values.
 
     Args:
-        progress: write a line on stderr every few seconds.
-        options: those of ``edl evaluate``: trained_model and data at least.
+        progress: write a line to stderr every few seconds.
+        options: the options of ``edl evaluate``; trained_model and data are required.
 
     Raises:
-        EdlError: a wrong option, or the job failed, was stopped or timed out.
+        EdlError: an option is wrong, or the job failed, was stopped or timed out.
     """
     return _run(Verb.EVALUATE, options, progress)
 
@@ -140,11 +58,11 @@ def predict(*, progress: bool = False, **options: Unpack[PredictOptions]) -> Res
     """Predict with a trained model: one prediction per record, in order, in ``output``.
 
     Args:
-        progress: write a line on stderr every few seconds.
-        options: those of ``edl predict``: trained_model, data and output at least.
+        progress: write a line to stderr every few seconds.
+        options: the options of ``edl predict``; trained_model, data and output are required.
 
     Raises:
-        EdlError: a wrong option, or the job failed, was stopped or timed out.
+        EdlError: an option is wrong, or the job failed, was stopped or timed out.
     """
     return _run(Verb.PREDICT, options, progress)
 
@@ -179,9 +97,10 @@ def _run(verb: Verb, options: Mapping[str, Any], progress: bool) -> Result:
     return of_status(status)
 
 
-def _signature(verb: Verb) -> inspect.Signature:
-    """All options by name, for ``help(elasticdl.train)`` and for editors."""
+def _signature(verb: Verb, types: type) -> inspect.Signature:
+    """All options by name and type, for ``help(elasticdl.train)`` and for editors."""
     keyword = inspect.Parameter.KEYWORD_ONLY
+    annotations = get_type_hints(types)
     options = [
         inspect.Parameter(
             option.name,
@@ -189,17 +108,18 @@ def _signature(verb: Verb) -> inspect.Signature:
             default=inspect.Parameter.empty
             if option.required
             else (option.default if isinstance(option.kind, Flag) else None),
+            annotation=annotations[option.name],
         )
         for option in options_of(verb)
     ]
-    progress = inspect.Parameter("progress", keyword, default=False)
+    progress = inspect.Parameter("progress", keyword, default=False, annotation=bool)
     return inspect.Signature([*options, progress], return_annotation=Result)
 
 
-_FUNCTIONS: dict[Verb, Any] = {
-    Verb.TRAIN: train,
-    Verb.EVALUATE: evaluate,
-    Verb.PREDICT: predict,
-}
-for _verb, _function in _FUNCTIONS.items():
-    _function.__signature__ = _signature(_verb)
+_FUNCTIONS: tuple[tuple[Any, Verb, type], ...] = (
+    (train, Verb.TRAIN, TrainOptions),
+    (evaluate, Verb.EVALUATE, EvaluateOptions),
+    (predict, Verb.PREDICT, PredictOptions),
+)
+for _function, _verb, _types in _FUNCTIONS:
+    _function.__signature__ = _signature(_verb, _types)

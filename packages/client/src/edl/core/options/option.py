@@ -78,9 +78,8 @@ class Option:
     @property
     def annotation(self) -> str:
         """The type in Python."""
-        return (
-            self.kind.annotation.replace("str", "Place") if self.is_path else self.kind.annotation
-        )
+        text = self.kind.annotation
+        return text.replace("str", "PathOrUri") if self.is_path else text
 
     @property
     def shown_default(self) -> str:

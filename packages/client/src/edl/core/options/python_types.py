@@ -1,0 +1,141 @@
+"""Types of the options in Python, written by ``./dev generate`` from the table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Literal, TypedDict
+
+from edl.core.options.kinds import WorkerRange
+
+PathOrUri = str | PurePath
+
+
+class TrainOptions(TypedDict, total=False):
+    """Options of ``elasticdl.train``."""
+
+    model_zoo: PathOrUri
+    model_def: str
+    params: str | dict[str, object]
+    input_fn: str
+    dataset_fn: str
+    loss: str
+    optimizer: str
+    eval_metrics_fn: str
+    feature_columns: str
+    label_columns: str
+    data: PathOrUri | Sequence[PathOrUri]
+    validation_data: PathOrUri | Sequence[PathOrUri]
+    data_format: Literal["recordio", "tfrecord", "csv"]
+    output: PathOrUri
+    minibatch_size: int
+    records_per_task: int
+    num_epochs: int
+    update: Literal["sync", "async", "bounded"]
+    grads_to_wait: int
+    max_staleness: int
+    overlap: bool
+    local_steps: int
+    wire_precision: Literal["float32", "float16", "bfloat16"]
+    gradient_reduction: Literal["mean", "sum"]
+    evaluation_steps: int
+    embedding_threshold: int
+    parameter_servers: int
+    seed: int
+    shuffle: bool
+    init_from: PathOrUri
+    checkpoint_dir: PathOrUri
+    checkpoint_steps: int
+    keep_checkpoints: int
+    tensorboard_dir: PathOrUri
+    name: str
+    num_workers: int | str | WorkerRange
+    task_attempts: int
+    allow_dead_letters: bool
+    dashboard_port: int
+    keep_page: str | float
+    platform: Literal["processes", "docker"]
+    image: str
+    builder: str
+    repository: str
+    base_image: str
+    git_credential: str
+    builder_ca: PathOrUri
+    builder_identity: PathOrUri
+    builder_config: PathOrUri
+    build_network: str
+    engine: str
+    build_log: bool
+    detach: bool
+    dry_run: bool
+    timeout: str | float
+
+
+class EvaluateOptions(TypedDict, total=False):
+    """Options of ``elasticdl.evaluate``."""
+
+    input_fn: str
+    dataset_fn: str
+    loss: str
+    eval_metrics_fn: str
+    feature_columns: str
+    label_columns: str
+    trained_model: PathOrUri
+    data: PathOrUri | Sequence[PathOrUri]
+    data_format: Literal["recordio", "tfrecord", "csv"]
+    minibatch_size: int
+    records_per_task: int
+    name: str
+    num_workers: int | str | WorkerRange
+    task_attempts: int
+    allow_dead_letters: bool
+    dashboard_port: int
+    keep_page: str | float
+    platform: Literal["processes", "docker"]
+    image: str
+    builder: str
+    repository: str
+    base_image: str
+    builder_ca: PathOrUri
+    builder_identity: PathOrUri
+    builder_config: PathOrUri
+    build_network: str
+    engine: str
+    build_log: bool
+    detach: bool
+    dry_run: bool
+    timeout: str | float
+
+
+class PredictOptions(TypedDict, total=False):
+    """Options of ``elasticdl.predict``."""
+
+    input_fn: str
+    dataset_fn: str
+    feature_columns: str
+    trained_model: PathOrUri
+    data: PathOrUri | Sequence[PathOrUri]
+    data_format: Literal["recordio", "tfrecord", "csv"]
+    output: PathOrUri
+    minibatch_size: int
+    records_per_task: int
+    name: str
+    num_workers: int | str | WorkerRange
+    task_attempts: int
+    allow_dead_letters: bool
+    dashboard_port: int
+    keep_page: str | float
+    platform: Literal["processes", "docker"]
+    image: str
+    builder: str
+    repository: str
+    base_image: str
+    builder_ca: PathOrUri
+    builder_identity: PathOrUri
+    builder_config: PathOrUri
+    build_network: str
+    engine: str
+    build_log: bool
+    detach: bool
+    dry_run: bool
+    timeout: str | float
