@@ -30,10 +30,10 @@ from bench.measure import ROOT, paired, started
 from bench.peers.ids import skewed
 from edl_proto import channels, parameters
 from edl_proto.v1 import parameters_pb2, task_pb2
-from edl_worker.concurrency.background_call import Beside
-from edl_worker.embedding.row_buffer import RowsInbox, requested
-from edl_worker.embedding.row_gather import arranged
-from edl_worker.embedding.tables import Wanted
+from edl_worker.concurrency.background_call import BackgroundCall
+from edl_worker.embedding.row_buffer import RowReceiveBuffer, requested
+from edl_worker.embedding.row_gather import sort_positions
+from edl_worker.embedding.tables import RowRequest
 
 BATCH, FIELDS, BATCHES, SECONDS, RUNS = 512, 26, 32, 2.0, 3
 DIMS = (16, 64)
@@ -65,14 +65,14 @@ class Client:
         self._stub = parameters.ParametersStub(channels.connect(address), address)
         self._ids = [tf.constant(ids) for ids in minibatches()]
         self._gradient = tf.constant(np.full((BATCH * FIELDS, dim), 1e-3, np.float32))
-        self._inbox = RowsInbox([dim])
+        self._inbox = RowReceiveBuffer([dim])
         self._version = 0
         self._pushed = 0
-        self._beside: Beside[parameters_pb2.PushReply | parameters_pb2.PullReply]
-        self._beside = Beside("exchange")
-        self._asked: Wanted | None = None
-        self._now: Wanted | None = None
-        self._following: Wanted | None = None
+        self._exchange_call: BackgroundCall[parameters_pb2.PushReply | parameters_pb2.PullReply]
+        self._exchange_call = BackgroundCall("exchange")
+        self._asked: RowRequest | None = None
+        self._now: RowRequest | None = None
+        self._following: RowRequest | None = None
 
     def pull(self, number: int) -> None:
         following = self._found(number + 1)
@@ -82,7 +82,7 @@ class Client:
             now = self._found(number)
             self._fetch(now)
         self._asked = following
-        self._beside.begin(self._asking(following))
+        self._exchange_call.start(self._asking(following))
         self._looked_up(now)
 
     def push(self, number: int) -> None:
@@ -106,11 +106,11 @@ class Client:
         self._begin(self._now, merged, after)
         self._now, self._following = self._following, after
 
-    def _found(self, number: int) -> Wanted:
+    def _found(self, number: int) -> RowRequest:
         ids, at = (part.numpy() for part in tf.unique(self._ids[number % BATCHES]))
-        return Wanted((ids,), (0,), (arranged(at, ids.size),))
+        return RowRequest((ids,), (0,), (sort_positions(at, ids.size),))
 
-    def _merged(self, wanted: Wanted) -> Any:
+    def _merged(self, wanted: RowRequest) -> Any:
         """One gradient for each id."""
         _, order, ascending = np.split(wanted.at[0], 3)
         return tf.raw_ops.SparseSegmentSumWithNumSegments(
@@ -120,18 +120,18 @@ class Client:
             num_segments=wanted.ids[0].size,
         ).numpy()
 
-    def _fetch(self, wanted: Wanted) -> None:
+    def _fetch(self, wanted: RowRequest) -> None:
         reply = self._asking(wanted)()
         assert reply.rows_nbytes == self._inbox.nbytes(wanted)
         self._inbox.arrived(wanted)
 
-    def _asking(self, wanted: Wanted) -> Callable[[], parameters_pb2.PullReply]:
+    def _asking(self, wanted: RowRequest) -> Callable[[], parameters_pb2.PullReply]:
         tables, ids = requested(wanted)
         header = parameters_pb2.PullHeader(**self._who, rows=tables, have_version=self._version)
         memory = self._inbox.open(wanted)
         return lambda: self._stub.pull(header, bytearray, 60, ids, memory)
 
-    def _begin(self, wanted: Wanted, merged: Any, following: Wanted | None) -> None:
+    def _begin(self, wanted: RowRequest, merged: Any, following: RowRequest | None) -> None:
         tables, ids = requested(wanted)
         next_tables, next_ids = requested(following)
         header = parameters_pb2.PushHeader(
@@ -147,15 +147,15 @@ class Client:
         )
         payloads = (memoryview(bytes(4)), ids, next_ids, merged.data)
         memory = self._inbox.open(following)
-        self._beside.begin(lambda: self._stub.push(header, payloads, bytearray, 60, memory))
+        self._exchange_call.start(lambda: self._stub.push(header, payloads, bytearray, 60, memory))
         self._asked = following
         self._pushed += 1
 
     def _settle(self) -> None:
         """Wait for what is under way."""
-        if not self._beside.is_busy:
+        if not self._exchange_call.is_pending:
             return
-        reply = self._beside.result()
+        reply = self._exchange_call.result()
         assert reply.rows_nbytes == self._inbox.nbytes(self._asked)
         if isinstance(reply, parameters_pb2.PushReply):
             assert reply.outcome == parameters_pb2.APPLIED, reply
@@ -163,7 +163,7 @@ class Client:
         if self._asked is not None:
             self._inbox.arrived(self._asked)
 
-    def _looked_up(self, wanted: Wanted) -> None:
+    def _looked_up(self, wanted: RowRequest) -> None:
         at = wanted.at[0][: BATCH * FIELDS]
         tf.gather(tf.convert_to_tensor(self._inbox.arrays(wanted)[0]), at)
 

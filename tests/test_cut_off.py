@@ -120,7 +120,7 @@ from edl_worker.transport import parameter_servers
 ready = pathlib.Path({ready!r})
 while not ready.exists():
     time.sleep(0.05)
-begin = parameter_servers.ParameterServers.__init__
+begin = parameter_servers.ParameterServerClient.__init__
 
 
 def over_wires(self, master, servers, model, mark):
@@ -129,7 +129,7 @@ def over_wires(self, master, servers, model, mark):
     begin(self, master, servers, model, mark)
 
 
-parameter_servers.ParameterServers.__init__ = over_wires
+parameter_servers.ParameterServerClient.__init__ = over_wires
 sys.argv = sys.argv[sys.argv.index("edl_worker"):]
 runpy.run_module("edl_worker", run_name="__main__", alter_sys=True)
 """

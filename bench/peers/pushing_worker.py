@@ -18,7 +18,7 @@ from bench.peers.ids import skewed
 from edl_proto import channels, parameters
 from edl_proto.v1 import parameters_pb2 as pb
 from edl_proto.v1 import task_pb2
-from edl_worker.transport.parameter_servers import Mark, ParameterServers
+from edl_worker.transport.parameter_servers import LogIndex, ParameterServerClient
 
 BATCHES, BATCH, FIELDS, IDS = 8, 512, 26, 1 << 20
 DEADLINE_S = 120.0
@@ -36,7 +36,7 @@ class Pushing:
 
     def __init__(self, world: dict[str, Any], number: int, floats: int, dim: int) -> None:
         master = parameters.ParametersStub(channels.connect(world["address"]), world["address"])
-        self._stub: parameters.ParametersStub | ParameterServers = master
+        self._stub: parameters.ParametersStub | ParameterServerClient = master
         if world["servers"]:
             servers = [
                 task_pb2.ParameterServer(address=address, start=start, stop=stop)
@@ -48,7 +48,7 @@ class Pushing:
                 ],
                 tables=[task_pb2.EmbeddingTable(name="rows", dim=max(dim, 1))],
             )
-            self._stub = ParameterServers(master, servers, model, Mark())
+            self._stub = ParameterServerClient(master, servers, model, LogIndex())
         self._who: dict[str, Any] = {
             "worker_id": number,
             "incarnation": "bench",

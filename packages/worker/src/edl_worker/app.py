@@ -17,15 +17,15 @@ from edl_proto import supervision
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 from edl_worker import config
-from edl_worker.concurrency.shared_state import Departure, LeavingError, WorkerState
+from edl_worker.concurrency.shared_state import Departure, LeavingError, SharedState
 from edl_worker.config import Settings
 from edl_worker.metrics import WorkerMetrics
 from edl_worker.runtime.heartbeat import Heartbeat
 from edl_worker.runtime.session import Session
-from edl_worker.transport.master_client import Identity, MasterLink
+from edl_worker.transport.master_client import MasterClient, WorkerIdentity
 
 if TYPE_CHECKING:
-    from edl_worker.tasks.task_runner import Bench
+    from edl_worker.tasks.task_runner import TaskRunner
 
 log = logging.getLogger(__name__)
 
@@ -42,12 +42,12 @@ class App:
     def __init__(self, settings: Settings, started: float | None = None) -> None:
         config.quiet_tensorflow()
         self._settings = settings
-        self._state = WorkerState()
+        self._state = SharedState()
         self._metrics = WorkerMetrics()
         self._identity = identity(settings.worker_id)
-        self._link = MasterLink(settings, self._identity, self._state)
+        self._client = MasterClient(settings, self._identity, self._state)
         self._heartbeat = Heartbeat(
-            self._link,
+            self._client,
             self._state,
             self._metrics.counters,
             settings.master_wait_s,
@@ -55,7 +55,7 @@ class App:
         )
         self._session = Session(
             settings=settings,
-            link=self._link,
+            client=self._client,
             state=self._state,
             metrics=self._metrics,
             heartbeat=self._heartbeat,
@@ -181,12 +181,12 @@ class App:
         if self._session.job_dir and supervision.ensure(Path(self._session.job_dir)):
             log.warning("the job's master and its supervisor are gone: starting a supervisor")
 
-    def _load(self, job: job_pb2.JobSpec) -> Bench:
+    def _load(self, job: job_pb2.JobSpec) -> TaskRunner:
         # Two threads in one package of such size end in a deadlock. The worker has registered: how
         # long it loads, the master looks at, and asks for its stacks.
         self._importing.join()
         from edl_worker.tasks import loaded_model
-        from edl_worker.tasks.task_runner import Bench
+        from edl_worker.tasks.task_runner import TaskRunner
 
         log.debug("%.2f s: TensorFlow imported", time.monotonic() - self._session.started)
         context = {
@@ -195,20 +195,20 @@ class App:
             "master": self._settings.master,
         }
         model = loaded_model.load(job, context)
-        return Bench(model, self._link, self._state, self._metrics, self._settings)
+        return TaskRunner(model, self._client, self._state, self._metrics, self._settings)
 
 
-def identity(worker_id: int) -> Identity:
+def identity(worker_id: int) -> WorkerIdentity:
     """Who this process is; the body is what the platform calls it, too."""
     host, pid = socket.gethostname(), os.getpid()
     if body := os.environ.get("EDL_BODY"):  # a container's
-        return Identity(worker_id, body, host, pid)
+        return WorkerIdentity(worker_id, body, host, pid)
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
         started = stat[stat.rindex(")") + 2 :].split()[19]  # clock ticks since boot
     except OSError:
         started = f"{time.time():.3f}"
-    return Identity(worker_id, f"{host}:{pid}:{started}", host, pid)
+    return WorkerIdentity(worker_id, f"{host}:{pid}:{started}", host, pid)
 
 
 def _import_tensorflow() -> None:

@@ -7,72 +7,76 @@ import itertools
 import pytest
 
 from edl_worker.core.push_pipeline import (
+    AfterPush,
     Fetch,
-    Move,
-    Outcome,
-    Turn,
+    PushDecision,
+    PushOutcome,
     after_push,
     first_fetch,
-    wants_values,
+    requests_values,
 )
 
 SITUATIONS = [
-    {"last": last, "sync": sync, "values_came": values, "slot_granted": slot}
-    for last, sync, values, slot in itertools.product((False, True), repeat=4)
+    {"last": last, "sync": sync, "values_came": values, "permit_granted": permit}
+    for last, sync, values, permit in itertools.product((False, True), repeat=4)
 ]
 
 
-@pytest.mark.parametrize("outcome", [Outcome.APPLIED, Outcome.ALREADY_APPLIED])
+@pytest.mark.parametrize("outcome", [PushOutcome.APPLIED, PushOutcome.ALREADY_APPLIED])
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_what_is_in_the_model_is_never_computed_again(
-    outcome: Outcome, situation: dict[str, bool]
+    outcome: PushOutcome, situation: dict[str, bool]
 ) -> None:
-    assert after_push(outcome, **situation).move is Move.NEXT
+    assert after_push(outcome, **situation).then is AfterPush.ADVANCE
 
 
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_a_stale_gradient_is_computed_again_from_something_newer(
     situation: dict[str, bool],
 ) -> None:
-    turn = after_push(Outcome.STALE, **situation)
-    assert turn.move is Move.AGAIN
+    decision = after_push(PushOutcome.STALE, **situation)
+    assert decision.then is AfterPush.RECOMPUTE
     if situation["sync"]:
-        assert (turn.fetch is Fetch.NOTHING) == situation["slot_granted"]
+        assert (decision.fetch is Fetch.NOTHING) == situation["permit_granted"]
     else:
-        assert (turn.fetch is Fetch.NOTHING) == situation["values_came"]
+        assert (decision.fetch is Fetch.NOTHING) == situation["values_came"]
 
 
 @pytest.mark.parametrize("situation", [s for s in SITUATIONS if s["sync"] and not s["last"]])
-def test_the_next_minibatch_of_a_synchronous_task_waits_for_a_slot(
+def test_the_next_minibatch_of_a_synchronous_task_waits_for_a_permit(
     situation: dict[str, bool],
 ) -> None:
-    fetch = after_push(Outcome.APPLIED, **situation).fetch
-    assert fetch is (Fetch.NOTHING if situation["slot_granted"] else Fetch.SLOT)
+    fetch = after_push(PushOutcome.APPLIED, **situation).fetch
+    assert fetch is (Fetch.NOTHING if situation["permit_granted"] else Fetch.PERMIT)
 
 
 @pytest.mark.parametrize("situation", [s for s in SITUATIONS if s["last"] or not s["sync"]])
 def test_nothing_is_fetched_where_nothing_is_needed(situation: dict[str, bool]) -> None:
-    assert after_push(Outcome.APPLIED, **situation) == Turn(Move.NEXT, Fetch.NOTHING)
+    assert after_push(PushOutcome.APPLIED, **situation) == PushDecision(
+        AfterPush.ADVANCE, Fetch.NOTHING
+    )
 
 
 @pytest.mark.parametrize("situation", SITUATIONS)
 @pytest.mark.parametrize(
-    ("outcome", "move"),
+    ("outcome", "then"),
     [
-        (Outcome.REFUSED, Move.DROP),
-        (Outcome.OUT_OF_ORDER, Move.HAND_BACK),
-        (Outcome.INVALID, Move.FAIL),
+        (PushOutcome.REFUSED, AfterPush.DROP_TASK),
+        (PushOutcome.OUT_OF_ORDER, AfterPush.RETURN_TASK),
+        (PushOutcome.INVALID, AfterPush.FAIL_TASK),
     ],
 )
-def test_the_task_ends_here(outcome: Outcome, move: Move, situation: dict[str, bool]) -> None:
-    assert after_push(outcome, **situation) == Turn(move)
+def test_the_task_ends_here(
+    outcome: PushOutcome, then: AfterPush, situation: dict[str, bool]
+) -> None:
+    assert after_push(outcome, **situation) == PushDecision(then)
 
 
-def test_the_last_minibatch_asks_for_no_slot_that_nobody_would_use() -> None:
-    assert not wants_values(last=True)
-    assert wants_values(last=False)
+def test_the_last_minibatch_asks_for_no_permit_that_nobody_would_use() -> None:
+    assert not requests_values(last=True)
+    assert requests_values(last=False)
 
 
 def test_a_task_begins_with_the_newest_parameters() -> None:
     assert first_fetch(sync=False) is Fetch.PARAMETERS
-    assert first_fetch(sync=True) is Fetch.SLOT
+    assert first_fetch(sync=True) is Fetch.PERMIT

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from edl_worker.embedding.row_gather import arranged, looked_up
+from edl_worker.embedding.row_gather import gather_rows, sort_positions
 
 
 @pytest.mark.parametrize(("rows", "n"), [(1, 1), (5, 40), (300, 7), (70_000, 90_000), (3, 0)])
@@ -17,7 +17,7 @@ def test_rows_and_their_gradients_are_those_of_gather(rows: int, n: int) -> None
     weight = tf.constant(random.normal(size=(n, 3)).astype(np.float32))
     found, gradients = [], []
     for gather in (
-        lambda t: looked_up(t, tf.constant(arranged(at, rows))),
+        lambda t: gather_rows(t, tf.constant(sort_positions(at, rows))),
         lambda t: tf.gather(t, at),
     ):
         with tf.GradientTape() as tape:

@@ -14,12 +14,12 @@ import tensorflow as tf
 from edl_proto.errors import EdlError
 from edl_worker.embedding.initial_rows import initial_of
 from edl_worker.embedding.layer import Embedding
-from edl_worker.embedding.lookup_stages import Purpose, serving
-from edl_worker.embedding.tables import Tables, Wanted
+from edl_worker.embedding.lookup_stages import LayerPurpose, serving
+from edl_worker.embedding.tables import EmbeddingTables, RowRequest
 from edl_worker.model_file import Batch
 from edl_worker.tasks import weight_files
 from edl_worker.training.arena import Arena
-from edl_worker.training.trainer import Step, Trainer
+from edl_worker.training.trainer import StepResult, Trainer
 from elasticdl import layers
 
 DIM = 3
@@ -39,12 +39,14 @@ class File:
         return tf.reduce_mean(tf.square(outputs - labels))
 
 
-def served(make: Callable[[], Any], features: Any, threshold: int = 0) -> tuple[File, Tables]:
+def served(
+    make: Callable[[], Any], features: Any, threshold: int = 0
+) -> tuple[File, EmbeddingTables]:
     """A model as in a job, built on features, with its tables."""
-    with serving(Purpose.TRAINING):
+    with serving(LayerPurpose.TRAINING):
         file = File(make())
         file.call(features, training=True)
-    return file, Tables(file, 5, threshold)  # type: ignore[arg-type]
+    return file, EmbeddingTables(file, 5, threshold)  # type: ignore[arg-type]
 
 
 def row_of(id_: int, table: int = 0) -> Array:
@@ -52,7 +54,7 @@ def row_of(id_: int, table: int = 0) -> Array:
     return np.random.default_rng([abs(id_), id_ < 0, table]).normal(size=DIM).astype(np.float32)
 
 
-def rows_for(wanted: Wanted) -> list[Array]:
+def rows_for(wanted: RowRequest) -> list[Array]:
     return [
         np.array([row_of(id_, table) for id_ in ids.tolist()], np.float32).reshape(-1, DIM)
         for table, ids in enumerate(wanted.ids)
@@ -60,8 +62,8 @@ def rows_for(wanted: Wanted) -> list[Array]:
 
 
 def step_of(
-    file: File, tables: Tables, features: Any, labels: Any, size: int
-) -> tuple[Step, Wanted]:
+    file: File, tables: EmbeddingTables, features: Any, labels: Any, size: int
+) -> tuple[StepResult, RowRequest]:
     trainer = Trainer(file, Arena(file.model, tables), tables)  # type: ignore[arg-type]
     batch = Batch(features, labels, size)
     trainer.prime(batch)
@@ -71,7 +73,7 @@ def step_of(
     return step, wanted
 
 
-def by_id(step: Step, wanted: Wanted, table: int = 0) -> dict[int, Array]:
+def by_id(step: StepResult, wanted: RowRequest, table: int = 0) -> dict[int, Array]:
     gradient = np.frombuffer(step.rows[table], np.float32).reshape(-1, DIM)
     return dict(zip(wanted.ids[table].tolist(), gradient, strict=True))
 
@@ -177,7 +179,7 @@ def test_initializers_spread_as_keras_does(name: str) -> None:
     theirs = initializer((2000, 50)).numpy()
     layer = Embedding(50, embeddings_initializer=name, input_dim=2000)
     assert layer.initial == initial_of(initializer, 50, 2000)
-    with serving(Purpose.TRAINING):
+    with serving(LayerPurpose.TRAINING):
         mine = layer(np.arange(2000)).numpy()
     assert mine.std() == pytest.approx(theirs.std(), rel=0.02)
     assert np.abs(mine).max() <= np.abs(theirs).max() * 1.3
@@ -302,7 +304,7 @@ def test_a_trained_model_answers_alone_wherever_it_is_loaded(tmp_path: Path) -> 
     assert len(file.model.weights) == 2  # of the dense layer: rows are the job's again
     loaded = keras.models.load_model(tmp_path / "m.keras")
     np.testing.assert_allclose(loaded(ids), expected, rtol=1e-6)
-    with serving(Purpose.ANSWERING):
+    with serving(LayerPurpose.ANSWERING):
         again = functional()
     weight_files.assign(again, weight_files.read(tmp_path / "v.safetensors"))
     np.testing.assert_allclose(again(ids), expected, rtol=1e-6)
@@ -313,10 +315,10 @@ def test_a_job_may_begin_with_trained_rows(tmp_path: Path) -> None:
     file, tables = served(functional, ids)
     with tables.held(trained_rows):
         weight_files.save(weight_files.of_model(file.model), tmp_path / "v.safetensors")
-    with serving(Purpose.TRAINING):
+    with serving(LayerPurpose.TRAINING):
         again = File(functional())
         weight_files.assign(again.model, weight_files.read(tmp_path / "v.safetensors"))
-    ((number, begin_ids, begin_rows),) = Tables(again, 5, 0).initial_rows()  # type: ignore[arg-type]
+    ((number, begin_ids, begin_rows),) = EmbeddingTables(again, 5, 0).initial_rows()  # type: ignore[arg-type]
     assert (number, sorted(begin_ids.tolist())) == (0, [-2, 4, 9])
     for id_, row in zip(begin_ids.tolist(), begin_rows, strict=True):
         np.testing.assert_array_equal(row, row_of(id_))

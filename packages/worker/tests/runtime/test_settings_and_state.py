@@ -16,7 +16,7 @@ from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, task_pb2
 from edl_worker import config
 from edl_worker.app import identity
-from edl_worker.concurrency.shared_state import Departure, LeavingError, WorkerState
+from edl_worker.concurrency.shared_state import Departure, LeavingError, SharedState
 from edl_worker.metrics import WorkerMetrics
 from edl_worker.tasks.lookahead import Lookahead
 
@@ -71,7 +71,7 @@ def test_the_identity_names_this_process_and_no_later_one() -> None:
 
 
 def test_leases_are_held_lost_and_released() -> None:
-    state = WorkerState()
+    state = SharedState()
     for token in (1, 2):
         state.hold(ref(token))
     state.lose([ref(2), ref(3)])
@@ -85,7 +85,7 @@ def test_leases_are_held_lost_and_released() -> None:
 
 
 def test_the_first_reason_to_leave_counts() -> None:
-    state = WorkerState()
+    state = SharedState()
     state.check()
     assert state.leave(Departure("preempted"))
     error = EdlError(error_pb2.MASTER_LOST, "gone")
@@ -97,7 +97,7 @@ def test_the_first_reason_to_leave_counts() -> None:
 
 
 def test_a_sleep_ends_when_the_worker_has_to_leave() -> None:
-    state = WorkerState()
+    state = SharedState()
     state.sleep(0.01)
     threading.Timer(0.05, lambda: state.leave(Departure("preempted"))).start()
     started = time.monotonic()

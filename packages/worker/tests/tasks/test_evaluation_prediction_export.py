@@ -23,13 +23,13 @@ import recordio.example
 from edl_proto import tensor
 from edl_proto.v1 import error_pb2, job_pb2, model_pb2, parameters_pb2, task_pb2
 from edl_worker.app import identity
-from edl_worker.concurrency.shared_state import WorkerState
+from edl_worker.concurrency.shared_state import SharedState
 from edl_worker.config import Settings
 from edl_worker.tasks import weight_files
 from edl_worker.tasks.evaluation import encode_states
 from edl_worker.tasks.loaded_model import load
-from edl_worker.training.replica import Replica
-from edl_worker.transport.master_client import MasterLink
+from edl_worker.training.replica import ParameterReplica
+from edl_worker.transport.master_client import MasterClient
 
 
 def evaluations(points: Path) -> list[list[task_pb2.Lease]]:
@@ -61,7 +61,7 @@ def by_keras(
 ) -> tuple[keras.Model, dict[str, float]]:
     """The model with these values, and what ``model.evaluate`` says of all points at once."""
     file = reference.load_model(job)
-    weight_files.assign(file.model, weight_files.Values(named, "the master"))
+    weight_files.assign(file.model, weight_files.NamedValues(named, "the master"))
     x, y = all_points(points)
     file.model.compile(
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
@@ -119,10 +119,10 @@ def test_a_copy_of_frozen_parameters_is_none_of_the_newest(
     model = load(job, {"worker_id": 0})
     assert model.arena is not None
     assert model.trainer is not None
-    link = MasterLink(Settings(master.address, 0), identity(0), WorkerState())
-    link.register(0)
-    link.ready(model.describe())
-    replica = Replica(model.arena, model.trainer, link)
+    client = MasterClient(Settings(master.address, 0), identity(0), SharedState())
+    client.register(0)
+    client.ready(model.describe())
+    replica = ParameterReplica(model.arena, model.trainer, client)
     assert not replica.refresh(), "there are no values yet"
     assert replica.send_initial()
     assert not replica.send_initial(), "only once"
@@ -136,7 +136,7 @@ def test_a_copy_of_frozen_parameters_is_none_of_the_newest(
         np.testing.assert_array_equal(model.arena.pack(), master.values)
         assert replica.use_frozen("old") == 0
         np.testing.assert_array_equal(model.arena.pack(), initial)
-    link.close()
+    client.close()
 
 
 def test_metric_states_travel_exactly(job: job_pb2.JobSpec, points: Path) -> None:

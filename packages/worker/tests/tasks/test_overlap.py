@@ -14,7 +14,7 @@ from conftest import OF_TWO_TASKS, Master, Start, training, two_tasks
 from practice_master import PracticeMaster
 
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
-from edl_worker.concurrency.background_call import Beside
+from edl_worker.concurrency.background_call import BackgroundCall
 from edl_worker.training.trainer import Trainer
 
 Header = parameters_pb2.PushHeader
@@ -290,22 +290,22 @@ def test_a_push_on_its_way_to_a_master_that_is_replaced_is_void(
 
 
 def test_calls_are_made_beside_one_at_a_time() -> None:
-    beside: Beside[int] = Beside("test")
+    call: BackgroundCall[int] = BackgroundCall("test")
     release = threading.Event()
-    beside.begin(lambda: 1 if release.wait(60) else 0)
-    assert beside.is_busy
-    assert not beside.drop(lambda waited_s: False), "it has not ended"
+    call.start(lambda: 1 if release.wait(60) else 0)
+    assert call.is_pending
+    assert not call.discard(lambda waited_s: False), "it has not ended"
     release.set()
-    beside.begin(lambda: 2)
-    assert beside.result() == 2, "after the one before"
+    call.start(lambda: 2)
+    assert call.result() == 2, "after the one before"
 
     def fails() -> int:
         raise KeyError("nothing here")
 
-    beside.begin(fails)
+    call.start(fails)
     with pytest.raises(KeyError):
-        beside.result()
-    beside.keep(fails)
-    assert beside.drop(lambda waited_s: False), "one that was only kept is never made"
-    beside.keep(lambda: 3)
-    assert beside.result() == 3
+        call.result()
+    call.defer(fails)
+    assert call.discard(lambda waited_s: False), "a deferred call is never made"
+    call.defer(lambda: 3)
+    assert call.result() == 3

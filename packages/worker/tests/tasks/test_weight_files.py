@@ -18,7 +18,7 @@ from edl_proto.v1 import error_pb2, job_pb2, model_pb2, task_pb2
 from edl_worker.tasks import task_errors, trained_model, weight_files
 from edl_worker.tasks.export import Exporter
 from edl_worker.tasks.prediction import named_outputs, rows
-from edl_worker.tensors.tracing import relaxed
+from edl_worker.tensors.tracing import open_size_spec
 
 
 def small_model() -> keras.Model:
@@ -73,7 +73,7 @@ def test_a_value_of_another_shape_is_refused_with_both_shapes() -> None:
     name = next(iter(stored))
     stored[name] = stored[name][:, :1]
     with pytest.raises(EdlError, match=r"\(3, 2\).*\(3, 1\)"):
-        weight_files.assign(model, weight_files.Values(stored, "f"))
+        weight_files.assign(model, weight_files.NamedValues(stored, "f"))
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def store() -> Any:
 
 def exporter(job: job_pb2.JobSpec) -> Exporter:
     file = reference.load_model(job)
-    return Exporter(job, file, relaxed({"x": tf.zeros((8, 4))}, 8))
+    return Exporter(job, file, open_size_spec({"x": tf.zeros((8, 4))}, 8))
 
 
 def test_a_model_goes_to_an_object_store_and_comes_back(job: job_pb2.JobSpec, store: Any) -> None:

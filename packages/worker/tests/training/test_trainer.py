@@ -14,8 +14,8 @@ from edl_proto.errors import EdlError
 from edl_worker.model_file import Batch
 from edl_worker.tasks import weight_files
 from edl_worker.tasks.loaded_model import describe_optimizer
-from edl_worker.training.arena import Arena, Inbox
-from edl_worker.training.trainer import Step, Trainer
+from edl_worker.training.arena import Arena, ReceiveBuffer
+from edl_worker.training.trainer import StepResult, Trainer
 
 
 def trainer_of(model: keras.Model) -> tuple[Trainer, Arena]:
@@ -23,7 +23,7 @@ def trainer_of(model: keras.Model) -> tuple[Trainer, Arena]:
     return Trainer(StubModelFile(model, mean_square), arena), arena  # type: ignore[arg-type]
 
 
-def gradient_of(step: Step) -> np.ndarray[Any, Any]:
+def gradient_of(step: StepResult) -> np.ndarray[Any, Any]:
     return np.concatenate([np.frombuffer(part, np.float32) for part in step.gradient])
 
 
@@ -143,7 +143,7 @@ def test_values_that_arrive_do_not_change_the_model_before_they_are_assigned(bia
     # TensorFlow could use the memory of an array as the memory of a variable.
     model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64, use_bias=bias)])
     trainer, arena = trainer_of(model)
-    inbox = Inbox(arena.nbytes)
+    inbox = ReceiveBuffer(arena.nbytes)
     for value in (1.0, 2.0, 3.0):
         np.frombuffer(inbox.open(arena.nbytes), np.float32)[:] = value
         for weight in arena.weights:
@@ -268,7 +268,7 @@ class Twins(keras.Model):
 
 def test_a_payload_of_another_size_is_a_defect_that_says_so() -> None:
     with pytest.raises(EdlError, match="12 bytes"):
-        Inbox(8).open(12)
+        ReceiveBuffer(8).open(12)
 
 
 def test_variables_spared_from_weight_decay_are_named_for_the_master() -> None:

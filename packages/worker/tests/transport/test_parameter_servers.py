@@ -23,8 +23,12 @@ from edl_proto.errors import EdlError, ErrorInterceptor
 from edl_proto.parameters import FrameError, ParametersStub, add_to_server, fill, listen
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 from edl_proto.v1 import parameters_pb2 as pb
-from edl_worker.transport.parameter_servers import Mark, ParameterServers, ServerLostError
-from edl_worker.transport.partitions import Ids, Payload
+from edl_worker.transport.parameter_servers import (
+    LogIndex,
+    ParameterServerClient,
+    ParameterServerLostError,
+)
+from edl_worker.transport.partitions import BufferChain, PartitionedIds
 
 WAIT_S = 30.0
 DIM, ROWS = 2, 12
@@ -59,7 +63,7 @@ def floats(*values: float) -> Array:
 def test_pieces_of_memory_are_cut_as_if_they_were_one(sizes: list[int], data: Any) -> None:
     whole = bytes(range(sum(sizes)))
     ends = np.cumsum(sizes).tolist()
-    payload = Payload([memoryview(whole[e - n : e]) for e, n in zip(ends, sizes, strict=True)])
+    payload = BufferChain([memoryview(whole[e - n : e]) for e, n in zip(ends, sizes, strict=True)])
     assert payload.nbytes == len(whole)
     start = data.draw(st.integers(0, len(whole)))
     stop = data.draw(st.integers(start, len(whole)))
@@ -78,7 +82,7 @@ def test_rows_that_were_divided_are_joined_in_the_order_of_their_ids(
     dims = [1, 3, 2][: len(tables)]
     counted = [pb.TableRows(table=n, count=len(ids)) for n, ids in enumerate(tables)]
     flat = np.array([one for ids in tables for one in ids], np.int64)
-    ids = Ids(counted, as_bytes(flat) if flat.size else memoryview(b""), dims, servers)
+    ids = PartitionedIds(counted, as_bytes(flat) if flat.size else memoryview(b""), dims, servers)
     size = sum(len(one) * dim for one, dim in zip(tables, dims, strict=True))
     rows = np.arange(size, dtype=dtype)
     parts = ids.divide(as_bytes(rows) if size else memoryview(b""), rows.dtype)
@@ -94,9 +98,9 @@ def test_rows_that_were_divided_are_joined_in_the_order_of_their_ids(
 
 
 def test_a_mark_only_grows() -> None:
-    mark = Mark()
+    mark = LogIndex()
     for heard in (3, 7, 5):
-        mark.heed(heard)
+        mark.advance(heard)
     assert mark.latest == 7
 
 
@@ -234,7 +238,7 @@ class Crew:
     def __init__(self, *, direct: bool) -> None:
         self.master = Stand()
         self.parts = self.servers(direct=direct)
-        self.mark = Mark()
+        self.mark = LogIndex()
         self.channel = channels.connect(self.master.address)
         self.seen = self.view([part.address for part in self.parts])
 
@@ -244,13 +248,13 @@ class Crew:
             Stand(floats(2, 3, 4, 5), 1, direct=direct),
         ]
 
-    def view(self, addresses: Sequence[str]) -> ParameterServers:
+    def view(self, addresses: Sequence[str]) -> ParameterServerClient:
         ranges = itertools.pairwise(BORDERS)
         servers = [
             task_pb2.ParameterServer(address=address, start=start, stop=stop)
             for address, (start, stop) in zip(addresses, ranges, strict=True)
         ]
-        return ParameterServers(ParametersStub(self.channel), servers, MODEL, self.mark)
+        return ParameterServerClient(ParametersStub(self.channel), servers, MODEL, self.mark)
 
     def close(self) -> None:
         self.seen.close()
@@ -268,7 +272,7 @@ def crew(request: Any) -> Iterator[Crew]:
         assert part.ways <= {request.param}, "the way that was to be tried"
 
 
-def pushed(crew: Crew, seen: ParameterServers | None = None, timeout_s: float = WAIT_S) -> Any:
+def pushed(crew: Crew, seen: ParameterServerClient | None = None, timeout_s: float = WAIT_S) -> Any:
     """Push gradients 10.. of 4 elements, state 20.. of 2 and rows of all ids; what came back."""
     every = np.arange(ROWS)
     after = np.array([7, 3, 5], np.int64)
@@ -299,7 +303,7 @@ def pushed(crew: Crew, seen: ParameterServers | None = None, timeout_s: float = 
 
 def test_each_server_gets_its_part_and_the_master_the_bare_header(crew: Crew) -> None:
     crew.master.mark = 5
-    crew.mark.heed(2)
+    crew.mark.advance(2)
     together = threading.Barrier(2)  # both are asked at the same time, or none answers
     for part in crew.parts:
         part.together = together
@@ -447,7 +451,7 @@ def test_a_version_that_is_there_is_not_fetched_again(crew: Crew) -> None:
 
 
 def test_a_frozen_version_is_the_servers_own_affair(crew: Crew) -> None:
-    crew.mark.heed(4)
+    crew.mark.advance(4)
     for part in crew.parts:
         part.version = 11
     reply, values = pulled(crew, frozen="final")
@@ -533,7 +537,7 @@ def test_of_a_server_that_is_silent_the_master_tells_when_the_time_is_over(crew:
 def test_while_the_master_is_the_same_the_call_is_to_be_tried_again(crew: Crew) -> None:
     """As after a connection that broke: the worker repeats it, and the ledger sorts it out."""
     crew.parts[0].close()
-    with pytest.raises(ServerLostError) as failed:
+    with pytest.raises(ParameterServerLostError) as failed:
         pushed(crew)
     assert failed.value.number == 0
     assert failed.value.address in str(failed.value)

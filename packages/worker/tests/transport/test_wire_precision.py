@@ -18,9 +18,9 @@ from practice_master import HALVES, PracticeMaster
 from small_models import StubModelFile, batch_of, mean_square, regression
 
 from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
-from edl_worker.embedding.row_buffer import RowsInbox
-from edl_worker.embedding.tables import Wanted
-from edl_worker.tensors.quantization import narrowed, widened
+from edl_worker.embedding.row_buffer import RowReceiveBuffer
+from edl_worker.embedding.tables import RowRequest
+from edl_worker.tensors.quantization import dequantize, quantize
 from edl_worker.training.arena import Arena
 from edl_worker.training.trainer import Trainer
 
@@ -31,7 +31,7 @@ some_floats = arrays.arrays(np.float32, st.integers(0, 40), elements=st.floats(w
 @both
 @given(values=some_floats)
 def test_numbers_are_rounded_as_numpy_rounds(precision: int, values: Any) -> None:
-    (bits,), fit = narrowed([tf.constant(values)], precision)  # type: ignore[arg-type]
+    (bits,), fit = quantize([tf.constant(values)], precision)  # type: ignore[arg-type]
     with np.errstate(over="ignore"):
         expected = values.astype(HALVES[precision])
     found = bits.numpy().view(HALVES[precision])
@@ -39,13 +39,13 @@ def test_numbers_are_rounded_as_numpy_rounds(precision: int, values: Any) -> Non
     np.testing.assert_array_equal(found[~is_nan], expected[~is_nan])
     assert np.isnan(found[is_nan].astype(np.float32)).all()
     assert bool(fit) == bool(np.isfinite(expected.astype(np.float32)).all())
-    back = widened(bits, precision).numpy()  # type: ignore[arg-type]
+    back = dequantize(bits, precision).numpy()  # type: ignore[arg-type]
     np.testing.assert_array_equal(back, found.astype(np.float32))
 
 
 def test_other_numbers_are_left_alone() -> None:
     double = tf.constant([1 / 3], tf.float64)
-    found, fit = narrowed([double], job_pb2.FLOAT16)
+    found, fit = quantize([double], job_pb2.FLOAT16)
     assert found == [double]
     assert bool(fit)
 
@@ -129,8 +129,8 @@ def test_a_gradient_that_is_not_finite_stays_so() -> None:
 
 @both
 def test_rows_of_16_bits_are_looked_up_as_float32(precision: Any) -> None:
-    inbox = RowsInbox([2, 1])
-    wanted = Wanted((np.array([4, 9]), np.array([1])), (0, 1), ())
+    inbox = RowReceiveBuffer([2, 1])
+    wanted = RowRequest((np.array([4, 9]), np.array([1])), (0, 1), ())
     rows = np.array([0.5, 1, 2, 3, 5], HALVES[precision])
     inbox.open(wanted)(rows.nbytes)[:] = memoryview(rows.view(np.uint8))
     inbox.arrived(wanted, precision)

@@ -1,4 +1,4 @@
-"""One call at a time in a thread of its own, while something else is done."""
+"""One call at a time in a background thread, while the caller's thread does something else."""
 
 from __future__ import annotations
 
@@ -9,67 +9,71 @@ from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
+_POLL_S = 0.02
 
-class Beside(Generic[T]):
+
+class BackgroundCall(Generic[T]):
     """A thread that makes one call after the other, never two at a time.
 
+    Only one thread may use an object of this class: it starts a call and takes its result.
+
     Args:
-        name: of the thread.
+        name: of the background thread, which starts with the first call.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._calls: queue.SimpleQueue[_Call[T]] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[_PendingCall[T]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._present: _Call[T] | None = None
+        self._pending: _PendingCall[T] | None = None
 
     @property
-    def is_busy(self) -> bool:
-        """Whether there is a call whose result nobody has taken."""
-        return self._present is not None
+    def is_pending(self) -> bool:
+        """Whether there is a call whose result has not been taken."""
+        return self._pending is not None
 
-    def keep(self, call: Callable[[], T]) -> None:
-        """Make a call only when its result is asked for, and there."""
-        assert self._present is None, "one call at a time"
-        self._present = _Call(call)
-        self._present.is_kept = True
+    def defer(self, call: Callable[[], T]) -> None:
+        """Make a call in the caller's thread, when ``result`` asks for it."""
+        assert self._pending is None, "one call at a time"
+        self._pending = _PendingCall(call)
+        self._pending.is_deferred = True
 
-    def begin(self, call: Callable[[], T]) -> None:
-        """Make a call in the thread; the last one's result was taken."""
-        assert self._present is None, "one call at a time"
+    def start(self, call: Callable[[], T]) -> None:
+        """Make a call in the background thread."""
+        assert self._pending is None, "one call at a time"
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
-        self._present = _Call(call)
-        self._calls.put(self._present)
+        self._pending = _PendingCall(call)
+        self._calls.put(self._pending)
 
     def result(self) -> T:
-        """Wait for the call and return, or raise, what came of it."""
-        assert self._present is not None, "a call was begun"
-        present, self._present = self._present, None
-        if present.is_kept:
-            present.make()
-        present.done.wait()
-        if present.error is not None:
-            raise present.error
-        value: T = present.value
+        """Wait for the call; return its result or raise its exception."""
+        assert self._pending is not None, "a call was started"
+        pending, self._pending = self._pending, None
+        if pending.is_deferred:
+            pending.make()
+        pending.done.wait()
+        if pending.error is not None:
+            raise pending.error
+        value: T = pending.value
         return value
 
-    def drop(self, patience: Callable[[float], bool]) -> bool:
-        """Wait for the call, and forget what came of it; say whether it has ended.
+    def discard(self, keep_waiting: Callable[[float], bool]) -> bool:
+        """Wait for the call and discard its result; return whether the call has ended.
 
-        One that was only kept is never made.
+        A deferred call is never made.
 
         Args:
-            patience: given how long it has been waited, in s, says whether to wait on.
+            keep_waiting: given the seconds waited so far, whether to wait longer.
         """
-        present, self._present = self._present, None
+        pending, self._pending = self._pending, None
         waited_s = 0.0
-        if present is None or present.is_kept:
+        if pending is None or pending.is_deferred:
             return True
-        while not present.done.wait(_LOOK_S):
-            waited_s += _LOOK_S
-            if not patience(waited_s):
+        while not pending.done.wait(_POLL_S):
+            waited_s += _POLL_S
+            if not keep_waiting(waited_s):
                 return False
         return True
 
@@ -78,13 +82,10 @@ class Beside(Generic[T]):
             self._calls.get().make()
 
 
-_LOOK_S = 0.02
-
-
-class _Call(Generic[T]):
+class _PendingCall(Generic[T]):
     def __init__(self, call: Callable[[], T]) -> None:
         self._call: Callable[[], T] | None = call
-        self.is_kept = False
+        self.is_deferred = False
         self.done = threading.Event()
         self.value: Any = None
         self.error: BaseException | None = None
@@ -95,5 +96,5 @@ class _Call(Generic[T]):
             self.value = self._call()
         except BaseException as error:
             self.error = error
-        self._call = None  # a gradient's memory is not held longer than needed
+        self._call = None  # releases the memory of the gradient
         self.done.set()

@@ -35,7 +35,7 @@ class LeavingError(Exception):
     """Raised where the session notices that this worker has to leave."""
 
 
-class WorkerState:
+class SharedState:
     """The only mutable thing that the threads of a worker share.
 
     The session holds and releases leases, the heartbeat renews them and learns of lost ones,

@@ -1,4 +1,4 @@
-"""What to do next in a training task: minibatches in order, and the plane's answers, judged."""
+"""What a training task does next: minibatches in order, pushes in order, replies judged."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from enum import Enum, auto
 from typing import TypeAlias
 
 
-class Outcome(Enum):
-    """What became of a push, in the words of ``edl.v1.PushOutcome``."""
+class PushOutcome(Enum):
+    """How the master has judged a push; the names are those of ``edl.v1.PushOutcome``."""
 
     APPLIED = auto()
     ALREADY_APPLIED = auto()
@@ -18,80 +18,81 @@ class Outcome(Enum):
     INVALID = auto()
 
 
-class Move(Enum):
-    """What to do after a push."""
+class AfterPush(Enum):
+    """What to do after the reply to a push."""
 
-    NEXT = auto()
-    """The minibatch is in the model; go on with the one after it, if there is one."""
-    AGAIN = auto()
-    """Compute the same minibatch again, from newer parameters."""
-    DROP = auto()
-    """Somebody else has the task, or will have it: forget it and ask for another."""
-    HAND_BACK = auto()
-    """Worker and master disagree about where the task stands: hand it back undone."""
-    FAIL = auto()
-    """The gradient is not finite; trying elsewhere cannot help."""
+    ADVANCE = auto()
+    """The minibatches are in the model. Go on with the next one, if there is one."""
+    RECOMPUTE = auto()
+    """Compute the same minibatches again, from newer parameters."""
+    DROP_TASK = auto()
+    """Another worker has the task, or will have it. Forget it and lease another one."""
+    RETURN_TASK = auto()
+    """Worker and master disagree about the task's position. Hand the task back undone."""
+    FAIL_TASK = auto()
+    """The gradient is not finite. Another worker would get the same result."""
 
 
 class Fetch(Enum):
-    """What is needed from the master before the next computation."""
+    """What the worker needs from the master before the next computation."""
 
     NOTHING = auto()
     PARAMETERS = auto()
-    SLOT = auto()
-    """Parameters together with a step slot (synchronous mode)."""
+    PERMIT = auto()
+    """A step permit together with the parameters to use it on (synchronous mode)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """A decision: the move, and what to fetch first when something is computed next."""
+class PushDecision:
+    """What to do after a push, and what to fetch before the next computation."""
 
-    move: Move
+    then: AfterPush
     fetch: Fetch = Fetch.NOTHING
 
 
 def first_fetch(*, sync: bool) -> Fetch:
     """What a task needs before its first computation."""
-    return Fetch.SLOT if sync else Fetch.PARAMETERS
+    return Fetch.PERMIT if sync else Fetch.PARAMETERS
 
 
-def wants_values(*, last: bool) -> bool:
-    """Whether a push asks to be answered with newer parameters (and the next slot).
+def requests_values(*, last: bool) -> bool:
+    """Whether a push asks for newer parameters (and the next permit) in its reply.
 
-    Not for the last minibatch: its task needs none any more, and a step slot that nobody uses
-    would keep the others waiting.
+    The last minibatch does not: its task needs no more parameters, and a permit that nobody uses
+    would block the other workers.
     """
     return not last
 
 
 def after_push(
-    outcome: Outcome, *, last: bool, sync: bool, values_came: bool, slot_granted: bool
-) -> Turn:
-    """Judge the answer to a push.
+    outcome: PushOutcome, *, last: bool, sync: bool, values_came: bool, permit_granted: bool
+) -> PushDecision:
+    """Judge the reply to a push.
 
     Args:
-        outcome: what became of the gradient.
-        last: no minibatch comes after this one in the task.
-        sync: gradients are computed under step slots.
-        values_came: the answer brought newer parameters.
-        slot_granted: the answer brought a step slot.
+        outcome: how the master has judged the gradient.
+        last: the task has no minibatch after this one.
+        sync: gradients are computed under step permits.
+        values_came: the reply brought newer parameters.
+        permit_granted: the reply brought a step permit.
     """
     match outcome:
-        case Outcome.APPLIED | Outcome.ALREADY_APPLIED:
-            if last or not sync or slot_granted:
-                # Asynchronously no newer parameters means that there are none.
-                return Turn(Move.NEXT)
-            return Turn(Move.NEXT, Fetch.SLOT)
-        case Outcome.STALE:
-            if sync:
-                return Turn(Move.AGAIN, Fetch.NOTHING if slot_granted else Fetch.SLOT)
-            return Turn(Move.AGAIN, Fetch.NOTHING if values_came else Fetch.PARAMETERS)
-        case Outcome.REFUSED:
-            return Turn(Move.DROP)
-        case Outcome.OUT_OF_ORDER:
-            return Turn(Move.HAND_BACK)
-        case Outcome.INVALID:
-            return Turn(Move.FAIL)
+        case PushOutcome.APPLIED | PushOutcome.ALREADY_APPLIED:
+            if last or not sync or permit_granted:
+                # In asynchronous mode a reply without parameters means that none are newer.
+                return PushDecision(AfterPush.ADVANCE)
+            return PushDecision(AfterPush.ADVANCE, Fetch.PERMIT)
+        case PushOutcome.STALE:
+            arrived = permit_granted if sync else values_came
+            return PushDecision(
+                AfterPush.RECOMPUTE, Fetch.NOTHING if arrived else first_fetch(sync=sync)
+            )
+        case PushOutcome.REFUSED:
+            return PushDecision(AfterPush.DROP_TASK)
+        case PushOutcome.OUT_OF_ORDER:
+            return PushDecision(AfterPush.RETURN_TASK)
+        case PushOutcome.INVALID:
+            return PushDecision(AfterPush.FAIL_TASK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +105,15 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """Begin to push what was computed: of so many minibatches from this one on."""
+    """Start to push the computed gradient of ``count`` minibatches from ``index`` on."""
 
     index: int
     count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Settle:
-    """Wait for the answer to the push that is under way, of these minibatches."""
+class AwaitReply:
+    """Wait for the reply to the push of these minibatches."""
 
     index: int
     count: int = 1
@@ -125,117 +126,122 @@ class Finish:
     minibatches: int
 
 
-Step: TypeAlias = Compute | Push | Settle | Finish
+Action: TypeAlias = Compute | Push | AwaitReply | Finish
 
 
-class Course:
-    """The way of one holder through one task. Facts come in by methods; ``next`` is the decision.
+class PushPipeline:
+    """The actions by which one worker trains one task.
 
-    At most one push is under way. With ``overlap`` the next minibatch is computed meanwhile, on
-    values that lack that one gradient; its own push begins when the answer is there. So pushes
-    are in order and each minibatch is pushed until it is in the model, whatever the answers are.
-    A gradient that was computed meanwhile is dropped when the one before it has to be computed
-    again; from then on nothing overlaps in this task, so that the next try is as fresh as
-    it can be and bounded staleness cannot reject for ever.
+    The training loop reports events by ``on_…`` methods and asks ``next_action`` what to do.
 
-    With ``local_steps`` so many minibatches are computed, each on what the one before has made of
-    the values, and pushed together; at the end of the task fewer.
+    At most one push is in flight. With ``overlap`` the worker computes the next minibatch in the
+    meantime, on values that lack that one gradient; the push of this gradient starts when the
+    reply to the former push has arrived. So pushes are in order, and each minibatch is pushed
+    until it is in the model, whatever the replies are. If a push has to be computed again, the
+    gradient that was computed in the meantime is dropped, and the rest of the task runs without
+    overlap: the next attempt is as fresh as possible, so bounded staleness cannot reject it
+    forever.
+
+    With ``local_steps`` the worker computes that many minibatches, each on the values that the
+    one before has produced, and pushes them together; at the end of a task it pushes fewer.
 
     Args:
         first: index of the first minibatch that is not in the model yet.
-        sync: gradients are computed under step slots.
-        overlap: compute while a push is under way; not in synchronous mode or with local steps.
-        local_steps: minibatches of a push; 1 in synchronous mode.
+        sync: gradients are computed under step permits.
+        overlap: compute while a push is in flight; not in synchronous mode or with local steps.
+        local_steps: minibatches of one push; 1 in synchronous mode.
     """
 
     def __init__(self, first: int, *, sync: bool, overlap: bool, local_steps: int = 1) -> None:
         if sync and (overlap or local_steps > 1):
-            raise ValueError("a step slot is used once, on the newest values")
+            raise ValueError("a step permit is used once, on the newest values")
         if overlap and local_steps > 1:
-            raise ValueError("local steps begin with what the last push has brought")
+            raise ValueError("local steps start from the values of the last reply")
         self._sync = sync
         self._overlap = overlap
         self._local_steps = local_steps
-        self._settled = first
-        self._under_way = 0
-        self._computed = 0
-        self._stop: int | None = None
+        self._applied = first
+        self._in_flight = 0
+        self._unpushed = 0
+        self._end: int | None = None
         self._flushing = False
-        self._lacking = False
+        self._awaits_rows = False
         self._fetch = first_fetch(sync=sync)
 
     @property
-    def settled(self) -> int:
+    def applied(self) -> int:
         """How many of the task's minibatches are in the model."""
-        return self._settled
+        return self._applied
 
     @property
-    def waiting(self) -> int:
+    def unpushed(self) -> int:
         """How many minibatches are computed and not pushed."""
-        return self._computed
+        return self._unpushed
 
     @property
-    def overlaps(self) -> bool:
-        """Whether minibatches are computed while a push is under way."""
+    def overlap_is_on(self) -> bool:
+        """Whether minibatches are computed while a push is in flight."""
         return self._overlap
 
-    def ends_at(self, count: int) -> None:
-        """The task has so many minibatches; to be told before the last one is pushed."""
-        self._stop = count
+    def set_end(self, count: int) -> None:
+        """Set the number of the task's minibatches, before the last one is pushed."""
+        self._end = count
 
     def flush(self) -> None:
         """Push what is computed next, even if it is of fewer minibatches than usual."""
         self._flushing = True
 
-    def lacks_rows(self) -> None:
-        """What would be computed beside a push needs rows that are not here: its answer first."""
-        self._lacking = True
+    def await_rows(self) -> None:
+        """Wait for the reply in flight: it brings rows that the next minibatch needs."""
+        self._awaits_rows = True
 
     def is_last(self, index: int) -> bool:
-        """Whether no minibatch comes after this one, as far as has been told."""
-        return self._stop is not None and index + 1 >= self._stop
+        """Whether the task has no minibatch after this one, as far as ``set_end`` has said."""
+        return self._end is not None and index + 1 >= self._end
 
-    def next(self) -> Step:
+    def next_action(self) -> Action:
         """What to do now."""
-        index = self._settled + self._under_way + self._computed
-        ended = self._stop is not None and index >= self._stop
-        if self._under_way:
-            if self._computed or ended or self._lacking or not self._overlap:
-                return Settle(self._settled, self._under_way)
+        index = self._applied + self._in_flight + self._unpushed
+        ended = self._end is not None and index >= self._end
+        if self._in_flight:
+            if self._unpushed or ended or self._awaits_rows or not self._overlap:
+                return AwaitReply(self._applied, self._in_flight)
             return Compute(index, Fetch.NOTHING)
-        if self._computed and (self._computed >= self._local_steps or ended or self._flushing):
-            return Push(self._settled, self._computed)
-        return Finish(self._settled) if ended else Compute(index, self._fetch)
+        if self._unpushed and (self._unpushed >= self._local_steps or ended or self._flushing):
+            return Push(self._applied, self._unpushed)
+        return Finish(self._applied) if ended else Compute(index, self._fetch)
 
-    def computed(self) -> None:
-        """The minibatch that was to be computed is."""
-        self._computed += 1
-        if not self._under_way:
+    def on_computed(self) -> None:
+        """The minibatch of the last ``Compute`` is computed."""
+        self._unpushed += 1
+        if not self._in_flight:
             self._fetch = Fetch.NOTHING
 
-    def pushed(self) -> None:
-        """The push of what was computed has begun."""
-        self._under_way, self._computed = self._computed, 0
+    def on_pushed(self) -> None:
+        """The push of the computed minibatches has started."""
+        self._in_flight, self._unpushed = self._unpushed, 0
         self._flushing = False
 
-    def answered(self, outcome: Outcome, *, values_came: bool, slot_granted: bool) -> Move:
-        """The push that was under way has its answer; say what that means."""
-        last = self.is_last(self._settled + self._under_way - 1)
-        turn = after_push(
+    def on_reply(
+        self, outcome: PushOutcome, *, values_came: bool, permit_granted: bool
+    ) -> AfterPush:
+        """The reply to the push in flight has arrived; return what to do about it."""
+        last = self.is_last(self._applied + self._in_flight - 1)
+        decision = after_push(
             outcome,
             last=last,
             sync=self._sync,
             values_came=values_came,
-            slot_granted=slot_granted,
+            permit_granted=permit_granted,
         )
-        self._fetch = turn.fetch
-        if turn.move is Move.NEXT:
-            self._settled += self._under_way
+        self._fetch = decision.fetch
+        if decision.then is AfterPush.ADVANCE:
+            self._applied += self._in_flight
             if self._local_steps > 1 and not values_came:
-                # What local steps have made of the values is no version of the master's.
+                # The values after local steps are no version of the master's.
                 self._fetch = Fetch.PARAMETERS
-        elif turn.move is Move.AGAIN:
-            self._computed = 0
+        elif decision.then is AfterPush.RECOMPUTE:
+            self._unpushed = 0
             self._overlap = False
-        self._under_way, self._lacking = 0, False
-        return turn.move
+        self._in_flight, self._awaits_rows = 0, False
+        return decision.then

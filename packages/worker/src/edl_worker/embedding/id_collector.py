@@ -10,11 +10,11 @@ import tensorflow as tf
 
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
-from edl_worker.embedding.lookup_stages import Collecting, UnservedLookupError, during
+from edl_worker.embedding.lookup_stages import CollectIds, UnservedLookupError, during
 from edl_worker.model_file import Batch, ModelFile
-from edl_worker.tensors.tracing import relaxed
+from edl_worker.tensors.tracing import open_size_spec
 
-Found = tuple[tuple[int, ...], list[tf.Tensor], list[tf.Tensor]]
+CollectedIds = tuple[tuple[int, ...], list[tf.Tensor], list[tf.Tensor]]
 """Numbers of the lookups' tables; ids of each table that is used, in order of the tables; for
 each lookup the places of its ids among them."""
 
@@ -28,14 +28,14 @@ class _Trace:
     needed: tuple[int, ...]
 
 
-class Collector:
+class IdCollector:
     """Runs only those operations of a model that the ids of its lookups depend on."""
 
     def __init__(self, file: ModelFile) -> None:
         self._file = file
         self._traces: dict[Any, _Trace] = {}
 
-    def __call__(self, batch: Batch, numbers: Mapping[int, int], *, training: bool) -> Found:
+    def __call__(self, batch: Batch, numbers: Mapping[int, int], *, training: bool) -> CollectedIds:
         """The ids of a minibatch.
 
         Args:
@@ -44,7 +44,7 @@ class Collector:
         Raises:
             EdlError: they cannot be known before the model runs.
         """
-        specs = relaxed(batch.features, batch.size)
+        specs = open_size_spec(batch.features, batch.size)
         key = training, tuple(tf.nest.flatten(specs)), repr(tf.nest.map_structure(_none, specs))
         trace = self._traces.get(key)
         if trace is None:
@@ -88,7 +88,7 @@ class Collector:
 
         def whole(*flat: tf.Tensor) -> list[tf.Tensor]:
             features = tf.nest.pack_sequence_as(specs, flat, expand_composites=True)
-            stage = Collecting(tf.compat.v1.get_default_graph())
+            stage = CollectIds(tf.compat.v1.get_default_graph())
             with during(stage):
                 self._file.call(features, training=training)
             stage.check()

@@ -22,7 +22,7 @@ _TRUNCATED_DEVIATION = 0.87962566103423978  # of what lies there
 
 
 @dataclass(frozen=True, slots=True)
-class Initial:
+class RowInitializer:
     """A new row is ``center + spread * x``, with ``x`` drawn from the distribution."""
 
     distribution: int
@@ -30,7 +30,7 @@ class Initial:
     spread: float
 
 
-def initial_of(initializer: Any, dim: int, input_dim: int | None) -> Initial:
+def initial_of(initializer: Any, dim: int, input_dim: int | None) -> RowInitializer:
     """What a Keras initializer means for a row; its seed has no meaning here.
 
     Args:
@@ -45,18 +45,20 @@ def initial_of(initializer: Any, dim: int, input_dim: int | None) -> Initial:
     kinds = keras.initializers
     match initializer:
         case kinds.Zeros():
-            return Initial(CONSTANT, 0.0, 0.0)
+            return RowInitializer(CONSTANT, 0.0, 0.0)
         case kinds.Ones():
-            return Initial(CONSTANT, 1.0, 0.0)
+            return RowInitializer(CONSTANT, 1.0, 0.0)
         case kinds.Constant() if np.ndim(initializer.value) == 0:
-            return Initial(CONSTANT, float(initializer.value), 0.0)
+            return RowInitializer(CONSTANT, float(initializer.value), 0.0)
         case kinds.RandomUniform():
             low, high = float(initializer.minval), float(initializer.maxval)
-            return Initial(UNIFORM, (low + high) / 2, (high - low) / 2)
+            return RowInitializer(UNIFORM, (low + high) / 2, (high - low) / 2)
         case kinds.RandomNormal():
-            return Initial(NORMAL, float(initializer.mean), float(initializer.stddev))
+            return RowInitializer(NORMAL, float(initializer.mean), float(initializer.stddev))
         case kinds.TruncatedNormal():
-            return Initial(TRUNCATED_NORMAL, float(initializer.mean), float(initializer.stddev))
+            return RowInitializer(
+                TRUNCATED_NORMAL, float(initializer.mean), float(initializer.stddev)
+            )
         case kinds.VarianceScaling():
             return _scaled(initializer, dim, input_dim)
     raise ValueError(
@@ -66,20 +68,20 @@ def initial_of(initializer: Any, dim: int, input_dim: int | None) -> Initial:
     )
 
 
-def _scaled(initializer: Any, dim: int, input_dim: int | None) -> Initial:
+def _scaled(initializer: Any, dim: int, input_dim: int | None) -> RowInitializer:
     fan_in, fan_out = (input_dim or dim), dim
     fan = {"fan_in": fan_in, "fan_out": fan_out}.get(initializer.mode, (fan_in + fan_out) / 2)
     variance = float(initializer.scale) / max(1.0, fan)
     match initializer.distribution:
         case "uniform":
-            return Initial(UNIFORM, 0.0, math.sqrt(3 * variance))
+            return RowInitializer(UNIFORM, 0.0, math.sqrt(3 * variance))
         case "truncated_normal":
-            return Initial(TRUNCATED_NORMAL, 0.0, math.sqrt(variance) / _TRUNCATED_DEVIATION)
+            return RowInitializer(TRUNCATED_NORMAL, 0.0, math.sqrt(variance) / _TRUNCATED_DEVIATION)
         case _:
-            return Initial(NORMAL, 0.0, math.sqrt(variance))
+            return RowInitializer(NORMAL, 0.0, math.sqrt(variance))
 
 
-def initial_rows(initial: Initial, ids: tf.Tensor, dim: int, seed: tf.Tensor) -> tf.Tensor:
+def initial_rows(initial: RowInitializer, ids: tf.Tensor, dim: int, seed: tf.Tensor) -> tf.Tensor:
     """The initial rows of ids.
 
     Args:

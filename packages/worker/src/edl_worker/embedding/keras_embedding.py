@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, slots=True)
-class MovedEmbedding:
+class ServedKerasEmbedding:
     """A Keras Embedding layer whose lookups go to a table while a job trains.
 
     The layer keeps its variable: it holds the initial values, and at the end the trained ones.
@@ -66,14 +66,14 @@ class MovedEmbedding:
             )
 
 
-def large_embeddings(model: keras.Model, threshold: int) -> list[MovedEmbedding]:
+def large_embeddings(model: keras.Model, threshold: int) -> list[ServedKerasEmbedding]:
     """The layers of a model that can be served as tables with the same results.
 
     Args:
         threshold: numbers that a layer must have at least; 0: no layer has enough.
     """
     return [
-        MovedEmbedding(layer)
+        ServedKerasEmbedding(layer)
         for layer in nested_layers(model)
         if threshold and type(layer) is keras.layers.Embedding and _is_movable(layer, threshold)
     ]

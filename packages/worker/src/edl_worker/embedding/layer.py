@@ -90,7 +90,7 @@ class Embedding(keras.layers.Layer):  # type: ignore[misc]
         self.initial = initial_of(self.embeddings_initializer, self.output_dim, input_dim)
         self.seed = 0
         self.initial_table: tuple[Array, Array] | None = None
-        self._purpose: lookup_stages.Purpose | None = None
+        self._purpose: lookup_stages.LayerPurpose | None = None
         self._held: tuple[Any, Any, Any] | None = None
         self._local: Any = None
 
@@ -214,7 +214,7 @@ class Embedding(keras.layers.Layer):  # type: ignore[misc]
     @property
     def is_served(self) -> bool:
         """Whether the rows are those of a job's table."""
-        return self._purpose is lookup_stages.Purpose.TRAINING and self._held is None
+        return self._purpose is lookup_stages.LayerPurpose.TRAINING and self._held is None
 
     def _make_held(self, n: int) -> None:
         self.release()

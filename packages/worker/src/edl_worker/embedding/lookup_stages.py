@@ -16,10 +16,10 @@ from typing import Protocol
 
 import tensorflow as tf
 
-from edl_worker.embedding.row_gather import looked_up
+from edl_worker.embedding.row_gather import gather_rows
 
 
-class Stage(Protocol):
+class LookupStage(Protocol):
     """What lookups do now."""
 
     def lookup(self, table: object, ids: tf.Tensor, dim: int) -> tf.Tensor:
@@ -34,14 +34,14 @@ class UnservedLookupError(Exception):
 _now = threading.local()
 
 
-def current() -> Stage | None:
+def current() -> LookupStage | None:
     """The stage that this thread is in; None outside of a traced step."""
-    stage: Stage | None = getattr(_now, "stage", None)
+    stage: LookupStage | None = getattr(_now, "stage", None)
     return stage
 
 
 @contextmanager
-def during(stage: Stage | None) -> Iterator[None]:
+def during(stage: LookupStage | None) -> Iterator[None]:
     """Lookups of this thread go to a stage."""
     before = current()
     _now.stage = stage
@@ -54,7 +54,7 @@ def during(stage: Stage | None) -> Iterator[None]:
 _serving = threading.local()
 
 
-class Purpose(Enum):
+class LayerPurpose(Enum):
     """What layers are built for that belong to a job; they make no rows of their own."""
 
     TRAINING = auto()
@@ -63,14 +63,14 @@ class Purpose(Enum):
     """Rows are those of a trained model."""
 
 
-def purpose() -> Purpose | None:
+def purpose() -> LayerPurpose | None:
     """What layers are built for now; None outside of jobs."""
-    now: Purpose | None = getattr(_serving, "purpose", None)
+    now: LayerPurpose | None = getattr(_serving, "purpose", None)
     return now
 
 
 @contextmanager
-def serving(what: Purpose) -> Iterator[None]:
+def serving(what: LayerPurpose) -> Iterator[None]:
     """Layers that are built inside belong to a job."""
     before = purpose()
     _serving.purpose = what
@@ -81,7 +81,7 @@ def serving(what: Purpose) -> Iterator[None]:
 
 
 @dataclass(slots=True)
-class Collecting:
+class CollectIds:
     """Notes the ids of every lookup; rows are zeros that nothing may depend on.
 
     Attributes:
@@ -131,22 +131,22 @@ class Collecting:
 
 
 @dataclass(slots=True)
-class Serving:
+class ServeRows:
     """Gives each lookup its rows, in the order in which ids were collected.
 
     Attributes:
         rows: of each lookup's table, each id once.
         at: for each lookup, which of these rows each of its ids has.
-        arranged: for each lookup, whether ``at`` is what ``merging.arranged`` gave.
+        is_sorted: for each lookup, whether ``at`` comes from ``row_gather.sort_positions``.
     """
 
     rows: Sequence[tf.Tensor]
     at: Sequence[tf.Tensor]
-    arranged: Sequence[bool]
+    is_sorted: Sequence[bool]
     done: int = 0
 
     def lookup(self, table: object, ids: tf.Tensor, dim: int) -> tf.Tensor:
-        gather = looked_up if self.arranged[self.done] else tf.gather
+        gather = gather_rows if self.is_sorted[self.done] else tf.gather
         rows = gather(self.rows[self.done], self.at[self.done])
         self.done += 1
         rows = tf.reshape(rows, tf.concat([tf.shape(ids), [dim]], 0))

@@ -11,14 +11,14 @@ import tensorflow as tf
 
 from edl_proto.parameters import FrameError
 from edl_proto.v1 import job_pb2, parameters_pb2
-from edl_worker.embedding.tables import Wanted
-from edl_worker.tensors.quantization import Precision, widened
+from edl_worker.embedding.tables import RowRequest
+from edl_worker.tensors.quantization import Precision, dequantize
 
 _ALIGNED = 64
 """TensorFlow computes on memory that begins at such a multiple as it is, and copies any other."""
 
 
-class RowsInbox:
+class RowReceiveBuffer:
     """The rows that one minibatch needs, once they have come.
 
     What comes does not overwrite what came before: two pieces of memory take turns. So a step may
@@ -29,16 +29,16 @@ class RowsInbox:
         self._dims = dims
         self._memory = np.empty(0, np.uint8)
         self._next = np.empty(0, np.uint8)
-        self._for: Wanted | None = None
+        self._for: RowRequest | None = None
         self._precision: Precision = job_pb2.FLOAT32
 
-    def nbytes(self, wanted: Wanted | None) -> int:
+    def nbytes(self, wanted: RowRequest | None) -> int:
         """Bytes of the rows of a minibatch, if they travel as float32."""
         if wanted is None:
             return 0
         return sum(4 * d * ids.size for d, ids in zip(self._dims, wanted.ids, strict=True))
 
-    def open(self, wanted: Wanted | None) -> Callable[[int], memoryview]:
+    def open(self, wanted: RowRequest | None) -> Callable[[int], memoryview]:
         """What gives memory for the rows that are about to come; each time the same."""
         expected = self.nbytes(wanted)
         if self._next.size < expected:
@@ -52,18 +52,18 @@ class RowsInbox:
 
         return give
 
-    def arrived(self, wanted: Wanted, precision: Precision = job_pb2.FLOAT32) -> None:
+    def arrived(self, wanted: RowRequest, precision: Precision = job_pb2.FLOAT32) -> None:
         """The rows that the memory was opened for last have come, in this precision."""
         self._memory, self._next = self._next, self._memory
         self._for, self._precision = wanted, precision
 
-    def holds(self, wanted: Wanted) -> bool:
+    def holds(self, wanted: RowRequest) -> bool:
         return self._for is wanted
 
     def forget(self) -> None:
         self._for = None
 
-    def arrays(self, wanted: Wanted) -> list[Any]:
+    def arrays(self, wanted: RowRequest) -> list[Any]:
         """The rows that have come, float32 of shape (ids, dim) for each table."""
         is_whole = self._precision == job_pb2.FLOAT32
         dtype = np.dtype(np.float32 if is_whole else np.uint16)
@@ -72,7 +72,7 @@ class RowsInbox:
         for dim, ids in zip(self._dims, wanted.ids, strict=True):
             end = at + dtype.itemsize * dim * ids.size
             rows = self._memory[at:end].view(dtype).reshape(ids.size, dim)
-            found.append(rows if is_whole else widened(tf.constant(rows), self._precision))
+            found.append(rows if is_whole else dequantize(tf.constant(rows), self._precision))
             at = end
         return found
 
@@ -83,7 +83,7 @@ def _aligned(nbytes: int) -> npt.NDArray[np.uint8]:
     return memory[start : start + nbytes]
 
 
-def requested(wanted: Wanted | None) -> tuple[list[parameters_pb2.TableRows], memoryview]:
+def requested(wanted: RowRequest | None) -> tuple[list[parameters_pb2.TableRows], memoryview]:
     """A request for rows: counts, and the ids of all tables as one payload."""
     if wanted is None:
         return [], memoryview(b"")

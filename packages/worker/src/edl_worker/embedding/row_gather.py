@@ -14,8 +14,8 @@ import numpy.typing as npt
 import tensorflow as tf
 
 
-def arranged(at: npt.NDArray[np.int32], rows: int) -> npt.NDArray[np.int32]:
-    """Places as ``looked_up`` takes them: as they came, the order that sorts them, sorted.
+def sort_positions(at: npt.NDArray[np.int32], rows: int) -> npt.NDArray[np.int32]:
+    """Places as ``gather_rows`` takes them: as they came, the order that sorts them, sorted.
 
     Args:
         at: for each id of a lookup, which row it has; shape (n,).
@@ -30,12 +30,12 @@ def arranged(at: npt.NDArray[np.int32], rows: int) -> npt.NDArray[np.int32]:
     return np.concatenate([at, order, at[order]], dtype=np.int32, casting="same_kind")
 
 
-def looked_up(rows: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
+def gather_rows(rows: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
     """The rows at these places.
 
     Args:
         rows: shape (rows, dim).
-        places: what ``arranged`` gave for ``n`` ids.
+        places: what ``sort_positions`` gave for ``n`` ids.
 
     Returns:
         Shape (n, dim). Gradients go to ``rows``, merged.

@@ -19,52 +19,52 @@ from edl_proto.parameters import MOST_ROW_BYTES
 from edl_proto.v1 import error_pb2, task_pb2
 from edl_worker.core import variable_names
 from edl_worker.embedding import lookup_stages
-from edl_worker.embedding.id_collector import Collector
-from edl_worker.embedding.initial_rows import CONSTANT, Initial
-from edl_worker.embedding.keras_embedding import MovedEmbedding, large_embeddings
+from edl_worker.embedding.id_collector import IdCollector
+from edl_worker.embedding.initial_rows import CONSTANT, RowInitializer
+from edl_worker.embedding.keras_embedding import ServedKerasEmbedding, large_embeddings
 from edl_worker.embedding.layer import Embedding
-from edl_worker.embedding.row_gather import arranged
+from edl_worker.embedding.row_gather import sort_positions
 from edl_worker.model_file import Batch, ModelFile
 from edl_worker.tensorflow_internals import nested_layers
 
 log = logging.getLogger(__name__)
 
-Ids = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.float32]
-Scan = Callable[[int], tuple[Ids, Rows]]
+IdArray = npt.NDArray[np.int64]
+RowArray = npt.NDArray[np.float32]
+Scan = Callable[[int], tuple[IdArray, RowArray]]
 """All rows of a table by its number."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Wanted:
+class RowRequest:
     """The rows that one minibatch needs.
 
     Attributes:
         ids: for each table the ids, each once.
         tables: for each lookup the number of its table.
-        at: for each lookup, which of the table's ids each of its ids is; ``arranged`` where it is
-            the table's only lookup.
+        at: for each lookup, the position of each of its ids among the ids of the table, as
+            ``sort_positions`` gives them where the lookup is the only one of its table.
     """
 
-    ids: tuple[Ids, ...]
+    ids: tuple[IdArray, ...]
     tables: tuple[int, ...]
     at: tuple[tf.Tensor, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class EmbeddingTable:
     """One table of the model; ``owner`` is the layer that looks up there."""
 
     name: str
-    owner: Embedding | MovedEmbedding
+    owner: Embedding | ServedKerasEmbedding
     dim: int
     seed: int
-    initial: Initial
+    initial: RowInitializer
     min_count: int = 1
     max_age: int = 0
 
 
-class Tables:
+class EmbeddingTables:
     """All tables of a model, in the order in which the master numbers them."""
 
     def __init__(self, file: ModelFile, seed: int, threshold: int) -> None:
@@ -83,10 +83,10 @@ class Tables:
         ]
         moved = large_embeddings(model, threshold)
         paths = {id(v): n for v, n in zip(model.weights, _unique_paths(model), strict=True)}
-        self._collect = Collector(file)
+        self._collect = IdCollector(file)
         self.tables = tuple(
             [
-                Table(
+                EmbeddingTable(
                     name,
                     layer,
                     layer.output_dim,
@@ -100,19 +100,19 @@ class Tables:
                 )
             ]
             + [
-                Table(
+                EmbeddingTable(
                     paths[id(one.variable)],
                     one,
                     one.dim,
                     _seed_of(seed, paths[id(one.variable)]),
-                    Initial(CONSTANT, 0.0, 0.0),
+                    RowInitializer(CONSTANT, 0.0, 0.0),
                 )
                 for one in moved
             ]
         )
         self._numbers = {id(table.owner): number for number, table in enumerate(self.tables)}
         for table in self.tables:
-            if isinstance(table.owner, MovedEmbedding):
+            if isinstance(table.owner, ServedKerasEmbedding):
                 table.owner.begin()
                 log.info("layer %s is served row by row, as an embedding table", table.name)
             else:
@@ -121,7 +121,9 @@ class Tables:
     @property
     def moved(self) -> tuple[Any, ...]:
         """Variables that do not travel as such."""
-        return tuple(t.owner.variable for t in self.tables if isinstance(t.owner, MovedEmbedding))
+        return tuple(
+            t.owner.variable for t in self.tables if isinstance(t.owner, ServedKerasEmbedding)
+        )
 
     def describe(self) -> list[task_pb2.EmbeddingTable]:
         """The tables for ``ModelDescription.tables``."""
@@ -139,10 +141,10 @@ class Tables:
             for table in self.tables
         ]
 
-    def initial_rows(self) -> Iterator[tuple[int, Ids, Rows]]:
+    def initial_rows(self) -> Iterator[tuple[int, IdArray, RowArray]]:
         """Rows that do not begin as their initializer says: number of the table, ids, rows."""
         for number, table in enumerate(self.tables):
-            if isinstance(table.owner, MovedEmbedding):
+            if isinstance(table.owner, ServedKerasEmbedding):
                 values = table.owner.variable.numpy()
                 yield number, np.arange(len(values), dtype=np.int64), values
             elif table.owner.initial_table is not None:
@@ -150,7 +152,7 @@ class Tables:
 
     # --- minibatches -----------------------------------------------------------------------
 
-    def wanted(self, batch: Batch, *, training: bool) -> Wanted:
+    def wanted(self, batch: Batch, *, training: bool) -> RowRequest:
         """The rows that a minibatch needs.
 
         Raises:
@@ -163,7 +165,7 @@ class Tables:
             ids[number] = found.numpy()
         nbytes = 0
         for table, found in zip(self.tables, ids, strict=True):
-            if isinstance(table.owner, MovedEmbedding):
+            if isinstance(table.owner, ServedKerasEmbedding):
                 table.owner.check(found)
             nbytes += found.size * (8 + 4 * table.dim)
         if nbytes > MOST_ROW_BYTES:
@@ -175,12 +177,12 @@ class Tables:
                 remedy="Make minibatches smaller.",
             )
         places = [
-            arranged(part.numpy(), ids[number].size) if alone else part
+            sort_positions(part.numpy(), ids[number].size) if alone else part
             for number, part, alone in zip(numbers, at, _alone(numbers), strict=True)
         ]
-        return Wanted(tuple(ids), tuple(numbers), tuple(map(tf.convert_to_tensor, places)))
+        return RowRequest(tuple(ids), tuple(numbers), tuple(map(tf.convert_to_tensor, places)))
 
-    def specs(self, wanted: Wanted) -> tuple[Any, Any]:
+    def specs(self, wanted: RowRequest) -> tuple[Any, Any]:
         """Specifications of rows and places for any minibatch with such lookups."""
         rows = [tf.TensorSpec([None, table.dim], tf.float32) for table in self.tables]
         return rows, [tf.TensorSpec([None], tf.int32) for _ in wanted.at]
@@ -203,10 +205,10 @@ class Tables:
                         remedy="Give --embedding-threshold 0, so that the whole variable travels.",
                     )
 
-    def serving(self, wanted_tables: Sequence[int], rows: Any, at: Any) -> lookup_stages.Serving:
+    def serving(self, wanted_tables: Sequence[int], rows: Any, at: Any) -> lookup_stages.ServeRows:
         """The stage of a step that computes with rows."""
         own = [rows[number] for number in wanted_tables]
-        return lookup_stages.Serving(own, at, _alone(wanted_tables))
+        return lookup_stages.ServeRows(own, at, _alone(wanted_tables))
 
     # --- the trained model -----------------------------------------------------------------
 
@@ -215,7 +217,7 @@ class Tables:
         """Inside, the model holds all rows of the job's tables and needs no master."""
         for number, table in enumerate(self.tables):
             ids, rows = scan(number)
-            if isinstance(table.owner, MovedEmbedding):
+            if isinstance(table.owner, ServedKerasEmbedding):
                 values = table.owner.variable.numpy()
                 values[ids] = rows
                 table.owner.variable.assign(values)
@@ -226,7 +228,7 @@ class Tables:
             yield
         finally:
             for table in self.tables:
-                if isinstance(table.owner, MovedEmbedding):
+                if isinstance(table.owner, ServedKerasEmbedding):
                     table.owner.begin()
                 else:
                     table.owner.release()

@@ -11,9 +11,9 @@ from collections.abc import Callable
 import grpc
 
 from edl_proto.errors import EdlError
-from edl_worker.concurrency.shared_state import Departure, WorkerState
+from edl_worker.concurrency.shared_state import Departure, SharedState
 from edl_worker.runtime import thread_stacks
-from edl_worker.transport.master_client import MasterLink, MasterReplacedError
+from edl_worker.transport.master_client import MasterClient, MasterReplacedError
 
 log = logging.getLogger(__name__)
 
@@ -39,13 +39,13 @@ class Heartbeat:
 
     def __init__(
         self,
-        link: MasterLink,
-        state: WorkerState,
+        client: MasterClient,
+        state: SharedState,
         counters: Callable[[], dict[str, float]],
         master_wait_s: float,
         on_missed: Callable[[], object] = lambda: None,
     ) -> None:
-        self._link = link
+        self._client = client
         self._state = state
         self._counters = counters
         self._master_wait_s = master_wait_s
@@ -68,7 +68,7 @@ class Heartbeat:
     def last(self) -> None:
         """Say a last time what this worker has counted, so that nothing of it is lost."""
         with contextlib.suppress(grpc.RpcError, EdlError, MasterReplacedError):
-            self._link.heartbeat(self._counters())
+            self._client.heartbeat(self._counters())
 
     def _run(self) -> None:
         while not self._stopped.wait(self._every_s):
@@ -78,12 +78,12 @@ class Heartbeat:
                 self._beat()
 
     def _beat(self) -> None:
-        named = self._link.incarnation
+        named = self._client.incarnation
         try:
-            reply = self._link.heartbeat(self._counters(), self._stacks)
+            reply = self._client.heartbeat(self._counters(), self._stacks)
         except MasterReplacedError:
             # Unless the session has registered again in the meantime.
-            self._state.replaced = named == self._link.incarnation
+            self._state.replaced = named == self._client.incarnation
         except EdlError as error:
             log.warning("the master did not take a heartbeat: %s", error.what)
         except grpc.RpcError as error:
@@ -111,7 +111,7 @@ class Heartbeat:
         if away_s > _MISSED_S:
             self._on_missed()
         if away_s > self._master_wait_s:
-            error = self._link.lost(away_s, cause)
+            error = self._client.lost(away_s, cause)
             self._state.leave(Departure("master-lost", error, tell=False))
 
 

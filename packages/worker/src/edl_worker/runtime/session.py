@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
-from edl_worker.concurrency.shared_state import LeavingError, WorkerState
+from edl_worker.concurrency.shared_state import LeavingError, SharedState
 from edl_worker.config import Settings
 from edl_worker.metrics import WorkerMetrics
 from edl_worker.runtime.heartbeat import Heartbeat, departure
-from edl_worker.tasks.lease_prefetcher import Assignment, Intake, describe
-from edl_worker.transport.master_client import MasterLink, MasterReplacedError
+from edl_worker.tasks.lease_prefetcher import Assignment, LeasePrefetcher, describe
+from edl_worker.transport.master_client import MasterClient, MasterReplacedError
 
 if TYPE_CHECKING:
-    from edl_worker.tasks.task_runner import Bench
+    from edl_worker.tasks.task_runner import TaskRunner
 
 log = logging.getLogger(__name__)
 
@@ -34,11 +34,11 @@ class Session:
     """
 
     settings: Settings
-    link: MasterLink
-    state: WorkerState
+    client: MasterClient
+    state: SharedState
     metrics: WorkerMetrics
     heartbeat: Heartbeat
-    load: Callable[[job_pb2.JobSpec], Bench]
+    load: Callable[[job_pb2.JobSpec], TaskRunner]
     metrics_port: int
     started: float
     grace_s: float = field(default=10.0, init=False)
@@ -52,24 +52,24 @@ class Session:
             LeavingError: the worker has to leave; ``state.departure`` says why.
             EdlError: this worker cannot work for this job.
         """
-        bench: Bench | None = None
+        runner: TaskRunner | None = None
         while True:
             try:
                 job = self._register()
-                if bench is None:
-                    bench = self._load(job)
-                self._join(bench)
-                self._work(bench)
+                if runner is None:
+                    runner = self._load(job)
+                self._join(runner)
+                self._work(runner)
             except MasterReplacedError:
                 log.warning("the master was replaced: what was computed for it is dropped")
                 self.state.release_all()
-                if bench is not None:
-                    bench.forget()
+                if runner is not None:
+                    runner.forget()
 
     # --- joining ---------------------------------------------------------------------------
 
     def _register(self) -> job_pb2.JobSpec:
-        reply = self.link.register(self.metrics_port)
+        reply = self.client.register(self.metrics_port)
         self.state.replaced = False
         self.registrations += 1
         self.grace_s = reply.job.worker_grace_s or self.grace_s
@@ -78,38 +78,38 @@ class Session:
         self._reached("registered")
         return reply.job
 
-    def _load(self, job: job_pb2.JobSpec) -> Bench:
+    def _load(self, job: job_pb2.JobSpec) -> TaskRunner:
         self.state.phase = task_pb2.LOADING
-        bench = self.load(job)
+        runner = self.load(job)
         self._reached("model loaded")
-        return bench
+        return runner
 
-    def _join(self, bench: Bench) -> None:
+    def _join(self, runner: TaskRunner) -> None:
         self.state.check()
-        reply = self.link.ready(bench.describe())
+        reply = self.client.ready(runner.describe())
         if reply.send_initial_values:
-            bench.send_initial_values()
+            runner.send_initial_values()
         self.state.phase = task_pb2.IDLE
         self._reached("ready")
 
     # --- working ---------------------------------------------------------------------------
 
-    def _work(self, bench: Bench) -> None:
-        intake = Intake(self.link, self.state, bench.pipeline)
+    def _work(self, runner: TaskRunner) -> None:
+        prefetcher = LeasePrefetcher(self.client, self.state, runner.pipeline)
         try:
             while True:
                 self.state.phase = task_pb2.WAITING
                 if self.state.replaced:
                     raise MasterReplacedError("said a heartbeat")
-                match intake.take():
+                match prefetcher.take():
                     case Assignment() as assignment:
-                        self._do(bench, assignment, intake)
+                        self._do(runner, assignment, prefetcher)
                     case task_pb2.Leave() as leave:
                         self.state.leave(departure(leave.reason))
         finally:
-            intake.close()
+            prefetcher.close()
 
-    def _do(self, bench: Bench, assignment: Assignment, intake: Intake) -> None:
+    def _do(self, runner: TaskRunner, assignment: Assignment, prefetcher: LeasePrefetcher) -> None:
         """Do one task and report what became of it."""
         from edl_worker.tasks.task_runner import OutOfOrderError, TaskLostError
 
@@ -118,9 +118,9 @@ class Session:
         outcome = "completed"
         records = 0
         try:
-            done = bench.do(assignment, intake)
+            done = runner.do(assignment, prefetcher)
             done.seconds = time.monotonic() - started
-            self.link.complete(done)
+            self.client.complete(done)
             records = done.records
         except TaskLostError:
             outcome = "lost"
@@ -136,7 +136,7 @@ class Session:
             else:
                 outcome = "failed"
                 log.error("%s failed\n%s", describe(lease), error)
-                self._report(assignment, error, permanent=bench.is_permanent(error))
+                self._report(assignment, error, permanent=runner.is_permanent(error))
         finally:
             assignment.close()
         # Not reached when leaving or when the master was replaced: then the lease stays held,
@@ -150,13 +150,13 @@ class Session:
 
     def _report(self, assignment: Assignment, error: EdlError, *, permanent: bool) -> None:
         try:
-            self.link.fail(error, lease=assignment.ref, permanent=permanent)
+            self.client.fail(error, lease=assignment.ref, permanent=permanent)
         except EdlError as refused:
             log.warning("the master did not take the report: %s", refused.what)
 
     def _return(self, assignment: Assignment) -> None:
         try:
-            self.link.give_back(
+            self.client.give_back(
                 [assignment.ref],
                 "out-of-order",
                 leaving=False,
@@ -180,7 +180,7 @@ class Session:
             return False
         try:
             self.heartbeat.last()
-            self.link.give_back(
+            self.client.give_back(
                 self.state.leases(),
                 leaving.reason,
                 leaving=True,
@@ -196,7 +196,7 @@ class Session:
         if not self.registrations:
             return
         try:
-            self.link.fail(error, permanent=permanent)
+            self.client.fail(error, permanent=permanent)
         except (EdlError, MasterReplacedError, LeavingError) as refused:
             log.warning("the master did not take the report: %s", refused)
 

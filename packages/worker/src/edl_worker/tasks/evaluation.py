@@ -11,16 +11,16 @@ import tensorflow as tf
 from edl_proto import tensor
 from edl_proto.v1 import task_pb2
 from edl_worker.embedding.lookup_stages import during
-from edl_worker.embedding.tables import Tables, Wanted
+from edl_worker.embedding.tables import EmbeddingTables, RowRequest
 from edl_worker.model_file import Batch, ModelFile
 from edl_worker.tasks.lookahead import Lookahead
-from edl_worker.tensors.tracing import AnySize
+from edl_worker.tensors.tracing import SizeAgnosticFunction
 
 
 class Inference:
     """The model's outputs without training."""
 
-    def __init__(self, model_file: ModelFile, tables: Tables | None = None) -> None:
+    def __init__(self, model_file: ModelFile, tables: EmbeddingTables | None = None) -> None:
         """Prepare to call a model.
 
         Args:
@@ -30,8 +30,8 @@ class Inference:
         self._file = model_file
         self._tables = tables
         self._lookups: tuple[int, ...] = ()
-        self._call = AnySize(self._trace)
-        self.rows: Callable[[Wanted], Sequence[Any]] | None = None
+        self._call = SizeAgnosticFunction(self._trace)
+        self.rows: Callable[[RowRequest], Sequence[Any]] | None = None
 
     def __call__(self, batch: Batch) -> Any:
         if self._tables is None or self.rows is None:
@@ -48,7 +48,7 @@ class Inference:
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluated:
+class EvaluationResult:
     """What the records of one evaluation task add to the metrics."""
 
     minibatches: int
@@ -61,7 +61,7 @@ def evaluate(
     infer: Inference,
     batches: Lookahead[Batch],
     at_minibatch: Callable[[int, Batch], None],
-) -> Evaluated:
+) -> EvaluationResult:
     """Run a task's minibatches through model and metrics.
 
     Args:
@@ -74,7 +74,7 @@ def evaluate(
         metrics.update(batch.labels, infer(batch))
         minibatches += 1
         examples += batch.size
-    return Evaluated(minibatches, examples, encode_states(metrics.states()))
+    return EvaluationResult(minibatches, examples, encode_states(metrics.states()))
 
 
 def summarize(model_file: ModelFile, states: Iterable[task_pb2.MetricState]) -> dict[str, float]:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edl_proto.v1 import task_pb2
-from edl_worker.concurrency.shared_state import WorkerState
+from edl_worker.concurrency.shared_state import SharedState
 from edl_worker.tasks.lookahead import Lookahead
-from edl_worker.transport.master_client import MasterLink
+from edl_worker.transport.master_client import MasterClient
 
 if TYPE_CHECKING:
     from edl_worker.model_file import Batch
@@ -48,7 +48,7 @@ Answer = Assignment | task_pb2.Leave
 Pipeline = Callable[[task_pb2.Lease], "Iterator[Batch] | None"]
 
 
-class Intake:
+class LeasePrefetcher:
     """Leases one task at a time in a thread of its own, and builds its pipeline there.
 
     Made anew for each registration with a master.
@@ -57,11 +57,11 @@ class Intake:
         pipeline: the minibatches of a lease; None for a task without records.
     """
 
-    def __init__(self, link: MasterLink, state: WorkerState, pipeline: Pipeline) -> None:
-        self._link = link
+    def __init__(self, client: MasterClient, state: SharedState, pipeline: Pipeline) -> None:
+        self._client = client
         self._state = state
         self._pipeline = pipeline
-        self._incarnation = link.incarnation
+        self._incarnation = client.incarnation
         self._answers: queue.SimpleQueue[Answer | BaseException] = queue.SimpleQueue()
         self._busy = False  # a thread is at work, or its answer waits to be taken
         self._closed = False
@@ -70,7 +70,7 @@ class Intake:
         """Begin to get the next task, if that has not begun yet."""
         if not self._busy:
             self._busy = True
-            threading.Thread(target=self._run, name="intake", daemon=True).start()
+            threading.Thread(target=self._run, name="prefetcher", daemon=True).start()
 
     def take(self) -> Answer:
         """The next task, or what the master says instead.
@@ -110,7 +110,7 @@ class Intake:
 
     def _next(self) -> Answer:
         while True:
-            reply = self._link.lease(len(self._state.leases()), self._incarnation)
+            reply = self._client.lease(len(self._state.leases()), self._incarnation)
             match reply.WhichOneof("answer"):
                 case "lease":
                     return self._prepare(reply.lease)

@@ -15,15 +15,15 @@ import tensorflow as tf
 import recordio
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
-from edl_worker.embedding.lookup_stages import Purpose, serving
-from edl_worker.embedding.tables import Tables
+from edl_worker.embedding.lookup_stages import LayerPurpose, serving
+from edl_worker.embedding.tables import EmbeddingTables
 from edl_worker.model_file import Batch, ModelFile, ModelOptions, load_model_file
 from edl_worker.model_file.sample import first_batch
 from edl_worker.tasks import trained_model, weight_files
 from edl_worker.tasks.evaluation import Inference
 from edl_worker.tasks.export import Exporter
 from edl_worker.tensorflow_internals import uses_weight_decay
-from edl_worker.tensors.tracing import relaxed
+from edl_worker.tensors.tracing import open_size_spec
 from edl_worker.training.arena import Arena
 from edl_worker.training.trainer import Trainer
 from elasticdl.python.common.constants import Mode
@@ -61,7 +61,7 @@ class LoadedModel:
     zoo: Path
     minibatch_size: int
     infer: Inference
-    tables: Tables | None = None
+    tables: EmbeddingTables | None = None
     arena: Arena | None = None
     trainer: Trainer | None = None
     exporter: Exporter | None = None
@@ -146,7 +146,7 @@ def load(job: job_pb2.JobSpec, context: dict[str, Any]) -> LoadedModel:
         minibatch_size = minibatch_size or directory.description.minibatch_size
     minibatch_size = minibatch_size or _MINIBATCH
     seed = job.training.seed
-    with serving(Purpose.TRAINING if purpose is Mode.TRAINING else Purpose.ANSWERING):
+    with serving(LayerPurpose.TRAINING if purpose is Mode.TRAINING else LayerPurpose.ANSWERING):
         choice = ModelOptions.from_spec(spec)
         file = load_model_file(choice, context=context, purpose=purpose, seed=seed)
         sample = first_batch(file, job, purpose, minibatch_size)
@@ -158,7 +158,7 @@ def load(job: job_pb2.JobSpec, context: dict[str, Any]) -> LoadedModel:
     if job.training.init_from:
         trained_model.initialize(file.model, job.training.init_from)
     _spread_seeds(file.model, int(context["worker_id"]))
-    found = Tables(file, seed, job.training.embedding_threshold)
+    found = EmbeddingTables(file, seed, job.training.embedding_threshold)
     tables = found if found.tables else None
     arena = Arena(file.model, tables)
     local = job.training.local_steps > 1
@@ -174,7 +174,7 @@ def load(job: job_pb2.JobSpec, context: dict[str, Any]) -> LoadedModel:
     precision = job.training.wire_precision
     trainer = Trainer(file, arena, tables, local=local, precision=precision)
     trainer.prime(sample)
-    exporter = Exporter(job, file, relaxed(sample.features, sample.size))
+    exporter = Exporter(job, file, open_size_spec(sample.features, sample.size))
     infer = Inference(file, tables)
     return LoadedModel(job, file, zoo, minibatch_size, infer, tables, arena, trainer, exporter)
 

@@ -43,7 +43,7 @@ class Lookahead(Generic[T]):
             close()
 
 
-class Window(Generic[T]):
+class SlidingWindow(Generic[T]):
     """Elements of a source by number, each kept until it is dropped.
 
     Args:

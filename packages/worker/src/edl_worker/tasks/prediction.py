@@ -24,7 +24,7 @@ SINGLE = "prediction"
 
 
 @dataclass(frozen=True, slots=True)
-class Predicted:
+class PredictionResult:
     """What was written for one prediction task."""
 
     minibatches: int
@@ -37,7 +37,7 @@ def predict(
     lease: task_pb2.Lease,
     batches: Lookahead[Batch],
     at_minibatch: Callable[[int, Batch], None],
-) -> Predicted:
+) -> PredictionResult:
     """Write the predictions of a task to its part file, which appears whole or not at all.
 
     Args:
@@ -65,7 +65,7 @@ def predict(
                 raise _miscounted(lease, wanted, predictions)
     except OSError as error:
         raise writing_failed(error, lease.part_path) from error
-    return Predicted(minibatches, predictions)
+    return PredictionResult(minibatches, predictions)
 
 
 def named_outputs(outputs: Any, output_names: Sequence[str]) -> dict[str, Any]:

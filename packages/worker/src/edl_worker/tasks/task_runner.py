@@ -8,41 +8,43 @@ from collections.abc import Iterator
 
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
-from edl_worker.concurrency.shared_state import LeavingError, WorkerState
+from edl_worker.concurrency.shared_state import LeavingError, SharedState
 from edl_worker.config import Settings
 from edl_worker.metrics import WorkerMetrics
 from edl_worker.model_file import Batch
 from edl_worker.tasks import evaluation, prediction, task_errors
-from edl_worker.tasks.lease_prefetcher import Assignment, Intake
+from edl_worker.tasks.lease_prefetcher import Assignment, LeasePrefetcher
 from edl_worker.tasks.loaded_model import LoadedModel
 from edl_worker.tasks.training_loop import OutOfOrderError, TaskLostError, TrainingLoop
-from edl_worker.training.replica import Replica
-from edl_worker.transport.master_client import MasterLink, MasterReplacedError
+from edl_worker.training.replica import ParameterReplica
+from edl_worker.transport.master_client import MasterClient, MasterReplacedError
 
 log = logging.getLogger(__name__)
 
-__all__ = ["Bench", "OutOfOrderError", "TaskLostError"]
+__all__ = ["OutOfOrderError", "TaskLostError", "TaskRunner"]
 
 
-class Bench:
+class TaskRunner:
     """A loaded model at work for one master."""
 
     def __init__(
         self,
         loaded: LoadedModel,
-        link: MasterLink,
-        state: WorkerState,
+        client: MasterClient,
+        state: SharedState,
         metrics: WorkerMetrics,
         settings: Settings,
     ) -> None:
         self._loaded = loaded
-        self._link = link
+        self._client = client
         self._state = state
-        self._replica: Replica | None = None
+        self._replica: ParameterReplica | None = None
         self._training: TrainingLoop | None = None
         if loaded.trainer is not None and loaded.arena is not None:
             precision = loaded.job.training.wire_precision
-            self._replica = Replica(loaded.arena, loaded.trainer, link, loaded.tables, precision)
+            self._replica = ParameterReplica(
+                loaded.arena, loaded.trainer, client, loaded.tables, precision
+            )
             loaded.infer.rows = self._replica.frozen_rows
             self._training = TrainingLoop(
                 replica=self._replica,
@@ -76,7 +78,7 @@ class Bench:
         if self._replica is not None:
             self._replica.forget()
 
-    def do(self, assignment: Assignment, intake: Intake) -> task_pb2.CompleteRequest:
+    def do(self, assignment: Assignment, prefetcher: LeasePrefetcher) -> task_pb2.CompleteRequest:
         """Do one task; the answer is what to report of it.
 
         Raises:
@@ -96,7 +98,7 @@ class Bench:
             )
             match lease.task.type:
                 case task_pb2.TRAINING:
-                    self._train(assignment, intake, done)
+                    self._train(assignment, prefetcher, done)
                 case task_pb2.EVALUATION:
                     self._evaluate(assignment, done)
                 case task_pb2.EVALUATION_SUMMARY:
@@ -122,10 +124,10 @@ class Bench:
     # --- types of tasks --------------------------------------------------------------------
 
     def _train(
-        self, assignment: Assignment, intake: Intake, done: task_pb2.CompleteRequest
+        self, assignment: Assignment, prefetcher: LeasePrefetcher, done: task_pb2.CompleteRequest
     ) -> None:
         assert self._training is not None, "training tasks come in training jobs"
-        trained = self._training.run(assignment, intake)
+        trained = self._training.run(assignment, prefetcher)
         done.minibatches = trained.minibatches
         done.examples = trained.examples
 

@@ -46,7 +46,7 @@ class TrainedModelDirectory:
         spec.MergeFrom(override)  # empty fields change nothing
         return spec
 
-    def read_values(self) -> weight_files.Values:
+    def read_values(self) -> weight_files.NamedValues:
         return weight_files.read(self.path / (self.description.params_filename or PARAMETERS))
 
 

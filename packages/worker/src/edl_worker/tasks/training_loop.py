@@ -10,27 +10,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from edl_proto.v1 import parameters_pb2, task_pb2
-from edl_worker.concurrency.background_call import Beside
-from edl_worker.concurrency.shared_state import WorkerState
+from edl_worker.concurrency.background_call import BackgroundCall
+from edl_worker.concurrency.shared_state import SharedState
 from edl_worker.core import prefetch_policy, push_pipeline
-from edl_worker.core.push_pipeline import Course, Fetch, Move, Outcome
-from edl_worker.embedding.tables import Tables, Wanted
+from edl_worker.core.push_pipeline import AfterPush, Fetch, PushOutcome, PushPipeline
+from edl_worker.embedding.tables import EmbeddingTables, RowRequest
 from edl_worker.metrics import WorkerMetrics
 from edl_worker.model_file import Batch
 from edl_worker.tasks import task_errors
-from edl_worker.tasks.lease_prefetcher import Assignment, Intake
-from edl_worker.tasks.lookahead import Window
-from edl_worker.training.replica import Replica
-from edl_worker.training.trainer import Step, Trainer
+from edl_worker.tasks.lease_prefetcher import Assignment, LeasePrefetcher
+from edl_worker.tasks.lookahead import SlidingWindow
+from edl_worker.training.replica import ParameterReplica
+from edl_worker.training.trainer import StepResult, Trainer
 from edl_worker.transport.master_client import MasterReplacedError
 
 _OUTCOMES = {
-    parameters_pb2.APPLIED: Outcome.APPLIED,
-    parameters_pb2.ALREADY_APPLIED: Outcome.ALREADY_APPLIED,
-    parameters_pb2.STALE: Outcome.STALE,
-    parameters_pb2.REFUSED: Outcome.REFUSED,
-    parameters_pb2.OUT_OF_ORDER: Outcome.OUT_OF_ORDER,
-    parameters_pb2.INVALID: Outcome.INVALID,
+    parameters_pb2.APPLIED: PushOutcome.APPLIED,
+    parameters_pb2.ALREADY_APPLIED: PushOutcome.ALREADY_APPLIED,
+    parameters_pb2.STALE: PushOutcome.STALE,
+    parameters_pb2.REFUSED: PushOutcome.REFUSED,
+    parameters_pb2.OUT_OF_ORDER: PushOutcome.OUT_OF_ORDER,
+    parameters_pb2.INVALID: PushOutcome.INVALID,
 }
 
 Reply = parameters_pb2.PushReply | parameters_pb2.PullReply
@@ -48,7 +48,7 @@ class OutOfOrderError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class TrainingResult:
     """What became of a whole task."""
 
     minibatches: int
@@ -56,11 +56,11 @@ class Trained:
 
 
 @dataclass(slots=True)
-class _Task:
+class _TrainingTask:
     """A task that is being trained.
 
     Attributes:
-        course: says what comes next.
+        pushes: says what comes next.
         batches: its minibatches from the first that is not in the model yet on.
         wanted: rows that they need of embedding tables, by index, where that is known.
         examples: in the model, of this holder and those before.
@@ -75,17 +75,17 @@ class _Task:
     """
 
     assignment: Assignment
-    course: Course
-    batches: Window[Batch]
-    wanted: dict[int, Wanted]
+    pushes: PushPipeline
+    batches: SlidingWindow[Batch]
+    wanted: dict[int, RowRequest]
     examples: int
     answered: float
-    step: Step | None = None
+    step: StepResult | None = None
     base: int = 0
     loss: float = 0.0
     compute_s: float = 0.0
     header: parameters_pb2.PushHeader | None = None
-    following: Wanted | None = None
+    following: RowRequest | None = None
     exchanging_s: float = 0.0
 
 
@@ -103,9 +103,9 @@ class TrainingLoop:
         step_s: how long the last step took; None before the first one.
     """
 
-    replica: Replica
+    replica: ParameterReplica
     trainer: Trainer
-    state: WorkerState
+    state: SharedState
     metrics: WorkerMetrics
     zoo: Path
     sync: bool
@@ -113,11 +113,13 @@ class TrainingLoop:
     local_steps: int
     minibatch_size: int
     prefetch_lead_s: float
-    tables: Tables | None = None
+    tables: EmbeddingTables | None = None
     step_s: float | None = None
-    _beside: Beside[Reply] = field(default_factory=lambda: Beside("exchange"))
+    _exchange_call: BackgroundCall[Reply] = field(
+        default_factory=lambda: BackgroundCall("exchange")
+    )
 
-    def run(self, assignment: Assignment, intake: Intake) -> Trained:
+    def run(self, assignment: Assignment, prefetcher: LeasePrefetcher) -> TrainingResult:
         """Train one task from where its last holder left it.
 
         Raises:
@@ -130,15 +132,15 @@ class TrainingLoop:
         lease = assignment.lease
         assert assignment.batches is not None, "a training task has records"
         first = lease.skip_minibatches
-        task = _Task(
+        task = _TrainingTask(
             assignment,
-            Course(
+            PushPipeline(
                 first,
                 sync=self.sync,
                 overlap=self.overlap and not self.sync and self.local_steps == 1,
                 local_steps=1 if self.sync else self.local_steps,
             ),
-            Window(assignment.batches, first),
+            SlidingWindow(assignment.batches, first),
             wanted={},
             examples=first * self.minibatch_size,
             answered=time.perf_counter(),
@@ -148,7 +150,7 @@ class TrainingLoop:
         )
         try:
             while True:
-                match task.course.next():
+                match task.pushes.next_action():
                     case push_pipeline.Compute(index, fetch):
                         if prefetch_policy.is_due(
                             done=index,
@@ -156,42 +158,46 @@ class TrainingLoop:
                             step_s=self.step_s,
                             lead_s=self.prefetch_lead_s,
                         ):
-                            intake.request()
+                            prefetcher.request()
                         self._compute(task, index, fetch)
                     case push_pipeline.Push(index, count):
                         self._push(task, index, count)
-                    case push_pipeline.Settle(index, count):
+                    case push_pipeline.AwaitReply(index, count):
                         self._settle(task, index, count)
                     case push_pipeline.Finish(minibatches):
-                        return Trained(minibatches, task.examples)
+                        return TrainingResult(minibatches, task.examples)
         finally:
             # Whatever ended the task: nothing is on its way any more when the next one begins. Who
             # leaves waits a little, so that what was computed counts; if it comes too late,
             # the lease has been handed back and the master refuses it.
-            self._beside.drop(lambda s: not self.state.leaving or s < _LAST_ANSWER_S)
+            self._exchange_call.discard(lambda s: not self.state.leaving or s < _LAST_ANSWER_S)
 
-    def _compute(self, task: _Task, index: int, fetch: Fetch) -> None:
+    def _compute(self, task: _TrainingTask, index: int, fetch: Fetch) -> None:
         """Compute the gradient of a minibatch, or see that the task ends before it."""
-        if task.course.waiting and self.state.leaving:
-            task.course.flush()  # what local steps have done counts; only then leave
+        if task.pushes.unpushed and self.state.leaving:
+            task.pushes.flush()  # what local steps have done counts; only then leave
             return
         batch = self._read(task, index)
         if batch is None:
-            task.course.ends_at(index)
+            task.pushes.set_end(index)
             return
         wanted = self._wanted(task, index)
-        if not self._beside.is_busy:
+        if not self._exchange_call.is_pending:
             self._fetch(task.assignment, fetch, wanted)
         elif not self.replica.has_rows(wanted):
-            task.course.lacks_rows()
+            task.pushes.await_rows()
             return
         self._check(task.assignment)
         ahead = None
-        if task.course.overlaps and not self._beside.is_busy and self.tables is not None:
+        if (
+            task.pushes.overlap_is_on
+            and not self._exchange_call.is_pending
+            and self.tables is not None
+        ):
             # The push of this step will bring rows of the next minibatch but one.
             ahead = self._wanted(task, index + 1)
             if ahead is not None:
-                self._beside.begin(self.replica.ask(ahead))
+                self._exchange_call.start(self.replica.ask(ahead))
         self.state.phase = task_pb2.COMPUTING
         started = time.perf_counter()
         if self.local_steps > 1:
@@ -204,13 +210,13 @@ class TrainingLoop:
         seconds = time.perf_counter() - started
         task.compute_s += seconds
         self.metrics.compute_s.observe(seconds)
-        task.course.computed()
+        task.pushes.on_computed()
         if ahead is not None:
-            self.replica.take(self._beside.result(), ahead)
+            self.replica.take(self._exchange_call.result(), ahead)
 
-    def _move(self, task: _Task, index: int, batch: Batch) -> None:
+    def _move(self, task: _TrainingTask, index: int, batch: Batch) -> None:
         """One local step."""
-        if not task.course.waiting:
+        if not task.pushes.unpushed:
             task.base = self.replica.diverge()
             self.trainer.begin_local(task.base)
             task.loss = 0.0
@@ -221,7 +227,7 @@ class TrainingLoop:
             raise task_errors.not_finite(lease, index, version, f"the loss is {loss}")
         task.loss += loss * batch.size
 
-    def _push(self, task: _Task, index: int, count: int) -> None:
+    def _push(self, task: _TrainingTask, index: int, count: int) -> None:
         """Begin to push the last gradient; where nothing overlaps, that is for ``_settle``."""
         batches = [task.batches.get(at) for at in range(index, index + count)]
         records = sum(batch.size for batch in batches if batch is not None)
@@ -233,7 +239,7 @@ class TrainingLoop:
             lease, version = task.assignment.lease, task.base
             raise task_errors.not_finite(lease, index, version, f"the loss is {step.loss}")
         if self._read(task, index + count) is None:
-            task.course.ends_at(index + count)
+            task.pushes.set_end(index + count)
         if self.local_steps == 1 or not self.state.leaving:
             self._check(task.assignment)
         header = parameters_pb2.PushHeader(
@@ -243,56 +249,56 @@ class TrainingLoop:
             records=records,
             base_version=task.base,
             compute_s=task.compute_s,
-            pull=push_pipeline.wants_values(last=task.course.is_last(index + count - 1)),
+            pull=push_pipeline.requests_values(last=task.pushes.is_last(index + count - 1)),
         )
         task.compute_s = 0.0
-        task.course.pushed()
-        beside = isinstance(task.course.next(), push_pipeline.Compute)
+        task.pushes.on_pushed()
+        call = isinstance(task.pushes.next_action(), push_pipeline.Compute)
         # While the gradient is pushed the next minibatch is computed on rows that are there.
-        task.following = self._wanted(task, index + (2 if beside else 1))
+        task.following = self._wanted(task, index + (2 if call else 1))
         started = time.perf_counter()
         wanted = self._wanted(task, index)
         push = self.replica.push(header, step, wanted, task.following)
-        if beside:
-            self._beside.begin(push)
+        if call:
+            self._exchange_call.start(push)
         else:
-            self._beside.keep(push)
+            self._exchange_call.defer(push)
         task.header = header
         task.exchanging_s += time.perf_counter() - started
 
-    def _settle(self, task: _Task, index: int, count: int) -> None:
+    def _settle(self, task: _TrainingTask, index: int, count: int) -> None:
         """Wait for the answer to a push, and do what it says."""
         started = time.perf_counter()
         self.state.phase = task_pb2.EXCHANGING
-        reply = self._beside.result()
+        reply = self._exchange_call.result()
         assert isinstance(reply, parameters_pb2.PushReply), "a push was under way"
         assert task.header is not None, "there was a push"
-        move = task.course.answered(
+        then = task.pushes.on_reply(
             _OUTCOMES[reply.outcome],
             values_came=reply.nbytes > 0,
-            slot_granted=reply.slot_granted,
+            permit_granted=reply.slot_granted,
         )
         self.replica.take(reply, task.following)
         now = time.perf_counter()
         self.metrics.exchange_s.observe(task.exchanging_s + now - started)
         self.metrics.pushed(reply.outcome)
         task.exchanging_s = 0.0
-        match move:
-            case Move.NEXT:
+        match then:
+            case AfterPush.ADVANCE:
                 self.metrics.steps.inc(count)
                 task.examples += task.header.records
                 task.batches.drop_before(index + count)
                 for at in range(index, index + count):
                     task.wanted.pop(at, None)
                 self.step_s, task.answered = (now - task.answered) / count, now
-            case Move.AGAIN:
+            case AfterPush.RECOMPUTE:
                 task.step, task.compute_s = None, 0.0
                 self.replica.drop_rows()
-            case Move.DROP:
+            case AfterPush.DROP_TASK:
                 raise TaskLostError
-            case Move.HAND_BACK:
+            case AfterPush.RETURN_TASK:
                 raise OutOfOrderError
-            case Move.FAIL:
+            case AfterPush.FAIL_TASK:
                 raise task_errors.not_finite(
                     task.assignment.lease,
                     index,
@@ -300,14 +306,14 @@ class TrainingLoop:
                     f"the gradient holds an infinity or not a number (loss {task.header.loss:g})",
                 )
 
-    def _read(self, task: _Task, index: int) -> Batch | None:
+    def _read(self, task: _TrainingTask, index: int) -> Batch | None:
         started, read = time.perf_counter(), task.batches.read
         batch = task.batches.get(index)
         if task.batches.read > read:
             self.metrics.input_s.observe(time.perf_counter() - started)
         return batch
 
-    def _fetch(self, assignment: Assignment, fetch: Fetch, wanted: Wanted | None) -> None:
+    def _fetch(self, assignment: Assignment, fetch: Fetch, wanted: RowRequest | None) -> None:
         match fetch:
             case Fetch.NOTHING if self.replica.has_rows(wanted):
                 pass
@@ -316,7 +322,7 @@ class TrainingLoop:
                 while not self.replica.refresh(wanted):
                     self._check(assignment)
                     self.state.sleep(0.05)  # another worker is about to send the initial values
-            case Fetch.SLOT:
+            case Fetch.PERMIT:
                 self.state.phase = task_pb2.WAITING
                 while not self.replica.acquire_slot(assignment.ref, wanted):
                     self._check(assignment)
@@ -328,7 +334,7 @@ class TrainingLoop:
         if self.state.is_lost(assignment.ref):
             raise TaskLostError
 
-    def _wanted(self, task: _Task, index: int) -> Wanted | None:
+    def _wanted(self, task: _TrainingTask, index: int) -> RowRequest | None:
         """The rows that a minibatch needs of embedding tables; found out once."""
         if self.tables is None:
             return None

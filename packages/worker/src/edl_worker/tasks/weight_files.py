@@ -26,7 +26,7 @@ _ORDER = "order"
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class NamedValues:
     """Values by name, in the order of the model that they were saved from."""
 
     arrays: Mapping[str, npt.NDArray[Any]]
@@ -48,7 +48,7 @@ def save(values: Mapping[str, npt.NDArray[Any]], path: Path) -> None:
     save_file(packed, path, metadata={_ORDER: json.dumps(list(values))})
 
 
-def read(path: Path) -> Values:
+def read(path: Path) -> NamedValues:
     """Read a safetensors file, whole.
 
     Raises:
@@ -57,7 +57,7 @@ def read(path: Path) -> Values:
     try:
         with safe_open(path, framework="numpy") as file:
             order = json.loads((file.metadata() or {}).get(_ORDER, "null")) or list(file.keys())
-            return Values({name: file.get_tensor(name) for name in order}, str(path))
+            return NamedValues({name: file.get_tensor(name) for name in order}, str(path))
     except FileNotFoundError:
         raise EdlError(
             error_pb2.MODEL_NOT_FOUND,
@@ -74,7 +74,7 @@ def read(path: Path) -> Values:
         ) from None
 
 
-def assign(model: keras.Model, values: Values) -> None:
+def assign(model: keras.Model, values: NamedValues) -> None:
     """Give the weights of a model the values of a file.
 
     Raises:
@@ -107,7 +107,7 @@ def assign(model: keras.Model, values: Values) -> None:
         variable.assign(values.arrays[pairs[name]])
 
 
-def _take_rows(model: keras.Model, values: Values) -> Values:
+def _take_rows(model: keras.Model, values: NamedValues) -> NamedValues:
     """Give embedding layers the rows of a file; what is left of it are the other values.
 
     Rows are as many as training has made, so they fit no shape. Layers and rows belong together
@@ -129,7 +129,7 @@ def _take_rows(model: keras.Model, values: Values) -> Values:
             raise _other_model(values.source, f"the rows of table {layer.name} are others")
         layer.take(values.arrays[name], rows, int(seed))
     rest = {n: a for n, a in values.arrays.items() if _kind(n) not in _TABLES}
-    return Values(rest, values.source)
+    return NamedValues(rest, values.source)
 
 
 def _kind(name: str) -> str:

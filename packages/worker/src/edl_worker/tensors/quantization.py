@@ -17,7 +17,7 @@ Precision: TypeAlias = job_pb2.WirePrecision.ValueType
 _DTYPES = {job_pb2.FLOAT16: tf.float16, job_pb2.BFLOAT16: tf.bfloat16}
 
 
-def narrowed(
+def quantize(
     tensors: Sequence[tf.Tensor], precision: Precision
 ) -> tuple[list[tf.Tensor], tf.Tensor]:
     """float32 tensors rounded to 16 bits, as uint16; others as they are.
@@ -36,6 +36,6 @@ def narrowed(
     return found, tf.reduce_all(fit)
 
 
-def widened(bits: tf.Tensor, precision: Precision) -> tf.Tensor:
+def dequantize(bits: tf.Tensor, precision: Precision) -> tf.Tensor:
     """Numbers of 16 bits, as uint16, as float32; exact."""
     return tf.cast(tf.bitcast(bits, _DTYPES[precision]), tf.float32)

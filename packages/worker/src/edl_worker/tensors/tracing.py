@@ -11,7 +11,7 @@ import tensorflow as tf
 log = logging.getLogger(__name__)
 
 
-class AnySize:
+class SizeAgnosticFunction:
     """A traced function of minibatches: one trace for all sizes, where the model allows it.
 
     The last minibatch of a task is usually smaller than the others; without this each task
@@ -37,7 +37,7 @@ class AnySize:
         if self._primed:
             return
         self._primed = True
-        specs = [relaxed(nest, size) for nest in nests]
+        specs = [open_size_spec(nest, size) for nest in nests]
         specs += [tf.nest.map_structure(_opened, nest) for nest in open_nests]
         try:
             self._traced.get_concrete_function(*specs)
@@ -62,7 +62,7 @@ def _opened(value: Any) -> Any:
     return tf.TensorSpec([None, *spec.shape[1:]], spec.dtype)
 
 
-def relaxed(nest: Any, size: int) -> Any:
+def open_size_spec(nest: Any, size: int) -> Any:
     """The specification of a nest of tensors in which the number of elements is open."""
 
     def one(value: Any) -> Any:

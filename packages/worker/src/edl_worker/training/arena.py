@@ -20,7 +20,7 @@ import numpy.typing as npt
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 from edl_worker.core import variable_names
-from edl_worker.embedding.tables import Tables
+from edl_worker.embedding.tables import EmbeddingTables
 
 DTYPES = ("float32", "float64")
 """What travels. Variables of other kinds of numbers are no weights and stay with the worker."""
@@ -42,7 +42,7 @@ class Weight:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class WeightGroup:
     """Weights of one kind and dtype: neighbours in every payload.
 
     Attributes:
@@ -75,7 +75,7 @@ class Arena:
         nbytes: bytes of a payload of parameters.
     """
 
-    def __init__(self, model: keras.Model, tables: Tables | None = None) -> None:
+    def __init__(self, model: keras.Model, tables: EmbeddingTables | None = None) -> None:
         """Arrange the weights of a model that has been built.
 
         Args:
@@ -86,14 +86,14 @@ class Arena:
             EdlError: MODEL_CONTRACT, a weight cannot travel; the message names it.
         """
         weights = _weights(model, tables)
-        groups: list[Group] = []
+        groups: list[WeightGroup] = []
         self.nbytes = 0
         for trainable in (True, False):
             for dtype in DTYPES:
                 members = tuple(w for w in weights if w.trainable is trainable and w.dtype == dtype)
                 nbytes = sum(w.size for w in members) * np.dtype(dtype).itemsize
                 if members:
-                    groups.append(Group(trainable, dtype, members, self.nbytes, nbytes))
+                    groups.append(WeightGroup(trainable, dtype, members, self.nbytes, nbytes))
                 self.nbytes += nbytes
         self.groups = tuple(groups)
 
@@ -148,7 +148,7 @@ class Arena:
         return arrays
 
 
-class Inbox:
+class ReceiveBuffer:
     """The buffer into which values from the master are received, always the same one.
 
     Args:
@@ -176,7 +176,7 @@ class Inbox:
         return self.content.data
 
 
-def _weights(model: keras.Model, tables: Tables | None) -> list[Weight]:
+def _weights(model: keras.Model, tables: EmbeddingTables | None) -> list[Weight]:
     elsewhere = {id(variable) for variable in tables.moved} if tables else set()
     variables: Sequence[keras.Variable] = model.weights
     unique = variable_names.unique([variable.path for variable in variables])

@@ -10,18 +10,18 @@ import numpy.typing as npt
 
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
-from edl_worker.embedding.row_buffer import RowsInbox, requested
-from edl_worker.embedding.tables import Ids, Rows, Tables, Wanted
+from edl_worker.embedding.row_buffer import RowReceiveBuffer, requested
+from edl_worker.embedding.tables import EmbeddingTables, IdArray, RowArray, RowRequest
 from edl_worker.tensors.quantization import Precision
-from edl_worker.training.arena import Arena, Inbox
-from edl_worker.training.trainer import Step, Trainer
-from edl_worker.transport.master_client import MasterLink
+from edl_worker.training.arena import Arena, ReceiveBuffer
+from edl_worker.training.trainer import StepResult, Trainer
+from edl_worker.transport.master_client import MasterClient
 
 _PIECE_BYTES = 32 << 20
 """Of rows that are sent or fetched as a whole."""
 
 
-class Replica:
+class ParameterReplica:
     """The model's weights as a copy of one parameter version of the master.
 
     Of embedding tables it has the rows that one minibatch needs.
@@ -35,20 +35,20 @@ class Replica:
         self,
         arena: Arena,
         trainer: Trainer,
-        link: MasterLink,
-        tables: Tables | None = None,
+        client: MasterClient,
+        tables: EmbeddingTables | None = None,
         precision: Precision = job_pb2.FLOAT32,
     ) -> None:
         self._arena = arena
         self._precision = precision
         self._trainer = trainer
-        self._link = link
+        self._client = client
         self._tables = tables
-        self._inbox = Inbox(arena.nbytes, arena.nbytes_as(precision))
+        self._inbox = ReceiveBuffer(arena.nbytes, arena.nbytes_as(precision))
         self._initial = arena.pack()
         self.version: int | None = None
         self._frozen: tuple[str, int] | None = None
-        self._rows = RowsInbox([table.dim for table in tables.tables] if tables else [])
+        self._rows = RowReceiveBuffer([table.dim for table in tables.tables] if tables else [])
 
     def forget(self) -> None:
         """The values are no version of the present master."""
@@ -63,23 +63,23 @@ class Replica:
             for at in range(0, ids.size, step):
                 piece = slice(at, at + step)
                 sent = np.ascontiguousarray(ids[piece]), np.ascontiguousarray(rows[piece])
-                if not self._link.put_rows(number, _bytes(sent[0]), _bytes(sent[1])):
+                if not self._client.put_rows(number, _bytes(sent[0]), _bytes(sent[1])):
                     return False
-        return self._link.initialize(self._initial.data).accepted
+        return self._client.initialize(self._initial.data).accepted
 
-    def refresh(self, wanted: Wanted | None = None) -> bool:
+    def refresh(self, wanted: RowRequest | None = None) -> bool:
         """Make the values those of the newest version; False if the master has none yet."""
         return self._pull(None, wanted).initialized
 
-    def acquire_slot(self, lease: task_pb2.LeaseRef, wanted: Wanted | None = None) -> bool:
+    def acquire_slot(self, lease: task_pb2.LeaseRef, wanted: RowRequest | None = None) -> bool:
         """Ask for a step slot and the values to use it on; False: ask again."""
         return self._pull(lease, wanted).slot_granted
 
-    def has_rows(self, wanted: Wanted | None) -> bool:
+    def has_rows(self, wanted: RowRequest | None) -> bool:
         """Whether the rows of a minibatch are there."""
         return wanted is None or self._rows.holds(wanted)
 
-    def rows(self, wanted: Wanted | None) -> list[Any]:
+    def rows(self, wanted: RowRequest | None) -> list[Any]:
         """The rows of a minibatch, an array for each table."""
         return [] if wanted is None else self._rows.arrays(wanted)
 
@@ -91,7 +91,7 @@ class Replica:
         """
         if self._frozen is None or self._frozen[0] != name:
             self.forget()
-            reply = self._link.pull(self._inbox.open, self._arena.nbytes, frozen=name)
+            reply = self._client.pull(self._inbox.open, self._arena.nbytes, frozen=name)
             if reply.nbytes != self._arena.nbytes:
                 raise EdlError(
                     error_pb2.INTERNAL,
@@ -102,12 +102,12 @@ class Replica:
             self._frozen = name, reply.version
         return self._frozen[1]
 
-    def frozen_rows(self, wanted: Wanted) -> list[Any]:
+    def frozen_rows(self, wanted: RowRequest) -> list[Any]:
         """The rows that a minibatch needs, of the frozen version in use."""
         assert self._frozen is not None, "a frozen version is in use"
         name, version = self._frozen
         tables, ids = requested(wanted)
-        self._link.pull(
+        self._client.pull(
             self._inbox.open,
             self._arena.nbytes + self._rows.nbytes(wanted),
             have_version=version,
@@ -119,16 +119,16 @@ class Replica:
         self._rows.arrived(wanted)
         return self._rows.arrays(wanted)
 
-    def scan(self, number: int) -> tuple[Ids, Rows]:
+    def scan(self, number: int) -> tuple[IdArray, RowArray]:
         """All rows of a table that gradients have reached, of the frozen version in use."""
         assert self._frozen is not None, "a frozen version is in use"
         assert self._tables is not None, "the model has tables"
         dim = self._tables.tables[number].dim
-        found: list[tuple[Ids, Rows]] = []
+        found: list[tuple[IdArray, RowArray]] = []
         cursor, more = 0, True
         while more:
             most = _PIECE_BYTES // (8 + 4 * dim)
-            reply, ids, rows = self._link.scan_rows(self._frozen[0], number, dim, cursor, most)
+            reply, ids, rows = self._client.scan_rows(self._frozen[0], number, dim, cursor, most)
             part = np.frombuffer(rows, np.float32).reshape(-1, dim)
             found.append((np.frombuffer(ids, np.int64), part))
             cursor, more = reply.cursor, reply.more
@@ -148,9 +148,9 @@ class Replica:
     def push(
         self,
         header: parameters_pb2.PushHeader,
-        step: Step,
-        wanted: Wanted | None = None,
-        following: Wanted | None = None,
+        step: StepResult,
+        wanted: RowRequest | None = None,
+        following: RowRequest | None = None,
     ) -> Callable[[], parameters_pb2.PushReply]:
         """Prepare to push a step; the call that is returned does it, in any thread.
 
@@ -180,16 +180,16 @@ class Replica:
                 nbytes += 2 * self._rows.nbytes(following)
             payloads.extend(step.rows)
         rows = self._rows.open(following)
-        return lambda: self._link.push(header, tuple(payloads), self._inbox.open, nbytes, rows)
+        return lambda: self._client.push(header, tuple(payloads), self._inbox.open, nbytes, rows)
 
-    def ask(self, wanted: Wanted) -> Callable[[], parameters_pb2.PullReply]:
+    def ask(self, wanted: RowRequest) -> Callable[[], parameters_pb2.PullReply]:
         """Prepare to fetch rows, and newer values if there are any; to be used as ``push``."""
         return self._asking(None, wanted)
 
     def take(
         self,
         reply: parameters_pb2.PushReply | parameters_pb2.PullReply,
-        following: Wanted | None = None,
+        following: RowRequest | None = None,
     ) -> None:
         """Make the values and rows that have come those of the model."""
         there = reply.initialized if isinstance(reply, parameters_pb2.PullReply) else True
@@ -199,12 +199,12 @@ class Replica:
             self._rows.arrived(following, reply.precision)
 
     def _asking(
-        self, slot_for: task_pb2.LeaseRef | None, wanted: Wanted | None
+        self, slot_for: task_pb2.LeaseRef | None, wanted: RowRequest | None
     ) -> Callable[[], parameters_pb2.PullReply]:
         tables, ids = requested(wanted)
         nbytes = self._arena.nbytes + self._rows.nbytes(wanted)
         have, rows = self.version, self._rows.open(wanted)
-        return lambda: self._link.pull(
+        return lambda: self._client.pull(
             self._inbox.open,
             nbytes,
             have_version=have,
@@ -216,7 +216,7 @@ class Replica:
         )
 
     def _pull(
-        self, slot_for: task_pb2.LeaseRef | None, wanted: Wanted | None
+        self, slot_for: task_pb2.LeaseRef | None, wanted: RowRequest | None
     ) -> parameters_pb2.PullReply:
         reply = self._asking(slot_for, wanted)()
         self.take(reply, wanted)

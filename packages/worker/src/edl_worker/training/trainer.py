@@ -15,10 +15,10 @@ import tensorflow as tf
 
 from edl_proto.v1 import job_pb2
 from edl_worker.embedding.lookup_stages import during
-from edl_worker.embedding.tables import Tables, Wanted
+from edl_worker.embedding.tables import EmbeddingTables, RowRequest
 from edl_worker.model_file import Batch, ModelFile
-from edl_worker.tensors.quantization import Precision, narrowed, widened
-from edl_worker.tensors.tracing import AnySize
+from edl_worker.tensors.quantization import Precision, dequantize, quantize
+from edl_worker.tensors.tracing import SizeAgnosticFunction
 from edl_worker.training.arena import Arena, Weight
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ _READS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StepResult:
     """What one minibatch gave.
 
     Attributes:
@@ -63,7 +63,7 @@ class Trainer:
         self,
         model_file: ModelFile,
         arena: Arena,
-        tables: Tables | None = None,
+        tables: EmbeddingTables | None = None,
         *,
         local: bool = False,
         precision: Precision = job_pb2.FLOAT32,
@@ -88,7 +88,7 @@ class Trainer:
         state = [g for g in arena.groups if not g.trainable]
         self._trainable = [group.weights for group in trainable]
         self._state = [group.weights for group in state]
-        self._step = AnySize(self._trace_local_step if local else self._trace_step)
+        self._step = SizeAgnosticFunction(self._trace_local_step if local else self._trace_step)
         if local:
             assert tables is None, "rows are updated where they are"
             model_file.optimizer.build([w.variable for group in trainable for w in group.weights])
@@ -136,7 +136,9 @@ class Trainer:
         flats = self._arena.views(payload, precision)
         self._assign[precision]([tf.convert_to_tensor(flat) for flat in flats])
 
-    def compute(self, batch: Batch, wanted: Wanted | None = None, rows: Sequence[Any] = ()) -> Step:
+    def compute(
+        self, batch: Batch, wanted: RowRequest | None = None, rows: Sequence[Any] = ()
+    ) -> StepResult:
         """The gradient of the loss of a minibatch at the present values.
 
         Args:
@@ -154,7 +156,7 @@ class Trainer:
         precision = self._fitting(narrow)
         if precision != job_pb2.FLOAT32:
             gradient, row_gradients, _ = narrow
-        return Step(
+        return StepResult(
             _memory(gradient), _memory(delta), float(loss), _memory(row_gradients), precision
         )
 
@@ -184,7 +186,7 @@ class Trainer:
         """Update the variables with a minibatch, and return its loss."""
         return float(self._step(batch.size, batch.features, batch.labels))
 
-    def moved(self, loss: float) -> Step:
+    def moved(self, loss: float) -> StepResult:
         """By how much the variables have moved since ``begin_local``.
 
         Args:
@@ -197,7 +199,7 @@ class Trainer:
         precision = self._fitting(narrow)
         if precision != job_pb2.FLOAT32:
             gradient = narrow[0]
-        return Step(_memory(gradient), _memory(delta), loss, (), precision)
+        return StepResult(_memory(gradient), _memory(delta), loss, (), precision)
 
     # --- traced ----------------------------------------------------------------------------
 
@@ -245,7 +247,7 @@ class Trainer:
         """Both with 16 bits, and whether they are finite so; nothing if they travel whole."""
         if self._precision == job_pb2.FLOAT32:
             return ()
-        narrow, fit = narrowed([*gradient, *rows], self._precision)
+        narrow, fit = quantize([*gradient, *rows], self._precision)
         return narrow[: len(gradient)], narrow[len(gradient) :], fit
 
     def _loss(self, features: Any, labels: Any) -> tf.Tensor:
@@ -277,7 +279,7 @@ class Trainer:
             pieces = tf.split(flat, group.sizes)
             for weight, piece in zip(group.weights, pieces, strict=True):
                 if flat.dtype != group.dtype:
-                    piece = widened(piece, precision)
+                    piece = dequantize(piece, precision)
                 weight.variable.value.assign(tf.reshape(piece, weight.shape))
 
 

@@ -19,10 +19,15 @@ from edl_proto import channels
 from edl_proto.errors import EdlError
 from edl_proto.parameters import FrameError, ParametersStub
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2, task_pb2_grpc
-from edl_worker.concurrency.shared_state import Departure, WorkerState
+from edl_worker.concurrency.shared_state import Departure, SharedState
 from edl_worker.config import Settings
 from edl_worker.core import backoff
-from edl_worker.transport.parameter_servers import PASSING, Mark, ParameterServers, ServerLostError
+from edl_worker.transport.parameter_servers import (
+    PASSING,
+    LogIndex,
+    ParameterServerClient,
+    ParameterServerLostError,
+)
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +45,7 @@ class MasterReplacedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class WorkerIdentity:
     """Who this worker is."""
 
     worker_id: int
@@ -49,7 +54,7 @@ class Identity:
     pid: int
 
 
-class MasterLink:
+class MasterClient:
     """Adapter to the services Tasks and Parameters of one master.
 
     Methods raise ``EdlError`` for what the master said, ``MasterReplacedError`` when it is
@@ -57,15 +62,15 @@ class MasterLink:
     master that is away; after ``master_wait_s`` of that the worker has to leave.
     """
 
-    def __init__(self, settings: Settings, identity: Identity, state: WorkerState) -> None:
+    def __init__(self, settings: Settings, identity: WorkerIdentity, state: SharedState) -> None:
         self._settings = settings
         self._identity = identity
         self._state = state
         self._channel = channels.connect(settings.master)
         self._tasks = task_pb2_grpc.TasksStub(self._channel)
         self._master_parameters = ParametersStub(self._channel, settings.master)
-        self._parameters: ParametersStub | ParameterServers = self._master_parameters
-        self._mark = Mark()
+        self._parameters: ParametersStub | ParameterServerClient = self._master_parameters
+        self._mark = LogIndex()
         self.incarnation = ""
         self.layout_fingerprint = ""
 
@@ -88,7 +93,7 @@ class MasterLink:
         reply = self._call("Register", lambda: self._tasks.Register(request, timeout=self._timeout))
         self.incarnation = reply.incarnation
         # A new one: what is still heard of the former master counts for nothing here.
-        self._mark = Mark()
+        self._mark = LogIndex()
         return reply
 
     def ready(self, model: task_pb2.ModelDescription) -> task_pb2.ReadyReply:
@@ -109,11 +114,13 @@ class MasterLink:
         self, servers: Sequence[task_pb2.ParameterServer], model: task_pb2.ModelDescription
     ) -> None:
         """From now on parameters come from these; from the master, if there are none."""
-        if isinstance(self._parameters, ParameterServers):
+        if isinstance(self._parameters, ParameterServerClient):
             self._parameters.close()
         self._parameters = self._master_parameters
         if servers:
-            self._parameters = ParameterServers(self._master_parameters, servers, model, self._mark)
+            self._parameters = ParameterServerClient(
+                self._master_parameters, servers, model, self._mark
+            )
 
     # --- tasks -----------------------------------------------------------------------------
 
@@ -131,7 +138,7 @@ class MasterLink:
         reply = self._call(
             "Lease", lambda: self._tasks.Lease(request, timeout=wait_s + self._timeout)
         )
-        mark.heed(reply.mark)
+        mark.advance(reply.mark)
         return reply
 
     def complete(self, request: task_pb2.CompleteRequest) -> None:
@@ -170,7 +177,7 @@ class MasterLink:
             left_s = max(0.05, deadline - time.monotonic())
             return self._tasks.Return(request, timeout=left_s)
 
-        self._call("Return", attempt, patience_s=within_s, heed_leaving=False)
+        self._call("Return", attempt, give_up_after_s=within_s, stop_when_leaving=False)
 
     def heartbeat(self, counters: dict[str, float], stacks: str = "") -> task_pb2.HeartbeatReply:
         """One heartbeat, tried once: the next one comes soon enough.
@@ -307,23 +314,25 @@ class MasterLink:
         name: str,
         attempt: Callable[[], T],
         *,
-        patience_s: float | None = None,
-        heed_leaving: bool = True,
+        give_up_after_s: float | None = None,
+        stop_when_leaving: bool = True,
     ) -> T:
         """Try a call until it is answered, or who should answer has been away for too long."""
-        patience_s = self._settings.master_wait_s if patience_s is None else patience_s
+        give_up_after_s = (
+            self._settings.master_wait_s if give_up_after_s is None else give_up_after_s
+        )
         failing_since = 0.0
-        missed: ServerLostError | None = None
+        missed: ParameterServerLostError | None = None
         for delay_s in backoff.delays(random.random):
             started = time.monotonic()
             try:
                 reply = attempt()
-            except ServerLostError as error:
+            except ParameterServerLostError as error:
                 cause, silent = str(error), error
-                longest_s = min(patience_s, self._settings.server_wait_s)
+                longest_s = min(give_up_after_s, self._settings.server_wait_s)
             except (grpc.RpcError, FrameError) as error:
                 cause, silent = self._passing_cause(name, error), None
-                longest_s = patience_s
+                longest_s = give_up_after_s
             else:
                 if failing_since:
                     log.info("%s is answered again", name)
@@ -343,10 +352,10 @@ class MasterLink:
                 else:
                     lost = self.lost(now - failing_since, cause)
                     departure = Departure("master-lost", lost, tell=False)
-                if not heed_leaving:
+                if not stop_when_leaving:
                     raise lost
                 self._state.leave(departure)
-            if heed_leaving:
+            if stop_when_leaving:
                 self._state.sleep(delay_s)
             else:
                 time.sleep(delay_s)
@@ -378,7 +387,7 @@ class MasterLink:
             raise MasterReplacedError(known.what) from None
         raise known from None
 
-    def _server_lost(self, seconds: float, error: ServerLostError) -> EdlError:
+    def _server_lost(self, seconds: float, error: ParameterServerLostError) -> EdlError:
         return EdlError(
             error_pb2.PARAMETER_SERVER_LOST,
             f"parameter server {error.number} could not be reached for {seconds:.0f} s"

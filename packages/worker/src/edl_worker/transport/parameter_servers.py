@@ -22,7 +22,13 @@ from edl_proto.errors import EdlError
 from edl_proto.parameters import Buffer, FrameError, ParametersStub
 from edl_proto.v1 import job_pb2, task_pb2
 from edl_proto.v1 import parameters_pb2 as pb
-from edl_worker.transport.partitions import WHOLE, Ids, Payload, Places, dtype_of
+from edl_worker.transport.partitions import (
+    WHOLE,
+    BufferChain,
+    PartitionedIds,
+    PayloadOffsets,
+    dtype_of,
+)
 
 _CURSOR_BITS = 48
 """Of a cursor through the rows of one server; the bits above are the server's number."""
@@ -64,7 +70,7 @@ class _Server:
         return self.stop - self.start
 
 
-class ServerLostError(Exception):
+class ParameterServerLostError(Exception):
     """A server does not answer, though the master of its incarnation does.
 
     Args:
@@ -78,7 +84,7 @@ class ServerLostError(Exception):
         self.number, self.address, self.cause = number, address, cause
 
 
-class ParameterServers:
+class ParameterServerClient:
     """Has the methods of ``ParametersStub``, for a job whose parameters are served in parts.
 
     Args:
@@ -93,7 +99,7 @@ class ParameterServers:
         master: ParametersStub,
         servers: Iterable[task_pb2.ParameterServer],
         model: task_pb2.ModelDescription,
-        mark: Mark,
+        mark: LogIndex,
     ) -> None:
         self._master = master
         self._channels = []
@@ -103,7 +109,7 @@ class ParameterServers:
             self._channels.append(channel)
             stub = ParametersStub(channel, server.address)
             self._servers.append(_Server(stub, server.address, server.start, server.stop))
-        self._places = Places.of(model.variables)
+        self._places = PayloadOffsets.of(model.variables)
         self._dims = [table.dim for table in model.tables]
         self._mark = mark
         self._threads = ThreadPoolExecutor(len(self._servers), thread_name_prefix="servers")
@@ -127,7 +133,7 @@ class ParameterServers:
 
         self._all(header, timeout_s, offer)
         decided = self._master.initialize(_like(header, nbytes=0), _NOTHING, timeout_s)
-        self._mark.heed(decided.mark)
+        self._mark.advance(decided.mark)
         return decided
 
     def pull(
@@ -143,7 +149,7 @@ class ParameterServers:
             bare = _like(header)
             del bare.rows[:]
             reply = self._master.pull(bare, _refuse, timeout_s)
-            self._mark.heed(reply.mark)
+            self._mark.advance(reply.mark)
             if not reply.initialized or (header.HasField("slot_for") and not reply.slot_granted):
                 return reply
         newest = header.HasField("have_version") and reply.version == header.have_version
@@ -156,7 +162,7 @@ class ParameterServers:
                 only_rows=newest or (bool(header.frozen) and header.HasField("have_version")),
                 precision=header.precision,
             ),
-            Ids(header.rows, ids, self._dims, len(self._servers)),
+            PartitionedIds(header.rows, ids, self._dims, len(self._servers)),
             buffer,
             rows,
             timeout_s,
@@ -173,11 +179,13 @@ class ParameterServers:
         timeout_s: float,
         rows: Buffer = bytearray,
     ) -> pb.PushReply:
-        dense = Payload(payloads)
+        dense = BufferChain(payloads)
         at = header.gradient_nbytes + header.state_nbytes
         ids_at, next_at = at, at + 8 * sum(one.count for one in header.rows)
         values_at = next_at + 8 * sum(one.count for one in header.next_rows)
-        gradients = Ids(header.rows, dense.whole(ids_at, next_at), self._dims, len(self._servers))
+        gradients = PartitionedIds(
+            header.rows, dense.whole(ids_at, next_at), self._dims, len(self._servers)
+        )
         dtype = dtype_of(header.precision)
         values = gradients.divide(dense.whole(values_at, dense.nbytes), dtype)
         mark = self._mark.latest
@@ -210,7 +218,7 @@ class ParameterServers:
             return pb.PushReply(outcome=pb.INVALID)
         bare.squares.extend(map(sum, zip(*(reply.squares for reply in staged), strict=True)))
         reply = self._master.push(bare, (), _refuse, timeout_s)
-        self._mark.heed(reply.mark)
+        self._mark.advance(reply.mark)
         if not reply.slot_granted:
             return reply
         fetched = self._fetch(
@@ -221,7 +229,9 @@ class ParameterServers:
                 only_rows=reply.version == header.base_version,
                 precision=header.answer_precision,
             ),
-            Ids(header.next_rows, dense.whole(next_at, values_at), self._dims, len(self._servers)),
+            PartitionedIds(
+                header.next_rows, dense.whole(next_at, values_at), self._dims, len(self._servers)
+            ),
             buffer,
             rows,
             timeout_s,
@@ -231,7 +241,7 @@ class ParameterServers:
     def put_rows(
         self, header: pb.PutRowsHeader, payloads: tuple[memoryview, ...], timeout_s: float
     ) -> pb.PutRowsReply:
-        ids = Ids([header.rows], payloads[0], self._dims, len(self._servers))
+        ids = PartitionedIds([header.rows], payloads[0], self._dims, len(self._servers))
         values = ids.divide(payloads[1], dtype_of(job_pb2.FLOAT32))
 
         def put(number: int, server: _Server) -> bool:
@@ -260,7 +270,7 @@ class ParameterServers:
     def _fetch(
         self,
         header: pb.PullHeader,
-        wanted: Ids,
+        wanted: PartitionedIds,
         buffer: Buffer,
         rows: Buffer,
         timeout_s: float,
@@ -312,7 +322,7 @@ class ParameterServers:
         the new one says so.
 
         Raises:
-            ServerLostError: a server cannot be reached.
+            ParameterServerLostError: a server cannot be reached.
             grpc.RpcError, FrameError: a server has refused, or the master cannot be reached.
         """
         futures = [
@@ -339,11 +349,13 @@ class ParameterServers:
                 and EdlError.from_rpc(error) is None
             ):
                 cause = f"{error.code().name}: {error.details()}"
-                raise ServerLostError(number, self._servers[number].address, cause) from error
+                raise ParameterServerLostError(
+                    number, self._servers[number].address, cause
+                ) from error
         raise errors[0]
 
 
-class Mark:
+class LogIndex:
     """How many orders one master has given to parameter servers, as far as is known here.
 
     Each incarnation has one of its own: a mark of another one would name orders that do not come.
@@ -353,7 +365,7 @@ class Mark:
         self._lock = threading.Lock()
         self.latest = 0
 
-    def heed(self, mark: int) -> None:
+    def advance(self, mark: int) -> None:
         """An answer of the master has told this; several threads ask."""
         with self._lock:
             self.latest = max(self.latest, mark)

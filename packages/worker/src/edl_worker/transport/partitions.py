@@ -26,7 +26,7 @@ def dtype_of(precision: Precision) -> np.dtype[Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class PayloadOffsets:
     """Where the bytes of a payload of parameters lie while it travels.
 
     Attributes:
@@ -38,7 +38,7 @@ class Places:
     gradient: int
 
     @classmethod
-    def of(cls, variables: Iterable[task_pb2.Variable]) -> Places:
+    def of(cls, variables: Iterable[task_pb2.Variable]) -> PayloadOffsets:
         """Those of a model, which has its variables in the order of ``arena``."""
         trainable = [one for one in variables if one.trainable]
         narrow = sum(_nbytes(one) for one in trainable if one.dtype == "float32")
@@ -51,7 +51,7 @@ class Places:
         return place - min(place, self.narrow) // 2
 
 
-class Payload:
+class BufferChain:
     """Pieces of memory as one."""
 
     def __init__(self, pieces: Sequence[memoryview]) -> None:
@@ -76,7 +76,7 @@ class Payload:
         return memoryview(b"".join(found))
 
 
-class Ids:
+class PartitionedIds:
     """Ids of rows of several tables, and which server has which.
 
     Args:
