@@ -27,7 +27,7 @@ import numpy as np
 import recordio
 import recordio.example
 from bench.measure import Measure
-from edl_proto import channels
+from edl_proto.transport import channels
 from edl_proto.v1 import job_pb2, job_pb2_grpc
 
 ROOT = Path(__file__).resolve().parent.parent

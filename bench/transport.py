@@ -23,7 +23,7 @@ import numpy as np
 
 from bench.measure import paired, started
 from bench.peers.plain_tcp import receive
-from edl_proto import channels, parameters
+from edl_proto.transport import channels, parameters
 from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
 
 SIZES = {"64 MB": (64_000_000, 5, 9), "1 GB": (1_000_000_000, 3, 1)}

@@ -17,8 +17,8 @@ from test_exactly_once import EPOCHS, arguments, counts
 from test_recovery import written
 from wires import Wire
 
-from edl_proto import channels
-from edl_proto.parameters import SERVICE
+from edl_proto.transport import channels
+from edl_proto.transport.parameters import SERVICE
 from edl_proto.v1 import parameters_pb2
 
 TOTAL = 12_007

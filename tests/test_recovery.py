@@ -18,7 +18,7 @@ from test_exactly_once import EPOCHS, arguments, counts
 
 import recordio
 import recordio.example
-from edl_proto import supervision
+from edl_proto.local import supervision
 
 TOTAL = 12_007
 

@@ -35,7 +35,7 @@ from safetensors.numpy import load_file
 import digits
 import recordio
 import recordio.example
-from edl_proto import supervision
+from edl_proto.local import supervision
 
 ROOT = Path(__file__).resolve().parent.parent
 EDL = str(Path(sys.executable).parent / "edl")

@@ -31,8 +31,8 @@ from edl_master.metrics import Metrics
 from edl_master.parameter_servers.group import Crew
 from edl_master.servicers.parameters import ParametersServicer
 from edl_master.servicers.servers import ServersServicer
-from edl_proto import channels, parameters
 from edl_proto.errors import EdlError, ErrorInterceptor
+from edl_proto.transport import channels, parameters
 from edl_proto.v1 import job_pb2, servers_pb2_grpc
 
 WAIT_S = 120.0

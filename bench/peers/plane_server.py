@@ -27,8 +27,8 @@ from edl_master.core.parameters.tables.spec import Distribution, Initial, TableS
 from edl_master.guarded_plane import GuardedPlane
 from edl_master.metrics import Metrics
 from edl_master.servicers.parameters import ParametersServicer
-from edl_proto import channels, parameters
 from edl_proto.errors import ErrorInterceptor
+from edl_proto.transport import channels, parameters
 
 
 class Job:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from bench.peers.ids import skewed
-from edl_proto import channels, parameters
+from edl_proto.transport import channels, parameters
 from edl_proto.v1 import parameters_pb2 as pb
 from edl_proto.v1 import task_pb2
 from edl_worker.transport.parameter_servers import LogIndex, ParameterServerClient

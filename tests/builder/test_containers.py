@@ -15,7 +15,7 @@ from edl_master.adapters.containers import ContainerTemplate, LocalContainers
 from edl_master.core.events import InstanceNotStarted
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import Platform
-from edl_proto import jobdir
+from edl_proto.local import job_directory
 
 from .docker_world import World
 
@@ -61,9 +61,9 @@ class Harness:
             {"EDL_TEST": "1"},
         )
         words = command or ("python3", "-S", str(_MASTER_TESTS / "body.py"), behaviour)
-        (self.folder / jobdir.LOGS).mkdir(exist_ok=True)
+        (self.folder / job_directory.LOGS).mkdir(exist_ok=True)
         for number in range(8):
-            log = self.folder / jobdir.LOGS / f"worker-{number}.log"
+            log = self.folder / job_directory.LOGS / f"worker-{number}.log"
             log.touch()
             log.chmod(0o666)  # the user of these containers is not the one of these tests
         found = LocalContainers(recipe, lambda worker, attempt: words, "suite", self.folder)
@@ -83,8 +83,8 @@ class Harness:
 
     def is_up(self, body: InstanceId) -> bool:
         labels = self.inspect(body)["Config"]["Labels"]
-        log = self.folder / jobdir.LOGS / f"worker-{labels[jobdir.LABEL_WORKER]}.log"
-        return b"up\n" in log.read_bytes()[int(labels[jobdir.LABEL_LOG_START]) :]
+        log = self.folder / job_directory.LOGS / f"worker-{labels[job_directory.LABEL_WORKER]}.log"
+        return b"up\n" in log.read_bytes()[int(labels[job_directory.LABEL_LOG_START]) :]
 
     def is_alive(self, body: InstanceId) -> bool:
         with contextlib.suppress(Exception):
@@ -98,7 +98,7 @@ class Harness:
         self.engine.api.kill(body, "TERM")
 
     def left(self) -> list[Any]:
-        mine = {"label": f"{jobdir.LABEL_JOB_DIR}={self.folder}"}
+        mine = {"label": f"{job_directory.LABEL_JOB_DIR}={self.folder}"}
         return list(self.engine.containers.list(all=True, filters=mine))
 
     def close(self) -> None:
@@ -138,8 +138,8 @@ def test_a_body_is_found_by_its_labels_and_knows_its_own_name(containers: Harnes
     body = suite.PlatformSuite.up(containers, platform)
     (found,) = containers.left()
     assert found.name == body
-    assert found.labels[jobdir.LABEL_JOB] == "suite"
-    assert found.labels[jobdir.LABEL_ROLE] == "worker"
+    assert found.labels[job_directory.LABEL_JOB] == "suite"
+    assert found.labels[job_directory.LABEL_ROLE] == "worker"
     assert f"EDL_BODY={body}" in found.attrs["Config"]["Env"]
 
 

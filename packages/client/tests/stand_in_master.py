@@ -35,8 +35,9 @@ from typing import Any
 import grpc
 from google.protobuf import json_format
 
-from edl_proto import channels, jobdir
 from edl_proto.errors import ErrorInterceptor
+from edl_proto.local import job_directory
+from edl_proto.transport import channels
 from edl_proto.v1 import error_pb2, job_pb2, job_pb2_grpc
 
 RECORDS = 1000
@@ -63,7 +64,9 @@ class StandIn(job_pb2_grpc.JobServicer):
     def __init__(self, directory: Path, part: str) -> None:
         self.directory = directory
         self.part = part
-        self.spec = json_format.Parse((directory / jobdir.SPEC).read_text(), job_pb2.JobSpec())
+        self.spec = json_format.Parse(
+            (directory / job_directory.SPEC).read_text(), job_pb2.JobSpec()
+        )
         self.lock = threading.RLock()
         self.events: list[job_pb2.Event] = []
         self.read = threading.Event()  # somebody has read the final status
@@ -138,26 +141,26 @@ class StandIn(job_pb2_grpc.JobServicer):
         )
         self.events.append(event)
         line = json_format.MessageToJson(event, indent=None, preserving_proto_field_name=True)
-        with (self.directory / jobdir.EVENTS).open("a") as file:
+        with (self.directory / job_directory.EVENTS).open("a") as file:
             file.write(line + "\n")
 
     def start_workers(self) -> None:
-        (self.directory / jobdir.PODS).mkdir(exist_ok=True)
-        for record in (self.directory / jobdir.PODS).glob("*.json"):
+        (self.directory / job_directory.PODS).mkdir(exist_ok=True)
+        for record in (self.directory / job_directory.PODS).glob("*.json"):
             # Those of a stand-in that was killed: a real master would keep them.
             facts = json.loads(record.read_bytes())
             with contextlib.suppress(OSError):
                 if start_time(facts["pid"]) == facts["start_time"]:
                     os.kill(facts["pid"], signal.SIGKILL)
         for number in range(self.spec.workers.max):
-            log = (self.directory / jobdir.LOGS / f"worker-{number}.log").open("wb")
+            log = (self.directory / job_directory.LOGS / f"worker-{number}.log").open("wb")
             script = f"import time; print('worker {number} here', flush=True); time.sleep(900)"
             child = subprocess.Popen(
                 [sys.executable, "-c", script], stdout=log, start_new_session=True
             )
             self.workers.append(child)
             facts = {"worker": number, "pid": child.pid, "start_time": start_time(child.pid)}
-            record = self.directory / jobdir.PODS / f"worker-{number}-0.json"
+            record = self.directory / job_directory.PODS / f"worker-{number}-0.json"
             replace_file(record, json.dumps(facts))
             self.status.workers.add(id=number, state="ready", pid=child.pid, host="here")
 
@@ -165,7 +168,7 @@ class StandIn(job_pb2_grpc.JobServicer):
         with self.lock:
             self.status.seconds = time.monotonic() - self.began
             text = json_format.MessageToJson(self.status, preserving_proto_field_name=True)
-        replace_file(self.directory / jobdir.STATUS, text)
+        replace_file(self.directory / job_directory.STATUS, text)
 
     def fail(self, code: error_pb2.ErrorCode.ValueType, what: str, **more: str) -> None:
         with self.lock:
@@ -235,7 +238,7 @@ class StandIn(job_pb2_grpc.JobServicer):
             "dashboard_url": url,
             "incarnation": "1",
         }
-        replace_file(self.directory / jobdir.MASTER, json.dumps(facts))
+        replace_file(self.directory / job_directory.MASTER, json.dumps(facts))
         print("stand-in listens", flush=True)
         while self.status.state not in FINAL:
             self.write_status()
@@ -268,12 +271,12 @@ def main() -> None:
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        sys.exit(jobdir.DIRECTORY_TAKEN)
+        sys.exit(job_directory.DIRECTORY_TAKEN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     match part:
         case "crash":
             raise RuntimeError("the stand-in crashes as it was asked to")
-        case "dying" if (directory / jobdir.MASTER).exists():
+        case "dying" if (directory / job_directory.MASTER).exists():
             raise RuntimeError("the stand-in crashes as it was asked to")
         case "unlucky" | "late":
             births = directory / "births"

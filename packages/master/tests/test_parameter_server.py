@@ -25,9 +25,9 @@ from edl_master.core.parameters.tables.spec import Distribution, Initial, TableS
 from edl_master.parameter_server.app import App
 from edl_master.parameter_servers.group import Crew
 from edl_master.servicers.servers import ServersServicer
-from edl_proto import channels
 from edl_proto.errors import EdlError
-from edl_proto.parameters import ParametersStub
+from edl_proto.transport import channels
+from edl_proto.transport.parameters import ParametersStub
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, servers_pb2, servers_pb2_grpc
 
 LONG_S = 60.0

@@ -9,8 +9,8 @@ from typing import Any
 import grpc
 import pytest
 
-from edl_proto import channels
 from edl_proto.errors import CATALOG, EdlError, ErrorInterceptor
+from edl_proto.transport import channels
 from edl_proto.v1 import error_pb2, job_pb2, job_pb2_grpc
 
 

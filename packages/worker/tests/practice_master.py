@@ -19,9 +19,10 @@ import grpc
 import ml_dtypes
 import numpy as np
 
-from edl_proto import channels, tensor
+from edl_proto import tensor
 from edl_proto.errors import EdlError, ErrorInterceptor
-from edl_proto.parameters import add_to_server, fill, split
+from edl_proto.transport import channels
+from edl_proto.transport.parameters import add_to_server, fill, split
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2, task_pb2_grpc
 
 HALVES = {job_pb2.FLOAT16: np.float16, job_pb2.BFLOAT16: ml_dtypes.bfloat16}

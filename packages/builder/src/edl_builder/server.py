@@ -16,8 +16,8 @@ from edl_builder.codec import error_to
 from edl_builder.config import Tls
 from edl_builder.core.names import Failure, Reason, Refused
 from edl_builder.servicers.builder import BuilderServicer
-from edl_proto.channels import SERVER_OPTIONS
 from edl_proto.errors import EdlError, ErrorInterceptor
+from edl_proto.transport.channels import SERVER_OPTIONS
 from edl_proto.v1 import builder_pb2, builder_pb2_grpc
 
 log = logging.getLogger(__name__)

@@ -22,8 +22,8 @@ from edl.core.options import Given, Verb
 from edl.core.problem import Problem, usage
 from edl.core.submission import Submission, build
 from edl.job_spec import encode_spec
-from edl_proto import jobdir
 from edl_proto.errors import EdlError
+from edl_proto.local import job_directory
 from edl_proto.v1 import error_pb2, job_pb2
 
 if TYPE_CHECKING:
@@ -172,7 +172,9 @@ class Client:
             except Problem as problem:
                 raise codec.error_of(problem) from None
             if job.verb is Verb.PREDICT:
-                seen += (mounts.BindMount(os.path.join(folder, jobdir.PARTS), writable=True),)
+                seen += (
+                    mounts.BindMount(os.path.join(folder, job_directory.PARTS), writable=True),
+                )
         return encode_spec(job, folder, now, seen)
 
     def _same_job_runs(self, job: Submission) -> bool:

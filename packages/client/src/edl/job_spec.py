@@ -14,7 +14,7 @@ from edl.core.mounts import BindMount
 from edl.core.options import options_of
 from edl.core.options.kinds import WorkerRange
 from edl.core.submission import HOST, Submission
-from edl_proto import jobdir
+from edl_proto.local import job_directory
 from edl_proto.v1 import job_pb2
 
 WORKER_CRASHES = 3
@@ -50,7 +50,7 @@ def encode_spec(
         if option.spec:
             _set(spec, option.spec, getattr(job, option.name))
     if job_dir and not spec.tensorboard_dir:
-        spec.tensorboard_dir = os.path.join(job_dir, jobdir.TENSORBOARD)
+        spec.tensorboard_dir = os.path.join(job_dir, job_directory.TENSORBOARD)
     if job.in_containers:
         _set_containers(spec, job, binds)
     return spec

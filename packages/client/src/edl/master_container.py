@@ -24,8 +24,8 @@ from typing import IO, Any
 from google.protobuf import json_format
 
 from edl.adapters import container_engine, processes
-from edl_proto import jobdir, supervision
 from edl_proto.errors import EdlError
+from edl_proto.local import job_directory, supervision
 from edl_proto.v1 import job_pb2
 
 log = logging.getLogger(__name__)
@@ -47,10 +47,12 @@ def run(job_dir: Path) -> int:
     """
     held = _alone(job_dir)
     if held is None:
-        return jobdir.DIRECTORY_TAKEN
+        return job_directory.DIRECTORY_TAKEN
     with held:
         spec = job_pb2.JobSpec()
-        json_format.Parse((job_dir / jobdir.SPEC).read_text(), spec, ignore_unknown_fields=True)
+        json_format.Parse(
+            (job_dir / job_directory.SPEC).read_text(), spec, ignore_unknown_fields=True
+        )
         name = f"edl-{spec.name}-master-{secrets.token_hex(4)}"
         container = container_engine.Container(spec.containers.engine, name)
         _write_down(job_dir, container)
@@ -68,7 +70,7 @@ def _alone(job_dir: Path) -> IO[str] | None:
 
     The master's own lock is taken only when its container is up.
     """
-    file = (job_dir / jobdir.CONTAINER_LOCK).open("a")
+    file = (job_dir / job_directory.CONTAINER_LOCK).open("a")
     deadline = time.monotonic() + _OTHER_STARTS_S
     while not supervision.has_master(job_dir):
         try:
@@ -90,19 +92,19 @@ def _write_down(job_dir: Path, container: container_engine.Container) -> None:
         "pid": os.getpid(),
         "start_time": this.start_time if this else 0,
     }
-    draft = job_dir / f".{jobdir.CONTAINER}.{os.getpid()}.tmp"
+    draft = job_dir / f".{job_directory.CONTAINER}.{os.getpid()}.tmp"
     draft.write_text(json.dumps(record))
-    draft.replace(job_dir / jobdir.CONTAINER)
+    draft.replace(job_dir / job_directory.CONTAINER)
 
 
 def _start(container: container_engine.Container, spec: job_pb2.JobSpec, job_dir: Path) -> None:
     from docker.types import Mount
 
     client = container_engine.client(container.engine)
-    kernels = jobdir.home() / "kernels"
+    kernels = job_directory.home() / "kernels"
     kernels.mkdir(parents=True, exist_ok=True)
-    (job_dir / jobdir.LOGS).mkdir(exist_ok=True)
-    output = job_dir / jobdir.LOGS / "master.log"
+    (job_dir / job_directory.LOGS).mkdir(exist_ok=True)
+    output = job_dir / job_directory.LOGS / "master.log"
     output.touch()
     places = {mount.path: mount.writable for mount in spec.containers.mounts}
     for place, writable in places.items():
@@ -117,7 +119,7 @@ def _start(container: container_engine.Container, spec: job_pb2.JobSpec, job_dir
         socket = container.engine.removeprefix("unix://")
         places[socket] = True
         groups.append(str(os.stat(socket).st_gid))
-    environment = {k: v for k, v in os.environ.items() if k.startswith(jobdir.PASSED_ON)}
+    environment = {k: v for k, v in os.environ.items() if k.startswith(job_directory.PASSED_ON)}
     environment |= {"HOME": "/tmp", "PYTHONUNBUFFERED": "1", "NUMBA_CACHE_DIR": str(kernels)}
     master = ["python3", "-P", "-m", "edl_master", "--job-dir", str(job_dir)]
     client.create_container(
@@ -128,9 +130,9 @@ def _start(container: container_engine.Container, spec: job_pb2.JobSpec, job_dir
         command=master,
         environment=environment,
         labels={
-            jobdir.LABEL_JOB: spec.name,
-            jobdir.LABEL_JOB_DIR: str(job_dir),
-            jobdir.LABEL_ROLE: "master",
+            job_directory.LABEL_JOB: spec.name,
+            job_directory.LABEL_JOB_DIR: str(job_dir),
+            job_directory.LABEL_ROLE: "master",
         },
         host_config=client.create_host_config(
             mounts=[

@@ -1,7 +1,7 @@
 """``python -m edl.supervisor --job-dir DIR``: starts the job's master again when it dies.
 
 Light, since it lives as long as the job: no gRPC, no protobuf. It may be killed at any moment;
-whoever misses it starts another one (``edl_proto.supervision``), which finds the master that is
+whoever misses it starts another one (``edl_proto.local.supervision``), which finds the master that is
 there and goes on watching it.
 """
 
@@ -23,7 +23,7 @@ from typing import Any
 
 from edl.adapters import processes
 from edl.core.supervision import Deaths, GiveUp, Restart
-from edl_proto import jobdir, supervision
+from edl_proto.local import job_directory, supervision
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class Supervisor:
         began = time.monotonic()
         self._status_seen = (self._status_time(), began)
         try:
-            with (self._job_dir / jobdir.LOGS / "master.log").open("ab") as output:
+            with (self._job_dir / job_directory.LOGS / "master.log").open("ab") as output:
                 child = subprocess.Popen(
                     [*self._command, "--job-dir", str(self._job_dir)],
                     stdin=subprocess.DEVNULL,
@@ -113,7 +113,7 @@ class Supervisor:
                 if not self._is_ours():
                     return None
                 self._look_for_silence(child.pid)
-        if code == jobdir.DIRECTORY_TAKEN:
+        if code == job_directory.DIRECTORY_TAKEN:
             return None  # somebody else's master was quicker
         lived_s = time.monotonic() - began
         return Death(lived_s, -code, None) if code < 0 else Death(lived_s, None, code)
@@ -134,8 +134,8 @@ class Supervisor:
 
     def _master_pid(self) -> int | None:
         """Of the master that listens; or of the process that stands for its container."""
-        path = self._job_dir / jobdir.MASTER
-        container = self._job_dir / jobdir.CONTAINER
+        path = self._job_dir / job_directory.MASTER
+        container = self._job_dir / job_directory.CONTAINER
         try:
             if container.exists():
                 if path.stat().st_mtime_ns < container.stat().st_mtime_ns:
@@ -161,7 +161,7 @@ class Supervisor:
 
     def _status_time(self) -> int:
         try:
-            return (self._job_dir / jobdir.STATUS).stat().st_mtime_ns
+            return (self._job_dir / job_directory.STATUS).stat().st_mtime_ns
         except OSError:
             return 0
 
@@ -170,7 +170,7 @@ class Supervisor:
     def _is_ours(self) -> bool:
         """Whether the job is there, and still to be watched over."""
         supervision.beat(self._job_dir)
-        spec = self._job_dir / jobdir.SPEC
+        spec = self._job_dir / job_directory.SPEC
         return spec.exists() and supervision.commands(self._job_dir) is not None
 
     def _is_over(self) -> bool:
@@ -178,7 +178,7 @@ class Supervisor:
 
     def _status(self) -> dict[str, Any]:
         try:
-            found = json.loads((self._job_dir / jobdir.STATUS).read_bytes())
+            found = json.loads((self._job_dir / job_directory.STATUS).read_bytes())
         except (OSError, ValueError):
             return {}
         return found if isinstance(found, dict) else {}
@@ -186,8 +186,8 @@ class Supervisor:
     def _give_up(self, why: str) -> None:
         """Leave the job's last word, and no worker behind."""
         log.error("%s: given up", why)
-        tail = _tail(self._job_dir / jobdir.LOGS / "master.log")
-        spec = json.loads((self._job_dir / jobdir.SPEC).read_bytes())
+        tail = _tail(self._job_dir / job_directory.LOGS / "master.log")
+        spec = json.loads((self._job_dir / job_directory.SPEC).read_bytes())
         last = {
             "name": self._job_dir.name,
             "type": spec.get("type", "TRAIN"),
@@ -197,18 +197,18 @@ class Supervisor:
             "error": {
                 "code": "MASTER_LOST",
                 "what": why,
-                "where": str(self._job_dir / jobdir.LOGS / "master.log"),
+                "where": str(self._job_dir / job_directory.LOGS / "master.log"),
                 "remedy": "The end of its log is below; if memory is short, give the job fewer"
                 " workers.",
                 "detail": tail,
             },
             "finished_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
-        draft = self._job_dir / f".{jobdir.STATUS}.{os.getpid()}.tmp"
+        draft = self._job_dir / f".{job_directory.STATUS}.{os.getpid()}.tmp"
         draft.write_text(json.dumps(last))
-        draft.replace(self._job_dir / jobdir.STATUS)
+        draft.replace(self._job_dir / job_directory.STATUS)
         workers = []
-        for path in (self._job_dir / jobdir.PODS).glob("*.json"):
+        for path in (self._job_dir / job_directory.PODS).glob("*.json"):
             try:
                 facts = json.loads(path.read_bytes())
                 workers.append(processes.Process(int(facts["pid"]), int(facts["start_time"])))

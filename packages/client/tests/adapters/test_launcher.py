@@ -10,8 +10,8 @@ from conftest import STAND_IN, Edl, eventually
 
 from edl.adapters.job_store import JobStore
 from edl.adapters.launcher import LocalLauncher
-from edl_proto import supervision
 from edl_proto.errors import EdlError
+from edl_proto.local import supervision
 from edl_proto.v1 import error_pb2, job_pb2
 
 

@@ -14,7 +14,7 @@ import pytest
 from conftest import Edl, eventually
 
 from edl.adapters.master_client import CALL_S
-from edl_proto import supervision
+from edl_proto.local import supervision
 
 RESULT = {
     "job", "state", "records_trained", "steps", "epochs", "metrics", "seconds", "records_per_s",

@@ -21,8 +21,8 @@ from edl.adapters import local_builder, zoo_archive
 from edl.core.image_build import BuilderEndpoint, BuildRequest, BuildStatus
 from edl.render.build_display import PlainBuild
 from edl.use_cases.image_build import build
-from edl_proto import channels
 from edl_proto.errors import EdlError, ErrorInterceptor
+from edl_proto.transport import channels
 from edl_proto.v1 import builder_pb2 as pb
 from edl_proto.v1 import builder_pb2_grpc, error_pb2
 

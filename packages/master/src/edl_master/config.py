@@ -15,8 +15,8 @@ from edl_master.adapters.object_stores import is_store
 from edl_master.codec import JOB_TYPES
 from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, UpdateMode
 from edl_master.core.settings import JobSettings, JobType, choose_records_per_task, timings_for
-from edl_proto import jobdir
 from edl_proto.errors import EdlError
+from edl_proto.local import job_directory
 from edl_proto.v1 import error_pb2, job_pb2
 
 MINIBATCH_SIZE = 32
@@ -214,7 +214,11 @@ def read(
     stored = is_store(checkpoints)
     here = None
     if checkpoints:
-        here = job_dir / jobdir.CHECKPOINTS if stored else _local(checkpoints, "--checkpoint-dir")
+        here = (
+            job_dir / job_directory.CHECKPOINTS
+            if stored
+            else _local(checkpoints, "--checkpoint-dir")
+        )
     return Config(
         spec=spec,
         job_dir=job_dir,
@@ -231,7 +235,7 @@ def read(
         tensorboard_dir=(
             _local(tensorboard, "--tensorboard-dir")
             if tensorboard
-            else job_dir / jobdir.TENSORBOARD
+            else job_dir / job_directory.TENSORBOARD
         ),
         worker_grace_s=spec.worker_grace_s or WORKER_GRACE_S,
         python=environ.get("EDL_PYTHON") or sys.executable,
@@ -258,6 +262,6 @@ def _usage(what: str) -> EdlError:
     return EdlError(
         error_pb2.USAGE,
         what,
-        where=jobdir.SPEC,
+        where=job_directory.SPEC,
         remedy="Submit the job again with other options.",
     )

@@ -21,10 +21,10 @@ from edl_master.servicers.job import JobServicer
 from edl_master.servicers.parameters import ParametersServicer
 from edl_master.servicers.servers import ServersServicer
 from edl_master.servicers.tasks import TasksServicer
-from edl_proto import parameters
-from edl_proto.channels import SERVER_OPTIONS
-from edl_proto.direct import Listener
 from edl_proto.errors import EdlError, ErrorInterceptor
+from edl_proto.transport import parameters
+from edl_proto.transport.channels import SERVER_OPTIONS
+from edl_proto.transport.tcp import Listener
 from edl_proto.v1 import (
     error_pb2,
     job_pb2,

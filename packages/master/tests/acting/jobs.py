@@ -17,7 +17,7 @@ from edl_master.adapters.job_directory import JobDirectory
 from edl_master.app.master import App
 from edl_master.config import Config, Rhythm
 from edl_master.core.platform import Platform
-from edl_proto import channels
+from edl_proto.transport import channels
 from edl_proto.v1 import job_pb2, job_pb2_grpc
 
 DEADLINE_S = 120.0

@@ -22,10 +22,11 @@ import numpy.typing as npt
 from acting.threads import Died, Life, ThreadInstance
 
 import recordio
-from edl_proto import channels, tensor
+from edl_proto import tensor
 from edl_proto.errors import EdlError
-from edl_proto.outputs import TRAINED_MODEL
-from edl_proto.parameters import ParametersStub
+from edl_proto.trained_model import TRAINED_MODEL
+from edl_proto.transport import channels
+from edl_proto.transport.parameters import ParametersStub
 from edl_proto.v1 import error_pb2, model_pb2, parameters_pb2, task_pb2, task_pb2_grpc
 
 CALL_S = 30.0

@@ -22,7 +22,7 @@ from acting.jobs import DEADLINE_S, training_spec
 from google.protobuf import json_format
 
 from edl_master.adapters import pids
-from edl_proto import jobdir
+from edl_proto.local import job_directory
 from edl_proto.v1 import job_pb2
 
 RECORDS = 106
@@ -311,7 +311,7 @@ def test_two_masters_never_work_in_one_directory(master: Master, tmp_path: Path)
         timeout=DEADLINE_S,
         check=False,
     )
-    assert second.returncode == jobdir.DIRECTORY_TAKEN
+    assert second.returncode == job_directory.DIRECTORY_TAKEN
     assert "another master" in second.stderr
     assert master.wait() == 0, master.log()
     assert master.status()["state"] == "SUCCEEDED"

@@ -18,8 +18,8 @@ from edl_master.guarded_plane import GuardedPlane
 from edl_master.metrics import Metrics
 from edl_master.server import _translate
 from edl_master.servicers.parameters import ParametersServicer
-from edl_proto import channels, parameters
 from edl_proto.errors import EdlError, ErrorInterceptor
+from edl_proto.transport import channels, parameters
 from edl_proto.v1 import error_pb2, parameters_pb2, task_pb2
 
 TABLES = (

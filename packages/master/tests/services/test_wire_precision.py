@@ -20,8 +20,8 @@ from edl_master.metrics import Metrics
 from edl_master.server import _translate
 from edl_master.servicers.parameters import ParametersServicer
 from edl_master.servicers.wire_layout import _PIECE_BYTES
-from edl_proto import channels, parameters
 from edl_proto.errors import EdlError, ErrorInterceptor
+from edl_proto.transport import channels, parameters
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
 
 LONG_S = 60.0

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from edl_proto import supervision
 from edl_proto.errors import EdlError
+from edl_proto.local import supervision
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 from edl_worker import config
 from edl_worker.concurrency.shared_state import Departure, LeavingError, SharedState

@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edl_proto import channels
-from edl_proto.buckets import server_of
 from edl_proto.errors import EdlError, ErrorInterceptor
-from edl_proto.parameters import FrameError, ParametersStub, add_to_server, fill, listen
+from edl_proto.transport import channels
+from edl_proto.transport.parameters import FrameError, ParametersStub, add_to_server, fill, listen
+from edl_proto.transport.row_placement import server_of
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 from edl_proto.v1 import parameters_pb2 as pb
 from edl_worker.transport.parameter_servers import (

@@ -15,8 +15,8 @@ import grpc
 from edl import codec
 from edl.core.gitzoo import GitZoo
 from edl.core.image_build import BuilderEndpoint, BuildLogLine, BuildRequest, BuildStatus
-from edl_proto import channels
 from edl_proto.errors import EdlError
+from edl_proto.transport import channels
 from edl_proto.v1 import builder_pb2, builder_pb2_grpc, error_pb2
 
 TOKEN = "EDL_BUILDER_TOKEN"

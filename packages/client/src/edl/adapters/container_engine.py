@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edl_proto import jobdir
 from edl_proto.errors import EdlError
+from edl_proto.local import job_directory
 from edl_proto.v1 import error_pb2
 
 DEFAULT_ENGINE = "unix:///var/run/docker.sock"
@@ -74,8 +74,8 @@ def of_job(path: Path, role: str = "") -> list[Container]:
     record = read(path)
     if record is None:
         return []
-    labels = [f"{jobdir.LABEL_JOB_DIR}={path.absolute()}"]
-    labels += [f"{jobdir.LABEL_ROLE}={role}"] if role else []
+    labels = [f"{job_directory.LABEL_JOB_DIR}={path.absolute()}"]
+    labels += [f"{job_directory.LABEL_ROLE}={role}"] if role else []
     try:
         found = client(record.engine).containers(all=True, filters={"label": labels})
     except Exception:
@@ -92,7 +92,7 @@ def sweep(path: Path) -> None:
 def read(path: Path) -> Container | None:
     """The container of a job's master, from the job's directory; None for local processes."""
     try:
-        facts = json.loads((path / jobdir.CONTAINER).read_bytes())
+        facts = json.loads((path / job_directory.CONTAINER).read_bytes())
         return Container(str(facts["engine"]), str(facts["name"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from edl.core.gitzoo import GitZoo
-from edl_proto import jobdir
 from edl_proto.errors import EdlError
+from edl_proto.local import job_directory
 from edl_proto.v1 import error_pb2
 
 _FETCH_S = 300.0
@@ -38,7 +38,7 @@ def fetch(zoo: GitZoo, root: Path | None = None) -> Path:
     """
     name = zoo.url.rstrip("/").rpartition("/")[2].removesuffix(".git")
     mark = hashlib.sha256(zoo.url.encode()).hexdigest()[:16]
-    place = (root or jobdir.home() / "zoos") / f"{name}-{mark}"
+    place = (root or job_directory.home() / "zoos") / f"{name}-{mark}"
     place.mkdir(parents=True, exist_ok=True)
     with _alone(place):
         checkout = _checkout(zoo, place)

@@ -21,8 +21,8 @@ from edl.adapters.processes import Body, Process
 from edl.core import names
 from edl.core.job_status import JobEvent, JobState, JobStatus
 from edl.core.suggestions import did_you_mean
-from edl_proto import jobdir, supervision
 from edl_proto.errors import EdlError
+from edl_proto.local import job_directory, supervision
 from edl_proto.v1 import error_pb2, job_pb2
 
 START_DEADLINE_S = 60.0
@@ -64,11 +64,11 @@ class JobStore:
     """Directories of jobs below ``$EDL_HOME/jobs``.
 
     Args:
-        root: folder of all jobs; by default that of ``edl_proto.jobdir``.
+        root: folder of all jobs; by default that of ``edl_proto.local.job_directory``.
     """
 
     def __init__(self, root: Path | None = None) -> None:
-        self.root = root or jobdir.jobs()
+        self.root = root or job_directory.jobs()
 
     def path(self, name: str) -> Path:
         return self.root / name
@@ -82,14 +82,14 @@ class JobStore:
         found = []
         for entry in entries:
             try:
-                at = os.stat(os.path.join(entry.path, jobdir.SPEC)).st_mtime_ns
+                at = os.stat(os.path.join(entry.path, job_directory.SPEC)).st_mtime_ns
             except OSError:
                 continue
             found.append((at, entry.name))
         return [name for _, name in sorted(found, reverse=True)]
 
     def has(self, name: str) -> bool:
-        return (self.path(name) / jobdir.SPEC).exists()
+        return (self.path(name) / job_directory.SPEC).exists()
 
     def create(self, name: str, spec: job_pb2.JobSpec) -> bool:
         """Make the directory of a new job, whole or not at all.
@@ -106,8 +106,8 @@ class JobStore:
             draft = Path(tempfile.mkdtemp(prefix=".new-", dir=self.root))
             try:
                 draft.chmod(0o755)
-                (draft / jobdir.SPEC).write_text(codec.to_json(spec))
-                (draft / jobdir.LOGS).mkdir()
+                (draft / job_directory.SPEC).write_text(codec.to_json(spec))
+                (draft / job_directory.LOGS).mkdir()
                 draft.rename(self.path(name))
             except OSError as error:
                 shutil.rmtree(draft, ignore_errors=True)
@@ -131,16 +131,18 @@ class JobStore:
             EdlError: JOB_NOT_FOUND, or DATA_DAMAGED if its directory cannot be read.
         """
         path = self.path(name)
-        if names.fault(name) or not (path / jobdir.SPEC).exists():
+        if names.fault(name) or not (path / job_directory.SPEC).exists():
             raise self._unknown(name)
         spec = job_pb2.JobSpec()
         try:
-            json_format.Parse((path / jobdir.SPEC).read_text(), spec, ignore_unknown_fields=True)
+            json_format.Parse(
+                (path / job_directory.SPEC).read_text(), spec, ignore_unknown_fields=True
+            )
         except (OSError, json_format.ParseError, UnicodeDecodeError) as error:
             raise EdlError(
                 error_pb2.DATA_DAMAGED,
                 f"the description of job {name} cannot be read: {error}",
-                where=str(path / jobdir.SPEC),
+                where=str(path / job_directory.SPEC),
                 remedy=f"Forget the job with: edl delete {name} --yes",
             ) from error
         master = self.master(name)
@@ -153,7 +155,7 @@ class JobStore:
             return status
         if master is not None and master.process.is_alive:
             return replace(status, dashboard_url=status.dashboard_url or master.dashboard_url)
-        age_s = time.time() - (path / jobdir.SPEC).stat().st_mtime
+        age_s = time.time() - (path / job_directory.SPEC).stat().st_mtime
         if master is None and age_s < START_DEADLINE_S:
             return status  # whoever submitted it is starting it
         if supervision.commands(path) is not None:
@@ -165,7 +167,7 @@ class JobStore:
     def master(self, name: str) -> MasterRecord | None:
         """What master.json says; None while there is none."""
         try:
-            facts = json.loads((self.path(name) / jobdir.MASTER).read_bytes())
+            facts = json.loads((self.path(name) / job_directory.MASTER).read_bytes())
             return MasterRecord(
                 address=str(facts["address"]),
                 # Numbers of processes within a container mean nothing outside.
@@ -185,7 +187,7 @@ class JobStore:
         """The same as the master's message."""
         message = job_pb2.JobStatus()
         try:
-            text = (self.path(name) / jobdir.STATUS).read_text()
+            text = (self.path(name) / job_directory.STATUS).read_text()
             json_format.Parse(text, message, ignore_unknown_fields=True)
         except (OSError, json_format.ParseError, UnicodeDecodeError):
             message.Clear()
@@ -198,7 +200,7 @@ class JobStore:
     def events(self, name: str, after: int = 0) -> list[JobEvent]:
         """Events with a number above ``after``, oldest first; a line being written is left."""
         found = []
-        for line in _lines(self.path(name) / jobdir.EVENTS):
+        for line in _lines(self.path(name) / job_directory.EVENTS):
             message = job_pb2.Event()
             try:
                 json_format.Parse(line, message, ignore_unknown_fields=True)
@@ -211,10 +213,10 @@ class JobStore:
     def log(self, name: str, worker: int | None = None) -> Path:
         """The log of a worker, or of the master."""
         file = "master.log" if worker is None else f"worker-{worker}.log"
-        return self.path(name) / jobdir.LOGS / file
+        return self.path(name) / job_directory.LOGS / file
 
     def workers_with_logs(self, name: str) -> list[int]:
-        logs = self.path(name) / jobdir.LOGS
+        logs = self.path(name) / job_directory.LOGS
         numbers = (path.stem.removeprefix("worker-") for path in logs.glob("worker-*.log"))
         return sorted(int(number) for number in numbers if number.isdigit())
 
@@ -224,7 +226,7 @@ class JobStore:
     def workers(self, name: str) -> list[Body]:
         """Processes that the job's master started and wrote down, or its containers."""
         found: list[Body] = list(container_engine.of_job(self.path(name), "worker"))
-        for record in sorted((self.path(name) / jobdir.PODS).glob("*.json")):
+        for record in sorted((self.path(name) / job_directory.PODS).glob("*.json")):
             try:
                 facts = json.loads(record.read_bytes())
                 found.append(Process(int(facts["pid"]), int(facts["start_time"])))

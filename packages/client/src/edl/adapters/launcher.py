@@ -19,8 +19,8 @@ from edl import codec
 from edl.adapters import container_engine, processes
 from edl.adapters.job_store import START_DEADLINE_S, JobStore, MasterRecord, tail
 from edl.core.supervision import KILLS
-from edl_proto import jobdir, supervision
 from edl_proto.errors import EdlError
+from edl_proto.local import job_directory, supervision
 from edl_proto.v1 import error_pb2
 
 _POLL_S = 0.02
@@ -140,7 +140,7 @@ class LocalLauncher:
         if self._store.status(name).state.is_final:
             return False
         supervised = supervision.commands(self._store.path(name)) is not None
-        return code == jobdir.DIRECTORY_TAKEN or (-code in KILLS and supervised)
+        return code == job_directory.DIRECTORY_TAKEN or (-code in KILLS and supervised)
 
     def _early_end(self, name: str, code: int) -> EdlError:
         failure = self._store.status(name).failure

@@ -16,8 +16,8 @@ from pathlib import Path
 from edl.adapters.job_store import tail
 from edl.adapters.launcher import python
 from edl.core.image_build import BuilderEndpoint, BuildRequest
-from edl_proto import jobdir
 from edl_proto.errors import EdlError
+from edl_proto.local import job_directory
 from edl_proto.v1 import error_pb2
 
 _START_S = 60.0
@@ -41,7 +41,7 @@ def running(
     Raises:
         EdlError: USAGE, or BUILDER_UNAVAILABLE with the end of its log.
     """
-    folder = jobdir.home() / "builder"
+    folder = job_directory.home() / "builder"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     log = folder / "builder.log"
     with (folder / "turn").open("w") as turn:

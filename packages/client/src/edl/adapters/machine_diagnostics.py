@@ -18,8 +18,8 @@ from edl.adapters.launcher import master_command, python
 from edl.core.diagnostics import Diagnostic, DiagnosticGrade
 from edl.core.quantities import size
 from edl.core.submission import HOST
-from edl_proto import jobdir
 from edl_proto.errors import EdlError
+from edl_proto.local import job_directory
 
 _IMPORT_S = 180.0
 _LEAST_FREE = 2 * 10**9
@@ -87,7 +87,7 @@ def _packages() -> Iterator[Diagnostic]:
 
 
 def _home() -> Iterator[Diagnostic]:
-    home = jobdir.home()
+    home = job_directory.home()
     try:
         home.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=home):

@@ -11,8 +11,8 @@ import grpc
 from edl import codec
 from edl.core.job_status import JobEvent, JobStatus
 from edl.core.options.kinds import WorkerRange
-from edl_proto import channels
 from edl_proto.errors import EdlError
+from edl_proto.transport import channels
 from edl_proto.v1 import job_pb2, job_pb2_grpc
 
 CALL_S = 5.0

@@ -15,7 +15,7 @@ from edl.core.locations import scheme
 from edl.core.options import Verb
 from edl.core.submission import HOST, Submission
 from edl_proto.errors import EdlError
-from edl_proto.outputs import TRAINED_MODEL
+from edl_proto.trained_model import TRAINED_MODEL
 from edl_proto.v1 import error_pb2, model_pb2
 
 _LEAST_FREE = 1 << 20  # octets; a job that cannot even log is not started

@@ -32,7 +32,7 @@ from edl_master.core.events import InstanceExited, InstanceNotStarted
 from edl_master.core.failure_policy import how_ended
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import InstanceStarted, LiveInstance, Observation
-from edl_proto import jobdir
+from edl_proto.local import job_directory
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class LocalContainers:
         self._command = command
         self._job = job
         self._job_dir = job_dir
-        self._logs = job_dir / jobdir.LOGS
+        self._logs = job_dir / job_directory.LOGS
         self._logs.mkdir(parents=True, exist_ok=True)
         self._seen: queue.SimpleQueue[Observation | None] = queue.SimpleQueue()
         self._changed = threading.Condition()
@@ -139,7 +139,10 @@ class LocalContainers:
 
     def adopt(self) -> tuple[LiveInstance, ...]:
         found = []
-        mine = [f"{jobdir.LABEL_JOB_DIR}={self._job_dir}", f"{jobdir.LABEL_ROLE}=worker"]
+        mine = [
+            f"{job_directory.LABEL_JOB_DIR}={self._job_dir}",
+            f"{job_directory.LABEL_ROLE}=worker",
+        ]
         with self._engine() as engine, self._changed:
             for each in engine.containers(all=True, filters={"label": mine}):
                 body = InstanceId(each["Names"][0].lstrip("/"))
@@ -150,10 +153,10 @@ class LocalContainers:
                     continue
                 labels = each["Labels"]
                 container = _Container(
-                    WorkerId(int(labels[jobdir.LABEL_WORKER])),
-                    int(labels[jobdir.LABEL_ATTEMPT]),
+                    WorkerId(int(labels[job_directory.LABEL_WORKER])),
+                    int(labels[job_directory.LABEL_ATTEMPT]),
                     body,
-                    int(labels[jobdir.LABEL_LOG_START]),
+                    int(labels[job_directory.LABEL_LOG_START]),
                     is_up=True,
                 )
                 self._containers[body] = container
@@ -218,12 +221,12 @@ class LocalContainers:
                     command=list(self._command(container.worker, container.attempt)),
                     environment={**recipe.environment, "EDL_BODY": container.body},
                     labels={
-                        jobdir.LABEL_JOB: self._job,
-                        jobdir.LABEL_JOB_DIR: str(self._job_dir),
-                        jobdir.LABEL_ROLE: "worker",
-                        jobdir.LABEL_WORKER: str(container.worker),
-                        jobdir.LABEL_ATTEMPT: str(container.attempt),
-                        jobdir.LABEL_LOG_START: str(container.log_start),
+                        job_directory.LABEL_JOB: self._job,
+                        job_directory.LABEL_JOB_DIR: str(self._job_dir),
+                        job_directory.LABEL_ROLE: "worker",
+                        job_directory.LABEL_WORKER: str(container.worker),
+                        job_directory.LABEL_ATTEMPT: str(container.attempt),
+                        job_directory.LABEL_LOG_START: str(container.log_start),
                     },
                     host_config=engine.create_host_config(
                         mounts=mounts,

@@ -15,8 +15,8 @@ from pathlib import Path
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
-from edl_proto import jobdir
 from edl_proto.errors import EdlError
+from edl_proto.local import job_directory
 from edl_proto.v1 import error_pb2, job_pb2
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -158,28 +158,30 @@ class JobDirectory:
         Raises:
             EdlError: JOB_NOT_FOUND or USAGE.
         """
-        path = self.path / jobdir.SPEC
+        path = self.path / job_directory.SPEC
         try:
             return json_format.Parse(path.read_text(), job_pb2.JobSpec())
         except FileNotFoundError:
             raise EdlError(
                 error_pb2.JOB_NOT_FOUND,
-                f"there is no {jobdir.SPEC} in {self.path}",
+                f"there is no {job_directory.SPEC} in {self.path}",
                 where=str(path),
                 remedy="--job-dir names the directory that edl train, evaluate or predict made.",
             ) from None
         except (OSError, json_format.ParseError, UnicodeDecodeError) as error:
             raise EdlError(
                 error_pb2.USAGE,
-                f"{jobdir.SPEC} is not a job: {error}",
+                f"{job_directory.SPEC} is not a job: {error}",
                 where=str(path),
                 remedy="Submit the job again.",
             ) from error
 
     def write_master(self, facts: Mapping[str, str | int]) -> None:
         """Where the running master is."""
-        with self._writing(jobdir.MASTER):
-            replace_file(self.path / jobdir.MASTER, json.dumps(dict(facts), indent=2).encode())
+        with self._writing(job_directory.MASTER):
+            replace_file(
+                self.path / job_directory.MASTER, json.dumps(dict(facts), indent=2).encode()
+            )
 
     def reserve(self) -> None:
         """Keep some space, so that a job whose disk is full can still say so."""
@@ -189,7 +191,7 @@ class JobDirectory:
     def former_port(self) -> int:
         """The port of the master that last wrote where it is; 0 if none did."""
         try:
-            facts = json.loads((self.path / jobdir.MASTER).read_bytes())
+            facts = json.loads((self.path / job_directory.MASTER).read_bytes())
             return int(str(facts["address"]).rpartition(":")[2])
         except (OSError, ValueError, KeyError, TypeError):
             return 0
@@ -200,7 +202,7 @@ class JobDirectory:
         None if there was none, or if its job had ended: then this is another one.
         """
         try:
-            at = (self.path / jobdir.STATUS).stat().st_mtime
+            at = (self.path / job_directory.STATUS).stat().st_mtime
         except OSError:
             return None
         return None if self.read_status().HasField("error") else at
@@ -209,7 +211,7 @@ class JobDirectory:
         """The last status that was written; an empty one if there is none."""
         try:
             return json_format.Parse(
-                (self.path / jobdir.STATUS).read_text(), job_pb2.JobStatus(), True
+                (self.path / job_directory.STATUS).read_text(), job_pb2.JobStatus(), True
             )
         except (OSError, json_format.ParseError, UnicodeDecodeError):
             return job_pb2.JobStatus()
@@ -218,8 +220,8 @@ class JobDirectory:
         """The present state of the job; the final one is safe on the disk when this returns."""
         if final:
             (self.path / _RESERVE).unlink(missing_ok=True)
-        with self._writing(jobdir.STATUS):
-            replace_file(self.path / jobdir.STATUS, to_json(status).encode(), durable=final)
+        with self._writing(job_directory.STATUS):
+            replace_file(self.path / job_directory.STATUS, to_json(status).encode(), durable=final)
 
     @contextlib.contextmanager
     def _writing(self, name: str = "") -> Iterator[None]:

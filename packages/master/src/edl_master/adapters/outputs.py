@@ -21,7 +21,7 @@ from edl_master.core.effects import Range
 from edl_master.core.events import HeldLease
 from edl_master.core.tasks import TaskPartition
 from edl_proto.errors import EdlError
-from edl_proto.outputs import TRAINED_MODEL
+from edl_proto.trained_model import TRAINED_MODEL
 from edl_proto.v1 import error_pb2, model_pb2
 
 RECORDIO = ".recordio"

@@ -69,8 +69,8 @@ from edl_master.servicers.job import JobServicer
 from edl_master.servicers.parameters import ParametersServicer
 from edl_master.servicers.servers import ServersServicer
 from edl_master.servicers.tasks import TaskFiles, TasksServicer
-from edl_proto import jobdir, supervision
 from edl_proto.errors import EdlError
+from edl_proto.local import job_directory, supervision
 from edl_proto.v1 import job_pb2, task_pb2
 
 log = logging.getLogger(__name__)
@@ -125,7 +125,7 @@ class App:
         config, spec, rhythm = self._config, self._config.spec, self._config.rhythm
         died_at = self._directory.last_seen()
         self._directory.reserve()
-        self._journal = Journal(config.job_dir / jobdir.EVENTS)
+        self._journal = Journal(config.job_dir / job_directory.EVENTS)
         self._find_data()
         settings = config.job_settings(self._data.records)
         checkpoints, snapshots = self._prepare_places(settings.records_per_task)
@@ -250,7 +250,7 @@ class App:
         self._results: JobOutput | None = None
         if config.type is JobType.PREDICT:
             cut = TaskPartition(self._data.counts, records_per_task)
-            parts = config.job_dir / jobdir.PARTS
+            parts = config.job_dir / job_directory.PARTS
             self._predictions = PredictionOutput(
                 parts, config.output, self._data.uris, cut, self._incarnation
             )
@@ -262,7 +262,9 @@ class App:
             again = self._directory.former_port() > 0
             check_output(config.output, resumed_job=config.spec.name if again else "")
         name = config.spec.name
-        snapshots = LocalCheckpoints(config.job_dir / jobdir.SNAPSHOTS, name, _SNAPSHOTS_KEPT)
+        snapshots = LocalCheckpoints(
+            config.job_dir / job_directory.SNAPSHOTS, name, _SNAPSHOTS_KEPT
+        )
         snapshots.prepare()
         self._snapshots = snapshots
         if config.checkpoint_dir is None or not self._training:

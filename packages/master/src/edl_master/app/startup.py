@@ -14,8 +14,8 @@ from edl_master.control.effect_executor import failure_from_exception
 from edl_master.control.worker_instances import PlatformFactory, platform_for_job
 from edl_master.core.failure import Failure
 from edl_master.parameter_servers.processes import BEGIN_AGAIN, begin_again, inherited_hold
-from edl_proto import jobdir
 from edl_proto.errors import EdlError
+from edl_proto.local import job_directory
 from edl_proto.v1 import error_pb2, job_pb2
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ def run(job_dir: Path, platform_factory: PlatformFactory = platform_for_job) -> 
     except EdlError as error:
         # The directory is another master's, or is not there: nothing is written to it.
         log.error("%s", error)
-        return jobdir.DIRECTORY_TAKEN if error.code == error_pb2.JOB_EXISTS else FAILED
+        return job_directory.DIRECTORY_TAKEN if error.code == error_pb2.JOB_EXISTS else FAILED
     spec = job_pb2.JobSpec(name=job_dir.name)
     try:
         spec = directory.read_spec()
@@ -76,7 +76,7 @@ def _say_why(directory: JobDirectory, spec: job_pb2.JobSpec, failure: Failure) -
     )
     try:
         directory.write_status(status, final=True)
-        journal = Journal(directory.path / jobdir.EVENTS)
+        journal = Journal(directory.path / job_directory.EVENTS)
         journal.add(event("JobFailed", "error", failure.what, {"code": failure.code}, 0.0))
         journal.close()
     except EdlError as error:

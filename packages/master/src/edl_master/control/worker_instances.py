@@ -11,8 +11,8 @@ from edl_master.config import Config
 from edl_master.core.events import InstanceExited
 from edl_master.core.identifiers import WorkerId
 from edl_master.core.platform import LiveInstance, Platform
-from edl_proto import jobdir
 from edl_proto.errors import EdlError
+from edl_proto.local import job_directory
 from edl_proto.v1 import error_pb2
 
 log = logging.getLogger(__name__)
@@ -36,8 +36,8 @@ def local_processes(config: Config, address: Callable[[], str]) -> Platform:
     return LocalProcesses(
         command,
         limit_threads(environment, config.workers_max),
-        config.job_dir / jobdir.LOGS,
-        config.job_dir / jobdir.PODS,
+        config.job_dir / job_directory.LOGS,
+        config.job_dir / job_directory.PODS,
     )
 
 
@@ -51,7 +51,9 @@ def local_containers(config: Config, address: Callable[[], str]) -> Platform:
 
     spec = config.spec
     environment = {"PYTHONUNBUFFERED": "1", "HOME": "/tmp"}
-    environment |= {k: v for k, v in config.environ.items() if k.startswith(jobdir.PASSED_ON)}
+    environment |= {
+        k: v for k, v in config.environ.items() if k.startswith(job_directory.PASSED_ON)
+    }
     recipe = ContainerTemplate(
         engine=spec.containers.engine,
         image=spec.image,
@@ -77,7 +79,7 @@ def platform_for_job(config: Config, address: Callable[[], str]) -> Platform:
             raise EdlError(
                 error_pb2.USAGE,
                 f"this master knows no platform {other!r}",
-                where=jobdir.SPEC,
+                where=job_directory.SPEC,
                 remedy="Client and master must be of the same version.",
             )
 

@@ -33,9 +33,9 @@ from edl_master.parameter_servers import command_codec
 from edl_master.recovery import restore
 from edl_master.server import PartServer
 from edl_master.servicers.parts import PartsServicer
-from edl_proto import channels
-from edl_proto.buckets import server_of
 from edl_proto.errors import EdlError
+from edl_proto.transport import channels
+from edl_proto.transport.row_placement import server_of
 from edl_proto.v1 import error_pb2, servers_pb2, servers_pb2_grpc
 
 log = logging.getLogger(__name__)

@@ -21,8 +21,8 @@ from edl_master.config import Config
 from edl_master.control.job_controller import CHECKPOINTS, SNAPSHOTS
 from edl_master.core.identifiers import Version
 from edl_master.parameter_servers.group import Crew
-from edl_proto import jobdir
 from edl_proto.errors import EdlError
+from edl_proto.local import job_directory
 from edl_proto.v1 import error_pb2, job_pb2
 
 BEGIN_AGAIN = 75
@@ -104,7 +104,7 @@ class ParameterServers:
     def __init__(
         self, config: Config, incarnation: str, began_at: Version | None, restore_from: Path | None
     ) -> None:
-        places = {SNAPSHOTS: config.job_dir / jobdir.SNAPSHOTS}
+        places = {SNAPSHOTS: config.job_dir / job_directory.SNAPSHOTS}
         if config.checkpoint_dir is not None:
             places[CHECKPOINTS] = config.checkpoint_dir
         self._config = config
@@ -139,7 +139,7 @@ class ParameterServers:
             count,
             arguments,
             limit_threads(self._config.environ, count),
-            self._config.job_dir / jobdir.LOGS,
+            self._config.job_dir / job_directory.LOGS,
             lambda server, how: self.lose(server, f"ended by {how}"),
         )
 

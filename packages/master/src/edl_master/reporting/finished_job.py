@@ -12,8 +12,8 @@ from pathlib import Path
 from edl_master.adapters.http import StatusServer
 from edl_master.adapters.job_directory import JobDirectory
 from edl_master.adapters.journal import read_events
-from edl_proto import jobdir
 from edl_proto.errors import EdlError
+from edl_proto.local import job_directory
 from edl_proto.v1 import error_pb2, job_pb2
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class FinishedJob:
     def events(self, after: int, limit: int) -> Sequence[job_pb2.Event]:
         """Events with numbers above ``after``, oldest first."""
         try:
-            return read_events(self._directory / jobdir.EVENTS, after, limit)
+            return read_events(self._directory / job_directory.EVENTS, after, limit)
         except FileNotFoundError:
             return []
 

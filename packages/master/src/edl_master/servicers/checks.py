@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from edl_master.core.parameters.layout import Layout
 from edl_proto.errors import EdlError
-from edl_proto.parameters import MOST_ROW_BYTES
+from edl_proto.transport.parameters import MOST_ROW_BYTES
 from edl_proto.v1 import error_pb2, parameters_pb2
 
 LONGEST_WAIT_S = 30.0

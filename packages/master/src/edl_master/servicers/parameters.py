@@ -35,7 +35,7 @@ from edl_master.servicers.wire_layout import (
     send,
 )
 from edl_proto.errors import EdlError
-from edl_proto.parameters import MOST_ROW_BYTES, Call, FrameError, Frames, Pieces, fill
+from edl_proto.transport.parameters import MOST_ROW_BYTES, Call, FrameError, Frames, Pieces, fill
 from edl_proto.v1 import error_pb2, parameters_pb2
 
 _METHODS = ("initialize", "pull", "push", "put-rows", "scan-rows")

@@ -14,7 +14,7 @@ from edl_master.parameter_server.guarded import GuardedFollower
 from edl_master.servicers.checks import check_size, rows_nbytes
 from edl_master.servicers.parameters import ParametersServicer, first_frame
 from edl_master.servicers.wire_layout import rows_span
-from edl_proto.parameters import Call, Frames, Pieces, fill
+from edl_proto.transport.parameters import Call, Frames, Pieces, fill
 from edl_proto.v1 import parameters_pb2
 
 

@@ -35,7 +35,7 @@ from edl_master.core.parameters.sharding import (
 from edl_master.core.parameters.snapshot import Snapshot
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 from edl_master.core.parameters.tables.spec import Distribution, Initial, TableSpec
-from edl_proto.buckets import server_of
+from edl_proto.transport.row_placement import server_of
 
 from .planes import sgd, training_task
 

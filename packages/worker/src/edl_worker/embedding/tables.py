@@ -15,7 +15,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from edl_proto.errors import EdlError
-from edl_proto.parameters import MOST_ROW_BYTES
+from edl_proto.transport.parameters import MOST_ROW_BYTES
 from edl_proto.v1 import error_pb2, task_pb2
 from edl_worker.core import variable_names
 from edl_worker.embedding import lookup_stages

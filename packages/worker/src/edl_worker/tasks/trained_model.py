@@ -10,7 +10,7 @@ import keras
 from google.protobuf.message import DecodeError
 
 from edl_proto.errors import EdlError
-from edl_proto.outputs import TRAINED_MODEL
+from edl_proto.trained_model import TRAINED_MODEL
 from edl_proto.v1 import error_pb2, job_pb2, model_pb2
 from edl_worker.tasks import weight_files
 

@@ -15,9 +15,9 @@ from typing import TypeVar
 
 import grpc
 
-from edl_proto import channels
 from edl_proto.errors import EdlError
-from edl_proto.parameters import FrameError, ParametersStub
+from edl_proto.transport import channels
+from edl_proto.transport.parameters import FrameError, ParametersStub
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2, task_pb2_grpc
 from edl_worker.concurrency.shared_state import Departure, SharedState
 from edl_worker.config import Settings

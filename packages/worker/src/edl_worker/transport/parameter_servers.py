@@ -17,9 +17,9 @@ import grpc
 import numpy as np
 from google.protobuf.message import Message
 
-from edl_proto import channels
 from edl_proto.errors import EdlError
-from edl_proto.parameters import Buffer, FrameError, ParametersStub
+from edl_proto.transport import channels
+from edl_proto.transport.parameters import Buffer, FrameError, ParametersStub
 from edl_proto.v1 import job_pb2, task_pb2
 from edl_proto.v1 import parameters_pb2 as pb
 from edl_worker.transport.partitions import (

@@ -18,7 +18,8 @@ from typing import Any, Protocol
 
 import grpc
 
-from edl_proto.direct import (
+from edl_proto.errors import EdlError
+from edl_proto.transport.tcp import (
     Call,
     CallError,
     Connection,
@@ -28,7 +29,6 @@ from edl_proto.direct import (
     Received,
     told,
 )
-from edl_proto.errors import EdlError
 from edl_proto.v1 import parameters_pb2 as pb
 
 __all__ = [

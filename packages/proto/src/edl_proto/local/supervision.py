@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from edl_proto import jobdir
+from edl_proto.local import job_directory
 
 FROZEN_S = 30.0
 """A supervisor that has not beaten for so long is frozen for good; it beats twice a second."""
@@ -35,15 +35,15 @@ def describe(job_dir: Path, supervisor: Sequence[str], master: Sequence[str]) ->
         OSError: it cannot be written.
     """
     facts = {"supervisor": list(supervisor), "master": list(master)}
-    draft = job_dir / f".{jobdir.SUPERVISOR}.{os.getpid()}.tmp"
+    draft = job_dir / f".{job_directory.SUPERVISOR}.{os.getpid()}.tmp"
     draft.write_text(json.dumps(facts, indent=2))
-    draft.replace(job_dir / jobdir.SUPERVISOR)
+    draft.replace(job_dir / job_directory.SUPERVISOR)
 
 
 def commands(job_dir: Path) -> tuple[list[str], list[str]] | None:
     """What ``describe`` wrote: the supervisor's command and the master's; None without it."""
     try:
-        facts = json.loads((job_dir / jobdir.SUPERVISOR).read_bytes())
+        facts = json.loads((job_dir / job_directory.SUPERVISOR).read_bytes())
         return [str(word) for word in facts["supervisor"]], [str(w) for w in facts["master"]]
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -51,7 +51,7 @@ def commands(job_dir: Path) -> tuple[list[str], list[str]] | None:
 
 def release(job_dir: Path) -> None:
     """Nobody is to start this job's master again."""
-    (job_dir / jobdir.SUPERVISOR).unlink(missing_ok=True)
+    (job_dir / job_directory.SUPERVISOR).unlink(missing_ok=True)
 
 
 def hold(job_dir: Path) -> IO[str] | None:
@@ -61,7 +61,7 @@ def hold(job_dir: Path) -> IO[str] | None:
         None if the job has a supervisor already, or is gone.
     """
     try:
-        file = (job_dir / jobdir.SUPERVISOR_LOCK).open("a")
+        file = (job_dir / job_directory.SUPERVISOR_LOCK).open("a")
     except OSError:
         return None
     try:
@@ -77,7 +77,7 @@ def hold(job_dir: Path) -> IO[str] | None:
 
 def supervisor_pid(job_dir: Path) -> int | None:
     """The process number of the supervisor that holds the lock; None if nobody does."""
-    path = job_dir / jobdir.SUPERVISOR_LOCK
+    path = job_dir / job_directory.SUPERVISOR_LOCK
     if not _is_locked(path):
         return None
     try:
@@ -89,7 +89,7 @@ def supervisor_pid(job_dir: Path) -> int | None:
 def beat(job_dir: Path) -> None:
     """The supervisor lives; called at least every few seconds."""
     with contextlib.suppress(OSError):
-        os.utime(job_dir / jobdir.SUPERVISOR_LOCK)
+        os.utime(job_dir / job_directory.SUPERVISOR_LOCK)
 
 
 def has_master(job_dir: Path) -> bool:
@@ -105,14 +105,14 @@ def ensure(job_dir: Path) -> bool:
     if (found := commands(job_dir)) is None:
         return False
     if (pid := supervisor_pid(job_dir)) is not None:
-        lock = job_dir / jobdir.SUPERVISOR_LOCK
+        lock = job_dir / job_directory.SUPERVISOR_LOCK
         with contextlib.suppress(OSError):
             if time.time() - lock.stat().st_mtime > FROZEN_S and supervisor_pid(job_dir) == pid:
                 os.kill(pid, signal.SIGKILL)
         return False
-    if _is_locked(job_dir / jobdir.SUPERVISOR_LOCK):
+    if _is_locked(job_dir / job_directory.SUPERVISOR_LOCK):
         return False
-    log = job_dir / jobdir.LOGS / "supervisor.log"
+    log = job_dir / job_directory.LOGS / "supervisor.log"
     try:
         with log.open("ab") as output:
             child = subprocess.Popen(

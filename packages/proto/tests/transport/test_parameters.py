@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edl_proto import channels, parameters
 from edl_proto.errors import ErrorInterceptor
+from edl_proto.transport import channels, parameters
 from edl_proto.v1 import parameters_pb2 as pb
 
 

@@ -16,7 +16,7 @@ MASTER = "master.json"
 """Where the running master is: address, pid, process start time, dashboard_url, incarnation."""
 
 SUPERVISOR = "supervisor.json"
-"""How the job's supervisor and master are started; see ``edl_proto.supervision``."""
+"""How the job's supervisor and master are started; see ``edl_proto.local.supervision``."""
 
 SUPERVISOR_LOCK = "supervisor.lock"
 """Held by the job's supervisor for as long as it lives; holds its process number."""

@@ -14,9 +14,9 @@ from typing import Any
 import grpc
 import pytest
 
-from edl_proto import channels, parameters
-from edl_proto.direct import CallError, Connection, FrameError, Listener, Received
 from edl_proto.errors import EdlError, ErrorInterceptor
+from edl_proto.transport import channels, parameters
+from edl_proto.transport.tcp import CallError, Connection, FrameError, Listener, Received
 from edl_proto.v1 import error_pb2
 from edl_proto.v1 import parameters_pb2 as pb
 
