@@ -141,7 +141,7 @@ def read(
     found = Outcome()
     try:
         for news in call:
-            if news.WhichOneof("news") == "status":
+            if news.WhichOneof("update") == "status":
                 found.statuses.append(news.status)
             else:
                 found.lines.append(news.line)

@@ -37,7 +37,7 @@ def build(address: str, repository: str, zoo: str) -> str:
         stub = builder_pb2_grpc.BuilderStub(channel)
         last = builder_pb2.BuildStatus()
         for news in stub.Build(requests(zoo, repository), timeout=300):
-            if news.WhichOneof("news") == "status":
+            if news.WhichOneof("update") == "status":
                 last = news.status
             else:
                 print(news.line.text, file=sys.stderr)

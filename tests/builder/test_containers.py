@@ -16,6 +16,13 @@ from edl_master.core.events import InstanceNotStarted
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import Platform
 from edl_proto.local import job_directory
+from edl_proto.local.containers import (
+    LABEL_JOB,
+    LABEL_JOB_DIR,
+    LABEL_LOG_START,
+    LABEL_ROLE,
+    LABEL_WORKER,
+)
 
 from .docker_world import World
 
@@ -83,8 +90,8 @@ class Harness:
 
     def is_up(self, body: InstanceId) -> bool:
         labels = self.inspect(body)["Config"]["Labels"]
-        log = self.folder / job_directory.LOGS / f"worker-{labels[job_directory.LABEL_WORKER]}.log"
-        return b"up\n" in log.read_bytes()[int(labels[job_directory.LABEL_LOG_START]) :]
+        log = self.folder / job_directory.LOGS / f"worker-{labels[LABEL_WORKER]}.log"
+        return b"up\n" in log.read_bytes()[int(labels[LABEL_LOG_START]) :]
 
     def is_alive(self, body: InstanceId) -> bool:
         with contextlib.suppress(Exception):
@@ -98,7 +105,7 @@ class Harness:
         self.engine.api.kill(body, "TERM")
 
     def left(self) -> list[Any]:
-        mine = {"label": f"{job_directory.LABEL_JOB_DIR}={self.folder}"}
+        mine = {"label": f"{LABEL_JOB_DIR}={self.folder}"}
         return list(self.engine.containers.list(all=True, filters=mine))
 
     def close(self) -> None:
@@ -138,9 +145,9 @@ def test_a_body_is_found_by_its_labels_and_knows_its_own_name(containers: Harnes
     body = suite.PlatformSuite.up(containers, platform)
     (found,) = containers.left()
     assert found.name == body
-    assert found.labels[job_directory.LABEL_JOB] == "suite"
-    assert found.labels[job_directory.LABEL_ROLE] == "worker"
-    assert f"EDL_BODY={body}" in found.attrs["Config"]["Env"]
+    assert found.labels[LABEL_JOB] == "suite"
+    assert found.labels[LABEL_ROLE] == "worker"
+    assert f"EDL_INSTANCE={body}" in found.attrs["Config"]["Env"]
 
 
 def test_a_body_can_write_where_it_may_and_nowhere_else(

@@ -200,7 +200,7 @@ def test_a_caller_who_leaves_while_another_waits(service: Service, repository: s
                 break
         second = two.Build(requests(spec, archive), timeout=200)
         for news in second:
-            if news.status.waiting == 2:
+            if news.status.subscribers == 2:
                 break
         first.cancel()
         outcome = read(second)

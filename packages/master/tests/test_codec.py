@@ -61,7 +61,7 @@ def test_counts_beyond_float_precision_stay_exact() -> None:
 
 
 def test_a_worker_that_may_do_better_next_time_ends_no_job() -> None:
-    request = task_pb2.FailRequest(worker_id=3, body="b", error=error_pb2.Error(what="x"))
+    request = task_pb2.FailRequest(worker_id=3, instance="b", error=error_pb2.Error(what="x"))
     assert codec.failed_from(request) is None
     request.permanent = True
     assert isinstance(codec.failed_from(request), WorkerFailed)

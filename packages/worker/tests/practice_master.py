@@ -110,7 +110,7 @@ class PracticeMaster:
         self.on_push: PushHook | None = None
         self.cut_next_answer = False
         self.workers_wanted = 1
-        self.tell_stacks = False
+        self.send_stacks = False
         self.leave_reason = ""
         self.lost: list[task_pb2.LeaseRef] = []
         self.changed = threading.Condition()
@@ -454,7 +454,7 @@ class _Tasks(task_pb2_grpc.TasksServicer):
                 lost=master.lost,
                 leave=bool(master.leave_reason),
                 leave_reason=master.leave_reason,
-                tell_stacks=master.tell_stacks and not request.stacks,
+                send_stacks=master.send_stacks and not request.stacks,
             )
 
 

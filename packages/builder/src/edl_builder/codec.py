@@ -78,7 +78,7 @@ def status_to(view: View) -> builder_pb2.BuildStatus:
         submitted_at=view.submitted_at,
         finished_at=view.finished_at,
         queue_position=view.position,
-        waiting=view.waiting,
+        subscribers=view.waiting,
         result=_result_to(view.result) if view.result else None,
         error=error_to(view.failure).to_proto() if view.failure else None,
     )

@@ -142,7 +142,7 @@ def read(call: grpc.CallIterator[pb.BuildProgress]) -> Told:
     statuses, lines = [], []
     try:
         for news in call:
-            if news.WhichOneof("news") == "status":
+            if news.WhichOneof("update") == "status":
                 statuses.append(news.status)
             else:
                 lines.append(news.line.text)
@@ -194,7 +194,7 @@ def test_identical_requests_at_a_time_are_one_build(bench: Bench) -> None:
     for thread in threads:
         thread.start()
     with bench.stub() as stub:
-        until(lambda: sum(b.waiting for b in stub.List(pb.ListBuildsRequest()).builds) == 10)
+        until(lambda: sum(b.subscribers for b in stub.List(pb.ListBuildsRequest()).builds) == 10)
         until(lambda: len(stub.List(pb.ListBuildsRequest()).builds) == 1)
         bench.engine.hold.clear()
         for thread in threads:
@@ -252,9 +252,9 @@ def test_who_leaves_does_not_end_what_others_wait_for(bench: Bench) -> None:
     with bench.stub() as one, bench.stub() as two:
         call, name = _held(bench, one)
         watching = two.Watch(pb.WatchBuildRequest(id=name), timeout=DEADLINE_S)
-        until(lambda: two.Get(pb.GetBuildRequest(id=name)).waiting == 2)
+        until(lambda: two.Get(pb.GetBuildRequest(id=name)).subscribers == 2)
         call.cancel()  # type: ignore[attr-defined]
-        until(lambda: two.Get(pb.GetBuildRequest(id=name)).waiting == 1)
+        until(lambda: two.Get(pb.GetBuildRequest(id=name)).subscribers == 1)
         time.sleep(2 * bench.config.limits.abandon_s)  # as long as it would take to be given up
         bench.engine.hold.clear()
         assert read(watching).last.phase == pb.DONE

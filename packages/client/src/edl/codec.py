@@ -148,7 +148,7 @@ def decode_status(message: job_pb2.JobStatus) -> JobStatus:
         dead_letters=tuple(f"{dead.task}: {dead.records}" for dead in message.dead_letters),
         goodput=progress.goodput,
         lost_s=dict(progress.lost_s),
-        pace_per_s=progress.pace_per_s,
+        mean_records_per_s=progress.mean_records_per_s,
         servers=tuple(
             ParameterServerStatus(server.id, server.state, server.restarts)
             for server in message.servers
@@ -172,7 +172,7 @@ _PHASES = {
 
 def decode_build_news(message: builder_pb2.BuildProgress) -> BuildStatus | BuildLogLine:
     """What a builder streams."""
-    if message.WhichOneof("news") == "line":
+    if message.WhichOneof("update") == "line":
         return BuildLogLine(message.line.number, message.line.text)
     status = message.status
     result = status.result
@@ -180,7 +180,7 @@ def decode_build_news(message: builder_pb2.BuildProgress) -> BuildStatus | Build
         id=status.id,
         phase=_PHASES.get(status.phase, "queued"),
         position=status.queue_position,
-        waiting=status.waiting,
+        waiting=status.subscribers,
         image=BuiltImage(
             name=result.image,
             build=status.id,

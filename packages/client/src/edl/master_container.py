@@ -23,9 +23,15 @@ from typing import IO, Any
 
 from google.protobuf import json_format
 
-from edl.adapters import container_engine, processes
+from edl.adapters import container_engine
 from edl_proto.errors import EdlError
-from edl_proto.local import job_directory, supervision
+from edl_proto.local import job_directory, process_identity, supervision
+from edl_proto.local.containers import (
+    LABEL_JOB,
+    LABEL_JOB_DIR,
+    LABEL_ROLE,
+    PASSED_VARIABLE_PREFIXES,
+)
 from edl_proto.v1 import job_pb2
 
 log = logging.getLogger(__name__)
@@ -85,7 +91,7 @@ def _alone(job_dir: Path) -> IO[str] | None:
 
 
 def _write_down(job_dir: Path, container: container_engine.Container) -> None:
-    this = processes.find(os.getpid())
+    this = process_identity.find(os.getpid())
     record = {
         "engine": container.engine,
         "name": container.name,
@@ -119,7 +125,7 @@ def _start(container: container_engine.Container, spec: job_pb2.JobSpec, job_dir
         socket = container.engine.removeprefix("unix://")
         places[socket] = True
         groups.append(str(os.stat(socket).st_gid))
-    environment = {k: v for k, v in os.environ.items() if k.startswith(job_directory.PASSED_ON)}
+    environment = {k: v for k, v in os.environ.items() if k.startswith(PASSED_VARIABLE_PREFIXES)}
     environment |= {"HOME": "/tmp", "PYTHONUNBUFFERED": "1", "NUMBA_CACHE_DIR": str(kernels)}
     master = ["python3", "-P", "-m", "edl_master", "--job-dir", str(job_dir)]
     client.create_container(
@@ -130,9 +136,9 @@ def _start(container: container_engine.Container, spec: job_pb2.JobSpec, job_dir
         command=master,
         environment=environment,
         labels={
-            job_directory.LABEL_JOB: spec.name,
-            job_directory.LABEL_JOB_DIR: str(job_dir),
-            job_directory.LABEL_ROLE: "master",
+            LABEL_JOB: spec.name,
+            LABEL_JOB_DIR: str(job_dir),
+            LABEL_ROLE: "master",
         },
         host_config=client.create_host_config(
             mounts=[

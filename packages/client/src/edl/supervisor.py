@@ -1,8 +1,8 @@
 """``python -m edl.supervisor --job-dir DIR``: starts the job's master again when it dies.
 
 Light, since it lives as long as the job: no gRPC, no protobuf. It may be killed at any moment;
-whoever misses it starts another one (``edl_proto.local.supervision``), which finds the master that is
-there and goes on watching it.
+a process that misses it starts another one (``edl_proto.local.supervision``), which finds the
+running master and goes on watching it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 
 from edl.adapters import processes
 from edl.core.supervision import Deaths, GiveUp, Restart
-from edl_proto.local import job_directory, supervision
+from edl_proto.local import job_directory, process_identity, supervision
 
 log = logging.getLogger(__name__)
 
@@ -142,7 +142,7 @@ class Supervisor:
                     return None  # it is still starting
                 path = container
             facts = json.loads(path.read_bytes())
-            found = processes.Process(int(facts["pid"]), int(facts["start_time"]))
+            found = process_identity.Process(int(facts["pid"]), int(facts["start_time"]))
         except (OSError, ValueError, KeyError, TypeError):
             return None
         return found.pid if found.is_alive else None
@@ -155,7 +155,7 @@ class Supervisor:
         elif now - self._status_seen[1] > SILENCE_S and not self._is_over():
             self._status_seen = (written, now)
             log.info("the job's master has been silent for %.0f s and is killed", SILENCE_S)
-            if (master := processes.find(pid)) is not None:
+            if (master := process_identity.find(pid)) is not None:
                 # Asked first: what stands for a container ends that, and is not frozen itself.
                 processes.end([master], _END_S)
 
@@ -211,7 +211,9 @@ class Supervisor:
         for path in (self._job_dir / job_directory.PODS).glob("*.json"):
             try:
                 facts = json.loads(path.read_bytes())
-                workers.append(processes.Process(int(facts["pid"]), int(facts["start_time"])))
+                workers.append(
+                    process_identity.Process(int(facts["pid"]), int(facts["start_time"]))
+                )
             except (OSError, ValueError, KeyError, TypeError):
                 continue
         processes.end(workers, _WORKER_GRACE_S)

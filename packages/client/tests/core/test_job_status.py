@@ -78,7 +78,7 @@ def test_the_summary_tells_what_went_wrong_on_the_way() -> None:
 
 def test_the_pace_leaves_out_start_and_end() -> None:
     assert overall_pace(RUNNING) == pytest.approx(1230.0)
-    assert overall_pace(changed(pace_per_s=2000.0)) == 2000.0
+    assert overall_pace(changed(mean_records_per_s=2000.0)) == 2000.0
     assert overall_pace(changed(seconds=0.0)) == 0.0
 
 

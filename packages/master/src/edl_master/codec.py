@@ -193,7 +193,7 @@ def failed_from(
     if message.HasField("lease"):
         return events.TaskFailed(worker, lease_from(message.lease), failure, message.permanent)
     return (
-        events.WorkerFailed(worker, InstanceId(message.body), failure)
+        events.WorkerFailed(worker, InstanceId(message.instance), failure)
         if message.permanent
         else None
     )
@@ -235,7 +235,7 @@ def heartbeat_from(message: task_pb2.HeartbeatRequest) -> events.HeartbeatReceiv
     phases = {phase: name.lower() for name, phase in task_pb2.WorkerPhase.items()}
     return events.HeartbeatReceived(
         WorkerId(message.worker_id),
-        InstanceId(message.body),
+        InstanceId(message.instance),
         leases_from(message.leases),
         phases.get(message.phase, ""),
         message.stacks,
@@ -409,7 +409,7 @@ def status_to(view: JobView, facts: StatusContext) -> job_pb2.JobStatus:
             goodput=progress.goodput,
             productive_s=progress.productive_s,
             lost_s=progress.lost_s,
-            pace_per_s=progress.pace_per_s,
+            mean_records_per_s=progress.mean_records_per_s,
         ),
         metrics=view.metrics,
         workers=map(_worker_to, view.workers),

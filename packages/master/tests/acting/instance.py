@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from acting.threads import ThreadInstance
 from acting.worker import Acting, Worker
 
-from edl_master.adapters import pids
+from edl_proto.local import process_identity
 
 
 def main(arguments: list[str]) -> int:
@@ -32,9 +32,9 @@ def main(arguments: list[str]) -> int:
         at_minibatch=lambda worker, minibatch: time.sleep(delay_s),
     )
     pid = os.getpid()
-    started = pids.start_time(pid)
+    started = process_identity.start_time(pid)
     assert started is not None
-    body = ThreadInstance(number, 0, pids.body(pid, started))  # type: ignore[arg-type]
+    body = ThreadInstance(number, 0, process_identity.instance_name(pid, started))  # type: ignore[arg-type]
     signal.signal(signal.SIGTERM, lambda *_: body.asked.set())
     print(f"worker {number} on {socket.gethostname()}", flush=True)
     threading.Thread(target=_leave_with, args=(master,), daemon=True).start()

@@ -118,7 +118,7 @@ class Worker:
         reply = self.call(
             self.tasks.Register,
             task_pb2.RegisterRequest(
-                worker_id=self.id, body=self.body.name, host="threads", pid=self.id + 1
+                worker_id=self.id, instance=self.body.name, host="threads", pid=self.id + 1
             ),
         )
         self.incarnation, self.job = reply.incarnation, reply.job.name
@@ -126,7 +126,7 @@ class Worker:
             self.tasks.Ready,
             task_pb2.ReadyRequest(
                 worker_id=self.id,
-                body=self.body.name,
+                instance=self.body.name,
                 incarnation=self.incarnation,
                 model=self.describe(),
             ),
@@ -188,7 +188,7 @@ class Worker:
             self.tasks.Lease,
             task_pb2.LeaseRequest(
                 worker_id=self.id,
-                body=self.body.name,
+                instance=self.body.name,
                 incarnation=self.incarnation,
                 wait_s=wait_s,
             ),
@@ -201,7 +201,7 @@ class Worker:
         while not self.stopped.wait(HEARTBEAT_S) and not self.body.killed.is_set():
             request = task_pb2.HeartbeatRequest(
                 worker_id=self.id,
-                body=self.body.name,
+                instance=self.body.name,
                 incarnation=self.incarnation,
                 leases=list(self.held.values()),
                 phase=task_pb2.COMPUTING,
@@ -234,7 +234,7 @@ class Worker:
             task_pb2.FailRequest(
                 worker_id=self.id,
                 incarnation=self.incarnation,
-                body=self.body.name,
+                instance=self.body.name,
                 error=error.to_proto(),
                 permanent=True,
             ),

@@ -24,11 +24,11 @@ from conformance.platform_suite import (
     until,
 )
 
-from edl_master.adapters import pids
 from edl_master.adapters.processes import LocalProcesses, limit_threads
 from edl_master.core.events import InstanceExited, InstanceNotStarted
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import Platform
+from edl_proto.local import process_identity
 
 BODY = Path(platform_suite.__file__).with_name("instance.py")
 
@@ -86,7 +86,7 @@ class LocalHarness:
         return b"up\n" in log[record["log_start"] :]
 
     def is_alive(self, body: InstanceId) -> bool:
-        return pids.is_running(pid_of(body))
+        return process_identity.is_running(pid_of(body))
 
     def take_away(self, body: InstanceId) -> None:
         os.kill(pid_of(body), signal.SIGKILL)
@@ -125,7 +125,7 @@ def test_a_body_has_a_session_of_its_own_and_the_identity_by_which_workers_regis
     body = PlatformSuite.up(local, platform)
     pid = pid_of(body)
     assert os.getsid(pid) == pid
-    assert body == f"{os.uname().nodename}:{pid}:{pids.start_time(pid)}"
+    assert body == f"{os.uname().nodename}:{pid}:{process_identity.start_time(pid)}"
 
 
 def test_what_a_body_has_started_ends_with_it(local: LocalHarness) -> None:
@@ -133,10 +133,10 @@ def test_what_a_body_has_started_ends_with_it(local: LocalHarness) -> None:
     body = PlatformSuite.up(local, platform)
     log = (local.logs / "worker-0.log").read_text()
     child = int(log.split("child ")[1].split()[0])
-    assert pids.is_running(child)
+    assert process_identity.is_running(child)
     local.take_away(body)
     assert exited(platform).preempted
-    until(lambda: not pids.is_running(child), "the body's own child to be gone")
+    until(lambda: not process_identity.is_running(child), "the body's own child to be gone")
 
 
 def test_what_an_adopted_body_has_started_ends_with_it(local: LocalHarness) -> None:
@@ -147,7 +147,7 @@ def test_what_an_adopted_body_has_started_ends_with_it(local: LocalHarness) -> N
     platform.adopt()
     local.take_away(body)
     exited(platform)
-    until(lambda: not pids.is_running(child), "the body's own child to be gone")
+    until(lambda: not process_identity.is_running(child), "the body's own child to be gone")
 
 
 def litter_of(local: LocalHarness) -> Path:
@@ -189,7 +189,7 @@ def test_a_record_with_a_number_that_another_process_has_now_touches_nobody(
     try:
         platform = local.platform(Behaviour.OBEDIENT)
         record = local.records / "worker-0-0.json"
-        started_at = pids.start_time(stranger.pid)
+        started_at = process_identity.start_time(stranger.pid)
         assert started_at is not None
         facts = {
             "worker": 0,

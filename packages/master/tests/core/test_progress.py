@@ -10,12 +10,12 @@ from edl_master.core.progress import Progress
 def test_the_pace_leaves_out_start_and_end() -> None:
     progress = Progress(10.0)
     progress.pass_time(100.0)
-    assert progress.pace_per_s == 0.0
+    assert progress.mean_records_per_s == 0.0
     for second in range(21):  # the first after 10 s of start, then one batch of ten each second
         progress.pass_time(110.0 + second)
         progress.records(10, 110.0 + second)
     progress.pass_time(150.0)
-    assert progress.pace_per_s == 10.0
+    assert progress.mean_records_per_s == 10.0
 
 
 def test_records_done_all_at_once_have_no_pace() -> None:
@@ -24,7 +24,7 @@ def test_records_done_all_at_once_have_no_pace() -> None:
     progress.pass_time(3.0)
     progress.records(40, 3.0)
     progress.records(40, 3.0)
-    assert progress.pace_per_s == 0.0
+    assert progress.mean_records_per_s == 0.0
 
 
 def test_the_pace_goes_on_with_the_next_master() -> None:
@@ -35,8 +35,8 @@ def test_the_pace_goes_on_with_the_next_master() -> None:
             first.records(8, now)
     second = Progress(10.0)
     second.restore(json.loads(json.dumps(first.snapshot())))
-    assert second.pace_per_s == first.pace_per_s == 8.0
+    assert second.mean_records_per_s == first.mean_records_per_s == 8.0
     for now in (70.0, 73.0):
         second.pass_time(now)
     second.records(24, 73.0)
-    assert second.pace_per_s == 8.0
+    assert second.mean_records_per_s == 8.0

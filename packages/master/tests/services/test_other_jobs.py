@@ -278,7 +278,7 @@ class Failing(Worker):
             task_pb2.FailRequest(
                 worker_id=self.id,
                 incarnation=self.incarnation,
-                body=self.body.name,
+                instance=self.body.name,
                 lease=self.held.pop(lease.token),
                 error=EdlError(
                     error_pb2.USER_CODE, "ValueError: 40", where="zoo/a.py:7, dataset_fn"

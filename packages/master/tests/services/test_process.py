@@ -21,8 +21,7 @@ from acting import instance
 from acting.jobs import DEADLINE_S, training_spec
 from google.protobuf import json_format
 
-from edl_master.adapters import pids
-from edl_proto.local import job_directory
+from edl_proto.local import job_directory, process_identity
 from edl_proto.v1 import job_pb2
 
 RECORDS = 106
@@ -89,8 +88,8 @@ class Master:
             self.process.kill()
             self.process.wait()
         for pod in self.pods():
-            if fd := pids.open_process(pod["pid"], pod["start_time"]):
-                pids.send(fd, signal.SIGKILL)
+            if fd := process_identity.Process(pod["pid"], pod["start_time"]).open():
+                process_identity.send(fd, signal.SIGKILL)
                 os.close(fd)
 
 
@@ -102,7 +101,7 @@ def master(tmp_path: Path) -> Iterator[Master]:
 
 
 def alive(pods: list[dict[str, Any]]) -> list[int]:
-    return [pod["pid"] for pod in pods if pids.is_running(pod["pid"])]
+    return [pod["pid"] for pod in pods if process_identity.is_running(pod["pid"])]
 
 
 def test_a_job_of_processes_trains_exactly_and_leaves_nothing_behind(

@@ -255,7 +255,7 @@ def test_what_a_master_says_before_any_model_is_described(tmp_path: Path) -> Non
             super().join()
 
         def register_only(self) -> str:
-            request = task_pb2.RegisterRequest(worker_id=self.id, body=self.body.name)
+            request = task_pb2.RegisterRequest(worker_id=self.id, instance=self.body.name)
             return str(self.tasks.Register(request).incarnation)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from edl_proto.errors import EdlError
-from edl_proto.local import supervision
+from edl_proto.local import process_identity, supervision
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 from edl_worker import config
 from edl_worker.concurrency.shared_state import Departure, LeavingError, SharedState
@@ -199,16 +199,12 @@ class App:
 
 
 def identity(worker_id: int) -> WorkerIdentity:
-    """Who this process is; the body is what the platform calls it, too."""
+    """Who this process is; the platform uses the same name of the instance."""
     host, pid = socket.gethostname(), os.getpid()
-    if body := os.environ.get("EDL_BODY"):  # a container's
-        return WorkerIdentity(worker_id, body, host, pid)
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-        started = stat[stat.rindex(")") + 2 :].split()[19]  # clock ticks since boot
-    except OSError:
-        started = f"{time.time():.3f}"
-    return WorkerIdentity(worker_id, f"{host}:{pid}:{started}", host, pid)
+    if instance := os.environ.get("EDL_INSTANCE"):  # a container's
+        return WorkerIdentity(worker_id, instance, host, pid)
+    started = process_identity.start_time(pid) or time.time_ns()  # the latter without /proc
+    return WorkerIdentity(worker_id, process_identity.instance_name(pid, started), host, pid)
 
 
 def _import_tensorflow() -> None:

@@ -43,12 +43,12 @@ def test_a_worker_that_is_asked_tells_what_its_threads_do(
     master.on_push = hold_at(3)
     start_process(master.address)
     master.wait_for(lambda: computing(master), "work")
-    master.tell_stacks = True
+    master.send_stacks = True
     master.wait_for(lambda: any(beat.stacks for beat in master.heard.heartbeats), "stacks")
     (told, *_) = (beat.stacks for beat in master.heard.heartbeats if beat.stacks)
     assert "session" in told, "threads have their names"
     assert "session.py" in told, "and say where they are"
-    master.tell_stacks = False
+    master.send_stacks = False
 
 
 # --- leaving -----------------------------------------------------------------------------------

@@ -64,8 +64,8 @@ def test_the_check_prints_one_json_object(model_def: str, code: int, tmp_path: P
 
 def test_the_identity_names_this_process_and_no_later_one() -> None:
     who = identity(4)
-    assert (who.worker_id, who.body) == (4, identity(4).body)
-    host, pid, started = who.body.rsplit(":", 2)
+    assert (who.worker_id, who.instance) == (4, identity(4).instance)
+    host, pid, started = who.instance.rsplit(":", 2)
     assert (host, int(pid)) == (who.host, who.pid)
     assert float(started) > 0
 

@@ -71,7 +71,7 @@ def test_the_layout_is_described_in_wire_order(
     assert ready.model.reduction == "mean"
     assert set(ready.model.metric_names) == {"loss", "accuracy"}
     assert '"SGD"' in ready.model.optimizer_json
-    assert master.heard.registered[0].body == ready.body
+    assert master.heard.registered[0].instance == ready.instance
 
 
 def test_only_as_much_is_pulled_as_is_used(

@@ -14,6 +14,7 @@ from typing import Any
 
 from edl_proto.errors import EdlError
 from edl_proto.local import job_directory
+from edl_proto.local.containers import LABEL_JOB_DIR, LABEL_ROLE
 from edl_proto.v1 import error_pb2
 
 DEFAULT_ENGINE = "unix:///var/run/docker.sock"
@@ -74,8 +75,8 @@ def of_job(path: Path, role: str = "") -> list[Container]:
     record = read(path)
     if record is None:
         return []
-    labels = [f"{job_directory.LABEL_JOB_DIR}={path.absolute()}"]
-    labels += [f"{job_directory.LABEL_ROLE}={role}"] if role else []
+    labels = [f"{LABEL_JOB_DIR}={path.absolute()}"]
+    labels += [f"{LABEL_ROLE}={role}"] if role else []
     try:
         found = client(record.engine).containers(all=True, filters={"label": labels})
     except Exception:

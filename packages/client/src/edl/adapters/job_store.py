@@ -17,12 +17,12 @@ from google.protobuf import json_format
 
 from edl import codec
 from edl.adapters import container_engine, processes
-from edl.adapters.processes import Body, Process
+from edl.adapters.processes import Body
 from edl.core import names
 from edl.core.job_status import JobEvent, JobState, JobStatus
 from edl.core.suggestions import did_you_mean
 from edl_proto.errors import EdlError
-from edl_proto.local import job_directory, supervision
+from edl_proto.local import job_directory, process_identity, supervision
 from edl_proto.v1 import error_pb2, job_pb2
 
 START_DEADLINE_S = 60.0
@@ -172,7 +172,7 @@ class JobStore:
                 address=str(facts["address"]),
                 # Numbers of processes within a container mean nothing outside.
                 process=container_engine.read(self.path(name))
-                or Process(int(facts["pid"]), int(facts["start_time"])),
+                or process_identity.Process(int(facts["pid"]), int(facts["start_time"])),
                 dashboard_url=str(facts.get("dashboard_url", "")),
                 incarnation=str(facts.get("incarnation", "")),
             )
@@ -229,12 +229,12 @@ class JobStore:
         for record in sorted((self.path(name) / job_directory.PODS).glob("*.json")):
             try:
                 facts = json.loads(record.read_bytes())
-                found.append(Process(int(facts["pid"]), int(facts["start_time"])))
+                found.append(process_identity.Process(int(facts["pid"]), int(facts["start_time"])))
             except (OSError, ValueError, KeyError, TypeError):
                 continue
         return found
 
-    def leave_alone(self, name: str) -> list[Process]:
+    def leave_alone(self, name: str) -> list[process_identity.Process]:
         """Nobody is to start this job's master again; its supervisor ends first.
 
         Returns:
@@ -244,10 +244,10 @@ class JobStore:
         path = self.path(name)
         supervision.release(path)
         pid = supervision.supervisor_pid(path)
-        if pid is None or (found := processes.find(pid)) is None:
+        if pid is None or (found := process_identity.find(pid)) is None:
             return []
         found.send(signal.SIGSTOP)  # it starts no other one meanwhile
-        masters = processes.children(pid)
+        masters = process_identity.children(pid)
         processes.end([found], 0.0)
         return masters
 

@@ -20,7 +20,7 @@ from edl.adapters import container_engine, processes
 from edl.adapters.job_store import START_DEADLINE_S, JobStore, MasterRecord, tail
 from edl.core.supervision import KILLS
 from edl_proto.errors import EdlError
-from edl_proto.local import job_directory, supervision
+from edl_proto.local import job_directory, process_identity, supervision
 from edl_proto.v1 import error_pb2
 
 _POLL_S = 0.02
@@ -167,7 +167,7 @@ class LocalLauncher:
         """Leave nothing behind of a master that did not come up."""
         processes.end(self._store.leave_alone(name), _END_S)
         with contextlib.suppress(OSError):
-            if child.poll() is None and (master := processes.find(child.pid)):
+            if child.poll() is None and (master := process_identity.find(child.pid)):
                 processes.end([master], _END_S)
         processes.end(self._store.workers(name), _END_S)
         container_engine.sweep(self._store.path(name))

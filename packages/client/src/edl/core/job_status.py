@@ -117,7 +117,7 @@ class JobStatus:
     goodput: float = 0.0
     lost_s: Mapping[str, float] = field(default_factory=dict)
     """Worker seconds that trained nothing, by reason."""
-    pace_per_s: float = 0.0
+    mean_records_per_s: float = 0.0
     """Records per second from the first ones done to the last; 0: not known."""
     servers: tuple[ParameterServerStatus, ...] = ()
     """Empty if the master itself serves the parameters."""
@@ -139,8 +139,8 @@ class JobStatus:
 
 def overall_pace(status: JobStatus) -> float:
     """Records per second while they were done, if known; else of the whole job."""
-    if status.pace_per_s > 0:
-        return status.pace_per_s
+    if status.mean_records_per_s > 0:
+        return status.mean_records_per_s
     done = status.records_trained if status.verb is Verb.TRAIN else status.records_done
     return done / status.seconds if status.seconds > 0 else 0.0
 

@@ -92,7 +92,7 @@ def summary(status: JobStatus, keep_page_s: float = 0.0) -> list[str]:
         Verb.EVALUATE: " while evaluating",
         Verb.PREDICT: " while predicting",
     }[status.verb]
-    when = doing if status.pace_per_s > 0 else ""
+    when = doing if status.mean_records_per_s > 0 else ""
     lines = [
         f"{status.job} {status.state.words}: {verb} {quantities.count(done)} records"
         f" in {seconds} ({pace} records/s{when})"

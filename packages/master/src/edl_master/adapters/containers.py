@@ -33,6 +33,14 @@ from edl_master.core.failure_policy import how_ended
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import InstanceStarted, LiveInstance, Observation
 from edl_proto.local import job_directory
+from edl_proto.local.containers import (
+    LABEL_ATTEMPT,
+    LABEL_JOB,
+    LABEL_JOB_DIR,
+    LABEL_LOG_START,
+    LABEL_ROLE,
+    LABEL_WORKER,
+)
 
 log = logging.getLogger(__name__)
 
@@ -140,8 +148,8 @@ class LocalContainers:
     def adopt(self) -> tuple[LiveInstance, ...]:
         found = []
         mine = [
-            f"{job_directory.LABEL_JOB_DIR}={self._job_dir}",
-            f"{job_directory.LABEL_ROLE}=worker",
+            f"{LABEL_JOB_DIR}={self._job_dir}",
+            f"{LABEL_ROLE}=worker",
         ]
         with self._engine() as engine, self._changed:
             for each in engine.containers(all=True, filters={"label": mine}):
@@ -153,10 +161,10 @@ class LocalContainers:
                     continue
                 labels = each["Labels"]
                 container = _Container(
-                    WorkerId(int(labels[job_directory.LABEL_WORKER])),
-                    int(labels[job_directory.LABEL_ATTEMPT]),
+                    WorkerId(int(labels[LABEL_WORKER])),
+                    int(labels[LABEL_ATTEMPT]),
                     body,
-                    int(labels[job_directory.LABEL_LOG_START]),
+                    int(labels[LABEL_LOG_START]),
                     is_up=True,
                 )
                 self._containers[body] = container
@@ -219,14 +227,14 @@ class LocalContainers:
                     user=recipe.user,
                     entrypoint=["sh", "-c", f'exec "$@" >>{_LOG} 2>&1', "sh"],
                     command=list(self._command(container.worker, container.attempt)),
-                    environment={**recipe.environment, "EDL_BODY": container.body},
+                    environment={**recipe.environment, "EDL_INSTANCE": container.body},
                     labels={
-                        job_directory.LABEL_JOB: self._job,
-                        job_directory.LABEL_JOB_DIR: str(self._job_dir),
-                        job_directory.LABEL_ROLE: "worker",
-                        job_directory.LABEL_WORKER: str(container.worker),
-                        job_directory.LABEL_ATTEMPT: str(container.attempt),
-                        job_directory.LABEL_LOG_START: str(container.log_start),
+                        LABEL_JOB: self._job,
+                        LABEL_JOB_DIR: str(self._job_dir),
+                        LABEL_ROLE: "worker",
+                        LABEL_WORKER: str(container.worker),
+                        LABEL_ATTEMPT: str(container.attempt),
+                        LABEL_LOG_START: str(container.log_start),
                     },
                     host_config=engine.create_host_config(
                         mounts=mounts,

@@ -25,12 +25,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from edl_master.adapters import pids, worker_logs
+from edl_master.adapters import worker_logs
 from edl_master.adapters.job_directory import is_full, replace_file, storage_error
 from edl_master.core.events import InstanceExited, InstanceNotStarted
 from edl_master.core.failure_policy import how_ended
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import InstanceStarted, LiveInstance, Observation
+from edl_proto.local import process_identity
 
 log = logging.getLogger(__name__)
 
@@ -200,12 +201,12 @@ class LocalProcesses:
                 env={**self._environment, "TMPDIR": str(scratch)},
                 start_new_session=True,
             )
-        started = pids.start_time(child.pid)
+        started = process_identity.start_time(child.pid)
         assert started is not None, "a child keeps its number until it is waited for"
         process = _Process(
             worker=worker,
             attempt=attempt,
-            body=pids.body(child.pid, started),
+            body=InstanceId(process_identity.instance_name(child.pid, started)),
             pid=child.pid,
             started=started,
             pidfd=os.pidfd_open(child.pid),
@@ -220,7 +221,7 @@ class LocalProcesses:
             self._write_record(process)
         except OSError:
             # A body that a next master could not find again must not run.
-            pids.send(process.pidfd, signal.SIGKILL)
+            process_identity.send(process.pidfd, signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(_REAP_S)
             os.close(process.pidfd)
@@ -250,7 +251,7 @@ class LocalProcesses:
             log.warning("%s is no record of a process: %r", record, error)
             record.unlink(missing_ok=True)
             return None
-        pidfd = pids.open_process(pid, started)
+        pidfd = process_identity.Process(pid, started).open()
         if pidfd is None:
             _remove(scratch)
             record.unlink(missing_ok=True)
@@ -258,7 +259,7 @@ class LocalProcesses:
         return _Process(
             worker=WorkerId(worker),
             attempt=attempt,
-            body=pids.body(pid, started),
+            body=InstanceId(process_identity.instance_name(pid, started)),
             pid=pid,
             started=started,
             pidfd=pidfd,
@@ -277,7 +278,7 @@ class LocalProcesses:
         process.asked = True
         process.kill_at = min(process.kill_at, time.monotonic() + grace_s)
         # The process alone: its children are its own, and it may need them to hand work back.
-        pids.send(process.pidfd, signal.SIGTERM if grace_s > 0 else signal.SIGKILL)
+        process_identity.send(process.pidfd, signal.SIGTERM if grace_s > 0 else signal.SIGKILL)
 
     # --- the watcher thread ----------------------------------------------------------------
 
@@ -300,7 +301,7 @@ class LocalProcesses:
             for pidfd, process in processes.items():
                 if pidfd not in ready and process.kill_at <= now:
                     process.kill_at = math.inf
-                    pids.send(pidfd, signal.SIGKILL)
+                    process_identity.send(pidfd, signal.SIGKILL)
 
     def _until_next_kill(self, processes: Mapping[int, _Process]) -> float | None:
         """Milliseconds, for poll; None without a deadline."""
@@ -311,7 +312,7 @@ class LocalProcesses:
 
     def _ended(self, process: _Process) -> None:
         # Before the leader is waited for, while nobody else can have its number.
-        pids.kill_group(process.pid)
+        process_identity.kill_group(process.pid)
         # Its pidfd says that it has ended: this does not wait.
         status = process.child.wait() if process.child else None
         _remove(process.scratch)

@@ -20,7 +20,6 @@ from types import FrameType, TracebackType
 from typing import Self
 
 from edl_master import codec
-from edl_master.adapters import pids
 from edl_master.adapters.buffer_pool import BufferPool
 from edl_master.adapters.checkpoints import CheckpointStorage, LocalCheckpoints
 from edl_master.adapters.data import open_data
@@ -70,7 +69,7 @@ from edl_master.servicers.parameters import ParametersServicer
 from edl_master.servicers.servers import ServersServicer
 from edl_master.servicers.tasks import TaskFiles, TasksServicer
 from edl_proto.errors import EdlError
-from edl_proto.local import job_directory, supervision
+from edl_proto.local import job_directory, process_identity, supervision
 from edl_proto.v1 import job_pb2, task_pb2
 
 log = logging.getLogger(__name__)
@@ -347,7 +346,7 @@ class App:
             {
                 "address": self.address,
                 "pid": os.getpid(),
-                "start_time": pids.start_time(os.getpid()) or 0,
+                "start_time": process_identity.start_time(os.getpid()) or 0,
                 "dashboard_url": self.dashboard_url,
                 "incarnation": self._incarnation,
                 "started_at": self.report.started_at,

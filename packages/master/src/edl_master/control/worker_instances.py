@@ -13,6 +13,7 @@ from edl_master.core.identifiers import WorkerId
 from edl_master.core.platform import LiveInstance, Platform
 from edl_proto.errors import EdlError
 from edl_proto.local import job_directory
+from edl_proto.local.containers import PASSED_VARIABLE_PREFIXES
 from edl_proto.v1 import error_pb2
 
 log = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ def local_containers(config: Config, address: Callable[[], str]) -> Platform:
     spec = config.spec
     environment = {"PYTHONUNBUFFERED": "1", "HOME": "/tmp"}
     environment |= {
-        k: v for k, v in config.environ.items() if k.startswith(job_directory.PASSED_ON)
+        k: v for k, v in config.environ.items() if k.startswith(PASSED_VARIABLE_PREFIXES)
     }
     recipe = ContainerTemplate(
         engine=spec.containers.engine,

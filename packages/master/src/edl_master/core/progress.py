@@ -140,7 +140,7 @@ class Progress:
         return self._rate.per_s(now) if self._rate else 0.0
 
     @property
-    def pace_per_s(self) -> float:
+    def mean_records_per_s(self) -> float:
         """Records per second from the first ones done to the last: without start and end.
 
         0 while that is nothing, or as good as nothing.

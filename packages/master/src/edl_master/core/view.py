@@ -26,7 +26,7 @@ class ProgressView:
     parameter_version: int
     records_per_s: float
     """Average over the last ``Timings.rate_window_s``."""
-    pace_per_s: float
+    mean_records_per_s: float
     """From the first records done to the last, without start and end; 0: not known yet."""
     eta_s: float
     """Seconds to the end of the main work; negative: unknown."""

@@ -57,7 +57,7 @@ def _progress(components: JobComponents, now: float) -> ProgressView:
         steps=progress.steps,
         parameter_version=progress.version,
         records_per_s=progress.per_s(now),
-        pace_per_s=progress.pace_per_s,
+        mean_records_per_s=progress.mean_records_per_s,
         eta_s=progress.eta_s(total - done, now),
         loss=progress.loss,
         goodput=progress.goodput.ratio,

@@ -100,7 +100,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
     ) -> task_pb2.RegisterReply:
         self._controller.tell(
             events.WorkerRegistered(
-                WorkerId(request.worker_id), InstanceId(request.body), request.host, request.pid
+                WorkerId(request.worker_id), InstanceId(request.instance), request.host, request.pid
             )
         )
         return task_pb2.RegisterReply(
@@ -128,7 +128,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
                 addresses = self._crew.wait_for_all(_SERVERS_S)
                 reply.servers.extend(codec.servers_to(addresses, self._plane.parts))
         self._controller.tell(
-            events.WorkerReady(WorkerId(request.worker_id), InstanceId(request.body))
+            events.WorkerReady(WorkerId(request.worker_id), InstanceId(request.instance))
         )
         return reply
 
@@ -136,12 +136,14 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         self, request: task_pb2.LeaseRequest, context: grpc.ServicerContext
     ) -> task_pb2.LeaseReply:
         check_incarnation(self._incarnation, request.incarnation)
-        asked = events.LeaseRequested(WorkerId(request.worker_id), InstanceId(request.body))
+        asked = events.LeaseRequested(WorkerId(request.worker_id), InstanceId(request.instance))
         wait_s = bounded_wait(request.wait_s)
         match self._controller.request_lease(asked, wait_s, context.is_active):
             case GrantedLease(lease, skip_minibatches):
-                mark = self._plane.mark if self._plane is not None else 0
-                return task_pb2.LeaseReply(lease=self._lease(lease, skip_minibatches), mark=mark)
+                return task_pb2.LeaseReply(
+                    lease=self._lease(lease, skip_minibatches),
+                    log_index=self._plane.mark if self._plane is not None else 0,
+                )
             case WaitForWork(retry_in_s, reason):
                 return task_pb2.LeaseReply(wait=task_pb2.Wait(retry_in_s=retry_in_s, reason=reason))
             case LeaveJob(reason):
@@ -188,7 +190,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         self, request: task_pb2.HeartbeatRequest, context: grpc.ServicerContext
     ) -> task_pb2.HeartbeatReply:
         check_incarnation(self._incarnation, request.incarnation)
-        self._counters.tell(request.body, request.counters)
+        self._counters.tell(request.instance, request.counters)
         answer = self._controller.tell(codec.heartbeat_from(request))
         if not isinstance(answer, HeartbeatAnswer):
             raise AssertionError(f"a heartbeat was answered by {answer}")
@@ -196,7 +198,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
             lost=map(codec.lease_ref_to, answer.lost),
             leave=bool(answer.leave),
             leave_reason=answer.leave,
-            tell_stacks=answer.tell_stacks,
+            send_stacks=answer.tell_stacks,
         )
 
     def _lease(self, lease: LeaseGranted, skip_minibatches: int) -> task_pb2.Lease:

@@ -56,21 +56,6 @@ on the machine: pid, start_time."""
 CONTAINER_LOCK = "container.lock"
 """Held by that process, so that two never start a container for one job."""
 
-PASSED_ON = ("TF_", "OMP_", "KERAS_", "XLA_", "CUDA_", "EDL_LOG_LEVEL", "EDL_MASTER_WAIT_S")
-"""Beginnings of the variables that containers of masters and workers get; secrets are none."""
-
-LABEL_JOB = "io.edl.job"
-LABEL_JOB_DIR = "io.edl.job-dir"
-"""Two users may have jobs of one name on one engine; their directories differ."""
-
-LABEL_ROLE = "io.edl.role"
-"""master or worker."""
-
-LABEL_WORKER = "io.edl.worker"
-LABEL_ATTEMPT = "io.edl.attempt"
-LABEL_LOG_START = "io.edl.log-start"
-"""Where in the worker's log a container's own part begins, in octets."""
-
 
 def home() -> Path:
     """The root of all state on this machine."""

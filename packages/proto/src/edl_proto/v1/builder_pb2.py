@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from edl_proto.v1 import error_pb2 as edl__proto_dot_v1_dot_error__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x65\x64l_proto/v1/builder.proto\x12\x06\x65\x64l.v1\x1a\x18\x65\x64l_proto/v1/error.proto\"\xf4\x01\n\tBuildSpec\x12(\n\x07\x61rchive\x18\x01 \x01(\x0b\x32\x15.edl.v1.ArchiveSourceH\x00\x12 \n\x03git\x18\x02 \x01(\x0b\x32\x11.edl.v1.GitSourceH\x00\x12\x12\n\nbase_image\x18\x03 \x01(\t\x12\x12\n\nrepository\x18\x04 \x01(\t\x12\x0b\n\x03tag\x18\x05 \x01(\t\x12-\n\x06labels\x18\x06 \x03(\x0b\x32\x1d.edl.v1.BuildSpec.LabelsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x08\n\x06source\"/\n\rArchiveSource\x12\x0e\n\x06nbytes\x18\x01 \x01(\x04\x12\x0e\n\x06sha256\x18\x02 \x01(\t\"I\n\tGitSource\x12\x0b\n\x03url\x18\x01 \x01(\t\x12\x0b\n\x03ref\x18\x02 \x01(\t\x12\x0e\n\x06\x66older\x18\x03 \x01(\t\x12\x12\n\ncredential\x18\x04 \x01(\t\"J\n\x0c\x42uildRequest\x12!\n\x04spec\x18\x01 \x01(\x0b\x32\x11.edl.v1.BuildSpecH\x00\x12\x0f\n\x05\x63hunk\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"V\n\x07LogLine\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\n\n\x02\x61t\x18\x02 \x01(\t\x12!\n\x05phase\x18\x03 \x01(\x0e\x32\x12.edl.v1.BuildPhase\x12\x0c\n\x04text\x18\x04 \x01(\t\"\x81\x01\n\x0b\x42uildResult\x12\r\n\x05image\x18\x01 \x01(\t\x12\x0e\n\x06nbytes\x18\x02 \x01(\x04\x12\x0f\n\x07seconds\x18\x03 \x01(\x01\x12\x15\n\rcached_layers\x18\x04 \x01(\r\x12\x0e\n\x06layers\x18\x05 \x01(\r\x12\x0e\n\x06reused\x18\x06 \x01(\x08\x12\x0b\n\x03key\x18\x07 \x01(\t\"\xf4\x01\n\x0b\x42uildStatus\x12\n\n\x02id\x18\x01 \x01(\t\x12!\n\x05phase\x18\x02 \x01(\x0e\x32\x12.edl.v1.BuildPhase\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\x12\n\nrepository\x18\x04 \x01(\t\x12\x14\n\x0csubmitted_at\x18\x05 \x01(\t\x12\x13\n\x0b\x66inished_at\x18\x06 \x01(\t\x12\x16\n\x0equeue_position\x18\x07 \x01(\r\x12\x0f\n\x07waiting\x18\x08 \x01(\r\x12#\n\x06result\x18\t \x01(\x0b\x32\x13.edl.v1.BuildResult\x12\x1c\n\x05\x65rror\x18\n \x01(\x0b\x32\r.edl.v1.Error\"_\n\rBuildProgress\x12%\n\x06status\x18\x01 \x01(\x0b\x32\x13.edl.v1.BuildStatusH\x00\x12\x1f\n\x04line\x18\x02 \x01(\x0b\x32\x0f.edl.v1.LogLineH\x00\x42\x06\n\x04news\"\x1d\n\x0fGetBuildRequest\x12\n\n\x02id\x18\x01 \x01(\t\"\"\n\x11ListBuildsRequest\x12\r\n\x05limit\x18\x01 \x01(\r\"6\n\x0fListBuildsReply\x12#\n\x06\x62uilds\x18\x01 \x03(\x0b\x32\x13.edl.v1.BuildStatus\" \n\x12\x43\x61ncelBuildRequest\x12\n\n\x02id\x18\x01 \x01(\t\"3\n\x11WatchBuildRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12\x12\n\nafter_line\x18\x02 \x01(\x04*\xad\x01\n\nBuildPhase\x12\x1b\n\x17\x42UILD_PHASE_UNSPECIFIED\x10\x00\x12\n\n\x06QUEUED\x10\x01\x12\r\n\tRECEIVING\x10\x02\x12\x0c\n\x08\x46\x45TCHING\x10\x03\x12\r\n\tRESOLVING\x10\x04\x12\x0c\n\x08\x42UILDING\x10\x05\x12\x0b\n\x07PUSHING\x10\x06\x12\x08\n\x04\x44ONE\x10\x07\x12\x10\n\x0c\x42UILD_FAILED\x10\x08\x12\x13\n\x0f\x42UILD_CANCELLED\x10\t2\xac\x02\n\x07\x42uilder\x12\x38\n\x05\x42uild\x12\x14.edl.v1.BuildRequest\x1a\x15.edl.v1.BuildProgress(\x01\x30\x01\x12\x33\n\x03Get\x12\x17.edl.v1.GetBuildRequest\x1a\x13.edl.v1.BuildStatus\x12:\n\x04List\x12\x19.edl.v1.ListBuildsRequest\x1a\x17.edl.v1.ListBuildsReply\x12\x39\n\x06\x43\x61ncel\x12\x1a.edl.v1.CancelBuildRequest\x1a\x13.edl.v1.BuildStatus\x12;\n\x05Watch\x12\x19.edl.v1.WatchBuildRequest\x1a\x15.edl.v1.BuildProgress0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x65\x64l_proto/v1/builder.proto\x12\x06\x65\x64l.v1\x1a\x18\x65\x64l_proto/v1/error.proto\"\xf4\x01\n\tBuildSpec\x12(\n\x07\x61rchive\x18\x01 \x01(\x0b\x32\x15.edl.v1.ArchiveSourceH\x00\x12 \n\x03git\x18\x02 \x01(\x0b\x32\x11.edl.v1.GitSourceH\x00\x12\x12\n\nbase_image\x18\x03 \x01(\t\x12\x12\n\nrepository\x18\x04 \x01(\t\x12\x0b\n\x03tag\x18\x05 \x01(\t\x12-\n\x06labels\x18\x06 \x03(\x0b\x32\x1d.edl.v1.BuildSpec.LabelsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x08\n\x06source\"/\n\rArchiveSource\x12\x0e\n\x06nbytes\x18\x01 \x01(\x04\x12\x0e\n\x06sha256\x18\x02 \x01(\t\"I\n\tGitSource\x12\x0b\n\x03url\x18\x01 \x01(\t\x12\x0b\n\x03ref\x18\x02 \x01(\t\x12\x0e\n\x06\x66older\x18\x03 \x01(\t\x12\x12\n\ncredential\x18\x04 \x01(\t\"J\n\x0c\x42uildRequest\x12!\n\x04spec\x18\x01 \x01(\x0b\x32\x11.edl.v1.BuildSpecH\x00\x12\x0f\n\x05\x63hunk\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"V\n\x07LogLine\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\n\n\x02\x61t\x18\x02 \x01(\t\x12!\n\x05phase\x18\x03 \x01(\x0e\x32\x12.edl.v1.BuildPhase\x12\x0c\n\x04text\x18\x04 \x01(\t\"\x81\x01\n\x0b\x42uildResult\x12\r\n\x05image\x18\x01 \x01(\t\x12\x0e\n\x06nbytes\x18\x02 \x01(\x04\x12\x0f\n\x07seconds\x18\x03 \x01(\x01\x12\x15\n\rcached_layers\x18\x04 \x01(\r\x12\x0e\n\x06layers\x18\x05 \x01(\r\x12\x0e\n\x06reused\x18\x06 \x01(\x08\x12\x0b\n\x03key\x18\x07 \x01(\t\"\xf8\x01\n\x0b\x42uildStatus\x12\n\n\x02id\x18\x01 \x01(\t\x12!\n\x05phase\x18\x02 \x01(\x0e\x32\x12.edl.v1.BuildPhase\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\x12\n\nrepository\x18\x04 \x01(\t\x12\x14\n\x0csubmitted_at\x18\x05 \x01(\t\x12\x13\n\x0b\x66inished_at\x18\x06 \x01(\t\x12\x16\n\x0equeue_position\x18\x07 \x01(\r\x12\x13\n\x0bsubscribers\x18\x08 \x01(\r\x12#\n\x06result\x18\t \x01(\x0b\x32\x13.edl.v1.BuildResult\x12\x1c\n\x05\x65rror\x18\n \x01(\x0b\x32\r.edl.v1.Error\"a\n\rBuildProgress\x12%\n\x06status\x18\x01 \x01(\x0b\x32\x13.edl.v1.BuildStatusH\x00\x12\x1f\n\x04line\x18\x02 \x01(\x0b\x32\x0f.edl.v1.LogLineH\x00\x42\x08\n\x06update\"\x1d\n\x0fGetBuildRequest\x12\n\n\x02id\x18\x01 \x01(\t\"\"\n\x11ListBuildsRequest\x12\r\n\x05limit\x18\x01 \x01(\r\"6\n\x0fListBuildsReply\x12#\n\x06\x62uilds\x18\x01 \x03(\x0b\x32\x13.edl.v1.BuildStatus\" \n\x12\x43\x61ncelBuildRequest\x12\n\n\x02id\x18\x01 \x01(\t\"3\n\x11WatchBuildRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12\x12\n\nafter_line\x18\x02 \x01(\x04*\xad\x01\n\nBuildPhase\x12\x1b\n\x17\x42UILD_PHASE_UNSPECIFIED\x10\x00\x12\n\n\x06QUEUED\x10\x01\x12\r\n\tRECEIVING\x10\x02\x12\x0c\n\x08\x46\x45TCHING\x10\x03\x12\r\n\tRESOLVING\x10\x04\x12\x0c\n\x08\x42UILDING\x10\x05\x12\x0b\n\x07PUSHING\x10\x06\x12\x08\n\x04\x44ONE\x10\x07\x12\x10\n\x0c\x42UILD_FAILED\x10\x08\x12\x13\n\x0f\x42UILD_CANCELLED\x10\t2\xac\x02\n\x07\x42uilder\x12\x38\n\x05\x42uild\x12\x14.edl.v1.BuildRequest\x1a\x15.edl.v1.BuildProgress(\x01\x30\x01\x12\x33\n\x03Get\x12\x17.edl.v1.GetBuildRequest\x1a\x13.edl.v1.BuildStatus\x12:\n\x04List\x12\x19.edl.v1.ListBuildsRequest\x1a\x17.edl.v1.ListBuildsReply\x12\x39\n\x06\x43\x61ncel\x12\x1a.edl.v1.CancelBuildRequest\x1a\x13.edl.v1.BuildStatus\x12;\n\x05Watch\x12\x19.edl.v1.WatchBuildRequest\x1a\x15.edl.v1.BuildProgress0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,8 +34,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_BUILDSPEC_LABELSENTRY']._loaded_options = None
   _globals['_BUILDSPEC_LABELSENTRY']._serialized_options = b'8\001'
-  _globals['_BUILDPHASE']._serialized_start=1286
-  _globals['_BUILDPHASE']._serialized_end=1459
+  _globals['_BUILDPHASE']._serialized_start=1292
+  _globals['_BUILDPHASE']._serialized_end=1465
   _globals['_BUILDSPEC']._serialized_start=65
   _globals['_BUILDSPEC']._serialized_end=309
   _globals['_BUILDSPEC_LABELSENTRY']._serialized_start=254
@@ -51,19 +51,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BUILDRESULT']._serialized_start=600
   _globals['_BUILDRESULT']._serialized_end=729
   _globals['_BUILDSTATUS']._serialized_start=732
-  _globals['_BUILDSTATUS']._serialized_end=976
-  _globals['_BUILDPROGRESS']._serialized_start=978
-  _globals['_BUILDPROGRESS']._serialized_end=1073
-  _globals['_GETBUILDREQUEST']._serialized_start=1075
-  _globals['_GETBUILDREQUEST']._serialized_end=1104
-  _globals['_LISTBUILDSREQUEST']._serialized_start=1106
-  _globals['_LISTBUILDSREQUEST']._serialized_end=1140
-  _globals['_LISTBUILDSREPLY']._serialized_start=1142
-  _globals['_LISTBUILDSREPLY']._serialized_end=1196
-  _globals['_CANCELBUILDREQUEST']._serialized_start=1198
-  _globals['_CANCELBUILDREQUEST']._serialized_end=1230
-  _globals['_WATCHBUILDREQUEST']._serialized_start=1232
-  _globals['_WATCHBUILDREQUEST']._serialized_end=1283
-  _globals['_BUILDER']._serialized_start=1462
-  _globals['_BUILDER']._serialized_end=1762
+  _globals['_BUILDSTATUS']._serialized_end=980
+  _globals['_BUILDPROGRESS']._serialized_start=982
+  _globals['_BUILDPROGRESS']._serialized_end=1079
+  _globals['_GETBUILDREQUEST']._serialized_start=1081
+  _globals['_GETBUILDREQUEST']._serialized_end=1110
+  _globals['_LISTBUILDSREQUEST']._serialized_start=1112
+  _globals['_LISTBUILDSREQUEST']._serialized_end=1146
+  _globals['_LISTBUILDSREPLY']._serialized_start=1148
+  _globals['_LISTBUILDSREPLY']._serialized_end=1202
+  _globals['_CANCELBUILDREQUEST']._serialized_start=1204
+  _globals['_CANCELBUILDREQUEST']._serialized_end=1236
+  _globals['_WATCHBUILDREQUEST']._serialized_start=1238
+  _globals['_WATCHBUILDREQUEST']._serialized_end=1289
+  _globals['_BUILDER']._serialized_start=1468
+  _globals['_BUILDER']._serialized_end=1768
 # @@protoc_insertion_point(module_scope)

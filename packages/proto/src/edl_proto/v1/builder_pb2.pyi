@@ -32,7 +32,7 @@ class _BuildPhaseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_BuildPhase
     FETCHING: _BuildPhase.ValueType  # 3
     """git"""
     RESOLVING: _BuildPhase.ValueType  # 4
-    """key, look-up in the registry"""
+    """computes the key and looks it up in the registry"""
     BUILDING: _BuildPhase.ValueType  # 5
     PUSHING: _BuildPhase.ValueType  # 6
     DONE: _BuildPhase.ValueType  # 7
@@ -47,7 +47,7 @@ RECEIVING: BuildPhase.ValueType  # 2
 FETCHING: BuildPhase.ValueType  # 3
 """git"""
 RESOLVING: BuildPhase.ValueType  # 4
-"""key, look-up in the registry"""
+"""computes the key and looks it up in the registry"""
 BUILDING: BuildPhase.ValueType  # 5
 PUSHING: BuildPhase.ValueType  # 6
 DONE: BuildPhase.ValueType  # 7
@@ -57,7 +57,7 @@ Global___BuildPhase: _TypeAlias = BuildPhase  # noqa: Y015
 
 @_typing.final
 class BuildSpec(_message.Message):
-    """What is to become an image: a model zoo, its requirements and the worker."""
+    """Content of an image: a model zoo, its requirements and the edl worker."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -88,11 +88,11 @@ class BuildSpec(_message.Message):
     TAG_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
     base_image: _builtins.str
-    """reference; empty: the service's default"""
+    """reference; empty: the default of the service"""
     repository: _builtins.str
-    """registry/path to push to, without tag"""
+    """registry/path to push to, without a tag"""
     tag: _builtins.str
-    """besides the digest; empty: the content's key"""
+    """in addition to the digest; empty: the content key"""
     @_builtins.property
     def archive(self) -> Global___ArchiveSource: ...
     @_builtins.property
@@ -121,16 +121,16 @@ Global___BuildSpec: _TypeAlias = BuildSpec  # noqa: Y015
 
 @_typing.final
 class ArchiveSource(_message.Message):
-    """A tar archive (optionally gzip) of the zoo's root, as frames after the spec."""
+    """A tar archive, optionally gzipped, of the model zoo's root; its bytes follow the spec."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     NBYTES_FIELD_NUMBER: _builtins.int
     SHA256_FIELD_NUMBER: _builtins.int
     nbytes: _builtins.int
-    """announced size; a limit applies"""
+    """size; a limit applies"""
     sha256: _builtins.str
-    """of the archive, hex; checked when set"""
+    """of the archive, hexadecimal; checked if set"""
     def __init__(
         self,
         *,
@@ -154,13 +154,13 @@ class GitSource(_message.Message):
     FOLDER_FIELD_NUMBER: _builtins.int
     CREDENTIAL_FIELD_NUMBER: _builtins.int
     url: _builtins.str
-    """https only, hosts by policy"""
+    """https only; a policy restricts hosts"""
     ref: _builtins.str
     """branch, tag or commit; empty: the default branch"""
     folder: _builtins.str
-    """the zoo within the repository; empty: its root"""
+    """the model zoo in the repository; empty: the root"""
     credential: _builtins.str
-    """name of a credential of the server; never a secret"""
+    """name of a credential that the service has; never the secret itself"""
     def __init__(
         self,
         *,
@@ -184,7 +184,7 @@ class BuildRequest(_message.Message):
     SPEC_FIELD_NUMBER: _builtins.int
     CHUNK_FIELD_NUMBER: _builtins.int
     chunk: _builtins.bytes
-    """then the archive"""
+    """all further messages: the archive"""
     @_builtins.property
     def spec(self) -> Global___BuildSpec:
         """first message"""
@@ -255,7 +255,7 @@ class BuildResult(_message.Message):
     reused: _builtins.bool
     """found in the registry, nothing was built"""
     key: _builtins.str
-    """of content, base and requirements"""
+    """hash of content, base image and requirements"""
     def __init__(
         self,
         *,
@@ -286,7 +286,7 @@ class BuildStatus(_message.Message):
     SUBMITTED_AT_FIELD_NUMBER: _builtins.int
     FINISHED_AT_FIELD_NUMBER: _builtins.int
     QUEUE_POSITION_FIELD_NUMBER: _builtins.int
-    WAITING_FIELD_NUMBER: _builtins.int
+    SUBSCRIBERS_FIELD_NUMBER: _builtins.int
     RESULT_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     id: _builtins.str
@@ -297,8 +297,8 @@ class BuildStatus(_message.Message):
     finished_at: _builtins.str
     queue_position: _builtins.int
     """from 1 while QUEUED"""
-    waiting: _builtins.int
-    """callers attached"""
+    subscribers: _builtins.int
+    """calls that follow this build"""
     @_builtins.property
     def result(self) -> Global___BuildResult: ...
     @_builtins.property
@@ -313,13 +313,13 @@ class BuildStatus(_message.Message):
         submitted_at: _builtins.str = ...,
         finished_at: _builtins.str = ...,
         queue_position: _builtins.int = ...,
-        waiting: _builtins.int = ...,
+        subscribers: _builtins.int = ...,
         result: Global___BuildResult | None = ...,
         error: _error_pb2.Error | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "finished_at", b"finished_at", "id", b"id", "key", b"key", "phase", b"phase", "queue_position", b"queue_position", "repository", b"repository", "result", b"result", "submitted_at", b"submitted_at", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "finished_at", b"finished_at", "id", b"id", "key", b"key", "phase", b"phase", "queue_position", b"queue_position", "repository", b"repository", "result", b"result", "submitted_at", b"submitted_at", "subscribers", b"subscribers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -327,7 +327,7 @@ Global___BuildStatus: _TypeAlias = BuildStatus  # noqa: Y015
 
 @_typing.final
 class BuildProgress(_message.Message):
-    """What Build and Watch stream: the status first and at each change, log lines between."""
+    """Stream of Build and Watch: the status first and at each change, with log lines in between."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -343,13 +343,13 @@ class BuildProgress(_message.Message):
         status: Global___BuildStatus | None = ...,
         line: Global___LogLine | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["line", b"line", "news", b"news", "status", b"status"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["line", b"line", "status", b"status", "update", b"update"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["line", b"line", "news", b"news", "status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["line", b"line", "status", b"status", "update", b"update"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_news: _TypeAlias = _typing.Literal["status", "line"]  # noqa: Y015
-    _WhichOneofArgType_news: _TypeAlias = _typing.Literal["news", b"news"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_news) -> _WhichOneofReturnType_news | None: ...
+    _WhichOneofReturnType_update: _TypeAlias = _typing.Literal["status", "line"]  # noqa: Y015
+    _WhichOneofArgType_update: _TypeAlias = _typing.Literal["update", b"update"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_update) -> _WhichOneofReturnType_update | None: ...
 
 Global___BuildProgress: _TypeAlias = BuildProgress  # noqa: Y015
 
@@ -439,7 +439,7 @@ class WatchBuildRequest(_message.Message):
     AFTER_LINE_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     after_line: _builtins.int
-    """number of the last line already seen"""
+    """number of the last line that the client has"""
     def __init__(
         self,
         *,

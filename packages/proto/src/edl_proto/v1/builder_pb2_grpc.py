@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class BuilderStub:
-    """Turns model zoos into images; called by the client and by SQLFlow.
+    """Builds images from model zoos; called by the client and by SQLFlow.
     """
 
     def __init__(self, channel):
@@ -63,7 +63,7 @@ class BuilderStub:
 
 
 class BuilderServicer:
-    """Turns model zoos into images; called by the client and by SQLFlow.
+    """Builds images from model zoos; called by the client and by SQLFlow.
     """
 
     def Build(self, request_iterator, context):
@@ -133,7 +133,7 @@ def add_BuilderServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Builder:
-    """Turns model zoos into images; called by the client and by SQLFlow.
+    """Builds images from model zoos; called by the client and by SQLFlow.
     """
 
     @staticmethod

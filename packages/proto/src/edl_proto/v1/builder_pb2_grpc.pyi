@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class BuilderStub:
-    """Turns model zoos into images; called by the client and by SQLFlow."""
+    """Builds images from model zoos; called by the client and by SQLFlow."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -41,7 +41,7 @@ class BuilderStub:
 
 @_typing.type_check_only
 class BuilderAsyncStub(BuilderStub):
-    """Turns model zoos into images; called by the client and by SQLFlow."""
+    """Builds images from model zoos; called by the client and by SQLFlow."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Build: _aio.StreamStreamMultiCallable[_builder_pb2.BuildRequest, _builder_pb2.BuildProgress]  # type: ignore[assignment]
@@ -51,7 +51,7 @@ class BuilderAsyncStub(BuilderStub):
     Watch: _aio.UnaryStreamMultiCallable[_builder_pb2.WatchBuildRequest, _builder_pb2.BuildProgress]  # type: ignore[assignment]
 
 class BuilderServicer(metaclass=_abc_1.ABCMeta):
-    """Turns model zoos into images; called by the client and by SQLFlow."""
+    """Builds images from model zoos; called by the client and by SQLFlow."""
 
     @_abc_1.abstractmethod
     def Build(

@@ -27,29 +27,29 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     USAGE: _ErrorCode.ValueType  # 1
     """an option, parameter or setting is wrong"""
     DATA_NOT_FOUND: _ErrorCode.ValueType  # 2
-    """nothing matches the data pattern"""
+    """no file matches the data pattern"""
     DATA_EMPTY: _ErrorCode.ValueType  # 3
-    """files match, but hold no record"""
+    """the files have no records"""
     DATA_UNREADABLE: _ErrorCode.ValueType  # 4
-    """permission, directory, vanished store"""
+    """no permission, a directory, or an unreachable store"""
     DATA_DAMAGED: _ErrorCode.ValueType  # 5
-    """bad CRC, cut file, impossible length"""
+    """wrong checksum, truncated file or impossible length"""
     MODEL_NOT_FOUND: _ErrorCode.ValueType  # 6
-    """no such zoo, module or name"""
+    """no such model zoo, module or name"""
     MODEL_IMPORT: _ErrorCode.ValueType  # 7
-    """the model file raises when imported"""
+    """the model file raises an exception when imported"""
     MODEL_CONTRACT: _ErrorCode.ValueType  # 8
-    """the model file misses or misstates a part"""
+    """the model file lacks a part or has a wrong one"""
     SHAPE_MISMATCH: _ErrorCode.ValueType  # 9
-    """dtype or shape of data and model disagree"""
+    """dtype or shape of data and model differ"""
     UNKNOWN_PARAMETER: _ErrorCode.ValueType  # 10
-    """a --params name that nothing takes"""
+    """a name in --params that no function of the model file takes"""
     OPTIMIZER_UNSUPPORTED: _ErrorCode.ValueType  # 11
-    """an optimizer or option the master lacks"""
+    """an optimizer, or one of its options, that the master does not have"""
     NAN_LOSS: _ErrorCode.ValueType  # 12
     """the loss is not finite"""
     USER_CODE: _ErrorCode.ValueType  # 13
-    """the model file raises while it works"""
+    """a function of the model file raises an exception"""
     OUTPUT_EXISTS: _ErrorCode.ValueType  # 14
     OUTPUT_UNWRITABLE: _ErrorCode.ValueType  # 15
     PORT_IN_USE: _ErrorCode.ValueType  # 16
@@ -59,68 +59,68 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     JOB_NOT_FOUND: _ErrorCode.ValueType  # 20
     JOB_EXISTS: _ErrorCode.ValueType  # 21
     STOPPED: _ErrorCode.ValueType  # 22
-    """somebody stopped the job"""
+    """a user stopped the job"""
     MASTER_LOST: _ErrorCode.ValueType  # 23
     TIMED_OUT: _ErrorCode.ValueType  # 24
     CHECKPOINT_DAMAGED: _ErrorCode.ValueType  # 25
     STALE_LEASE: _ErrorCode.ValueType  # 26
-    """the lease was given to another worker"""
+    """another worker holds the lease now"""
     STALE_INCARNATION: _ErrorCode.ValueType  # 27
-    """said to a master that has been replaced"""
+    """the call was meant for an earlier incarnation of the master"""
     NOT_READY: _ErrorCode.ValueType  # 28
     INTERNAL: _ErrorCode.ValueType  # 29
     IMAGE_BUILD_FAILED: _ErrorCode.ValueType  # 30
-    """a step of an image's build failed"""
+    """a step of an image build failed"""
     BUILD_NOT_FOUND: _ErrorCode.ValueType  # 31
     FORBIDDEN: _ErrorCode.ValueType  # 32
-    """this caller may not, or nobody may here"""
+    """the caller, or the configuration, does not permit this"""
     LIMIT_EXCEEDED: _ErrorCode.ValueType  # 33
-    """too large or too many, by a limit that somebody set"""
+    """a configured limit is exceeded"""
     SOURCE_UNREACHABLE: _ErrorCode.ValueType  # 34
-    """a model zoo cannot be fetched"""
+    """the model zoo cannot be fetched"""
     ENGINE_UNAVAILABLE: _ErrorCode.ValueType  # 35
-    """no container engine, or it refuses"""
+    """the container engine is absent or refuses"""
     REGISTRY_UNAVAILABLE: _ErrorCode.ValueType  # 36
-    """no image registry, or it refuses"""
+    """the image registry is absent or refuses"""
     BUILDER_RESTARTED: _ErrorCode.ValueType  # 37
-    """the builder ended while it worked on this"""
+    """the builder ended during this build"""
     BUILDER_UNAVAILABLE: _ErrorCode.ValueType  # 38
-    """no builder service answers, or none can be started"""
+    """no builder service answers, and none can be started"""
     PARAMETER_SERVER_LOST: _ErrorCode.ValueType  # 39
-    """a worker cannot reach one, while the master is well"""
+    """a worker reaches the master, but not this server"""
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
-    """Every failure a person may see has one of these codes; edl_proto.errors
-    maps each to a gRPC status, an exit code and a title.
+    """Every failure that a user can see has one of these codes. edl_proto.errors maps each code to a
+    gRPC status; the client maps it to an exit code and a title.
     """
 
 ERROR_CODE_UNSPECIFIED: ErrorCode.ValueType  # 0
 USAGE: ErrorCode.ValueType  # 1
 """an option, parameter or setting is wrong"""
 DATA_NOT_FOUND: ErrorCode.ValueType  # 2
-"""nothing matches the data pattern"""
+"""no file matches the data pattern"""
 DATA_EMPTY: ErrorCode.ValueType  # 3
-"""files match, but hold no record"""
+"""the files have no records"""
 DATA_UNREADABLE: ErrorCode.ValueType  # 4
-"""permission, directory, vanished store"""
+"""no permission, a directory, or an unreachable store"""
 DATA_DAMAGED: ErrorCode.ValueType  # 5
-"""bad CRC, cut file, impossible length"""
+"""wrong checksum, truncated file or impossible length"""
 MODEL_NOT_FOUND: ErrorCode.ValueType  # 6
-"""no such zoo, module or name"""
+"""no such model zoo, module or name"""
 MODEL_IMPORT: ErrorCode.ValueType  # 7
-"""the model file raises when imported"""
+"""the model file raises an exception when imported"""
 MODEL_CONTRACT: ErrorCode.ValueType  # 8
-"""the model file misses or misstates a part"""
+"""the model file lacks a part or has a wrong one"""
 SHAPE_MISMATCH: ErrorCode.ValueType  # 9
-"""dtype or shape of data and model disagree"""
+"""dtype or shape of data and model differ"""
 UNKNOWN_PARAMETER: ErrorCode.ValueType  # 10
-"""a --params name that nothing takes"""
+"""a name in --params that no function of the model file takes"""
 OPTIMIZER_UNSUPPORTED: ErrorCode.ValueType  # 11
-"""an optimizer or option the master lacks"""
+"""an optimizer, or one of its options, that the master does not have"""
 NAN_LOSS: ErrorCode.ValueType  # 12
 """the loss is not finite"""
 USER_CODE: ErrorCode.ValueType  # 13
-"""the model file raises while it works"""
+"""a function of the model file raises an exception"""
 OUTPUT_EXISTS: ErrorCode.ValueType  # 14
 OUTPUT_UNWRITABLE: ErrorCode.ValueType  # 15
 PORT_IN_USE: ErrorCode.ValueType  # 16
@@ -130,40 +130,40 @@ TASK_DEAD_LETTERED: ErrorCode.ValueType  # 19
 JOB_NOT_FOUND: ErrorCode.ValueType  # 20
 JOB_EXISTS: ErrorCode.ValueType  # 21
 STOPPED: ErrorCode.ValueType  # 22
-"""somebody stopped the job"""
+"""a user stopped the job"""
 MASTER_LOST: ErrorCode.ValueType  # 23
 TIMED_OUT: ErrorCode.ValueType  # 24
 CHECKPOINT_DAMAGED: ErrorCode.ValueType  # 25
 STALE_LEASE: ErrorCode.ValueType  # 26
-"""the lease was given to another worker"""
+"""another worker holds the lease now"""
 STALE_INCARNATION: ErrorCode.ValueType  # 27
-"""said to a master that has been replaced"""
+"""the call was meant for an earlier incarnation of the master"""
 NOT_READY: ErrorCode.ValueType  # 28
 INTERNAL: ErrorCode.ValueType  # 29
 IMAGE_BUILD_FAILED: ErrorCode.ValueType  # 30
-"""a step of an image's build failed"""
+"""a step of an image build failed"""
 BUILD_NOT_FOUND: ErrorCode.ValueType  # 31
 FORBIDDEN: ErrorCode.ValueType  # 32
-"""this caller may not, or nobody may here"""
+"""the caller, or the configuration, does not permit this"""
 LIMIT_EXCEEDED: ErrorCode.ValueType  # 33
-"""too large or too many, by a limit that somebody set"""
+"""a configured limit is exceeded"""
 SOURCE_UNREACHABLE: ErrorCode.ValueType  # 34
-"""a model zoo cannot be fetched"""
+"""the model zoo cannot be fetched"""
 ENGINE_UNAVAILABLE: ErrorCode.ValueType  # 35
-"""no container engine, or it refuses"""
+"""the container engine is absent or refuses"""
 REGISTRY_UNAVAILABLE: ErrorCode.ValueType  # 36
-"""no image registry, or it refuses"""
+"""the image registry is absent or refuses"""
 BUILDER_RESTARTED: ErrorCode.ValueType  # 37
-"""the builder ended while it worked on this"""
+"""the builder ended during this build"""
 BUILDER_UNAVAILABLE: ErrorCode.ValueType  # 38
-"""no builder service answers, or none can be started"""
+"""no builder service answers, and none can be started"""
 PARAMETER_SERVER_LOST: ErrorCode.ValueType  # 39
-"""a worker cannot reach one, while the master is well"""
+"""a worker reaches the master, but not this server"""
 Global___ErrorCode: _TypeAlias = ErrorCode  # noqa: Y015
 
 @_typing.final
 class Error(_message.Message):
-    """What, where and what to do."""
+    """A failure: what happened, where, and what to do."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -178,9 +178,9 @@ class Error(_message.Message):
     where: _builtins.str
     """file:line, function; file and record range; URI; port"""
     remedy: _builtins.str
-    """what to do about it"""
+    """what the user can do"""
     detail: _builtins.str
-    """traceback or log tail, may be long"""
+    """traceback or end of a log; may be long"""
     def __init__(
         self,
         *,

@@ -51,7 +51,7 @@ class _ModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Mode.ValueType],
     MODE_PREDICTION: _Mode.ValueType  # 3
 
 class Mode(_Mode, metaclass=_ModeEnumTypeWrapper):
-    """Same values as elasticdl.python.common.constants.Mode."""
+    """The values are those of elasticdl.python.common.constants.Mode."""
 
 MODE_UNSPECIFIED: Mode.ValueType  # 0
 MODE_TRAINING: Mode.ValueType  # 1
@@ -89,7 +89,7 @@ class _WirePrecisionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WirePre
     BFLOAT16: _WirePrecision.ValueType  # 2
 
 class WirePrecision(_WirePrecision, metaclass=_WirePrecisionEnumTypeWrapper):
-    """How parameters, gradients and rows travel; where they are kept they have 32 bits."""
+    """Type of parameters, gradients and rows on the wire. In memory they are always float32."""
 
 FLOAT32: WirePrecision.ValueType  # 0
 FLOAT16: WirePrecision.ValueType  # 1
@@ -112,7 +112,7 @@ class _JobStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_JobState.Val
     SUCCEEDED: _JobState.ValueType  # 5
     FAILED: _JobState.ValueType  # 6
     CANCELLED: _JobState.ValueType  # 7
-    """stopped by somebody"""
+    """a user stopped the job"""
 
 class JobState(_JobState, metaclass=_JobStateEnumTypeWrapper): ...
 
@@ -126,12 +126,12 @@ STOPPING: JobState.ValueType  # 4
 SUCCEEDED: JobState.ValueType  # 5
 FAILED: JobState.ValueType  # 6
 CANCELLED: JobState.ValueType  # 7
-"""stopped by somebody"""
+"""a user stopped the job"""
 Global___JobState: _TypeAlias = JobState  # noqa: Y015
 
 @_typing.final
 class ModelSpec(_message.Message):
-    """Where the model is and which parts of it to use; all as the user typed it."""
+    """The model file and the names in it that replace its defaults, all as the user typed them."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -146,13 +146,13 @@ class ModelSpec(_message.Message):
     FEATURE_COLUMNS_FIELD_NUMBER: _builtins.int
     LABEL_COLUMNS_FIELD_NUMBER: _builtins.int
     model_zoo: _builtins.str
-    """directory on the worker"""
+    """directory, as the worker sees it"""
     model_def: _builtins.str
     """a.b.Name or a.b"""
     params: _builtins.str
     """Python literals: hidden_units=[10, 5], lr=0.1"""
     input_fn: _builtins.str
-    """dotted name, overrides the contract's"""
+    """dotted name instead of the default; also the next six"""
     dataset_fn: _builtins.str
     loss: _builtins.str
     optimizer: _builtins.str
@@ -207,28 +207,28 @@ class TrainingSpec(_message.Message):
     grads_to_wait: _builtins.int
     """sync: gradients per update"""
     max_staleness: _builtins.int
-    """bounded: updates a gradient may be behind"""
+    """bounded: how many updates a gradient may be behind"""
     gradient_reduction: _builtins.str
-    """mean, sum; empty: from the loss"""
+    """mean, sum; empty: as the loss does"""
     evaluation_steps: _builtins.int
-    """updates between evaluations; 0: at each epoch's end"""
+    """updates between evaluations; 0: at the end of each epoch"""
     seed: _builtins.int
     shuffle: _builtins.bool
     """order of tasks"""
     init_from: _builtins.str
-    """trained model directory"""
+    """directory of a trained model"""
     checkpoint_dir: _builtins.str
     checkpoint_steps: _builtins.int
-    """updates between checkpoints; 0: none but the last"""
+    """updates between checkpoints; 0: only the last"""
     keep_checkpoints: _builtins.int
     embedding_threshold: _builtins.int
-    """Keras Embedding layers of at least so many numbers become embedding tables; 0: none."""
+    """Keras Embedding layers of at least this many weights become embedding tables; 0: none do."""
     parameter_servers: _builtins.int
-    """processes that hold the parameters; 0: the master does"""
+    """processes that hold the parameters; 0: the master holds them"""
     overlap: _builtins.bool
-    """compute while a gradient is pushed; not in sync mode"""
+    """compute while a gradient is pushed; not with SYNC"""
     local_steps: _builtins.int
-    """minibatches that a worker applies itself before it pushes; 0: 1"""
+    """minibatches that a worker applies locally before it pushes; 0: 1"""
     wire_precision: Global___WirePrecision.ValueType
     def __init__(
         self,
@@ -291,11 +291,11 @@ class FailureSpec(_message.Message):
     ALLOW_DEAD_LETTERS_FIELD_NUMBER: _builtins.int
     WORKER_CRASHES_FIELD_NUMBER: _builtins.int
     task_attempts: _builtins.int
-    """before a task is dead-lettered"""
+    """attempts before a task is dead-lettered"""
     allow_dead_letters: _builtins.bool
-    """go on without them, and report"""
+    """continue without dead-lettered tasks, and report them"""
     worker_crashes: _builtins.int
-    """in a row without progress: a crash loop"""
+    """consecutive crashes without progress that end the job"""
     def __init__(
         self,
         *,
@@ -322,11 +322,11 @@ class ServingSpec(_message.Message):
     host: _builtins.str
     """address to listen on"""
     port: _builtins.int
-    """gRPC; 0: any"""
+    """of gRPC; 0: any free port"""
     dashboard_port: _builtins.int
-    """status page and metrics; 0: any"""
+    """of the status page and metrics; 0: any free port"""
     keep_page_s: _builtins.float
-    """how long the page stays after the end"""
+    """how long the status page stays after the end"""
     def __init__(
         self,
         *,
@@ -345,7 +345,7 @@ Global___ServingSpec: _TypeAlias = ServingSpec  # noqa: Y015
 
 @_typing.final
 class Mount(_message.Message):
-    """A folder or file of the machine that a container sees under the same path."""
+    """A directory or file of the machine that containers see under the same path."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -355,7 +355,7 @@ class Mount(_message.Message):
     path: _builtins.str
     writable: _builtins.bool
     for_workers: _builtins.bool
-    """the master sees all mounts"""
+    """the master's container gets all mounts"""
     def __init__(
         self,
         *,
@@ -373,7 +373,7 @@ Global___Mount: _TypeAlias = Mount  # noqa: Y015
 
 @_typing.final
 class ContainersSpec(_message.Message):
-    """How the containers of a job on a local engine are made."""
+    """How the containers of a job on a local container engine are created."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -384,9 +384,9 @@ class ContainersSpec(_message.Message):
     engine: _builtins.str
     """URL: unix:///path or tcp://host:port"""
     user: _builtins.str
-    """uid:gid, to whom all that they write belongs"""
+    """uid:gid, the owner of all files that the containers write"""
     model_zoo: _builtins.str
-    """what the image is made from, as the user named it"""
+    """source of the image, as the user named it"""
     @_builtins.property
     def mounts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Mount]: ...
     def __init__(
@@ -407,7 +407,7 @@ Global___ContainersSpec: _TypeAlias = ContainersSpec  # noqa: Y015
 
 @_typing.final
 class JobSpec(_message.Message):
-    """What a user submits, whole."""
+    """All that a user submits."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -436,16 +436,16 @@ class JobSpec(_message.Message):
     type: Global___JobType.ValueType
     output: _builtins.str
     trained_model: _builtins.str
-    """evaluate, predict"""
+    """EVALUATE, PREDICT: directory"""
     minibatch_size: _builtins.int
     records_per_task: _builtins.int
-    """0: chosen from the data"""
+    """0: derived from the data"""
     data_format: _builtins.str
-    """empty: by content"""
+    """empty: detected from the content"""
     job_dir: _builtins.str
-    """state, logs, events of this job"""
+    """directory of the job's state, logs and events"""
     image: _builtins.str
-    """digest-pinned reference; empty on local processes"""
+    """reference with digest; empty for local processes"""
     submitted_at: _builtins.str
     """RFC 3339"""
     worker_grace_s: _builtins.float
@@ -453,7 +453,7 @@ class JobSpec(_message.Message):
     tensorboard_dir: _builtins.str
     """empty: in the job directory"""
     platform: _builtins.str
-    """processes (also if empty), docker"""
+    """processes (the default), docker"""
     @_builtins.property
     def model(self) -> Global___ModelSpec: ...
     @_builtins.property
@@ -472,7 +472,7 @@ class JobSpec(_message.Message):
     def serving(self) -> Global___ServingSpec: ...
     @_builtins.property
     def containers(self) -> Global___ContainersSpec:
-        """docker"""
+        """platform docker"""
 
     def __init__(
         self,
@@ -543,18 +543,18 @@ class Progress(_message.Message):
     GOODPUT_FIELD_NUMBER: _builtins.int
     PRODUCTIVE_S_FIELD_NUMBER: _builtins.int
     LOST_S_FIELD_NUMBER: _builtins.int
-    PACE_PER_S_FIELD_NUMBER: _builtins.int
+    MEAN_RECORDS_PER_S_FIELD_NUMBER: _builtins.int
     records_done: _builtins.int
-    """of this job's main work, over all epochs"""
+    """of training, evaluation or prediction, over all epochs"""
     records_total: _builtins.int
     epoch: _builtins.int
-    """of the oldest open task, from 1"""
+    """of the oldest unfinished task, from 1"""
     num_epochs: _builtins.int
     steps: _builtins.int
     """minibatches applied"""
     parameter_version: _builtins.int
     records_per_s: _builtins.float
-    """over the last seconds"""
+    """over the last few seconds"""
     eta_s: _builtins.float
     """negative: unknown"""
     loss: _builtins.float
@@ -563,11 +563,11 @@ class Progress(_message.Message):
     """productive time / elapsed, 0..1"""
     productive_s: _builtins.float
     """worker seconds in work that counted"""
-    pace_per_s: _builtins.float
-    """records, from the first done to the last; 0: not known"""
+    mean_records_per_s: _builtins.float
+    """mean from the first finished record to the last; 0: unknown"""
     @_builtins.property
     def lost_s(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
-        """the other worker seconds, by reason"""
+        """all other worker seconds, by reason"""
 
     def __init__(
         self,
@@ -584,11 +584,11 @@ class Progress(_message.Message):
         goodput: _builtins.float = ...,
         productive_s: _builtins.float = ...,
         lost_s: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
-        pace_per_s: _builtins.float = ...,
+        mean_records_per_s: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "eta_s", b"eta_s", "goodput", b"goodput", "loss", b"loss", "lost_s", b"lost_s", "num_epochs", b"num_epochs", "pace_per_s", b"pace_per_s", "parameter_version", b"parameter_version", "productive_s", b"productive_s", "records_done", b"records_done", "records_per_s", b"records_per_s", "records_total", b"records_total", "steps", b"steps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "eta_s", b"eta_s", "goodput", b"goodput", "loss", b"loss", "lost_s", b"lost_s", "mean_records_per_s", b"mean_records_per_s", "num_epochs", b"num_epochs", "parameter_version", b"parameter_version", "productive_s", b"productive_s", "records_done", b"records_done", "records_per_s", b"records_per_s", "records_total", b"records_total", "steps", b"steps"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -615,7 +615,7 @@ class WorkerStatus(_message.Message):
     host: _builtins.str
     pid: _builtins.int
     task: _builtins.str
-    """key of the task it holds, empty if none"""
+    """key of the leased task; empty: none"""
     records: _builtins.int
     steps: _builtins.int
     records_per_s: _builtins.float
@@ -660,7 +660,7 @@ class ParameterServerStatus(_message.Message):
     address: _builtins.str
     pid: _builtins.int
     restarts: _builtins.int
-    """of all servers together, with this one"""
+    """of the whole group of servers"""
     def __init__(
         self,
         *,
@@ -743,10 +743,10 @@ class Curve(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     POINTS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """loss, or the metric's name"""
+    """loss, or the name of a metric"""
     @_builtins.property
     def points(self) -> _containers.RepeatedCompositeFieldContainer[Global___CurvePoint]:
-        """thinned to some hundreds"""
+        """at most some hundreds, thinned out"""
 
     def __init__(
         self,
@@ -892,9 +892,9 @@ class JobStatus(_message.Message):
     output: _builtins.str
     incarnation: _builtins.str
     records_trained: _builtins.int
-    """training records whose minibatches were applied"""
+    """training records of applied minibatches"""
     records_replayed: _builtins.int
-    """computed again after a loss"""
+    """records computed again after a failure"""
     preemptions: _builtins.int
     worker_failures: _builtins.int
     predictions: _builtins.int
@@ -916,7 +916,7 @@ class JobStatus(_message.Message):
     def curves(self) -> _containers.RepeatedCompositeFieldContainer[Global___Curve]: ...
     @_builtins.property
     def error(self) -> _error_pb2.Error:
-        """set when FAILED or CANCELLED"""
+        """set if FAILED or CANCELLED"""
 
     @_builtins.property
     def workers_wanted(self) -> Global___WorkersSpec: ...
@@ -926,7 +926,7 @@ class JobStatus(_message.Message):
     def servers(self) -> _containers.RepeatedCompositeFieldContainer[Global___ParameterServerStatus]: ...
     @_builtins.property
     def embedding_rows(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
-        """that training has made, by table"""
+        """rows that exist, by table"""
 
     def __init__(
         self,
@@ -1004,11 +1004,11 @@ class Event(_message.Message):
     at_s: _builtins.float
     """since the job started"""
     kind: _builtins.str
-    """stable reason: WorkerStarted, TaskRetried, ..."""
+    """stable name: WorkerStarted, TaskRetried, ..."""
     severity: _builtins.str
     """info, warning, error"""
     message: _builtins.str
-    """one line for a person"""
+    """one line of text"""
     @_builtins.property
     def facts(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
     def __init__(
@@ -1052,9 +1052,9 @@ class WatchEventsRequest(_message.Message):
     AFTER_FIELD_NUMBER: _builtins.int
     FOLLOW_FIELD_NUMBER: _builtins.int
     after: _builtins.int
-    """number of the last event already seen"""
+    """number of the last event that the client has"""
     follow: _builtins.bool
-    """keep the stream open until the job is over"""
+    """keep the stream open until the job has ended"""
     def __init__(
         self,
         *,

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class JobStub:
-    """The job as a whole, called by the client.
+    """Status and control of one job; called by the client.
     """
 
     def __init__(self, channel):
@@ -63,7 +63,7 @@ class JobStub:
 
 
 class JobServicer:
-    """The job as a whole, called by the client.
+    """Status and control of one job; called by the client.
     """
 
     def GetStatus(self, request, context):
@@ -133,7 +133,7 @@ def add_JobServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Job:
-    """The job as a whole, called by the client.
+    """Status and control of one job; called by the client.
     """
 
     @staticmethod

@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class JobStub:
-    """The job as a whole, called by the client."""
+    """Status and control of one job; called by the client."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -41,7 +41,7 @@ class JobStub:
 
 @_typing.type_check_only
 class JobAsyncStub(JobStub):
-    """The job as a whole, called by the client."""
+    """Status and control of one job; called by the client."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetStatus: _aio.UnaryUnaryMultiCallable[_job_pb2.GetStatusRequest, _job_pb2.JobStatus]  # type: ignore[assignment]
@@ -51,7 +51,7 @@ class JobAsyncStub(JobStub):
     Acknowledge: _aio.UnaryUnaryMultiCallable[_job_pb2.AcknowledgeRequest, _job_pb2.AcknowledgeReply]  # type: ignore[assignment]
 
 class JobServicer(metaclass=_abc_1.ABCMeta):
-    """The job as a whole, called by the client."""
+    """Status and control of one job; called by the client."""
 
     @_abc_1.abstractmethod
     def GetStatus(

@@ -20,7 +20,9 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class TrainedModel(_message.Message):
-    """trained_model.pb in a job's output. Fields 1-7 are the documents'; the rest is ours."""
+    """Content of trained_model.pb in the output of a job. Fields 1 to 7 are those of the ElasticDL
+    design documents; the others were added by edl.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -99,7 +101,7 @@ class TrainedModel(_message.Message):
     feature_columns: _builtins.str
     label_columns: _builtins.str
     model_zoo: _builtins.str
-    """folder beside this file: a copy as it was"""
+    """directory beside this file: a copy of the model zoo"""
     minibatch_size: _builtins.int
     job: _builtins.str
     created_at: _builtins.str
@@ -110,7 +112,7 @@ class TrainedModel(_message.Message):
     keras_filename: _builtins.str
     """model.keras"""
     saved_model: _builtins.str
-    """folder"""
+    """directory"""
     @_builtins.property
     def metrics(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]: ...
     @_builtins.property

@@ -61,7 +61,7 @@ Global___PushOutcome: _TypeAlias = PushOutcome  # noqa: Y015
 @_typing.final
 class OpenReply(_message.Message):
     """Headers of the parameter plane. The methods themselves are streams of raw
-    frames (edl_proto.parameters): the first frame is one of these headers, the
+    frames (edl_proto.transport.parameters): the first frame is one of these headers, the
     following ones are plain bytes of the arena, with no message around them.
 
     With a WirePrecision of 16 bits the float32 numbers of trainable variables, of

@@ -31,10 +31,10 @@ class _TaskTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TaskType.Val
     TRAINING: _TaskType.ValueType  # 1
     EVALUATION: _TaskType.ValueType  # 2
     EVALUATION_SUMMARY: _TaskType.ValueType  # 3
-    """turn merged metric states into values"""
+    """turns merged metric states into values"""
     PREDICTION: _TaskType.ValueType  # 4
     EXPORT: _TaskType.ValueType  # 5
-    """write the trained model"""
+    """writes the trained model"""
 
 class TaskType(_TaskType, metaclass=_TaskTypeEnumTypeWrapper): ...
 
@@ -42,10 +42,10 @@ TASK_TYPE_UNSPECIFIED: TaskType.ValueType  # 0
 TRAINING: TaskType.ValueType  # 1
 EVALUATION: TaskType.ValueType  # 2
 EVALUATION_SUMMARY: TaskType.ValueType  # 3
-"""turn merged metric states into values"""
+"""turns merged metric states into values"""
 PREDICTION: TaskType.ValueType  # 4
 EXPORT: TaskType.ValueType  # 5
-"""write the trained model"""
+"""writes the trained model"""
 Global___TaskType: _TypeAlias = TaskType  # noqa: Y015
 
 class _WorkerPhase:
@@ -56,32 +56,32 @@ class _WorkerPhaseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WorkerPha
     DESCRIPTOR: _descriptor.EnumDescriptor
     WORKER_PHASE_UNSPECIFIED: _WorkerPhase.ValueType  # 0
     LOADING: _WorkerPhase.ValueType  # 1
-    """importing TensorFlow and the model file"""
+    """imports TensorFlow and the model file"""
     IDLE: _WorkerPhase.ValueType  # 2
     COMPUTING: _WorkerPhase.ValueType  # 3
     EXCHANGING: _WorkerPhase.ValueType  # 4
-    """pushing or pulling"""
+    """pushes or pulls"""
     WAITING: _WorkerPhase.ValueType  # 5
-    """for a slot or a task"""
+    """for a step permit or a task"""
     LEAVING: _WorkerPhase.ValueType  # 6
 
 class WorkerPhase(_WorkerPhase, metaclass=_WorkerPhaseEnumTypeWrapper): ...
 
 WORKER_PHASE_UNSPECIFIED: WorkerPhase.ValueType  # 0
 LOADING: WorkerPhase.ValueType  # 1
-"""importing TensorFlow and the model file"""
+"""imports TensorFlow and the model file"""
 IDLE: WorkerPhase.ValueType  # 2
 COMPUTING: WorkerPhase.ValueType  # 3
 EXCHANGING: WorkerPhase.ValueType  # 4
-"""pushing or pulling"""
+"""pushes or pulls"""
 WAITING: WorkerPhase.ValueType  # 5
-"""for a slot or a task"""
+"""for a step permit or a task"""
 LEAVING: WorkerPhase.ValueType  # 6
 Global___WorkerPhase: _TypeAlias = WorkerPhase  # noqa: Y015
 
 @_typing.final
 class TaskKey(_message.Message):
-    """Identity of a task: the same work has the same key however often it is leased."""
+    """Identity of a task. The same work keeps its key however often it is leased."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -129,12 +129,12 @@ class RecordRange(_message.Message):
     stop: _builtins.int
     """one past the last"""
     block_first_record: _builtins.int
-    """Block at or before start, so that the reader need not scan."""
+    """Last block that begins at or before start: the reader seeks to it instead of scanning."""
     block_offset: _builtins.int
     """bytes"""
     @_builtins.property
     def columns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """CSV only: names of the columns, in order."""
+        """CSV only: column names, in order."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ Global___RecordRange: _TypeAlias = RecordRange  # noqa: Y015
 
 @_typing.final
 class Lease(_message.Message):
-    """A task held by a worker until a deadline."""
+    """The right of one worker to process a task until a deadline."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -174,21 +174,21 @@ class Lease(_message.Message):
     PART_PATH_FIELD_NUMBER: _builtins.int
     EXPORT_FIELD_NUMBER: _builtins.int
     token: _builtins.int
-    """fencing token"""
+    """fencing token; grows with every lease of a job"""
     ttl_s: _builtins.float
-    """renewed by heartbeats and pushes"""
+    """heartbeats and pushes renew the lease"""
     skip_minibatches: _builtins.int
-    """already applied by an earlier holder"""
+    """already applied under an earlier lease"""
     seed: _builtins.int
-    """from (job seed, epoch, task number)"""
+    """derived from job seed, epoch and task number"""
     mode: _job_pb2.Mode.ValueType
     frozen: _builtins.str
-    """EVALUATION, EVALUATION_SUMMARY: the frozen version to use; EXPORT: the final one.
-    empty: parameters of the trained model
+    """EVALUATION, EVALUATION_SUMMARY: name of the frozen version; EXPORT: of the final version.
+    empty: use the parameters of the trained model
     """
     parameter_version: _builtins.int
     part_path: _builtins.str
-    """PREDICTION, EXPORT: where the worker writes; nobody else does"""
+    """PREDICTION, EXPORT: output path of this lease alone"""
     @_builtins.property
     def task(self) -> Global___TaskKey: ...
     @_builtins.property
@@ -197,7 +197,7 @@ class Lease(_message.Message):
 
     @_builtins.property
     def metric_states(self) -> _containers.RepeatedCompositeFieldContainer[Global___MetricState]:
-        """EVALUATION_SUMMARY: merged"""
+        """EVALUATION_SUMMARY: the merged states"""
 
     @_builtins.property
     def export(self) -> Global___ExportInfo:
@@ -229,7 +229,7 @@ Global___Lease: _TypeAlias = Lease  # noqa: Y015
 
 @_typing.final
 class ExportInfo(_message.Message):
-    """What the master knows and the worker writes into trained_model.pb."""
+    """Facts that the worker copies from the master into trained_model.pb."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -280,7 +280,7 @@ Global___ExportInfo: _TypeAlias = ExportInfo  # noqa: Y015
 
 @_typing.final
 class MetricState(_message.Message):
-    """Values of a metric's state variables; states of different tasks add up."""
+    """State variables of one metric. The states of different tasks are summed."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -335,13 +335,13 @@ class RegisterRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     WORKER_ID_FIELD_NUMBER: _builtins.int
-    BODY_FIELD_NUMBER: _builtins.int
+    INSTANCE_FIELD_NUMBER: _builtins.int
     HOST_FIELD_NUMBER: _builtins.int
     PID_FIELD_NUMBER: _builtins.int
     METRICS_PORT_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
-    body: _builtins.str
-    """identity of this process: host:pid:start time"""
+    instance: _builtins.str
+    """the worker's process or container: host:pid:start time"""
     host: _builtins.str
     pid: _builtins.int
     metrics_port: _builtins.int
@@ -349,14 +349,14 @@ class RegisterRequest(_message.Message):
         self,
         *,
         worker_id: _builtins.int = ...,
-        body: _builtins.str = ...,
+        instance: _builtins.str = ...,
         host: _builtins.str = ...,
         pid: _builtins.int = ...,
         metrics_port: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "host", b"host", "metrics_port", b"metrics_port", "pid", b"pid", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["host", b"host", "instance", b"instance", "metrics_port", b"metrics_port", "pid", b"pid", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -370,7 +370,7 @@ class RegisterReply(_message.Message):
     INCARNATION_FIELD_NUMBER: _builtins.int
     HEARTBEAT_EVERY_S_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
-    """of the master; changes when it restarts"""
+    """of the master; changes at each restart of the master"""
     heartbeat_every_s: _builtins.float
     @_builtins.property
     def job(self) -> _job_pb2.JobSpec: ...
@@ -391,16 +391,16 @@ Global___RegisterReply: _TypeAlias = RegisterReply  # noqa: Y015
 
 @_typing.final
 class ReadyRequest(_message.Message):
-    """The model as the worker built it; the first one fixes the layout for the job."""
+    """The model as the worker built it. The first worker's model fixes the layout of the job."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     WORKER_ID_FIELD_NUMBER: _builtins.int
-    BODY_FIELD_NUMBER: _builtins.int
+    INSTANCE_FIELD_NUMBER: _builtins.int
     INCARNATION_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
-    body: _builtins.str
+    instance: _builtins.str
     incarnation: _builtins.str
     @_builtins.property
     def model(self) -> Global___ModelDescription: ...
@@ -408,13 +408,13 @@ class ReadyRequest(_message.Message):
         self,
         *,
         worker_id: _builtins.int = ...,
-        body: _builtins.str = ...,
+        instance: _builtins.str = ...,
         incarnation: _builtins.str = ...,
         model: Global___ModelDescription | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["model", b"model"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "incarnation", b"incarnation", "model", b"model", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "instance", b"instance", "model", b"model", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -429,7 +429,7 @@ class Variable(_message.Message):
     DTYPE_FIELD_NUMBER: _builtins.int
     TRAINABLE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """unique path"""
+    """unique path in the model"""
     dtype: _builtins.str
     """float32, float64"""
     trainable: _builtins.bool
@@ -468,13 +468,13 @@ class ModelDescription(_message.Message):
     """"mean" or "sum": how the loss reduces a batch"""
     @_builtins.property
     def variables(self) -> _containers.RepeatedCompositeFieldContainer[Global___Variable]:
-        """in wire order; empty for evaluate and predict jobs"""
+        """in wire order; empty in evaluate and predict jobs"""
 
     @_builtins.property
     def metric_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
     def tables(self) -> _containers.RepeatedCompositeFieldContainer[Global___EmbeddingTable]:
-        """on the wire a table is its number here"""
+        """messages refer to a table by its index here"""
 
     def __init__(
         self,
@@ -496,7 +496,7 @@ Global___ModelDescription: _TypeAlias = ModelDescription  # noqa: Y015
 
 @_typing.final
 class EmbeddingTable(_message.Message):
-    """Rows of float32 by int64 id, kept by the parameter plane and never sent as a whole."""
+    """float32 rows by int64 id. The parameter plane keeps them; no message has the whole table."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -511,7 +511,7 @@ class EmbeddingTable(_message.Message):
     name: _builtins.str
     """unique among tables and variables"""
     dim: _builtins.int
-    """numbers of a row"""
+    """columns of a row"""
     distribution: _builtins.int
     """A new row is center + spread * x, with x drawn for (seed, id, column) alone.
     0 constant, 1 uniform [-1, 1), 2 normal, 3 truncated normal
@@ -520,9 +520,9 @@ class EmbeddingTable(_message.Message):
     spread: _builtins.float
     seed: _builtins.int
     min_count: _builtins.int
-    """an id has a row from its min_count-th gradient on"""
+    """the id's gradient of this number creates its row"""
     max_age: _builtins.int
-    """a row unused for so many updates is dropped; 0: never"""
+    """a row unused for this many updates is dropped; 0: never"""
     def __init__(
         self,
         *,
@@ -551,11 +551,11 @@ class ReadyReply(_message.Message):
     LAYOUT_FINGERPRINT_FIELD_NUMBER: _builtins.int
     SERVERS_FIELD_NUMBER: _builtins.int
     send_initial_values: _builtins.bool
-    """The worker sends its initial values by Initialize when true."""
+    """Whether the worker has to send its initial values (Parameters.Initialize)."""
     layout_fingerprint: _builtins.str
     @_builtins.property
     def servers(self) -> _containers.RepeatedCompositeFieldContainer[Global___ParameterServer]:
-        """Who holds the parameters, part by part; empty: the master."""
+        """Parameter servers in the order of their parts; empty: the master holds all parameters."""
 
     def __init__(
         self,
@@ -574,7 +574,9 @@ Global___ReadyReply: _TypeAlias = ReadyReply  # noqa: Y015
 
 @_typing.final
 class ParameterServer(_message.Message):
-    """A server with a part of the parameters, and with the rows of its buckets (edl_proto.buckets)."""
+    """A process with one contiguous part of the parameters and with the embedding rows that
+    edl_proto.transport.row_placement assigns to it.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -606,29 +608,29 @@ class LeaseRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     WORKER_ID_FIELD_NUMBER: _builtins.int
-    BODY_FIELD_NUMBER: _builtins.int
+    INSTANCE_FIELD_NUMBER: _builtins.int
     INCARNATION_FIELD_NUMBER: _builtins.int
     WAIT_S_FIELD_NUMBER: _builtins.int
     PREFETCHED_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
-    body: _builtins.str
+    instance: _builtins.str
     incarnation: _builtins.str
     wait_s: _builtins.float
-    """how long the call may wait for a task"""
+    """longest time that the call waits for a task"""
     prefetched: _builtins.int
-    """leases this worker already holds"""
+    """leases that this worker already holds"""
     def __init__(
         self,
         *,
         worker_id: _builtins.int = ...,
-        body: _builtins.str = ...,
+        instance: _builtins.str = ...,
         incarnation: _builtins.str = ...,
         wait_s: _builtins.float = ...,
         prefetched: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "incarnation", b"incarnation", "prefetched", b"prefetched", "wait_s", b"wait_s", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "instance", b"instance", "prefetched", b"prefetched", "wait_s", b"wait_s", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -641,18 +643,18 @@ class LeaseReply(_message.Message):
     LEASE_FIELD_NUMBER: _builtins.int
     WAIT_FIELD_NUMBER: _builtins.int
     LEAVE_FIELD_NUMBER: _builtins.int
-    MARK_FIELD_NUMBER: _builtins.int
-    mark: _builtins.int
-    """orders to parameter servers so far"""
+    LOG_INDEX_FIELD_NUMBER: _builtins.int
+    log_index: _builtins.int
+    """of the last command to the parameter servers"""
     @_builtins.property
     def lease(self) -> Global___Lease: ...
     @_builtins.property
     def wait(self) -> Global___Wait:
-        """nothing now, ask again"""
+        """no task now; ask again"""
 
     @_builtins.property
     def leave(self) -> Global___Leave:
-        """nothing any more for this worker"""
+        """no more tasks for this worker"""
 
     def __init__(
         self,
@@ -660,11 +662,11 @@ class LeaseReply(_message.Message):
         lease: Global___Lease | None = ...,
         wait: Global___Wait | None = ...,
         leave: Global___Leave | None = ...,
-        mark: _builtins.int = ...,
+        log_index: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "lease", b"lease", "leave", b"leave", "wait", b"wait"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "lease", b"lease", "leave", b"leave", "mark", b"mark", "wait", b"wait"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "lease", b"lease", "leave", b"leave", "log_index", b"log_index", "wait", b"wait"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_answer: _TypeAlias = _typing.Literal["lease", "wait", "leave"]  # noqa: Y015
     _WhichOneofArgType_answer: _TypeAlias = _typing.Literal["answer", b"answer"]  # noqa: Y015
@@ -773,11 +775,11 @@ class CompleteRequest(_message.Message):
     worker_id: _builtins.int
     incarnation: _builtins.str
     minibatches: _builtins.int
-    """in the whole task, skipped ones included"""
+    """of the whole task, including the skipped ones"""
     records: _builtins.int
-    """records read (training, evaluation) or predictions written"""
+    """records read, or predictions written"""
     examples: _builtins.int
-    """elements that the dataset function made of them"""
+    """elements that the dataset function produced"""
     seconds: _builtins.float
     @_builtins.property
     def lease(self) -> Global___LeaseRef: ...
@@ -834,15 +836,15 @@ class FailRequest(_message.Message):
     LEASE_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     PERMANENT_FIELD_NUMBER: _builtins.int
-    BODY_FIELD_NUMBER: _builtins.int
+    INSTANCE_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
     incarnation: _builtins.str
     permanent: _builtins.bool
-    """trying again elsewhere cannot help"""
-    body: _builtins.str
+    """a retry by another instance cannot succeed"""
+    instance: _builtins.str
     @_builtins.property
     def lease(self) -> Global___LeaseRef:
-        """absent: the worker itself failed (contract, import, shape)"""
+        """absent: the worker itself failed (model file, import, shape)"""
 
     @_builtins.property
     def error(self) -> _error_pb2.Error: ...
@@ -854,11 +856,11 @@ class FailRequest(_message.Message):
         lease: Global___LeaseRef | None = ...,
         error: _error_pb2.Error | None = ...,
         permanent: _builtins.bool = ...,
-        body: _builtins.str = ...,
+        instance: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "lease", b"lease"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "error", b"error", "incarnation", b"incarnation", "lease", b"lease", "permanent", b"permanent", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "incarnation", b"incarnation", "instance", b"instance", "lease", b"lease", "permanent", b"permanent", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -893,7 +895,7 @@ class ReturnRequest(_message.Message):
     reason: _builtins.str
     """preempted, scaled-down"""
     leaving: _builtins.bool
-    """the worker process ends after this"""
+    """the worker process ends after this call"""
     @_builtins.property
     def leases(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaseRef]: ...
     def __init__(
@@ -953,31 +955,33 @@ class HeartbeatRequest(_message.Message):
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     WORKER_ID_FIELD_NUMBER: _builtins.int
-    BODY_FIELD_NUMBER: _builtins.int
+    INSTANCE_FIELD_NUMBER: _builtins.int
     INCARNATION_FIELD_NUMBER: _builtins.int
     LEASES_FIELD_NUMBER: _builtins.int
     PHASE_FIELD_NUMBER: _builtins.int
     COUNTERS_FIELD_NUMBER: _builtins.int
     STACKS_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
-    body: _builtins.str
+    instance: _builtins.str
     incarnation: _builtins.str
     phase: Global___WorkerPhase.ValueType
     stacks: _builtins.str
-    """what every thread does, if the last reply asked for it"""
+    """stack traces of all threads, if the last reply asked for them"""
     @_builtins.property
     def leases(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaseRef]:
-        """renewed by this call"""
+        """leases to renew"""
 
     @_builtins.property
     def counters(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
-        """Counters of this worker since it started, by metric name with labels, carried by the master."""
+        """Counters since the start of this instance, by metric name with labels; the master exports
+        them.
+        """
 
     def __init__(
         self,
         *,
         worker_id: _builtins.int = ...,
-        body: _builtins.str = ...,
+        instance: _builtins.str = ...,
         incarnation: _builtins.str = ...,
         leases: _abc.Iterable[Global___LeaseRef] | None = ...,
         phase: Global___WorkerPhase.ValueType = ...,
@@ -986,7 +990,7 @@ class HeartbeatRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "counters", b"counters", "incarnation", b"incarnation", "leases", b"leases", "phase", b"phase", "stacks", b"stacks", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counters", b"counters", "incarnation", b"incarnation", "instance", b"instance", "leases", b"leases", "phase", b"phase", "stacks", b"stacks", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -999,13 +1003,14 @@ class HeartbeatReply(_message.Message):
     LOST_FIELD_NUMBER: _builtins.int
     LEAVE_FIELD_NUMBER: _builtins.int
     LEAVE_REASON_FIELD_NUMBER: _builtins.int
-    TELL_STACKS_FIELD_NUMBER: _builtins.int
+    SEND_STACKS_FIELD_NUMBER: _builtins.int
     leave: _builtins.bool
     leave_reason: _builtins.str
-    tell_stacks: _builtins.bool
+    send_stacks: _builtins.bool
+    """put stack traces into the next heartbeat"""
     @_builtins.property
     def lost(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaseRef]:
-        """leases that this worker no longer holds"""
+        """leases of the request that this worker no longer holds"""
 
     def __init__(
         self,
@@ -1013,11 +1018,11 @@ class HeartbeatReply(_message.Message):
         lost: _abc.Iterable[Global___LeaseRef] | None = ...,
         leave: _builtins.bool = ...,
         leave_reason: _builtins.str = ...,
-        tell_stacks: _builtins.bool = ...,
+        send_stacks: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["leave", b"leave", "leave_reason", b"leave_reason", "lost", b"lost", "tell_stacks", b"tell_stacks"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["leave", b"leave", "leave_reason", b"leave_reason", "lost", b"lost", "send_stacks", b"send_stacks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class TasksStub:
-    """Task dispatch, called by workers.
+    """Dispatches tasks; called by workers.
     """
 
     def __init__(self, channel):
@@ -73,7 +73,7 @@ class TasksStub:
 
 
 class TasksServicer:
-    """Task dispatch, called by workers.
+    """Dispatches tasks; called by workers.
     """
 
     def Register(self, request, context):
@@ -165,7 +165,7 @@ def add_TasksServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Tasks:
-    """Task dispatch, called by workers.
+    """Dispatches tasks; called by workers.
     """
 
     @staticmethod

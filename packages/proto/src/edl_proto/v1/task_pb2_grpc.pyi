@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class TasksStub:
-    """Task dispatch, called by workers."""
+    """Dispatches tasks; called by workers."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -43,7 +43,7 @@ class TasksStub:
 
 @_typing.type_check_only
 class TasksAsyncStub(TasksStub):
-    """Task dispatch, called by workers."""
+    """Dispatches tasks; called by workers."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Register: _aio.UnaryUnaryMultiCallable[_task_pb2.RegisterRequest, _task_pb2.RegisterReply]  # type: ignore[assignment]
@@ -55,7 +55,7 @@ class TasksAsyncStub(TasksStub):
     Heartbeat: _aio.UnaryUnaryMultiCallable[_task_pb2.HeartbeatRequest, _task_pb2.HeartbeatReply]  # type: ignore[assignment]
 
 class TasksServicer(metaclass=_abc_1.ABCMeta):
-    """Task dispatch, called by workers."""
+    """Dispatches tasks; called by workers."""
 
     @_abc_1.abstractmethod
     def Register(

@@ -94,7 +94,7 @@ class Heartbeat:
             return
         else:
             self._stacks = ""
-            if reply.tell_stacks:
+            if reply.send_stacks:
                 self._stacks = thread_stacks.of_all_threads()
                 thread_stacks.show(self._stacks)
             if reply.lost:

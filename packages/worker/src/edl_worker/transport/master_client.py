@@ -49,7 +49,7 @@ class WorkerIdentity:
     """Who this worker is."""
 
     worker_id: int
-    body: str
+    instance: str
     host: str
     pid: int
 
@@ -85,7 +85,7 @@ class MasterClient:
         """Say who this is; the reply's incarnation is the one that all later calls name."""
         request = task_pb2.RegisterRequest(
             worker_id=self._identity.worker_id,
-            body=self._identity.body,
+            instance=self._identity.instance,
             host=self._identity.host,
             pid=self._identity.pid,
             metrics_port=metrics_port,
@@ -99,7 +99,7 @@ class MasterClient:
     def ready(self, model: task_pb2.ModelDescription) -> task_pb2.ReadyReply:
         request = task_pb2.ReadyRequest(
             worker_id=self._identity.worker_id,
-            body=self._identity.body,
+            instance=self._identity.instance,
             incarnation=self.incarnation,
             model=model,
         )
@@ -130,7 +130,7 @@ class MasterClient:
         mark = self._mark
         request = task_pb2.LeaseRequest(
             worker_id=self._identity.worker_id,
-            body=self._identity.body,
+            instance=self._identity.instance,
             incarnation=incarnation,
             wait_s=wait_s,
             prefetched=prefetched,
@@ -138,7 +138,7 @@ class MasterClient:
         reply = self._call(
             "Lease", lambda: self._tasks.Lease(request, timeout=wait_s + self._timeout)
         )
-        mark.advance(reply.mark)
+        mark.advance(reply.log_index)
         return reply
 
     def complete(self, request: task_pb2.CompleteRequest) -> None:
@@ -152,7 +152,7 @@ class MasterClient:
         """Report that a task, or without one that this worker itself, has failed."""
         request = task_pb2.FailRequest(
             worker_id=self._identity.worker_id,
-            body=self._identity.body,
+            instance=self._identity.instance,
             incarnation=self.incarnation,
             lease=lease,
             error=error.to_proto(),
@@ -187,7 +187,7 @@ class MasterClient:
         """
         request = task_pb2.HeartbeatRequest(
             worker_id=self._identity.worker_id,
-            body=self._identity.body,
+            instance=self._identity.instance,
             incarnation=self.incarnation,
             leases=self._state.leases(),
             phase=self._state.phase,
@@ -395,7 +395,7 @@ class MasterClient:
             where=f"worker {self._identity.worker_id} on {self._identity.host}, "
             f"parameter server at {error.address}",
             remedy="Look at the network between the two; the task has gone back to the master, and"
-            " another body is started.",
+            " another instance is started.",
         )
 
     def lost(self, seconds: float, cause: str) -> EdlError:
