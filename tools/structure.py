@@ -1,0 +1,120 @@
+"""Measure the shape of the code base, and fail where it outgrows its limits.
+
+    python tools/structure.py            print the figures of each package
+    python tools/structure.py --check    also exit 1 if a limit is exceeded
+
+Ruff gates complexity, argument counts and docstrings; import-linter gates who may import whom.
+This tool gates what neither can: the length of modules, the width of classes, and class names
+that mean several things.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+MODULE_LINES = 400
+PUBLIC_METHODS = 12
+
+SAME_ROLE = {"App", "Call", "Config", "Limits", "Metrics", "Server"}
+"""Names that mean the same thing in every service: its composition root, its settings, …"""
+
+
+@dataclass
+class Package:
+    """Figures of one distribution."""
+
+    name: str
+    root_modules: int = 0
+    lines: int = 0
+    test_lines: int = 0
+    long_modules: list[str] = field(default_factory=list)
+    wide_classes: list[str] = field(default_factory=list)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--check", action="store_true", help="exit 1 if a limit is exceeded")
+    parser.add_argument("--root", type=Path, default=ROOT, help="another checkout to measure")
+    chosen = parser.parse_args()
+    packages, repeated = measure(chosen.root)
+    print(f"{'package':12}{'modules at root':>16}{'lines':>8}{'tests':>8}")
+    for package in packages:
+        print(
+            f"{package.name:12}{package.root_modules:>16}{package.lines:>8}{package.test_lines:>8}"
+        )
+    problems = [
+        *(f"over {MODULE_LINES} lines: {one}" for p in packages for one in p.long_modules),
+        *(f"over {PUBLIC_METHODS} public methods: {o}" for p in packages for o in p.wide_classes),
+        *(f"one name, several classes: {name}: {', '.join(at)}" for name, at in repeated),
+    ]
+    print("\n".join(problems))
+    print(f"{len(problems)} over the limits")
+    return 1 if chosen.check and problems else 0
+
+
+def measure(root: Path) -> tuple[list[Package], list[tuple[str, list[str]]]]:
+    """Measure all distributions of a checkout.
+
+    Returns:
+        The figures of each distribution, and public class names that are defined more than once
+        outside of tests, with the modules that define them.
+    """
+    packages = []
+    defined: dict[str, list[str]] = defaultdict(list)
+    for folder in sorted((root / "packages").iterdir()):
+        if not (folder / "src").is_dir():
+            continue
+        package = Package(folder.name)
+        for path in _modules(folder / "src"):
+            _measure_module(path, root, package, defined)
+        package.test_lines = sum(_lines(path) for path in folder.glob("tests/**/*.py"))
+        packages.append(package)
+    repeated = [
+        (name, places)
+        for name, places in sorted(defined.items())
+        if len(places) > 1 and name not in SAME_ROLE
+    ]
+    return packages, repeated
+
+
+def _modules(source: Path) -> Iterator[Path]:
+    """Modules that people write: not the stubs that protoc generates."""
+    return (path for path in sorted(source.rglob("*.py")) if path.parent.name != "v1")
+
+
+def _lines(path: Path) -> int:
+    return path.read_text().count("\n")
+
+
+def _measure_module(
+    path: Path, root: Path, package: Package, defined: dict[str, list[str]]
+) -> None:
+    lines = _lines(path)
+    place = str(path.relative_to(root / "packages"))
+    package.lines += lines
+    if lines > MODULE_LINES:
+        package.long_modules.append(f"{place} ({lines})")
+    if path.parent.parent.name == "src" and not path.stem.startswith("__"):
+        package.root_modules += 1
+    for node in ast.parse(path.read_text()).body:
+        if not isinstance(node, ast.ClassDef) or node.name.startswith("_"):
+            continue
+        defined[node.name].append(place)
+        methods = [
+            one
+            for one in node.body
+            if isinstance(one, ast.FunctionDef) and not one.name.startswith("_")
+        ]
+        if len(methods) > PUBLIC_METHODS:
+            package.wide_classes.append(f"{node.name} in {place} ({len(methods)})")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
