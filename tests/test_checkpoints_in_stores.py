@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,10 +10,9 @@ import numpy as np
 import pytest
 import s3fs
 from conftest import ROOT, Edl, eventually
+from counting import check, event_kinds, records_trained
 from moto.server import ThreadedMotoServer
 from safetensors.numpy import load_file
-from test_exactly_once import counts
-from test_recovery import trained
 from test_sync_training import RECORDS, make_problem
 
 BUCKET = "s3://kept/of/mine"
@@ -59,11 +57,6 @@ def store(edl: Edl) -> Iterator[Store]:
     store.stop()
 
 
-def kinds(edl: Edl, name: str) -> list[str]:
-    lines = edl("events", name, "-o", "json").out.splitlines()
-    return [json.loads(line)["kind"] for line in lines]
-
-
 def test_a_stopped_job_goes_on_from_the_store_with_any_number_of_servers(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path], store: Store
 ) -> None:
@@ -78,7 +71,7 @@ def test_a_stopped_job_goes_on_from_the_store_with_any_number_of_servers(
     for servers in (0, 2):
         edl(*given, "--parameter-servers", str(servers), "--detach")
         eventually(
-            lambda before=before: trained(edl, "again") > before + total,
+            lambda before=before: records_trained(edl, "again") > before + total,
             "an epoch has passed",
             every=0.02,
         )
@@ -94,7 +87,7 @@ def test_a_stopped_job_goes_on_from_the_store_with_any_number_of_servers(
     store.system.rm_file(f"kept/of/mine/{names[-1]}/part-1/array-0000.npy")
     done = edl(*given, "--parameter-servers", "1", "-o", "json")
     assert done.json["records_trained"] == epochs * total
-    np.testing.assert_array_equal(counts(output), epochs)
+    check(output, total, epochs)
     told = edl("events", "again").out
     assert f"Checkpoint {names[-1]} is damaged and passed over" in told
     assert "part-1/array-0000.npy is missing" in told
@@ -111,14 +104,14 @@ def test_a_store_that_is_gone_for_a_while_costs_one_checkpoint(
         *("--num-epochs", "100000", "--minibatch-size", "8", "--detach"),
         *("--checkpoint-dir", BUCKET, "--checkpoint-steps", "100", "--output", str(output)),
     )
-    eventually(lambda: "CheckpointTaken" in kinds(edl, "gap"), "one is taken")
+    eventually(lambda: "CheckpointTaken" in event_kinds(edl, "gap"), "one is taken")
     store.stop()
-    eventually(lambda: "CheckpointFailed" in kinds(edl, "gap"), "one is not", timeout=200)
+    eventually(lambda: "CheckpointFailed" in event_kinds(edl, "gap"), "one is not", timeout=200)
     before = int(edl.status("gap")["records_trained"])
     eventually(lambda: int(edl.status("gap")["records_trained"]) > before, "training goes on")
     store.start()
     edl("stop", "gap")
-    assert kinds(edl, "gap")[-1] == "CheckpointTaken", "the last one is kept again"
+    assert event_kinds(edl, "gap")[-1] == "CheckpointTaken", "the last one is kept again"
     assert edl.status("gap")["state"] == "CANCELLED"
 
 
@@ -156,7 +149,7 @@ def test_sync_training_that_was_stopped_equals_one_that_was_not(
     assert 0 < int(edl.status("sync")["records_trained"]) < epochs * RECORDS
     edl("delete", "sync", "--yes")
     result = edl(*given, "-o", "json").json
-    assert "CheckpointRestored" in kinds(edl, "sync")
+    assert "CheckpointRestored" in event_kinds(edl, "sync")
     assert result["records_trained"] == epochs * RECORDS
     assert result["steps"] == epochs * 14
     found = sorted(load_file(tmp_path / "model" / "parameters.safetensors").values(), key=np.size)

@@ -1,6 +1,7 @@
-"""The counting model: every weight is exactly the number of epochs, or a record was lost.
+"""Every record trains the model exactly once per epoch, in every mode and whatever dies.
 
-One weight per record, learning rate 1, gradient -1 for each record of the batch.
+This is the one matrix of modes through the command line. It covers every pair of neighbouring
+choices; the master's own tests cover the rest in one process.
 """
 
 from __future__ import annotations
@@ -10,79 +11,84 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
-from conftest import ROOT, Edl, eventually
-from safetensors.numpy import load_file
+from conftest import Edl, eventually
+from counting import UPDATES, check, event_kinds, train, written_status
 
-EPOCHS = 3
-
-
-def counts(output: Path) -> np.ndarray:
-    (weights,) = load_file(output / "parameters.safetensors").values()
-    return weights.reshape(-1)
+FLOAT32, FLOAT16, BFLOAT16 = "float32", "float16", "bfloat16"
 
 
-def arguments(data: Path, total: int, output: Path, *more: str) -> list[str]:
-    return [
-        *("train", "--model-zoo", str(ROOT / "model_zoo"), "--model-def", "counting"),
-        *("--params", f"size={total}", "--data", str(data), "--num-epochs", str(EPOCHS)),
-        # 997 records in tasks of 100 in minibatches of 16: nothing divides.
-        *("--minibatch-size", "16", "--records-per-task", "100"),
-        *("--output", str(output), "-o", "json", *more),
-    ]
-
-
-@pytest.mark.parametrize("workers", ["1", "3"])
 @pytest.mark.parametrize(
-    "update",
+    ("model", "update", "workers", "servers", "precision"),
     [
-        ("--update", "async", "--no-overlap"),
-        ("--update", "async", "--overlap"),
-        ("--update", "sync", "--gradient-reduction", "sum"),
-        ("--update", "bounded", "--max-staleness", "1", "--overlap"),
-        ("--local-steps", "3"),
+        ("counting", "async", 1, 0, FLOAT32),
+        ("counting", "overlap", 3, 0, BFLOAT16),
+        ("counting", "sync", 3, 0, FLOAT32),
+        ("counting", "bounded", 3, 0, FLOAT32),
+        ("counting", "local", 3, 0, FLOAT32),
+        ("counting", "overlap", 1, 2, FLOAT16),
+        ("counting", "sync", 2, 2, BFLOAT16),
+        ("counting", "local", 2, 2, FLOAT32),
+        ("counting_rows", "async", 2, 0, FLOAT32),
+        ("counting_rows", "sync", 2, 0, FLOAT32),
+        ("counting_rows", "bounded", 2, 2, FLOAT32),
+        ("counting_rows", "overlap", 2, 2, BFLOAT16),
     ],
-    ids=" ".join,
 )
-def test_every_record_trains_exactly_once_per_epoch(
+def test_undisturbed(
     edl: Edl,
     tmp_path: Path,
     numbered: Callable[..., Path],
-    workers: str,
-    update: tuple[str, ...],
+    model: str,
+    update: str,
+    workers: int,
+    servers: int,
+    precision: str,
 ) -> None:
-    total = 997
-    output = tmp_path / "model"
-    done = edl(*arguments(numbered(total), total, output, *update, "--num-workers", workers))
-    assert done.json["records_trained"] == EPOCHS * total
-    np.testing.assert_array_equal(counts(output), EPOCHS)
+    total, epochs, output = 997, 2, tmp_path / "model"
+    data = numbered(total)
+    done = edl(
+        *train(data, total, output, *UPDATES[update], epochs=epochs, model=model),
+        *("--num-workers", str(workers), "--parameter-servers", str(servers)),
+        *("--wire-precision", precision, "--name", "undisturbed"),
+        # Evaluations read frozen versions while training goes on.
+        *(("--validation-data", str(data)) if servers else ()),
+    )
+    assert done.json["records_trained"] == epochs * total
+    status = edl.status("undisturbed")
+    assert len(status["servers"]) == servers
+    if model == "counting_rows":
+        assert status["embedding_rows"] == {"count": total}
+    check(output, total, epochs)
 
 
 @pytest.mark.parametrize(
-    "options", [("--overlap",), ("--local-steps", "3")], ids=["async", "local"]
+    ("model", "update", "sign"),
+    [
+        ("counting", "overlap", signal.SIGKILL),
+        ("counting", "local", signal.SIGTERM),
+        ("counting_rows", "overlap", signal.SIGKILL),
+    ],
 )
-@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "preempted"])
-def test_workers_that_die_lose_and_repeat_nothing(
+def test_workers_that_die(
     edl: Edl,
     tmp_path: Path,
     numbered: Callable[..., Path],
+    model: str,
+    update: str,
     sign: signal.Signals,
-    options: tuple[str, ...],
 ) -> None:
-    total = 8_009
-    output = tmp_path / "model"
+    total, epochs, output = 6_007, 3, tmp_path / "model"
     running = edl.start(
-        *arguments(
-            numbered(total), total, output, "--num-workers", "2", "--name", "dying", *options
-        )
+        *train(numbered(total), total, output, *UPDATES[update], epochs=epochs, model=model),
+        *("--num-workers", "2", "--name", "dying"),
     )
     try:
-        eventually(lambda: edl.run("status", "dying").code == 0, "the job is there")
+        eventually(lambda: edl.run("status", "dying").code == 0, "the job exists")
         victims: set[int] = set()
         for kills in range(1, 4):
             eventually(
-                lambda kills=kills: int(edl.status("dying")["records_trained"]) > kills * 2_000,
+                lambda kills=kills: int(edl.status("dying")["records_trained"]) > kills * 1_500,
                 "training goes on",
             )
             pid = eventually(lambda: set(edl.workers("dying").values()) - victims, "a worker").pop()
@@ -93,6 +99,48 @@ def test_workers_that_die_lose_and_repeat_nothing(
         running.kill()
     assert running.returncode == 0, err
     status = edl.status("dying")
-    assert int(status["records_trained"]) == EPOCHS * total, out
+    assert int(status["records_trained"]) == epochs * total, out
     assert status["preemptions"] == 3, edl("events", "dying").out
-    np.testing.assert_array_equal(counts(output), EPOCHS)
+    check(output, total, epochs)
+
+
+@pytest.mark.parametrize(("model", "update"), [("counting", "sync"), ("counting_rows", "overlap")])
+def test_parameter_servers_that_die(
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], model: str, update: str
+) -> None:
+    total, epochs, output = 6_007, 4, tmp_path / "model"
+    running = edl.start(
+        *train(numbered(total), total, output, *UPDATES[update], epochs=epochs, model=model),
+        *("--num-workers", "2", "--parameter-servers", "2", "--name", "dying"),
+    )
+
+    def serving(restarts: int, trained: int) -> list[int]:
+        """Process ids of the servers, once all serve after so many restarts and records."""
+        status = written_status(edl, "dying")
+        servers = status.get("servers", [])
+        if int(status.get("records_trained", 0)) < trained:
+            return []
+        if any(one["state"] != "serving" or one["restarts"] != restarts for one in servers):
+            return []
+        return [one["pid"] for one in servers]
+
+    try:
+        for kills, victim in ((0, 0), (1, 1)):
+            pids = eventually(
+                lambda kills=kills: serving(kills, 1_000 + kills * 4_000),
+                "servers at work",
+                every=0.02,
+            )
+            os.kill(pids[victim], signal.SIGKILL)
+        out, err = running.communicate(timeout=240)
+    finally:
+        running.kill()
+    assert running.returncode == 0, err
+    status = edl.status("dying")
+    assert int(status["records_trained"]) == epochs * total, out
+    assert status["servers"][0]["restarts"] == 2
+    assert status["worker_failures"] == status["preemptions"] == 0, "workers stay"
+    kinds = event_kinds(edl, "dying")
+    assert kinds.count("ParameterServerLost") == 2
+    assert "JobFailed" not in kinds
+    check(output, total, epochs)

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 from conftest import ROOT, Edl, eventually
-from test_exactly_once import counts
-from test_recovery import trained
+from counting import check, records_trained
 
 
 @pytest.fixture
@@ -124,14 +123,14 @@ def test_checkpoints_carry_a_stopped_job_on(
         *("--output", str(tmp_path / "model")),
     ]
     edl(*arguments, "--detach")
-    eventually(lambda: trained(edl, "again") > total, "an epoch has passed", every=0.02)
+    eventually(lambda: records_trained(edl, "again") > total, "an epoch has passed", every=0.02)
     edl("stop", "again")
     stopped = int(edl.status("again")["records_trained"])
     assert total < stopped < epochs * total
     edl("delete", "again", "--yes")
     result = edl(*arguments, "-o", "json").json
     assert result["records_trained"] == epochs * total
-    assert set(counts(tmp_path / "model").tolist()) == {float(epochs)}
+    check(tmp_path / "model", total, epochs)
     started = [
         json.loads(line)
         for line in (edl.job_dir("again") / "events.jsonl").read_text().splitlines()

@@ -14,36 +14,18 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import ROOT, Edl, eventually, read_all
-from test_exactly_once import EPOCHS, arguments, counts
+from counting import check, event_kinds, records_trained, train
 
 import recordio
 import recordio.example
 from edl_proto.local import supervision
 
-TOTAL = 12_007
+TOTAL, EPOCHS = 12_007, 3
 
 
 def master(edl: Edl, name: str) -> dict[str, Any]:
     facts: dict[str, Any] = json.loads((edl.job_dir(name) / "master.json").read_bytes())
     return facts
-
-
-def written(edl: Edl, name: str) -> dict[str, Any]:
-    """The status as the master wrote it last; asking for it would heal the job."""
-    try:
-        found: dict[str, Any] = json.loads((edl.job_dir(name) / "status.json").read_bytes())
-    except FileNotFoundError:
-        return {}
-    return found
-
-
-def trained(edl: Edl, name: str) -> int:
-    return int(written(edl, name).get("records_trained", 0))
-
-
-def kinds(edl: Edl, name: str) -> list[str]:
-    lines = (edl.job_dir(name) / "events.jsonl").read_text().splitlines()
-    return [json.loads(line)["kind"] for line in lines]
 
 
 def bodies(edl: Edl, name: str) -> set[int]:
@@ -56,10 +38,13 @@ def test_a_job_survives_its_master_and_its_supervisor(
 ) -> None:
     """Killed alone and together, while nobody looks at the job; only workers are left to notice."""
     output = tmp_path / "model"
-    edl(*arguments(numbered(TOTAL), TOTAL, output, "--num-workers", "2", "--name", "m", "--detach"))
+    edl(
+        *train(numbered(TOTAL), TOTAL, output, "--num-workers", "2", epochs=EPOCHS),
+        *("--name", "m", "--detach"),
+    )
     job_dir = edl.job_dir("m")
     eventually(lambda: list((job_dir / "snapshots").glob("m-*")), "a snapshot")
-    eventually(lambda: trained(edl, "m") > 500, "some training")
+    eventually(lambda: records_trained(edl, "m") > 500, "some training")
     workers = bodies(edl, "m")
     assert len(workers) == 2
 
@@ -76,7 +61,7 @@ def test_a_job_survives_its_master_and_its_supervisor(
         "the master starts another supervisor",
     )
 
-    eventually(lambda: "WorkerReady" in kinds(edl, "m"), "the workers are back")
+    eventually(lambda: "WorkerReady" in event_kinds(edl, "m"), "the workers are back")
     overseer = eventually(lambda: supervision.supervisor_pid(job_dir), "a supervisor")
     os.kill(overseer, signal.SIGKILL)
     os.kill(second["pid"], signal.SIGKILL)
@@ -86,8 +71,8 @@ def test_a_job_survives_its_master_and_its_supervisor(
     status = edl.status("m")
     assert status["state"] == "SUCCEEDED"
     assert int(status["records_trained"]) == EPOCHS * TOTAL
-    np.testing.assert_array_equal(counts(output), EPOCHS)
-    assert kinds(edl, "m").count("CheckpointRestored") == 2
+    check(output, TOTAL, EPOCHS)
+    assert event_kinds(edl, "m").count("CheckpointRestored") == 2
     assert (status["preemptions"], status["worker_failures"]) == (0, 0)
     for worker in (0, 1):
         log = (job_dir / "logs" / f"worker-{worker}.log").read_text()
@@ -101,20 +86,23 @@ def test_a_frozen_worker_is_noticed_in_two_seconds_and_a_thawed_one_is_welcome(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
 ) -> None:
     output = tmp_path / "model"
-    edl(*arguments(numbered(TOTAL), TOTAL, output, "--num-workers", "2", "--name", "f", "--detach"))
-    eventually(lambda: trained(edl, "f") > 500, "some training")
+    edl(
+        *train(numbered(TOTAL), TOTAL, output, "--num-workers", "2", epochs=EPOCHS),
+        *("--name", "f", "--detach"),
+    )
+    eventually(lambda: records_trained(edl, "f") > 500, "some training")
     victim = sorted(bodies(edl, "f"))[0]
     os.kill(victim, signal.SIGSTOP)
     frozen_at = time.time()
-    eventually(lambda: "WorkerLost" in kinds(edl, "f"), "it is missed", every=0.02)
+    eventually(lambda: "WorkerLost" in event_kinds(edl, "f"), "it is missed", every=0.02)
     assert os.path.exists(f"/proc/{victim}")
     # Generous here, where others use the machine; bench/recovery.py has the figure.
     assert time.time() - frozen_at < 10
     os.kill(victim, signal.SIGCONT)
     edl("wait", "f", timeout=300)
     assert int(edl.status("f")["records_trained"]) == EPOCHS * TOTAL
-    np.testing.assert_array_equal(counts(output), EPOCHS)
-    assert "WorkerBack" in kinds(edl, "f")
+    check(output, TOTAL, EPOCHS)
+    assert "WorkerBack" in event_kinds(edl, "f")
 
 
 # --- user code that hangs ----------------------------------------------------------------------
@@ -169,7 +157,7 @@ def test_user_code_that_hangs_is_named_replaced_and_nothing_is_lost(
     )
     status = edl.status("h")
     assert status["state"] == "SUCCEEDED"
-    np.testing.assert_array_equal(counts(output), 1)
+    check(output, total, 1)
     assert int(status["records_trained"]) == total
     lines = (edl.job_dir("h") / "events.jsonl").read_text().splitlines()
     events = [json.loads(line) for line in lines]
@@ -290,7 +278,7 @@ def test_a_job_on_a_trained_model_goes_on_where_its_master_died(
     assert status["state"] == "SUCCEEDED"
     progress = status["progress"]
     assert int(progress["records_done"]) == int(progress["records_total"]) == RECORDS
-    assert kinds(edl, verb).count("CheckpointRestored") == 1
+    assert event_kinds(edl, verb).count("CheckpointRestored") == 1
     assert (status["preemptions"], status["worker_failures"]) == (0, 0)
     logs = edl.job_dir(verb) / "logs"
     starts = [(logs / f"worker-{worker}.log").read_text().count("--- ") for worker in (0, 1)]

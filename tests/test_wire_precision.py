@@ -1,4 +1,4 @@
-"""Numbers of 16 bits on the wire: the same counts, whatever they travel as."""
+"""Numbers of 16 bits on the wire halve the traffic; test_exactly_once counts with them."""
 
 from __future__ import annotations
 
@@ -7,47 +7,11 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-import pytest
 from conftest import Edl
-from test_embeddings import check_counts
-from test_exactly_once import counts
-from test_parameter_servers import MODES, arguments
+from counting import train
 
 
-@pytest.mark.parametrize(
-    ("model", "precision", "mode", "servers"),
-    [
-        ("counting", "float16", "async", "2"),
-        ("counting", "bfloat16", "sync", "0"),
-        ("counting_rows", "bfloat16", "async", "2"),
-    ],
-)
-def test_every_record_trains_exactly_once_per_epoch(
-    edl: Edl,
-    tmp_path: Path,
-    numbered: Callable[..., Path],
-    model: str,
-    precision: str,
-    mode: str,
-    servers: str,
-) -> None:
-    """Counts are numbers that 16 bits have: they are exact, or a record is."""
-    total, output = 997, tmp_path / "model"
-    params = ("--params", f"size={total}") if model == "counting" else ()
-    done = edl(
-        *arguments(model, numbered(total), output, 2, *params, *MODES[mode]),
-        *("--wire-precision", precision, "--parameter-servers", servers),
-        *("--validation-data", str(tmp_path / "numbered")),
-    )
-    assert done.json["records_trained"] == 2 * total
-    if model == "counting":
-        np.testing.assert_array_equal(counts(output), 2)
-    else:
-        check_counts(output, total, 2)
-
-
-def travelled(edl: Edl, name: str) -> dict[str, float]:
+def traffic(edl: Edl, name: str) -> dict[str, float]:
     """Bytes of parameters by direction, from the metrics of a job whose page is still there."""
     url = edl.status(name)["dashboard_url"]
     with urllib.request.urlopen(f"{url}metrics", timeout=30) as answer:
@@ -61,9 +25,9 @@ def test_half_as_many_bytes_travel(edl: Edl, tmp_path: Path, numbered: Callable[
     data = numbered(total)
     bytes_of = {}
     for precision in ("float32", "bfloat16"):
-        given = arguments("counting", data, tmp_path / precision, 2, "--params", f"size={total}")
+        given = train(data, total, tmp_path / precision, "--num-workers", "2", epochs=2)
         edl(*given, "--wire-precision", precision, "--name", precision, "--keep-page", "60")
-        bytes_of[precision] = travelled(edl, precision)
+        bytes_of[precision] = traffic(edl, precision)
         edl("delete", precision, "--yes")
     whole, half = bytes_of["float32"], bytes_of["bfloat16"]
     # The initial values and those of the trained model are whole; 128 gradients are not.
