@@ -13,9 +13,23 @@ from conftest import ROOT, Edl, eventually
 from counting import check, event_kinds, records_trained
 from moto.server import ThreadedMotoServer
 from safetensors.numpy import load_file
-from test_sync_training import RECORDS, make_problem
+from test_sync_training import MODEL, RECORDS, make_problem
 
 BUCKET = "s3://kept/of/mine"
+
+SLOW = MODEL.replace(
+    """return dataset.map(parse)""",
+    """def slowly(x):
+        time.sleep(float(os.environ.get("EDL_TEST_RECORD_S", "0")))
+        return x
+
+    def delay(x, y):
+        return tf.ensure_shape(tf.numpy_function(slowly, [x], tf.float32), [3]), y
+
+    return dataset.map(parse).map(delay)""",
+).replace("import keras", "import os\nimport time\n\nimport keras", 1)
+"""The model of the sync tests, which takes as long for each record as the environment says."""
+
 ACCESS = {
     "AWS_ACCESS_KEY_ID": "test",
     "AWS_SECRET_ACCESS_KEY": "test",
@@ -135,7 +149,7 @@ def test_sync_training_that_was_stopped_equals_one_that_was_not(
 ) -> None:
     """The weights are those that Keras finds, too, so both runs are right and not only alike."""
     epochs = 60
-    zoo, data, expected = make_problem(tmp_path, epochs)
+    zoo, data, expected = make_problem(tmp_path, epochs, SLOW)
     given = [
         *("train", "--model-zoo", str(zoo), "--model-def", "small", "--data", str(data)),
         *("--update", "sync", "--grads-to-wait", "14", "--name", "sync"),
@@ -143,8 +157,9 @@ def test_sync_training_that_was_stopped_equals_one_that_was_not(
         *("--output", str(tmp_path / "model"), "--checkpoint-dir", BUCKET),
         *("--parameter-servers", str(servers)),
     ]
-    edl(*given, "--detach")
-    eventually(lambda: int(edl.status("sync")["records_trained"]) > 0, "it trains", every=0.01)
+    # A minute at least: the job cannot be over before it is stopped.
+    edl(*given, "--detach", env={"EDL_TEST_RECORD_S": "0.01"})
+    eventually(lambda: records_trained(edl, "sync") > 2 * RECORDS, "some updates", every=0.02)
     edl("stop", "sync")
     assert 0 < int(edl.status("sync")["records_trained"]) < epochs * RECORDS
     edl("delete", "sync", "--yes")

@@ -53,7 +53,7 @@ def predicted_digits(directory: Path) -> np.ndarray[Any, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dir", type=Path, default=ROOT / "build" / "demo")
-    parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--workers", default="2")
     chosen = parser.parse_args()
     begun = time.monotonic()

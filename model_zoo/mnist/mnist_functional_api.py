@@ -11,7 +11,8 @@ inputs = tf.keras.Input(shape=(28, 28), name="image")
 x = tf.keras.layers.Reshape((28, 28, 1))(inputs)
 x = tf.keras.layers.Conv2D(32, kernel_size=(3, 3), activation="relu")(x)
 x = tf.keras.layers.Conv2D(64, kernel_size=(3, 3), activation="relu")(x)
-x = tf.keras.layers.BatchNormalization()(x)
+# Keras's default of 0.99 needs hundreds of updates before evaluation sees trained statistics.
+x = tf.keras.layers.BatchNormalization(momentum=0.9)(x)
 x = tf.keras.layers.MaxPooling2D(pool_size=(2, 2))(x)
 x = tf.keras.layers.Dropout(0.25)(x)
 x = tf.keras.layers.Flatten()(x)
@@ -46,8 +47,8 @@ def loss(labels, predictions):
     )
 
 
-def optimizer(lr=0.1):
-    return tf.keras.optimizers.SGD(lr)
+def optimizer(lr=0.001):
+    return tf.keras.optimizers.Adam(lr)
 
 
 def eval_metrics_fn():

@@ -12,7 +12,7 @@ from .mnist_functional_api import eval_metrics_fn  # noqa: F401
 inputs = tf.keras.Input(shape=(28, 28, 1), name="img")
 x = tf.keras.layers.Conv2D(32, kernel_size=(3, 3), activation="relu")(inputs)
 x = tf.keras.layers.Conv2D(64, kernel_size=(3, 3), activation="relu")(x)
-x = tf.keras.layers.BatchNormalization()(x)
+x = tf.keras.layers.BatchNormalization(momentum=0.9)(x)
 x = tf.keras.layers.MaxPooling2D(pool_size=(2, 2))(x)
 x = tf.keras.layers.Dropout(0.25)(x)
 x = tf.keras.layers.Flatten()(x)
@@ -50,5 +50,5 @@ def loss(output, labels):
     )
 
 
-def optimizer(lr=0.1):
-    return tf.keras.optimizers.SGD(lr)
+def optimizer(lr=0.001):
+    return tf.keras.optimizers.Adam(lr)

@@ -21,15 +21,15 @@ class MnistSpec(ElasticDLSpec):
         x = tf.keras.layers.Reshape((28, 28, 1))(inputs)
         x = tf.keras.layers.Conv2D(32, kernel_size=(3, 3), activation="relu")(x)
         x = tf.keras.layers.Conv2D(64, kernel_size=(3, 3), activation="relu")(x)
-        x = tf.keras.layers.BatchNormalization()(x)
+        x = tf.keras.layers.BatchNormalization(momentum=0.9)(x)
         x = tf.keras.layers.MaxPooling2D(pool_size=(2, 2))(x)
         x = tf.keras.layers.Dropout(self._dropout)(x)
         x = tf.keras.layers.Flatten()(x)
         outputs = tf.keras.layers.Dense(10)(x)
         return tf.keras.Model(inputs=inputs, outputs=outputs, name="mnist_model")
 
-    def create_optimizer(self, lr=0.1):
-        return tf.keras.optimizers.SGD(lr)
+    def create_optimizer(self, lr=0.001):
+        return tf.keras.optimizers.Adam(lr)
 
     def create_loss(self, outputs=None, labels=None):
         return tf.reduce_mean(

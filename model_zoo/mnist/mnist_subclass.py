@@ -15,7 +15,7 @@ class MnistModel(tf.keras.Model):
         self._reshape = tf.keras.layers.Reshape((28, 28, 1))
         self._conv1 = tf.keras.layers.Conv2D(filters, kernel_size=(3, 3), activation="relu")
         self._conv2 = tf.keras.layers.Conv2D(2 * filters, kernel_size=(3, 3), activation="relu")
-        self._batch_norm = tf.keras.layers.BatchNormalization()
+        self._batch_norm = tf.keras.layers.BatchNormalization(momentum=0.9)
         self._maxpooling = tf.keras.layers.MaxPooling2D(pool_size=(2, 2))
         self._dropout = tf.keras.layers.Dropout(dropout)
         self._flatten = tf.keras.layers.Flatten()
