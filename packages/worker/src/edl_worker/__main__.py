@@ -52,6 +52,9 @@ def _check(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     config.quiet_tensorflow()
     with contextlib.redirect_stdout(sys.stderr):  # what a model file prints is no answer
+        from edl_worker.runtime.tensorflow_import import import_tensorflow
+
+        import_tensorflow()
         from edl_worker.model_file import run_check
 
         answer = run_check(options.spec)

@@ -22,6 +22,7 @@ from edl_worker.config import Settings
 from edl_worker.metrics import WorkerMetrics
 from edl_worker.runtime.heartbeat import Heartbeat
 from edl_worker.runtime.session import Session
+from edl_worker.runtime.tensorflow_import import import_tensorflow
 from edl_worker.transport.master_client import MasterClient, WorkerIdentity
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class App:
             metrics_port=self._serve_metrics(),
             started=time.monotonic() if started is None else started,
         )
-        self._importing = threading.Thread(target=_import_tensorflow, name="import", daemon=True)
+        self._importing = threading.Thread(target=_import_model_code, name="import", daemon=True)
         self._ended = threading.Event()
         self._exit_code = 70
         self._asked_at: float | None = None
@@ -207,8 +208,9 @@ def identity(worker_id: int) -> WorkerIdentity:
     return WorkerIdentity(worker_id, process_identity.instance_name(pid, started), host, pid)
 
 
-def _import_tensorflow() -> None:
+def _import_model_code() -> None:
     try:
+        import_tensorflow()
         import edl_worker.tasks.task_runner  # noqa: F401
     except BaseException:
         # The session imports the same and tells what is wrong.

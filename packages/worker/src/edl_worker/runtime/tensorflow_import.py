@@ -1,0 +1,56 @@
+"""Imports TensorFlow and Keras in about two thirds of the usual processor time.
+
+Most of a worker's start is this import, and every restart of an instance waits for it.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+def import_tensorflow() -> None:
+    """Import both packages; whatever imports them afterwards finds them loaded.
+
+    Keras imports scikit-learn, where that is installed, for wrappers that a model file cannot
+    use: an estimator has a training loop of its own. Without it the import takes 1.2 s of
+    processor time less, measured with TensorFlow 2.21 and scikit-learn 1.8.
+
+    Raises:
+        ImportError: TensorFlow or Keras is not installed, or does not fit this machine.
+    """
+    with _without_collections(), _hidden("sklearn"):
+        import keras  # noqa: F401
+        import tensorflow  # noqa: F401
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Collect no garbage: an import makes a million objects and drops hardly any of them.
+
+    Objects that live until the process ends are left out of later collections, too.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@contextmanager
+def _hidden(package: str) -> Iterator[None]:
+    """Let imports of a package fail, unless it is imported already."""
+    if package in sys.modules:
+        yield
+        return
+    sys.modules[package] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules[package]
