@@ -46,5 +46,5 @@ def test_train_and_predict_from_a_program(edl: Edl, tmp_path: Path, digit_data: 
     assert done.returncode == 0, done.stderr
     first, *error = done.stdout.splitlines()
     assert json.loads(first) == ["SUCCEEDED", 320, 80]
-    assert "no such data" in error[0]
+    assert "DATA_NOT_FOUND" in error[0]
     assert len(read_all(tmp_path / "predicted")) == 80

@@ -59,10 +59,12 @@ def main(servers: int, floats: int, dim: int, workers: int) -> None:
     crew = Crew(job_pb2.JobSpec(name="bench"), servers, "bench", {}, "") if servers else None
     threads = futures.ThreadPoolExecutor(os.cpu_count() or 1)
     plane = GuardedPlane(lambda _: Async(), None, buffers, threads, servers=crew)
-    errors = ErrorInterceptor(on_defect=lambda name, error: print(name, error, file=sys.stderr))
+    errors = ErrorInterceptor(
+        on_internal_error=lambda name, error: print(name, error, file=sys.stderr)
+    )
     servicer = ParametersServicer(Job(), plane, buffers, Metrics(), "bench")  # type: ignore[arg-type]
     server = grpc.server(futures.ThreadPoolExecutor(64), options=channels.SERVER_OPTIONS)
-    listener = parameters.listen(servicer, "127.0.0.1", errors.told)
+    listener = parameters.listen(servicer, "127.0.0.1", errors.translate)
     parameters.add_to_server(servicer, server, listener.port)
     if crew is not None:
         orders = ServersServicer(crew, "bench", _lost, _failed)

@@ -53,7 +53,7 @@ def main(dim: int, floats: int = 1, optimizer: str = "SGD", directory: str = "")
     server = grpc.server(futures.ThreadPoolExecutor(8), options=channels.SERVER_OPTIONS)
     servicer = ParametersServicer(Job(), plane, buffers, Metrics(), "bench")  # type: ignore[arg-type]
     errors = ErrorInterceptor()
-    listener = parameters.listen(servicer, "127.0.0.1", errors.told)
+    listener = parameters.listen(servicer, "127.0.0.1", errors.translate)
     parameters.add_to_server(servicer, server, listener.port)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()

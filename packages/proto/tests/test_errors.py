@@ -9,20 +9,20 @@ from typing import Any
 import grpc
 import pytest
 
-from edl_proto.errors import CATALOG, EdlError, ErrorInterceptor
+from edl_proto.errors import GRPC_STATUS, EdlError, ErrorInterceptor
 from edl_proto.transport import channels
 from edl_proto.v1 import error_pb2, job_pb2, job_pb2_grpc
 
 
-def test_every_code_has_an_entry() -> None:
+def test_every_code_has_a_grpc_status() -> None:
     codes = set(error_pb2.ErrorCode.values()) - {error_pb2.ERROR_CODE_UNSPECIFIED}
-    assert set(CATALOG) == codes
+    assert set(GRPC_STATUS) == codes
 
 
-def test_an_error_is_told_as_what_where_and_what_to_do() -> None:
+def test_the_text_of_an_error_has_what_where_and_what_to_do() -> None:
     error = EdlError(error_pb2.DATA_EMPTY, "a.rio holds no record", where="a.rio", remedy="fill it")
     assert str(error).splitlines() == [
-        "no records: a.rio holds no record",
+        "DATA_EMPTY: a.rio holds no record",
         "  where: a.rio",
         "  what to do: fill it",
     ]
@@ -59,7 +59,7 @@ class Failing(job_pb2_grpc.JobServicer):
 
 @pytest.fixture
 def served() -> Any:
-    defects: list[str] = []
+    internal_errors: list[str] = []
 
     def translate(error: Exception) -> EdlError | None:
         if isinstance(error, KeyError):
@@ -68,14 +68,16 @@ def served() -> Any:
 
     server = grpc.server(
         futures.ThreadPoolExecutor(4),
-        interceptors=[ErrorInterceptor(translate, lambda method, _: defects.append(method))],
+        interceptors=[
+            ErrorInterceptor(translate, lambda method, _: internal_errors.append(method))
+        ],
         options=channels.SERVER_OPTIONS,
     )
     job_pb2_grpc.add_JobServicer_to_server(Failing(), server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     with channels.connect(f"127.0.0.1:{port}") as channel:
-        yield job_pb2_grpc.JobStub(channel), defects
+        yield job_pb2_grpc.JobStub(channel), internal_errors
     server.stop(None)
 
 
@@ -86,7 +88,7 @@ def _failure(call: Any) -> grpc.RpcError:
 
 
 def test_an_error_crosses_the_wire_whole(served: Any) -> None:
-    stub, defects = served
+    stub, internal_errors = served
     failure = _failure(lambda: stub.GetStatus(job_pb2.GetStatusRequest(), timeout=5))
     error = EdlError.from_rpc(failure)
     assert failure.code() is grpc.StatusCode.UNAVAILABLE
@@ -94,32 +96,32 @@ def test_an_error_crosses_the_wire_whole(served: Any) -> None:
     assert error.code == error_pb2.PORT_IN_USE
     assert error.where == "127.0.0.1:1"
     assert error.detail == "x" * 900
-    assert not defects
+    assert not internal_errors
 
 
 def test_a_domain_exception_is_translated_in_one_place(served: Any) -> None:
-    stub, defects = served
+    stub, internal_errors = served
     error = EdlError.from_rpc(_failure(lambda: stub.Scale(job_pb2.ScaleRequest(), timeout=5)))
     assert error is not None
     assert error.code == error_pb2.USAGE
-    assert not defects
+    assert not internal_errors
 
 
-def test_an_unknown_exception_is_a_defect_and_says_so(served: Any) -> None:
-    stub, defects = served
+def test_an_unknown_exception_is_an_internal_error(served: Any) -> None:
+    stub, internal_errors = served
     error = EdlError.from_rpc(_failure(lambda: stub.Stop(job_pb2.StopRequest(), timeout=5)))
     assert error is not None
     assert error.code == error_pb2.INTERNAL
     assert "ZeroDivisionError" in error.what
-    assert defects == ["/edl.v1.Job/Stop"]
+    assert internal_errors == ["/edl.v1.Job/Stop"]
 
 
 def test_an_abort_by_hand_stays_as_it_was(served: Any) -> None:
-    stub, defects = served
+    stub, internal_errors = served
     failure = _failure(lambda: stub.Acknowledge(job_pb2.AcknowledgeRequest(), timeout=5))
     assert failure.code() is grpc.StatusCode.OUT_OF_RANGE
     assert EdlError.from_rpc(failure) is None
-    assert not defects
+    assert not internal_errors
 
 
 def test_a_stream_ends_in_the_error(served: Any) -> None:

@@ -137,7 +137,7 @@ class PracticeMaster:
         server = grpc.server(
             futures.ThreadPoolExecutor(16),
             options=channels.SERVER_OPTIONS,
-            interceptors=[ErrorInterceptor(on_defect=lambda name, error: print(name, repr(error)))],
+            interceptors=[ErrorInterceptor(None, lambda name, error: print(name, repr(error)))],
         )
         task_pb2_grpc.add_TasksServicer_to_server(_Tasks(self), server)
         add_to_server(_Parameters(self), server)

@@ -12,6 +12,9 @@ from edl_builder import config
 from edl_builder.app import App
 from edl_builder.codec import error_to
 from edl_builder.core.names import Refused
+from edl_proto.v1 import error_pb2
+
+_FAILED, _USAGE = 1, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Refused as error:
         problem = error_to(error.failure)
         print(problem, file=sys.stderr)
-        return problem.exit_code
+        return _USAGE if problem.code == error_pb2.USAGE else _FAILED
     return 0
 
 

@@ -36,7 +36,7 @@ class Server:
         calls: how many builds may be waited for at a time.
         tls: None for none.
         redact: applied to the messages of defects.
-        on_defect: told of every call that failed for a reason that is not known.
+        on_internal_error: told of every call that failed for a reason that is not known.
 
     Raises:
         Refused: the port is taken, or the address is none of this machine.
@@ -50,11 +50,11 @@ class Server:
         calls: int,
         tls: Tls | None,
         redact: Callable[[str], str],
-        on_defect: Callable[[], None],
+        on_internal_error: Callable[[], None],
     ) -> None:
         def note(method: str, error: Exception) -> None:
             log.error("%s\n%s", method, redact("".join(traceback.format_exception(error))))
-            on_defect()
+            on_internal_error()
 
         self._server = grpc.server(
             futures.ThreadPoolExecutor(calls + _OTHER_CALLS, thread_name_prefix="grpc"),

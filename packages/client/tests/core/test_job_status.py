@@ -98,10 +98,12 @@ def test_only_predictions_have_predictions_and_only_failures_an_error() -> None:
 
 
 def test_an_error_stays_on_one_screen() -> None:
-    failure = Failure("X", "what", "where", "do", "\n".join(f"line {n}" for n in range(500)))
-    lines = job_text.failure_lines(failure, "title")
+    failure = Failure(
+        "DATA_EMPTY", "what", "where", "do", "\n".join(f"line {n}" for n in range(500))
+    )
+    lines = job_text.failure_lines(failure)
     assert len(lines) < 30
-    assert lines[:3] == ["title: what", "  where: where", "  what to do: do"]
+    assert lines[:3] == ["no records: what", "  where: where", "  what to do: do"]
     assert lines[3] == "  | ... 480 lines before these"
     assert lines[-1] == "  | line 499"
 

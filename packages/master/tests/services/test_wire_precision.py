@@ -75,7 +75,7 @@ class Server:
         self._server = grpc.server(
             futures.ThreadPoolExecutor(4), interceptors=[errors], options=channels.SERVER_OPTIONS
         )
-        self._listener = parameters.listen(servicer, "127.0.0.1", errors.told)
+        self._listener = parameters.listen(servicer, "127.0.0.1", errors.translate)
         parameters.add_to_server(servicer, self._server, self._listener.port if direct else 0)
         address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
         self._server.start()

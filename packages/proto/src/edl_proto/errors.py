@@ -1,9 +1,8 @@
-"""Failures a person may see: one exception, one table from code to gRPC status and exit code."""
+"""Failures that users may see: one exception, with its representation in gRPC."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import grpc
@@ -14,93 +13,57 @@ from edl_proto.v1.error_pb2 import ErrorCode
 _METADATA_KEY = "edl-error-bin"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """How a code shows: to a gRPC peer, to a shell, to a person."""
-
-    status: grpc.StatusCode
-    exit_code: int
-    title: str
-
-
-# Exit codes: 1 the job failed, 2 usage, 3 data, 4 model file, 5 exists or in use,
-# 6 not found, 7 resources of the machine, 8 stopped or timed out, 9 an image cannot be built,
-# 10 not allowed, 11 a service that is needed does not serve, 70 a defect of edl.
-CATALOG: dict[ErrorCode.ValueType, Entry] = {
-    error_pb2.USAGE: Entry(grpc.StatusCode.INVALID_ARGUMENT, 2, "wrong option"),
-    error_pb2.DATA_NOT_FOUND: Entry(grpc.StatusCode.NOT_FOUND, 3, "no such data"),
-    error_pb2.DATA_EMPTY: Entry(grpc.StatusCode.FAILED_PRECONDITION, 3, "no records"),
-    error_pb2.DATA_UNREADABLE: Entry(grpc.StatusCode.FAILED_PRECONDITION, 3, "unreadable data"),
-    error_pb2.DATA_DAMAGED: Entry(grpc.StatusCode.DATA_LOSS, 3, "damaged data"),
-    error_pb2.MODEL_NOT_FOUND: Entry(grpc.StatusCode.NOT_FOUND, 4, "no such model"),
-    error_pb2.MODEL_IMPORT: Entry(
-        grpc.StatusCode.FAILED_PRECONDITION, 4, "model file cannot be imported"
-    ),
-    error_pb2.MODEL_CONTRACT: Entry(
-        grpc.StatusCode.FAILED_PRECONDITION, 4, "model file breaks the contract"
-    ),
-    error_pb2.SHAPE_MISMATCH: Entry(
-        grpc.StatusCode.FAILED_PRECONDITION, 4, "data and model disagree"
-    ),
-    error_pb2.UNKNOWN_PARAMETER: Entry(grpc.StatusCode.INVALID_ARGUMENT, 2, "unknown parameter"),
-    error_pb2.OPTIMIZER_UNSUPPORTED: Entry(
-        grpc.StatusCode.UNIMPLEMENTED, 4, "unsupported optimizer"
-    ),
-    error_pb2.NAN_LOSS: Entry(grpc.StatusCode.ABORTED, 1, "the loss is not finite"),
-    error_pb2.USER_CODE: Entry(grpc.StatusCode.ABORTED, 1, "the model file raised an error"),
-    error_pb2.OUTPUT_EXISTS: Entry(grpc.StatusCode.ALREADY_EXISTS, 5, "output exists"),
-    error_pb2.OUTPUT_UNWRITABLE: Entry(
-        grpc.StatusCode.PERMISSION_DENIED, 7, "output cannot be written"
-    ),
-    error_pb2.PORT_IN_USE: Entry(grpc.StatusCode.UNAVAILABLE, 5, "port in use"),
-    error_pb2.DISK_FULL: Entry(grpc.StatusCode.RESOURCE_EXHAUSTED, 7, "disk full"),
-    error_pb2.WORKER_CRASH_LOOP: Entry(grpc.StatusCode.ABORTED, 1, "workers keep crashing"),
-    error_pb2.TASK_DEAD_LETTERED: Entry(grpc.StatusCode.ABORTED, 1, "a task failed for good"),
-    error_pb2.JOB_NOT_FOUND: Entry(grpc.StatusCode.NOT_FOUND, 6, "no such job"),
-    error_pb2.JOB_EXISTS: Entry(grpc.StatusCode.ALREADY_EXISTS, 5, "job exists"),
-    error_pb2.STOPPED: Entry(grpc.StatusCode.CANCELLED, 8, "job stopped"),
-    error_pb2.MASTER_LOST: Entry(grpc.StatusCode.UNAVAILABLE, 1, "the job's master is gone"),
-    error_pb2.PARAMETER_SERVER_LOST: Entry(
-        grpc.StatusCode.UNAVAILABLE, 1, "a parameter server cannot be reached"
-    ),
-    error_pb2.TIMED_OUT: Entry(grpc.StatusCode.DEADLINE_EXCEEDED, 8, "timed out"),
-    error_pb2.CHECKPOINT_DAMAGED: Entry(grpc.StatusCode.DATA_LOSS, 3, "damaged checkpoint"),
-    error_pb2.STALE_LEASE: Entry(grpc.StatusCode.FAILED_PRECONDITION, 70, "lease lost"),
-    error_pb2.STALE_INCARNATION: Entry(
-        grpc.StatusCode.FAILED_PRECONDITION, 70, "the master was replaced"
-    ),
-    error_pb2.NOT_READY: Entry(grpc.StatusCode.FAILED_PRECONDITION, 70, "not ready"),
-    error_pb2.INTERNAL: Entry(grpc.StatusCode.INTERNAL, 70, "defect in edl"),
-    error_pb2.IMAGE_BUILD_FAILED: Entry(grpc.StatusCode.ABORTED, 9, "the image cannot be built"),
-    error_pb2.BUILD_NOT_FOUND: Entry(grpc.StatusCode.NOT_FOUND, 6, "no such build or image"),
-    error_pb2.FORBIDDEN: Entry(grpc.StatusCode.PERMISSION_DENIED, 10, "not allowed"),
-    error_pb2.LIMIT_EXCEEDED: Entry(grpc.StatusCode.RESOURCE_EXHAUSTED, 10, "over a limit"),
-    error_pb2.SOURCE_UNREACHABLE: Entry(
-        grpc.StatusCode.FAILED_PRECONDITION, 4, "the model zoo cannot be fetched"
-    ),
-    error_pb2.ENGINE_UNAVAILABLE: Entry(
-        grpc.StatusCode.UNAVAILABLE, 11, "the container engine does not serve"
-    ),
-    error_pb2.REGISTRY_UNAVAILABLE: Entry(
-        grpc.StatusCode.UNAVAILABLE, 11, "the image registry does not serve"
-    ),
-    error_pb2.BUILDER_RESTARTED: Entry(
-        grpc.StatusCode.UNAVAILABLE, 11, "the builder was restarted"
-    ),
-    error_pb2.BUILDER_UNAVAILABLE: Entry(
-        grpc.StatusCode.UNAVAILABLE, 11, "the builder does not answer"
-    ),
+GRPC_STATUS: dict[ErrorCode.ValueType, grpc.StatusCode] = {
+    error_pb2.USAGE: grpc.StatusCode.INVALID_ARGUMENT,
+    error_pb2.DATA_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    error_pb2.DATA_EMPTY: grpc.StatusCode.FAILED_PRECONDITION,
+    error_pb2.DATA_UNREADABLE: grpc.StatusCode.FAILED_PRECONDITION,
+    error_pb2.DATA_DAMAGED: grpc.StatusCode.DATA_LOSS,
+    error_pb2.MODEL_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    error_pb2.MODEL_IMPORT: grpc.StatusCode.FAILED_PRECONDITION,
+    error_pb2.MODEL_CONTRACT: grpc.StatusCode.FAILED_PRECONDITION,
+    error_pb2.SHAPE_MISMATCH: grpc.StatusCode.FAILED_PRECONDITION,
+    error_pb2.UNKNOWN_PARAMETER: grpc.StatusCode.INVALID_ARGUMENT,
+    error_pb2.OPTIMIZER_UNSUPPORTED: grpc.StatusCode.UNIMPLEMENTED,
+    error_pb2.NAN_LOSS: grpc.StatusCode.ABORTED,
+    error_pb2.USER_CODE: grpc.StatusCode.ABORTED,
+    error_pb2.OUTPUT_EXISTS: grpc.StatusCode.ALREADY_EXISTS,
+    error_pb2.OUTPUT_UNWRITABLE: grpc.StatusCode.PERMISSION_DENIED,
+    error_pb2.PORT_IN_USE: grpc.StatusCode.UNAVAILABLE,
+    error_pb2.DISK_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    error_pb2.WORKER_CRASH_LOOP: grpc.StatusCode.ABORTED,
+    error_pb2.TASK_DEAD_LETTERED: grpc.StatusCode.ABORTED,
+    error_pb2.JOB_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    error_pb2.JOB_EXISTS: grpc.StatusCode.ALREADY_EXISTS,
+    error_pb2.STOPPED: grpc.StatusCode.CANCELLED,
+    error_pb2.MASTER_LOST: grpc.StatusCode.UNAVAILABLE,
+    error_pb2.TIMED_OUT: grpc.StatusCode.DEADLINE_EXCEEDED,
+    error_pb2.CHECKPOINT_DAMAGED: grpc.StatusCode.DATA_LOSS,
+    error_pb2.STALE_LEASE: grpc.StatusCode.FAILED_PRECONDITION,
+    error_pb2.STALE_INCARNATION: grpc.StatusCode.FAILED_PRECONDITION,
+    error_pb2.NOT_READY: grpc.StatusCode.FAILED_PRECONDITION,
+    error_pb2.INTERNAL: grpc.StatusCode.INTERNAL,
+    error_pb2.IMAGE_BUILD_FAILED: grpc.StatusCode.ABORTED,
+    error_pb2.BUILD_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    error_pb2.FORBIDDEN: grpc.StatusCode.PERMISSION_DENIED,
+    error_pb2.LIMIT_EXCEEDED: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    error_pb2.SOURCE_UNREACHABLE: grpc.StatusCode.FAILED_PRECONDITION,
+    error_pb2.ENGINE_UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
+    error_pb2.REGISTRY_UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
+    error_pb2.BUILDER_RESTARTED: grpc.StatusCode.UNAVAILABLE,
+    error_pb2.BUILDER_UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
+    error_pb2.PARAMETER_SERVER_LOST: grpc.StatusCode.UNAVAILABLE,
 }
 
 
 class EdlError(Exception):
-    """A failure with a code, told as what, where and what to do.
+    """A failure: a code, what happened, where, and what to do.
 
     Args:
         code: one of ``edl.v1.ErrorCode``.
         what: one sentence.
         where: file:line and function, file and record range, URI or port.
-        remedy: what the reader can do about it.
+        remedy: what the user can do.
         detail: traceback or log tail.
     """
 
@@ -121,15 +84,18 @@ class EdlError(Exception):
         self.detail = detail
 
     @property
-    def entry(self) -> Entry:
-        return CATALOG.get(self.code, CATALOG[error_pb2.INTERNAL])
+    def status(self) -> grpc.StatusCode:
+        """The gRPC status of a call that fails with this error."""
+        return GRPC_STATUS.get(self.code, grpc.StatusCode.INTERNAL)
 
     @property
-    def exit_code(self) -> int:
-        return self.entry.exit_code
+    def code_name(self) -> str:
+        """The name of the code; ``INTERNAL`` for one that this version does not know."""
+        known = self.code if self.code in GRPC_STATUS else error_pb2.INTERNAL
+        return error_pb2.ErrorCode.Name(known)
 
     def __str__(self) -> str:
-        lines = [f"{self.entry.title}: {self.what}"]
+        lines = [f"{self.code_name}: {self.what}"]
         if self.where:
             lines.append(f"  where: {self.where}")
         if self.remedy:
@@ -160,7 +126,7 @@ class EdlError(Exception):
 
     @classmethod
     def from_rpc(cls, error: grpc.RpcError) -> EdlError | None:
-        """The error that a peer put on a failed call; None if the call failed without one."""
+        """The error that a failed call carries; None if it carries none."""
         metadata = getattr(error, "trailing_metadata", lambda: None)() or ()
         for key, value in metadata:
             if key == _METADATA_KEY:
@@ -169,29 +135,31 @@ class EdlError(Exception):
 
     @classmethod
     def from_bytes(cls, content: bytes) -> EdlError:
-        """What ``to_proto().SerializeToString()`` has written."""
+        """The inverse of ``to_proto().SerializeToString()``."""
         return cls.from_proto(error_pb2.Error.FromString(content))
 
 
-def attached(error: EdlError) -> tuple[tuple[str, bytes], ...]:
-    """The metadata with which a failed call carries an error; ``from_rpc`` reads it."""
+def error_metadata(error: EdlError) -> tuple[tuple[str, bytes], ...]:
+    """The trailing metadata of a failed call; ``EdlError.from_rpc`` reads it."""
     return ((_METADATA_KEY, error.to_proto().SerializeToString()),)
 
 
 class ErrorInterceptor(grpc.ServerInterceptor):
     """Turns an exception of a servicer into a gRPC status with the error attached.
 
-    ``translate`` may map a domain exception to an EdlError; what it leaves is a defect
-    and reported as INTERNAL, with ``on_defect`` called for the log.
+    Args:
+        translate: maps a domain exception to an EdlError, or to None. None makes it an internal
+            error.
+        on_internal_error: called with method and exception for each internal error, to log it.
     """
 
     def __init__(
         self,
         translate: Callable[[Exception], EdlError | None] | None = None,
-        on_defect: Callable[[str, Exception], None] | None = None,
+        on_internal_error: Callable[[str, Exception], None] | None = None,
     ) -> None:
-        self._translate = translate or (lambda _: None)
-        self._on_defect = on_defect or (lambda _method, _error: None)
+        self._translate_domain = translate or (lambda _: None)
+        self._on_internal_error = on_internal_error or (lambda _method, _error: None)
 
     def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
         handler = continuation(handler_call_details)
@@ -230,23 +198,23 @@ class ErrorInterceptor(grpc.ServerInterceptor):
 
     def _abort(self, method: str, error: Exception, context: Any) -> NoReturn:
         # context.abort() itself raises a bare Exception once the status is set; so does a
-        # call that ended because its peer left. Neither is a defect.
+        # call that ended because its peer left. Neither is an internal error.
         if context.code() is not None or not context.is_active():
             raise error
-        known = self.told(method, error)
-        context.set_trailing_metadata(attached(known))
-        context.abort(known.entry.status, known.what)
+        known = self.translate(method, error)
+        context.set_trailing_metadata(error_metadata(known))
+        context.abort(known.status, known.what)
         raise AssertionError("abort() raises")
 
-    def told(self, method: str, error: Exception) -> EdlError:
-        """What to answer for an exception; a defect is noted."""
-        known = error if isinstance(error, EdlError) else self._translate(error)
+    def translate(self, method: str, error: Exception) -> EdlError:
+        """The error to answer for an exception; calls ``on_internal_error`` for an unknown one."""
+        known = error if isinstance(error, EdlError) else self._translate_domain(error)
         if known is None:
-            self._on_defect(method, error)
+            self._on_internal_error(method, error)
             known = EdlError(
                 error_pb2.INTERNAL,
                 f"{type(error).__name__}: {error}",
                 where=method,
-                remedy="This is a defect of edl; the service's log has the traceback.",
+                remedy="This is an internal error of edl; the service's log has the traceback.",
             )
         return known

@@ -71,7 +71,7 @@ class Memory:
 def plane(request: Any) -> Any:
     server = grpc.server(futures.ThreadPoolExecutor(4), options=channels.SERVER_OPTIONS)
     memory = Memory()
-    listener = parameters.listen(memory, "127.0.0.1", ErrorInterceptor().told)
+    listener = parameters.listen(memory, "127.0.0.1", ErrorInterceptor().translate)
     parameters.add_to_server(memory, server, listener.port)
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()

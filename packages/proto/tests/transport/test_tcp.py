@@ -28,13 +28,15 @@ class Place:
     """What the listener of these tests does."""
 
     def __init__(self) -> None:
-        self.defects: list[str] = []
+        self.internal_errors: list[str] = []
         self.waits = threading.Event()
         self.left = threading.Event()
         self.memory = bytearray(8)
         methods = [(m.__name__, m) for m in (self.echo, self.refuse, self.wait, self.late)]
-        noted = ErrorInterceptor(on_defect=lambda name, _: self.defects.append(name))
-        self.listener = Listener(methods, "127.0.0.1", noted.told)
+        noted = ErrorInterceptor(
+            on_internal_error=lambda name, _: self.internal_errors.append(name)
+        )
+        self.listener = Listener(methods, "127.0.0.1", noted.translate)
 
     def connect(self) -> Connection:
         return Connection("127.0.0.1", self.listener.port, WAIT_S)
@@ -49,7 +51,7 @@ class Place:
         self.memory[:] = bytes(len(self.memory))
 
     def refuse(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
-        if next(frames) == b"defect":
+        if next(frames) == b"bug":
             raise ZeroDivisionError
         raise EdlError(error_pb2.STALE_LEASE, "no", remedy="leave")
         yield b""
@@ -108,21 +110,21 @@ def test_an_error_is_told_whole_and_the_connection_goes_on(place: Place) -> None
     assert (error.code, error.what, error.remedy) == (error_pb2.STALE_LEASE, "no", "leave")
     assert caught.value.code() == grpc.StatusCode.FAILED_PRECONDITION
     assert echo(connection, b"after") == b"after"
-    assert place.defects == []
+    assert place.internal_errors == []
 
 
-def test_a_defect_is_noted_and_told(place: Place) -> None:
+def test_an_internal_error_is_noted_and_answered(place: Place) -> None:
     connection = place.connect()
     with pytest.raises(CallError, match="ZeroDivisionError"):
-        connection.call(REFUSE, b"defect", [], WAIT_S)
-    assert place.defects == ["refuse"]
+        connection.call(REFUSE, b"bug", [], WAIT_S)
+    assert place.internal_errors == ["refuse"]
     assert echo(connection, b"after") == b"after"
 
 
-def test_a_defect_after_the_header_breaks_the_connection(place: Place) -> None:
+def test_an_internal_error_after_the_header_breaks_the_connection(place: Place) -> None:
     with pytest.raises(ConnectionResetError):
         place.connect().call(LATE, b"", [], WAIT_S)
-    assert place.defects == ["late"]
+    assert place.internal_errors == ["late"]
 
 
 @pytest.mark.parametrize(("sent", "size"), [(b"1234", 8), (b"12345678", 4)])
@@ -234,7 +236,7 @@ class Waiting(Answering):
 
 def serve(servicer: Any, port: int, direct: Callable[[Listener], int]) -> tuple[Any, Listener, int]:
     server = grpc.server(futures.ThreadPoolExecutor(4), options=channels.SERVER_OPTIONS)
-    listener = parameters.listen(servicer, "127.0.0.1", ErrorInterceptor().told)
+    listener = parameters.listen(servicer, "127.0.0.1", ErrorInterceptor().translate)
     parameters.add_to_server(servicer, server, direct(listener))
     port = server.add_insecure_port(f"127.0.0.1:{port}")
     server.start()

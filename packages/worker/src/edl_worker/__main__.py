@@ -1,9 +1,8 @@
 """``python -m edl_worker --master HOST:PORT --worker-id N``, or ``check --spec FILE``.
 
-Exit codes of a worker: 0 it left as asked (job over, scaled down, SIGTERM); 1 the master was
-lost; 2 usage; 3 data; 4 model file; 6 trained model not found; 70 a defect of edl, or user
-code that ended the session; 128 + N a second signal N, or one that the master was not told of.
-``check`` ends with 0 if there is nothing wrong, otherwise with the code of the first error.
+Exit codes of a worker: 0 it left as requested (job over, scaled down, SIGTERM), or those of
+``core.exit_codes``; 128 + N after a second signal N, or a signal that it could not report to the
+master. ``check`` ends with 0 if the model file has no errors, and with 1 otherwise.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ import os  # noqa: E402
 import sys  # noqa: E402
 from collections.abc import Sequence  # noqa: E402
 
-from edl_proto.errors import CATALOG, EdlError  # noqa: E402
-from edl_proto.v1 import error_pb2  # noqa: E402
+from edl_proto.errors import EdlError  # noqa: E402
 from edl_worker import config  # noqa: E402
+from edl_worker.core import exit_codes  # noqa: E402
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = config.from_environment(options.master, options.worker_id, os.environ)
     except EdlError as error:
         print(error, file=sys.stderr)
-        return error.exit_code
+        return exit_codes.USAGE
     _log_to_stderr(settings)
     from edl_worker.app import App
 
@@ -59,9 +58,7 @@ def _check(arguments: Sequence[str]) -> int:
 
         answer = run_check(options.spec)
     print(json.dumps(answer))
-    for error in answer["errors"]:
-        return CATALOG[error_pb2.ErrorCode.Value(error["code"])].exit_code
-    return 0
+    return exit_codes.FAILED if answer["errors"] else 0
 
 
 def _log_to_stderr(settings: config.Settings) -> None:
@@ -75,11 +72,11 @@ def _log_to_stderr(settings: config.Settings) -> None:
 
 
 if __name__ == "__main__":
-    code = 70
+    code = exit_codes.INTERNAL_ERROR
     try:
         code = main()
     except SystemExit as stop:
-        code = stop.code if isinstance(stop.code, int) else 2
+        code = stop.code if isinstance(stop.code, int) else exit_codes.USAGE
     except BaseException:
         logging.exception("the worker cannot run")
     finally:

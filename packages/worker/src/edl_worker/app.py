@@ -19,6 +19,7 @@ from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 from edl_worker import config
 from edl_worker.concurrency.shared_state import Departure, LeavingError, SharedState
 from edl_worker.config import Settings
+from edl_worker.core import exit_codes
 from edl_worker.metrics import WorkerMetrics
 from edl_worker.runtime.heartbeat import Heartbeat
 from edl_worker.runtime.session import Session
@@ -66,7 +67,7 @@ class App:
         )
         self._importing = threading.Thread(target=_import_model_code, name="import", daemon=True)
         self._ended = threading.Event()
-        self._exit_code = 70
+        self._exit_code = exit_codes.INTERNAL_ERROR
         self._asked_at: float | None = None
         self._signalled = False
 
@@ -153,19 +154,19 @@ class App:
         except EdlError as error:
             log.error("%s", error)
             self._session.report_own_failure(error, permanent=error.code != error_pb2.INTERNAL)
-            return error.exit_code
+            return exit_codes.FAILED
         except BaseException as error:
             log.exception("the worker failed")
             defect = EdlError(
                 error_pb2.INTERNAL,
                 f"worker {self._settings.worker_id} failed: {type(error).__name__}: {error}",
                 where=f"worker {self._settings.worker_id} on {self._identity.host}",
-                remedy="This is a defect of edl, or user code that ends its process; "
+                remedy="This is an internal error of edl, or user code that ends its process; "
                 "the detail and the worker's log have the traceback.",
                 detail=traceback.format_exc()[-8000:],
             )
             self._session.report_own_failure(defect, permanent=False)
-            return defect.exit_code
+            return exit_codes.INTERNAL_ERROR
         raise AssertionError("a session ends by an exception")
 
     def _leave(self, departure: Departure) -> int:

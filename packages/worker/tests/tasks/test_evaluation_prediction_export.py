@@ -379,7 +379,7 @@ def test_a_directory_without_a_trained_model_is_told(
     job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start, tmp_path: Path
 ) -> None:
     master = start_master(predict_job(job, tmp_path), [predictions(points, tmp_path)])
-    assert start_worker(master).wait() == 6 or master.heard.failed
+    assert start_worker(master).wait() == 1 or master.heard.failed
     (failed,) = master.heard.failed
     assert failed.error.code == error_pb2.MODEL_NOT_FOUND
     assert "trained_model.pb" in failed.error.what
@@ -418,7 +418,7 @@ def test_values_of_another_model_are_refused_by_name(
     job.training.init_from = str(exported[0])
     job.model.model_def = "subclassed.Points"
     master = start_master(job, [[training(points, 0, 8)]])
-    assert start_worker(master).wait() == 4
+    assert start_worker(master).wait() == 1
     (failed,) = master.heard.failed
     assert failed.error.code == error_pb2.SHAPE_MISMATCH
     assert "another model" in failed.error.what

@@ -368,7 +368,7 @@ def test_a_contract_error_is_reported_before_any_task_is_leased(
 ) -> None:
     job.model.loss = "faulty.nothing_here"
     master = start_master(job, [[training(points, 0, 40)]])
-    assert start_worker(master).wait() == 4
+    assert start_worker(master).wait() == 1
     (failed,) = master.heard.failed
     assert failed.permanent
     assert not failed.HasField("lease")
@@ -381,7 +381,7 @@ def test_missing_data_is_reported_before_any_task_is_leased(
 ) -> None:
     job.data[:] = [f"{points}.gone"]
     master = start_master(job, [[training(points, 0, 40)]])
-    assert start_worker(master).wait() == 3
+    assert start_worker(master).wait() == 1
     (failed,) = master.heard.failed
     assert failed.error.code == error_pb2.DATA_NOT_FOUND
 

@@ -126,13 +126,13 @@ class Stand:
         """It has a value that has no place in 16 bits."""
         self.slot_granted = True
         self.together: threading.Barrier | None = None
-        errors = ErrorInterceptor(on_defect=lambda name, error: print(name, repr(error)))
+        errors = ErrorInterceptor(on_internal_error=lambda name, error: print(name, repr(error)))
         self.server = grpc.server(
             futures.ThreadPoolExecutor(8),
             options=channels.SERVER_OPTIONS,
             interceptors=[errors],
         )
-        self.direct = listen(self, "127.0.0.1", errors.told)
+        self.direct = listen(self, "127.0.0.1", errors.translate)
         add_to_server(self, self.server, self.direct.port if direct else 0)
         self.address = f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
         self.server.start()

@@ -153,9 +153,9 @@ def _why(said: str, error: Exception) -> str:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     if "No module named edl_builder" in said:
         return "edl_builder is not installed"
-    # How every failure of edl begins: a title, then what.
-    told = [line for line in lines if line.startswith(("wrong option: ", "the container engine"))]
-    return told[-1] if told else str(error)
+    # The text of an EdlError begins with the name of its code.
+    reports = [line for line in lines if line.startswith(("USAGE: ", "ENGINE_UNAVAILABLE: "))]
+    return reports[-1].partition(": ")[2] if reports else str(error)
 
 
 def _unavailable(what: str, log: Path, said: str) -> EdlError:

@@ -8,6 +8,7 @@ import typer
 from typer.main import get_group
 
 from edl.cli.commands import CONTEXT, CommandEntry, LazyGroup
+from edl.core.exit_codes import MEANINGS
 
 EXAMPLES = """
 edl train --model-zoo model_zoo --model-def mnist.mnist_functional_api \\
@@ -45,27 +46,9 @@ COMMANDS: dict[str, CommandEntry] = {
     "completion": CommandEntry("edl.cli.machine", _HERE, "completion for a shell"),
 }
 
-# A test holds this against edl_proto.errors, which is too slow to import for a help text.
-EXIT_CODES: dict[int, str] = {
-    0: "it worked",
-    1: "the job failed",
-    2: "wrong option, argument or setting",
-    3: "data: missing, empty, unreadable or damaged",
-    4: "model file: missing, broken, or not fitting the data",
-    5: "output, job or port exists or is in use",
-    6: "no such job or build",
-    7: "the machine: disk full, output cannot be written",
-    8: "stopped, or timed out",
-    9: "the image cannot be built",
-    10: "not allowed, or over a limit of the builder",
-    11: "builder, container engine or registry does not serve",
-    70: "a defect of edl",
-    130: "interrupted by Ctrl-C; the job goes on, or was not started",
-}
-
 _FOOTER = (
     "Exit codes:\n"
-    + "".join(f"  {code:>3}  {meaning}\n" for code, meaning in EXIT_CODES.items())
+    + "".join(f"  {code:>3}  {meaning}\n" for code, meaning in MEANINGS.items())
     + "\nEvery option may also come from a variable (EDL_NUM_WORKERS), edl.toml or pyproject.toml\n"
     "upwards from here, or ~/.config/edl/config.toml. State is in $EDL_HOME (~/.edl)."
 )

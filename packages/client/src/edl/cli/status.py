@@ -71,8 +71,7 @@ def status(name: Name, output_format: Output = None) -> None:
         if output_format is Format.WIDE:
             lines += ["", *(f"  {key:<18}{value}" for key, value in outcome(look, wide=True))]
         if look.failure is not None:
-            title = codec.error_of(look.failure).entry.title
-            lines += ["", *(f"  {line}" for line in failure_lines(look.failure, title))]
+            lines += ["", *(f"  {line}" for line in failure_lines(look.failure))]
         values = codec.to_dict(message)
         values["state"] = look.state.value
         put(values, output_format, lines, [name])

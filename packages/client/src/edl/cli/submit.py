@@ -13,6 +13,7 @@ import typer
 from edl.cli.commands import CONTEXT, EdlCommand
 from edl.cli.option_parameters import given, takes
 from edl.cli.output import NoInput, Output, Quiet, put, reporting
+from edl.core.exit_codes import INTERRUPTED
 from edl.core.options import Given, Verb, options_of
 from edl.render.output_format import Format
 
@@ -28,7 +29,6 @@ app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
 AGAIN_S = 2.0
 """How long a second Ctrl-C means: stop the job."""
 
-_INTERRUPTED = 130
 
 _EXAMPLES = {
     Verb.TRAIN: """
@@ -115,7 +115,7 @@ def interruptible() -> Iterator[None]:
         yield
     except KeyboardInterrupt as interrupt:
         terminal.message("\n" + "\n".join(getattr(interrupt, "__notes__", ("interrupted",))))
-        raise typer.Exit(_INTERRUPTED) from None
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def build_display(quiet: bool, every_line: bool) -> BuildDisplay:
@@ -151,7 +151,7 @@ def follow(client: Client, job: Submission, display: JobDisplay, form: Format | 
             return follower.run()
         so_far = of_status(client.store.read(job.name).status)
         put(so_far.to_dict(), form, [], [job.name])
-        raise typer.Exit(_INTERRUPTED) from None
+        raise typer.Exit(INTERRUPTED) from None
     finally:
         display.close()
 

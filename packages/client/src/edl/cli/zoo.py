@@ -89,9 +89,9 @@ def check(**values: Any) -> None:
     """
     output_format = values["output_format"]
     with reporting(output_format):
-        from edl import codec
         from edl.adapters import model_file_check
         from edl.app import model_submission
+        from edl.core.exit_codes import present
         from edl.core.job_result import error_fields
         from edl.core.quantities import plural
         from edl.job_spec import encode_spec
@@ -100,23 +100,22 @@ def check(**values: Any) -> None:
 
         job = model_submission(Verb.TRAIN, given(_CHECK_OPTIONS, values))
         verdict = model_file_check.check(encode_spec(job, job_dir="", submitted_at=""))
-        known = [codec.error_of(failure) for failure in verdict.failures]
         put(
             {
                 **verdict.facts,
-                "ok": not known,
+                "ok": not verdict.failures,
                 "model_def": job.model_def,
                 "errors": [error_fields(failure) for failure in verdict.failures],
             },
             output_format,
-            [] if known else [f"{job.model_def}: no errors"],
-            [] if known else [job.model_def],
+            [] if verdict.failures else [f"{job.model_def}: no errors"],
+            [] if verdict.failures else [job.model_def],
         )
-        for failure, error in zip(verdict.failures, known, strict=True):
-            terminal.error(failure_lines(failure, error.entry.title))
-        if known:
-            terminal.message(f"{plural(len(known), 'error')} in {job.model_def}")
-            raise typer.Exit(known[0].exit_code)
+        for failure in verdict.failures:
+            terminal.error(failure_lines(failure))
+        if verdict.failures:
+            terminal.message(f"{plural(len(verdict.failures), 'error')} in {job.model_def}")
+            raise typer.Exit(present(verdict.failures[0].code).exit_code)
 
 
 @app.command(

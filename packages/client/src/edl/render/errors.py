@@ -7,6 +7,7 @@ import traceback
 import typer
 
 from edl import codec
+from edl.core.exit_codes import present
 from edl.core.problem import Problem, usage
 from edl.core.suggestions import did_you_mean
 from edl.render import terminal
@@ -14,16 +15,14 @@ from edl.render.job_text import failure_lines
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 
-INTERRUPTED = 130
-
 
 def show(error: BaseException) -> int:
     """Tell an error on stderr; returns the exit code that goes with it."""
     known = known_error(error)
     if known is None:
         return 0
-    terminal.error(failure_lines(codec.failure_of(known), known.entry.title))
-    return known.exit_code
+    terminal.error(failure_lines(codec.failure_of(known)))
+    return present(known.code_name).exit_code
 
 
 def known_error(error: BaseException) -> EdlError | None:

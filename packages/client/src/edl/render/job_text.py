@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from edl.core import quantities
+from edl.core.exit_codes import present
 from edl.core.job_status import (
     Failure,
     JobEvent,
@@ -175,9 +176,9 @@ def outcome(status: JobStatus, wide: bool = False) -> list[tuple[str, str]]:
     return rows
 
 
-def failure_lines(failure: Failure, title: str) -> list[str]:
+def failure_lines(failure: Failure) -> list[str]:
     """An error on one screen: what, where, what to do, and the end of the detail."""
-    lines = [f"{title}: {failure.what}"]
+    lines = [f"{present(failure.code).title}: {failure.what}"]
     if failure.where:
         lines.append(f"  where: {failure.where}")
     if failure.remedy:

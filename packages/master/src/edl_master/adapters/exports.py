@@ -128,5 +128,5 @@ def _not_whole(part: str) -> EdlError:
         error_pb2.INTERNAL,
         "the trained model that a worker has written is not there, or not whole",
         where=part,
-        remedy="Something else has changed these files, or this is a defect of edl.",
+        remedy="Something else has changed these files, or this is an internal error of edl.",
     )

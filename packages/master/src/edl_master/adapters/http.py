@@ -174,7 +174,7 @@ class _Handler(BaseHTTPRequestHandler):
         except Exception:
             log.exception("GET %s", self.path)
             status, kind = HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain; charset=utf-8"
-            content = b"This is a defect of edl; the master's log has the traceback.\n"
+            content = b"This is an internal error of edl; the master's log has the traceback.\n"
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))

@@ -432,5 +432,5 @@ def _incomplete(what: str, parts: Path) -> EdlError:
         error_pb2.INTERNAL,
         f"the parts of the predictions are not what the tasks made: {what}",
         where=str(parts),
-        remedy="Something else has changed these files, or this is a defect of edl.",
+        remedy="Something else has changed these files, or this is an internal error of edl.",
     )

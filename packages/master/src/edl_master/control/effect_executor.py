@@ -212,12 +212,12 @@ def failure_from_exception(error: Exception) -> Failure:
     """What a failure in the master itself is for a person."""
     if isinstance(error, EdlError):
         return failure_of(error)
-    log.error("a defect of edl", exc_info=error)
+    log.error("an internal error of edl", exc_info=error)
     return Failure(
         "INTERNAL",
         f"{type(error).__name__}: {error}",
         where="the master",
-        remedy="This is a defect of edl; the master's log has the traceback.",
+        remedy="This is an internal error of edl; the master's log has the traceback.",
     )
 
 

@@ -206,7 +206,7 @@ class JobController:
                 "INTERNAL",
                 f"{type(defect).__name__}: {defect}",
                 where=f"the master, at {type(event).__name__}",
-                remedy="This is a defect of edl; the master's log has the traceback.",
+                remedy="This is an internal error of edl; the master's log has the traceback.",
                 detail="\n".join(str(fact) for fact in getattr(defect, "story", ())),
             )
             if isinstance(event, MasterFailed):

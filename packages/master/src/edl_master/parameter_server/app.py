@@ -182,12 +182,12 @@ class App:
     def _fail(self, error: Exception) -> None:
         told = error
         if not isinstance(told, EdlError):
-            log.error("a defect of edl", exc_info=error)
+            log.error("an internal error of edl", exc_info=error)
             told = EdlError(
                 error_pb2.INTERNAL,
                 f"parameter server {self._server} failed: {type(error).__name__}: {error}",
                 where=f"parameter server {self._server}",
-                remedy=f"This is a defect of edl; server-{self._server}.log has the traceback.",
+                remedy=f"This is an internal error; server-{self._server}.log has the traceback.",
             )
         self._insist(servers_pb2.ServerReport(failed=told.to_proto()))
 

@@ -27,7 +27,7 @@ from typing import Any, Protocol
 
 import grpc
 
-from edl_proto.errors import EdlError, attached
+from edl_proto.errors import EdlError, error_metadata
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class CallError(grpc.RpcError):
         return self._details
 
     def trailing_metadata(self) -> Any:
-        return attached(self._error) if self._error else ()
+        return error_metadata(self._error) if self._error else ()
 
 
 class Received:
@@ -326,7 +326,7 @@ class Connection:
         _receive(self._socket, memoryview(content), deadline)
         if status == _ERROR:
             error = EdlError.from_bytes(bytes(content))
-            raise CallError(error.entry.status, error.what, error)
+            raise CallError(error.status, error.what, error)
         return Received(self._socket, bytes(content), None, deadline)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from edl_proto.errors import EdlError
 from edl_proto.v1 import task_pb2
+from edl_worker.core import exit_codes
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class Departure:
 
     @property
     def exit_code(self) -> int:
-        return self.error.exit_code if self.error else 0
+        return exit_codes.FAILED if self.error else 0
 
 
 class LeavingError(Exception):

@@ -170,7 +170,7 @@ class ReceiveBuffer:
             raise EdlError(
                 error_pb2.INTERNAL,
                 f"the master sent {nbytes} bytes of parameters, the model has {self._sizes[0]}",
-                remedy="This is a defect of edl: master and worker agreed on the layout before.",
+                remedy="This is an internal error of edl: master and worker agreed on a layout.",
             )
         self.content = self._memory[:nbytes]
         return self.content.data

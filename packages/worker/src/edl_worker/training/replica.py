@@ -96,7 +96,7 @@ class ParameterReplica:
                 raise EdlError(
                     error_pb2.INTERNAL,
                     f"the master has no values of the frozen version {name}",
-                    remedy="This is a defect of edl; the master's log may tell more.",
+                    remedy="This is an internal error of edl; the master's log may tell more.",
                 )
             self._trainer.assign(self._inbox.content)
             self._frozen = name, reply.version

@@ -375,7 +375,7 @@ class MasterClient:
             f"the master refused {name} with {code.name}: {details}",
             where=f"master at {self._settings.master}",
             remedy="Client, master and worker must be of one version of edl; if they are, "
-            "this is a defect of edl.",
+            "this is an internal error of edl.",
         ) from error
 
     @staticmethod

@@ -1,0 +1,87 @@
+"""How a failure ends a command: its exit code and the title of its message."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+INTERRUPTED = 130
+
+MEANINGS: dict[int, str] = {
+    0: "the command succeeded",
+    1: "the job failed",
+    2: "wrong option, argument or setting",
+    3: "data: missing, empty, unreadable or damaged",
+    4: "model file: missing, broken, or not fitting the data",
+    5: "output, job or port exists or is in use",
+    6: "no such job or build",
+    7: "the machine: disk full, output cannot be written",
+    8: "stopped, or timed out",
+    9: "the image cannot be built",
+    10: "not allowed, or over a limit of the builder",
+    11: "builder, container engine or registry is not available",
+    70: "internal error of edl",
+    INTERRUPTED: "interrupted by Ctrl-C; the job continues, or was not started",
+}
+"""What each exit code of ``edl`` means, for help and documentation."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorPresentation:
+    """How the command shows an error code.
+
+    Attributes:
+        exit_code: a key of ``MEANINGS``.
+        title: a few words before the sentence that says what happened.
+    """
+
+    exit_code: int
+    title: str
+
+
+# By the names of edl.v1.ErrorCode, so that help texts need no protobuf; a test compares them.
+PRESENTATIONS: dict[str, ErrorPresentation] = {
+    "USAGE": ErrorPresentation(2, "wrong option"),
+    "DATA_NOT_FOUND": ErrorPresentation(3, "no such data"),
+    "DATA_EMPTY": ErrorPresentation(3, "no records"),
+    "DATA_UNREADABLE": ErrorPresentation(3, "unreadable data"),
+    "DATA_DAMAGED": ErrorPresentation(3, "damaged data"),
+    "MODEL_NOT_FOUND": ErrorPresentation(4, "no such model"),
+    "MODEL_IMPORT": ErrorPresentation(4, "model file cannot be imported"),
+    "MODEL_CONTRACT": ErrorPresentation(4, "model file breaks the contract"),
+    "SHAPE_MISMATCH": ErrorPresentation(4, "data and model disagree"),
+    "UNKNOWN_PARAMETER": ErrorPresentation(2, "unknown parameter"),
+    "OPTIMIZER_UNSUPPORTED": ErrorPresentation(4, "unsupported optimizer"),
+    "NAN_LOSS": ErrorPresentation(1, "the loss is not finite"),
+    "USER_CODE": ErrorPresentation(1, "the model file raised an error"),
+    "OUTPUT_EXISTS": ErrorPresentation(5, "output exists"),
+    "OUTPUT_UNWRITABLE": ErrorPresentation(7, "output cannot be written"),
+    "PORT_IN_USE": ErrorPresentation(5, "port in use"),
+    "DISK_FULL": ErrorPresentation(7, "disk full"),
+    "WORKER_CRASH_LOOP": ErrorPresentation(1, "workers keep crashing"),
+    "TASK_DEAD_LETTERED": ErrorPresentation(1, "a task failed for good"),
+    "JOB_NOT_FOUND": ErrorPresentation(6, "no such job"),
+    "JOB_EXISTS": ErrorPresentation(5, "job exists"),
+    "STOPPED": ErrorPresentation(8, "job stopped"),
+    "MASTER_LOST": ErrorPresentation(1, "the job's master is gone"),
+    "TIMED_OUT": ErrorPresentation(8, "timed out"),
+    "CHECKPOINT_DAMAGED": ErrorPresentation(3, "damaged checkpoint"),
+    "STALE_LEASE": ErrorPresentation(70, "lease lost"),
+    "STALE_INCARNATION": ErrorPresentation(70, "the master was replaced"),
+    "NOT_READY": ErrorPresentation(70, "not ready"),
+    "INTERNAL": ErrorPresentation(70, "internal error"),
+    "IMAGE_BUILD_FAILED": ErrorPresentation(9, "the image cannot be built"),
+    "BUILD_NOT_FOUND": ErrorPresentation(6, "no such build or image"),
+    "FORBIDDEN": ErrorPresentation(10, "not allowed"),
+    "LIMIT_EXCEEDED": ErrorPresentation(10, "over a limit"),
+    "SOURCE_UNREACHABLE": ErrorPresentation(4, "the model zoo cannot be fetched"),
+    "ENGINE_UNAVAILABLE": ErrorPresentation(11, "the container engine does not serve"),
+    "REGISTRY_UNAVAILABLE": ErrorPresentation(11, "the image registry does not serve"),
+    "BUILDER_RESTARTED": ErrorPresentation(11, "the builder was restarted"),
+    "BUILDER_UNAVAILABLE": ErrorPresentation(11, "the builder does not answer"),
+    "PARAMETER_SERVER_LOST": ErrorPresentation(1, "a parameter server cannot be reached"),
+}
+
+
+def present(code: str) -> ErrorPresentation:
+    """The presentation of an error code by its name; that of ``INTERNAL`` for an unknown one."""
+    return PRESENTATIONS.get(code, PRESENTATIONS["INTERNAL"])

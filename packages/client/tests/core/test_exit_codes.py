@@ -1,0 +1,21 @@
+"""Each error code has an exit code with a meaning, and a title."""
+
+from __future__ import annotations
+
+from edl.core.exit_codes import INTERRUPTED, MEANINGS, PRESENTATIONS, present
+from edl_proto.v1 import error_pb2
+
+
+def test_every_error_code_has_a_presentation() -> None:
+    assert set(PRESENTATIONS) == set(error_pb2.ErrorCode.keys()) - {"ERROR_CODE_UNSPECIFIED"}
+
+
+def test_every_exit_code_has_a_meaning_and_a_use() -> None:
+    used = {presentation.exit_code for presentation in PRESENTATIONS.values()}
+    assert used | {0, INTERRUPTED} == set(MEANINGS)
+
+
+def test_an_unknown_code_is_an_internal_error() -> None:
+    assert present("A_CODE_OF_A_LATER_VERSION") == PRESENTATIONS["INTERNAL"]
+    assert present("INTERNAL").exit_code == 70
+    assert present("MODEL_CONTRACT").exit_code == 4
