@@ -12,7 +12,7 @@ from zoo_folder import ZooFolder
 
 from edl_worker.model_file.zoo import compatibility
 from edl_worker.model_file.zoo.compatibility import CompatibilityWarning
-from edl_worker.model_file.zoo.resolver import import_module, open_zoo
+from edl_worker.model_file.zoo.module_import import import_module, open_zoo
 
 
 def run(zoo: ZooFolder, source: str) -> tuple[object, list[warnings.WarningMessage]]:

@@ -119,10 +119,10 @@ def test_a_prediction_needs_neither_loss_nor_optimizer(zoo: ZooFolder) -> None:
     [
         ("def loss(a, b):\n    return a", "it takes no labels and no predictions"),
         ("def loss(labels):\n    return labels", "it takes no predictions"),
-        ("def loss(labels, predictions, weight):\n    return 1.0", "nothing is known to give"),
-        ("def loss(labels, predictions, /):\n    return 1.0", "cannot be given by name"),
-        ("loss = 'mse'", "is a str, no loss"),
-        ("def loss():\n    return 3.0", "is a float, no loss"),
+        ("def loss(labels, predictions, weight):\n    return 1.0", "edl has no value for weight"),
+        ("def loss(labels, predictions, /):\n    return 1.0", "cannot be passed by name"),
+        ("loss = 'mse'", "is a str, not a loss"),
+        ("def loss():\n    return 3.0", "is a float, not a loss"),
     ],
 )
 def test_a_loss_that_cannot_be_called(zoo: ZooFolder, source: str, said: str) -> None:

@@ -12,10 +12,10 @@ from plain_loop import batches, evaluate, train
 from zoo_folder import ZooFolder
 
 from edl_worker.model_file import check_model_file
-from edl_worker.model_file.arguments import ROLES
-from edl_worker.model_file.definitions import OPTIMIZERS
-from edl_worker.model_file.zoo.compatibility import _CASTS, _MOVED, _OPTIMIZERS
-from edl_worker.model_file.zoo.resolver import _FACTORIES
+from edl_worker.model_file.adapters.optimizer import OPTIMIZERS
+from edl_worker.model_file.arguments import PARAMETER_NAMES
+from edl_worker.model_file.forms.model_function import FUNCTION_NAMES
+from edl_worker.model_file.zoo import removed_names
 from elasticdl.python.common.constants import Mode
 
 ROOT = Path(__file__).parents[4]
@@ -59,13 +59,13 @@ def test_the_lesson_s_model_file(zoo: ZooFolder, form: str) -> None:
 def test_the_reference_names_what_the_code_knows() -> None:
     text = REFERENCE.read_text()
     for role in ("labels", "outputs", "dataset", "records", "mode"):
-        for name in ROLES[role]:
+        for name in PARAMETER_NAMES[role]:
             assert f"`{name}`" in text, name
-    for name in (*_MOVED, *_CASTS):
+    for name in (*removed_names.MOVED, *removed_names.CASTS):
         assert f"`tf.{name}`" in text, name
-    for name in _OPTIMIZERS:
+    for name in removed_names.OPTIMIZERS:
         assert name.removesuffix("Optimizer") in text, name
-    for name in (*OPTIMIZERS, *_FACTORIES):
+    for name in (*OPTIMIZERS, *FUNCTION_NAMES):
         assert name in text, name
 
 

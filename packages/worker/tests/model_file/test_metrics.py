@@ -274,7 +274,7 @@ def test_a_metric_that_does_not_add_up_is_refused(
     ("metrics", "said"),
     [
         ("def eval_metrics_fn():\n    return ['accuracy']", "returned a list"),
-        ("def eval_metrics_fn():\n    return {'a': 'accuracy'}", "the metric a"),
+        ("def eval_metrics_fn():\n    return {'a': 'accuracy'}", "has a metric a that is a str"),
         ("def eval_metrics_fn():\n    return {'a': lambda x, y, z: 1}", "cannot be called"),
     ],
 )

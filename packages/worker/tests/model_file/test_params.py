@@ -49,16 +49,16 @@ def test_readable(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a=__import__('os').getpid()", "no literal"),
-        ("a=open", "no literal: open; write 'open'"),
+        ("a=__import__('os').getpid()", "not a literal"),
+        ("a=open", "not a literal: open; write 'open'"),
         ("a=true", "write True"),
         ("a=null", "write None"),
         ("a=1, a=2", "repeated"),
         ("a=", "invalid syntax"),
         ("3", "has no name"),
         ("a=1, **{'b': 2}", "**"),
-        ("a=1) or dict(b=2", "no list of name=value"),
-        ("a=[x for x in (1, 2)]", "no literal"),
+        ("a=1) or dict(b=2", "not a list of name=value"),
+        ("a=[x for x in (1, 2)]", "not a literal"),
         ("a=1; b=2", "invalid syntax"),
     ],
 )

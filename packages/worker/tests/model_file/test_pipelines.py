@@ -273,7 +273,7 @@ def test_predictions_have_no_labels_and_keep_the_order(zoo: ZooFolder, source: s
 def test_a_function_that_always_shuffles_predicts_in_order(zoo: ZooFolder) -> None:
     always = SHUFFLED.replace("dataset if mode == Mode.PREDICTION else ", "")
     model_file = load(zoo, always)
-    with pytest.warns(CompatibilityWarning, match="shuffle.. is left out") as warned:
+    with pytest.warns(CompatibilityWarning, match="shuffle.. is ignored") as warned:
         found = batches(model_file, rows(0, 50), mode=Mode.PREDICTION, size=7)
     assert joined(values(found)) == list(range(50))
     assert warned[0].lineno == zoo.line("mine.py", ".shuffle(64)")
@@ -425,7 +425,7 @@ def test_a_function_that_ignores_errors_does_not_hide_the_reader_s(zoo: ZooFolde
         ("return 1 / 0", error_pb2.USER_CODE, "ZeroDivisionError"),
         ("return {'x': np.zeros((3, 1))}, np.zeros(3)", error_pb2.SHAPE_MISMATCH, "got 10 records"),
         ("return {'x': np.zeros((10, 1))}, np.zeros(3)", error_pb2.SHAPE_MISMATCH, "labels"),
-        ("return {'x': [[1], [2, 3]]}, [1, 2]", error_pb2.SHAPE_MISMATCH, "no tensor"),
+        ("return {'x': [[1], [2, 3]]}, [1, 2]", error_pb2.SHAPE_MISMATCH, "not a tensor"),
         ("return 1, 2, 3", error_pb2.MODEL_CONTRACT, "returned 3 values"),
         ("return np.zeros((10, 1))", error_pb2.MODEL_CONTRACT, "returned ndarray"),
     ],

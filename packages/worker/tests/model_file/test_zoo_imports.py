@@ -12,8 +12,9 @@ from zoo_folder import ZooFolder
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 from edl_worker.model_file import ContractErrors
+from edl_worker.model_file.resolver import find_model
 from edl_worker.model_file.zoo.importer import ModelZoo
-from edl_worker.model_file.zoo.resolver import find_model, import_module, open_zoo
+from edl_worker.model_file.zoo.module_import import import_module, open_zoo
 
 MODEL = """
 model = tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(1)])
@@ -199,7 +200,7 @@ def test_what_is_no_model(zoo: ZooFolder, value: str) -> None:
     zoo.write("net.py", f"thing = {value}")
     error = failure(zoo, "net.thing")
     assert error.code == error_pb2.MODEL_CONTRACT
-    assert "no model" in error.what
+    assert "not a model" in error.what
 
 
 def test_an_import_that_raises_shows_the_user_s_frames_alone(zoo: ZooFolder) -> None:

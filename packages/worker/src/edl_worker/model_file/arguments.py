@@ -1,22 +1,34 @@
-"""Arguments bound by name: what a function of a model file wants to be given.
+"""Definitions of a model file and their arguments, which go by parameter name.
 
-``loss(labels, predictions)`` and ``loss(output, labels)`` are the same contract to us, and so
-are ``dataset_fn(dataset, mode)`` and ``input_fn(records)``; the parameters' names tell.
+``loss(labels, predictions)`` and ``loss(output, labels)`` mean the same to edl, and so do
+``dataset_fn(dataset, mode)`` and ``input_fn(records)``: the names of the parameters decide.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 from edl_worker.model_file.errors import place_of
 
-# What we can give, and the names under which model files ask for it.
-ROLES: dict[str, frozenset[str]] = {
+Role = Literal[
+    "model",
+    "spec",
+    "input",
+    "loss",
+    "optimizer",
+    "eval_metrics_fn",
+    "metric",
+    "feature_columns",
+    "label_columns",
+]
+
+# The arguments that edl can pass, and the parameter names that model files use for them.
+PARAMETER_NAMES: dict[str, frozenset[str]] = {
     "labels": frozenset(
         ("labels", "label", "y_true", "targets", "target", "true_labels", "y", "truth")
     ),
@@ -30,8 +42,8 @@ ROLES: dict[str, frozenset[str]] = {
     "context": frozenset(("context",)),
 }
 
-# What is given to a part without being asked by --params.
-_GIVEN: dict[str, tuple[str, ...]] = {
+# The arguments that edl passes to each role; --params cannot set them.
+_PASSED: dict[str, tuple[str, ...]] = {
     "input": ("dataset", "records", "mode", "metadata"),
     "loss": ("labels", "outputs"),
     "eval_metrics_fn": ("labels", "outputs", "mode"),
@@ -40,26 +52,33 @@ _GIVEN: dict[str, tuple[str, ...]] = {
     "spec": ("context",),
 }
 
+# The words of the documentation where they differ from the argument's name.
+_DOCUMENTED = {"outputs": "predictions"}
+
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One part of the contract as it was found.
+    """One definition of a model file, as it was found.
 
     Attributes:
-        role: ``input``, ``loss``, ``optimizer``, ...; what it serves as.
-        name: what a person calls it: ``loss`` or ``DNN.default_loss``.
-        value: a function, a class, or the thing itself.
-        drops_self: ``value`` is a plain method whose first parameter is the model.
+        role: what the definition is for.
+        name: the name that a person knows it by: ``loss`` or ``DNN.default_loss``.
+        value: a function, a class, or the object itself.
+        needs_self: ``value`` is a plain method whose first parameter is the model or the spec.
     """
 
-    role: str
+    role: Role
     name: str
     value: Any
-    drops_self: bool = False
+    needs_self: bool = False
 
     @property
-    def where(self) -> str:
-        return place_of(self.value, self.name.rpartition(".")[2])
+    def short_name(self) -> str:
+        return self.name.rpartition(".")[2]
+
+    @property
+    def place(self) -> str:
+        return place_of(self.value, self.short_name)
 
     @property
     def signature(self) -> str:
@@ -67,120 +86,155 @@ class Definition:
         return f"{self.name}({', '.join(names)})"
 
     def parameters(self) -> dict[str, inspect.Parameter]:
-        """Parameters that somebody has to fill; empty for what has no readable signature."""
+        """The parameters of the definition; empty if it has no readable signature."""
         if not callable(self.value):
             return {}
         try:
-            found = dict(inspect.signature(self.value).parameters)
+            parameters = dict(inspect.signature(self.value).parameters)
         except (TypeError, ValueError):
             return {}
-        if self.drops_self:
-            found.pop(next(iter(found)))
-        return found
+        if self.needs_self:
+            parameters.pop(next(iter(parameters)))
+        return parameters
 
-    def takes(self) -> list[str]:
-        """Names that ``--params`` may give."""
-        given = {name for role in _GIVEN.get(self.role, ()) for name in ROLES[role]}
+    def settable_names(self) -> list[str]:
+        """Names of the parameters that ``--params`` may set."""
+        passed = {name for which in _PASSED.get(self.role, ()) for name in PARAMETER_NAMES[which]}
         return [
             name
             for name, parameter in self.parameters().items()
-            if name not in given
-            and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+            if name not in passed and _goes_by_name(parameter)
         ]
 
-    def takes_any(self) -> bool:
+    def has_var_keywords(self) -> bool:
+        """Whether the definition takes ``**kwargs``."""
         return any(p.kind is p.VAR_KEYWORD for p in self.parameters().values())
 
-    def required(self) -> list[str]:
+    def required_names(self) -> list[str]:
+        """Names of the parameters without a default."""
         return [
             name
             for name, parameter in self.parameters().items()
-            if parameter.default is parameter.empty
-            and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+            if parameter.default is parameter.empty and _goes_by_name(parameter)
         ]
+
+    def error(self, what: str, remedy: str) -> EdlError:
+        """A MODEL_CONTRACT error; ``what`` continues the definition's signature."""
+        return EdlError(
+            error_pb2.MODEL_CONTRACT, f"{self.signature} {what}", where=self.place, remedy=remedy
+        )
+
+
+def _goes_by_name(parameter: inspect.Parameter) -> bool:
+    return parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
 
 
 @dataclass(frozen=True, slots=True)
 class BoundFunction:
-    """A function of the model file, ready to be called with what it asks for."""
+    """A function of the model file together with the arguments that each parameter gets.
 
-    part: Definition
+    Attributes:
+        definition: where the function comes from.
+        arguments: parameter name to argument name: ``{"y_true": "labels"}``.
+        constants: parameter name to a value of ``--params``.
+    """
+
+    definition: Definition
     function: Callable[..., Any]
-    roles: Mapping[str, str]  # parameter name -> role
+    arguments: Mapping[str, str]
     constants: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self, **given: Any) -> Any:
-        """Calls it with ``given`` by role; roles that it does not ask for are left out."""
-        arguments = {name: given[role] for name, role in self.roles.items() if role in given}
+        """Calls the function; arguments in ``given`` that no parameter wants are left out."""
+        arguments = {
+            name: given[argument] for name, argument in self.arguments.items() if argument in given
+        }
         return self.function(**arguments, **self.constants)
 
 
 def bind(
-    part: Definition,
+    definition: Definition,
     function: Callable[..., Any],
     *,
-    needs: tuple[str, ...],
-    offers: tuple[str, ...] = (),
+    required: tuple[str, ...],
+    optional: tuple[str, ...] = (),
     params: Mapping[str, Any],
     by_position: bool = False,
 ) -> BoundFunction:
-    """Matches a function's parameters with roles and ``--params``.
+    """Matches the parameters of a function with arguments and with ``--params``.
 
     Args:
-        function: ``part.value``, or what it is on an instance.
-        needs: roles that the function must take.
-        offers: further roles that it may take.
-        by_position: parameters whose names say nothing get the roles in order; else only a
-            single one left is matched with a single role left.
+        function: ``definition.value``, or its bound method.
+        required: arguments that the function must take.
+        optional: further arguments that it may take.
+        by_position: parameters with other names get the remaining arguments in order. Otherwise
+            only one remaining parameter is matched with one remaining argument.
 
     Raises:
         EdlError: MODEL_CONTRACT.
     """
-    roles: dict[str, str] = {}
+    parameters = definition.parameters()
+    _refuse_positional_only(definition, parameters, required)
+    settable, needed = definition.settable_names(), definition.required_names()
+    arguments: dict[str, str] = {}
     constants: dict[str, Any] = {}
     unknown: list[str] = []
-    required = part.required()
-    parameters = part.parameters()
-    takable = part.takes()
-    positional_only = [
-        name for name, value in parameters.items() if value.kind is value.POSITIONAL_ONLY
-    ]
-    if positional_only:
-        raise _cannot_bind(part, needs, f"{', '.join(positional_only)} cannot be given by name")
     for name in parameters:
-        role = next((r for r in (*needs, *offers) if name in ROLES[r]), None)
-        if role is not None:
-            roles[name] = role
-        elif name in takable and name in params:
+        argument = _argument_named(name, (*required, *optional))
+        if argument is not None:
+            arguments[name] = argument
+        elif name in settable and name in params:
             constants[name] = params[name]
-        elif name in required:
+        elif name in needed:
             unknown.append(name)
-    missing = [role for role in needs if role not in roles.values()]
-    if by_position:
-        open_roles = [role for role in (*needs, *offers) if role not in roles.values()]
-        for name, role in zip(list(unknown), open_roles, strict=False):
-            roles[name] = role
-            unknown.remove(name)
-        missing = [role for role in missing if role not in roles.values()]
-    elif len(missing) == 1 and len(unknown) == 1:
-        roles[unknown.pop()] = missing.pop()
+    arguments.update(
+        _match_unknown(
+            unknown,
+            remaining=[a for a in required if a not in arguments.values()],
+            in_order=[a for a in (*required, *optional) if a not in arguments.values()]
+            if by_position
+            else [],
+        )
+    )
+    missing = [a for a in required if a not in arguments.values()]
     if missing:
-        names = [_SHOWN.get(role, role) for role in missing]
-        raise _cannot_bind(part, needs, f"it takes no {' and no '.join(names)}")
-    if unknown:
-        raise _cannot_bind(part, needs, f"nothing is known to give for {', '.join(unknown)}")
-    return BoundFunction(part, function, roles, constants)
+        names = " and no ".join(_DOCUMENTED.get(argument, argument) for argument in missing)
+        raise _cannot_call(definition, required, f"it takes no {names}")
+    unmatched = [name for name in unknown if name not in arguments]
+    if unmatched:
+        raise _cannot_call(definition, required, f"edl has no value for {', '.join(unmatched)}")
+    return BoundFunction(definition, function, arguments, constants)
 
 
-_SHOWN = {"outputs": "predictions"}
+def _refuse_positional_only(
+    definition: Definition, parameters: Mapping[str, inspect.Parameter], required: tuple[str, ...]
+) -> None:
+    names = [name for name, p in parameters.items() if p.kind is p.POSITIONAL_ONLY]
+    if names:
+        raise _cannot_call(definition, required, f"{', '.join(names)} cannot be passed by name")
 
 
-def _cannot_bind(part: Definition, needs: tuple[str, ...], why: str) -> EdlError:
-    names = ", ".join(_SHOWN.get(role, role) for role in needs)
+def _argument_named(name: str, arguments: Iterable[str]) -> str | None:
+    return next((argument for argument in arguments if name in PARAMETER_NAMES[argument]), None)
+
+
+def _match_unknown(
+    unknown: list[str], *, remaining: list[str], in_order: list[str]
+) -> dict[str, str]:
+    """Arguments for parameters whose names say nothing."""
+    if in_order:
+        return dict(zip(unknown, in_order, strict=False))
+    if len(remaining) == 1 and len(unknown) == 1:
+        return {unknown[0]: remaining[0]}
+    return {}
+
+
+def _cannot_call(definition: Definition, required: tuple[str, ...], why: str) -> EdlError:
+    names = ", ".join(_DOCUMENTED.get(argument, argument) for argument in required)
     return EdlError(
         error_pb2.MODEL_CONTRACT,
-        f"{part.signature} cannot be called: {why}",
-        where=part.where,
-        remedy=f"Write it as {part.name.rpartition('.')[2]}({names}); arguments are given by "
-        "name, and any other parameter needs a default or a value in --params.",
+        f"{definition.signature} cannot be called: {why}",
+        where=definition.place,
+        remedy=f"Write it as {definition.short_name}({names}). Arguments go by name; any other "
+        "parameter needs a default or a value in --params.",
     )

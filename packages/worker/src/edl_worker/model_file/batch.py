@@ -10,12 +10,13 @@ import tensorflow as tf
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one step computes on.
+    """The input of one step.
 
     Attributes:
-        features: a tensor or a nest of tensors, first dimension ``size``; for ``ModelFile.call``.
-        labels: likewise, for ``ModelFile.compute_loss``; None for prediction.
-        size: number of elements.
+        features: a tensor or a nest of tensors with first dimension ``size``, for
+            ``ModelFile.call``.
+        labels: likewise, for ``ModelFile.compute_loss``; None in a prediction.
+        size: number of records.
     """
 
     features: Any

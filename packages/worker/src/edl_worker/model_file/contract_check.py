@@ -1,4 +1,4 @@
-"""``edl zoo check``: all contract errors at once, before any worker starts."""
+"""``edl zoo check``: reports all errors of a model file before any worker starts."""
 
 from __future__ import annotations
 
@@ -30,20 +30,21 @@ _PURPOSES = {
 
 
 def check_model_file(
-    choice: ModelOptions,
+    options: ModelOptions,
     *,
     purpose: Mode = Mode.TRAINING,
     sample: Sequence[bytes] = (),
     columns: Sequence[str] | None = None,
 ) -> list[EdlError]:
-    """All errors of a model file; none if it can train.
+    """All errors of a model file; empty if it can be used.
 
     Args:
-        sample: some records; with them shapes are checked too, and subclassed models are built.
-        columns: names of the columns when the records are CSV rows.
+        purpose: what the job would do.
+        sample: some records; with them shapes are checked and subclassed models are built.
+        columns: names of the columns if the records are CSV rows.
     """
     try:
-        model_file = load_model_file(choice, purpose=purpose)
+        model_file = load_model_file(options, purpose=purpose)
     except ContractErrors as error:
         return list(error.errors)
     if not sample:
@@ -62,9 +63,9 @@ def check_model_file(
 def run_check(spec_json_path: str | Path) -> dict[str, Any]:
     """The answer of ``python -m edl_worker check --spec FILE``, ready for JSON.
 
-    ``ok``, ``form``, ``model`` (its name), ``parameters`` (trainable numbers, None when only
-    data can tell), ``inputs`` (name, shape and dtype of each, None likewise), ``metrics``
-    and ``errors`` (``edl.v1.Error`` as JSON).
+    Its keys are ``ok``, ``form``, ``model`` (its name), ``parameters`` (number of trainable
+    numbers; None if only data can show it), ``inputs`` (name, shape and dtype of each, or None),
+    ``metrics`` and ``errors`` (``edl.v1.Error`` as JSON).
     """
     with contextlib.redirect_stdout(sys.stderr):  # a model file may print
         return _run_check(Path(spec_json_path))
@@ -77,15 +78,15 @@ def _run_check(spec_json_path: Path) -> dict[str, Any]:
     except (OSError, json_format.ParseError) as error:
         failure = EdlError(
             error_pb2.USAGE,
-            f"the job's description cannot be read: {error}",
+            f"the job specification cannot be read: {error}",
             where=str(spec_json_path),
             remedy="Give a file with a JobSpec as JSON.",
         )
         return _answer(None, [failure])
     purpose = _PURPOSES.get(spec.type, Mode.TRAINING)
-    choice = ModelOptions.from_spec(spec.model)
+    options = ModelOptions.from_spec(spec.model)
     try:
-        model_file = load_model_file(choice, purpose=purpose)
+        model_file = load_model_file(options, purpose=purpose)
     except ContractErrors as error:
         return _answer(None, error.errors)
     if not spec.data:
@@ -104,7 +105,7 @@ def _build_errors(model_file: ModelFile, first: Callable[[], Batch]) -> list[Edl
     except EdlError as error:
         return [error]
     except StopIteration:
-        pass  # the function leaves these records out
+        pass  # the input function dropped all of these records
     return []
 
 

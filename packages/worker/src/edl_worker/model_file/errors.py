@@ -1,4 +1,4 @@
-"""Errors of model files: where user code failed, told without our own frames."""
+"""Errors of model files: the place in user code, and a traceback without edl's own frames."""
 
 from __future__ import annotations
 
@@ -6,32 +6,37 @@ import inspect
 import os
 import re
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
+
+import tensorflow as tf
 
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 from edl_worker.tensorflow_internals import autograph_frames
+
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _KERAS_MESSAGE = re.compile(r"^Exception encountered when calling.*?\x1b\[1m(.*?)\x1b\[0m", re.S)
 _AUTOGRAPH_HEAD = re.compile(r"^in user code:\n.*\n\n +\w+: ", re.S)
 _TENSORFLOW_NOISE = re.compile(r"\{\{function_node [^}]*\}\} ?|\[Op:\w+\]( name: ?\S*)?")
 _GRAPH_FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
-# TensorFlow prefixes what went wrong in a pipeline with where in its own iterators.
+# TensorFlow puts a place in its own iterators in front of an error of a pipeline.
 _PIPELINE_HEAD = re.compile(r"^Error in user-defined function passed to .*? transformation.*?: ")
 
 
 class ContractErrors(EdlError):
-    """What is wrong with a model file, everything that was found.
+    """All errors that were found in a model file.
 
-    It is itself an ``EdlError`` (code, where and remedy of the first error; the detail tells
-    all of them), so that it can be reported where one error is expected.
+    It is itself an ``EdlError``, so that it can be reported where one error is expected: code,
+    place and remedy are those of the first error, and the detail lists all of them.
 
     Attributes:
-        errors: at least one, in the order in which a person should mend them.
+        errors: at least one, in the order in which a person should fix them.
     """
 
     def __init__(self, errors: Sequence[EdlError]) -> None:
@@ -47,27 +52,62 @@ class ContractErrors(EdlError):
         return "\n".join(str(error) for error in self.errors)
 
 
+class DefinitionRaised(Exception):
+    """A definition of the model file raised when it was called.
+
+    Attributes:
+        error: the error to report.
+    """
+
+    def __init__(self, error: EdlError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class DefinitionUnavailable(Exception):
+    """A definition cannot be used because of an error that is already reported."""
+
+
 class ErrorCollector:
     """Collects errors, so that a person reads all of them at once."""
 
     def __init__(self) -> None:
         self.errors: list[EdlError] = []
 
+    def attempt(
+        self,
+        function: Callable[_Parameters, _Result],
+        *args: _Parameters.args,
+        **kwargs: _Parameters.kwargs,
+    ) -> _Result | None:
+        """Calls a function and adds the error that it raises.
+
+        Returns:
+            The function's result; None if it raised.
+        """
+        try:
+            return function(*args, **kwargs)
+        except EdlError as error:
+            self.add(error)
+        except DefinitionRaised as raised:
+            # The check of undefined names may have reported the same line.
+            if not any(raised.error.where == other.where for other in self.errors):
+                self.add(raised.error)
+        except DefinitionUnavailable:
+            pass
+        return None
+
     def add(self, error: EdlError) -> None:
         known = [(other.code, other.what, other.where) for other in self.errors]
         if (error.code, error.what, error.where) not in known:
             self.errors.append(error)
-
-    def add_raised(self, error: EdlError) -> None:
-        """An error that running code gave, unless its line is known to be wrong already."""
-        if not any(error.where == other.where for other in self.errors):
-            self.add(error)
 
     def extend(self, errors: Iterable[EdlError]) -> None:
         for error in errors:
             self.add(error)
 
     def raise_if_any(self) -> None:
+        """Raises ``ContractErrors`` with the collected errors, if there are any."""
         if self.errors:
             raise ContractErrors(self.errors)
 
@@ -94,7 +134,7 @@ def user_frames(error: BaseException, root: Path) -> list[UserFrame]:
             for frame in traceback.extract_tb(error.__traceback__)
         ]
     if not _inside(frames, root):
-        # Errors of a running graph carry the places where its nodes were made as text.
+        # An error of a running graph has the places where its nodes were created in its text.
         frames = [
             UserFrame(filename, int(line), function)
             for filename, line, function in _GRAPH_FRAME.findall(str(error))
@@ -108,7 +148,7 @@ def _inside(frames: list[UserFrame], root: Path) -> list[UserFrame]:
 
 
 def message_of(error: BaseException) -> str:
-    """The first sentence of what was raised, without the libraries' decoration."""
+    """The first line of an error's message, without what Keras and TensorFlow add."""
     text = str(error)
     keras = _KERAS_MESSAGE.search(text)
     if keras:
@@ -125,10 +165,10 @@ def message_of(error: BaseException) -> str:
 
 
 def user_traceback(error: BaseException, frames: Sequence[UserFrame]) -> str:
-    """A traceback of the user's own frames."""
+    """A traceback that has only frames of user code."""
     if not frames:
         return "".join(traceback.format_exception(error))[-4000:]
-    lines = ["Traceback (the model file's own frames):"]
+    lines = ["Traceback (frames of the model file only):"]
     for frame in frames:
         lines.append(f'  File "{frame.filename}", line {frame.line}, in {frame.function}')
         source = _source_line(frame.filename, frame.line)
@@ -147,7 +187,7 @@ def _source_line(filename: str, line: int) -> str:
 
 
 def place_of(value: Any, name: str = "") -> str:
-    """``file:line, name`` of a function or class, as far as it is known."""
+    """``file:line, name`` of a function or class; only the name if the place is unknown."""
     target = inspect.unwrap(value) if callable(value) else value
     target = getattr(target, "func", target)  # functools.partial
     target = getattr(target, "__func__", target)
@@ -166,22 +206,23 @@ def place_of(value: Any, name: str = "") -> str:
     return str(UserFrame(filename, line, name))
 
 
-def blame(
+def user_code_error(
     error: BaseException,
     root: Path,
     *,
     code: error_pb2.ErrorCode.ValueType,
-    doing: str,
-    fallback: str,
+    action: str,
+    place: str,
     remedy: str,
 ) -> EdlError:
-    """An error for what user code raised.
+    """The error to report for an exception that user code raised.
 
     Args:
-        root: the model zoo; the innermost frame in it is the place.
-        doing: subject and verb, such as "loss(labels, predictions) raised".
-        fallback: the place when no frame of the zoo is on the stack.
-        remedy: what to do.
+        error: the exception; an ``EdlError`` is returned as it is.
+        root: folder of the model zoo; the innermost frame below it becomes the place.
+        action: subject and verb, such as "loss(labels, predictions) raised".
+        place: the place to report if no frame is below ``root``.
+        remedy: what the user should do.
     """
     if isinstance(error, EdlError):
         return error
@@ -190,8 +231,27 @@ def blame(
     name = type(error).__name__
     return EdlError(
         code,
-        f"{doing} {name}: {message}" if message else f"{doing} {name}",
-        where=str(frames[-1]) if frames else fallback,
+        f"{action} {name}: {message}" if message else f"{action} {name}",
+        where=str(frames[-1]) if frames else place,
         remedy=remedy,
         detail=user_traceback(error, frames),
+    )
+
+
+def trial_error(error: Exception, root: Path, *, action: str, place: str) -> EdlError:
+    """The error to report when the model, the loss or a metric raised on a minibatch.
+
+    The arguments are those of ``user_code_error``.
+    """
+    about_shapes = isinstance(error, ValueError | tf.errors.InvalidArgumentError)
+    return user_code_error(
+        error,
+        root,
+        code=error_pb2.SHAPE_MISMATCH if about_shapes else error_pb2.MODEL_CONTRACT,
+        action=action,
+        place=place,
+        remedy="Compare the shapes that the input function yields with those that the model, the "
+        "loss and the metrics take."
+        if about_shapes
+        else "Fix the function. The detail has a traceback.",
     )

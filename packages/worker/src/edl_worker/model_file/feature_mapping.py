@@ -1,4 +1,4 @@
-"""Features to the model's inputs: by name, by position, or as they are."""
+"""Maps the features of a minibatch to the inputs of a model: by name, by position, or unchanged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
-from typing import Any
+from typing import Any, Literal
 
 import keras
 import tensorflow as tf
@@ -18,57 +18,61 @@ from edl_proto.v1 import error_pb2
 from edl_worker.model_file.columns import Column
 
 
-class FeaturePassing(Enum):
-    """How a subclassed model's ``call`` takes its features."""
+class FeatureLayout(Enum):
+    """How the ``call`` of a subclassed model takes its features."""
 
-    WHOLE = auto()  # the nest as it is
-    ALONE = auto()  # a dictionary's only tensor
-    LISTED = auto()  # a dictionary's tensors in order
-    BY_NAME = auto()  # one argument per feature
+    UNCHANGED = auto()  # the tensor or nest of tensors
+    SINGLE = auto()  # the only tensor of a dictionary
+    LIST = auto()  # the tensors of a dictionary, in order
+    ARGUMENTS = auto()  # one argument per feature
 
 
 class FeatureMapper:
-    """Calls a model with the features of a batch.
+    """Calls a model with the features of a minibatch.
 
     Args:
-        columns: the feature columns, if the model file has them: column i is input i.
+        columns: the feature columns if the model file has them; column i feeds input i.
+        place: file, line and name of the model, for errors.
     """
 
-    def __init__(self, model: keras.Model, columns: Sequence[Column] | None, where: str) -> None:
+    def __init__(self, model: keras.Model, columns: Sequence[Column] | None, place: str) -> None:
         self._model = model
         self._keys = [column.key for column in columns] if columns is not None else None
-        self._where = where
-        self._manner: FeaturePassing | None = None
+        self._place = place
+        self._layout: FeatureLayout | None = None
 
     @property
     def inputs(self) -> list[Any]:
-        """Symbolic inputs of a functional or sequential model; none of a subclassed one."""
+        """Symbolic inputs of a functional or sequential model; empty for a subclassed one."""
         try:
             return list(getattr(self._model, "inputs", None) or ())
         except (AttributeError, ValueError):
             return []
 
-    def manners(self, features: Any) -> list[FeaturePassing]:
-        """Ways to feed a subclassed model with these features, the likeliest first."""
-        if not isinstance(features, Mapping):
-            return [FeaturePassing.WHOLE]
+    def possible_layouts(self, features: Any) -> list[FeatureLayout]:
+        """Layouts in which the model may take these features, the most likely one first.
+
+        A model with symbolic inputs needs no layout; it gets ``UNCHANGED``, which is not used.
+        """
+        if self.inputs or not isinstance(features, Mapping):
+            return [FeatureLayout.UNCHANGED]
         names = _call_parameters(self._model)
         if len(names) > 1 and all(name in features for name in names):
-            return [FeaturePassing.BY_NAME]
+            return [FeatureLayout.ARGUMENTS]
         use = _use_of_first_parameter(self._model)
         if use == "keys":
-            return [FeaturePassing.WHOLE]
+            return [FeatureLayout.UNCHANGED]
         if use == "positions":
-            return [FeaturePassing.LISTED, FeaturePassing.WHOLE]
+            return [FeatureLayout.LIST, FeatureLayout.UNCHANGED]
         if len(features) == 1:
-            return [FeaturePassing.ALONE, FeaturePassing.WHOLE]
-        return (
-            [FeaturePassing.WHOLE, FeaturePassing.LISTED] if self._keys else [FeaturePassing.WHOLE]
-        )
+            return [FeatureLayout.SINGLE, FeatureLayout.UNCHANGED]
+        if self._keys:
+            return [FeatureLayout.UNCHANGED, FeatureLayout.LIST]
+        return [FeatureLayout.UNCHANGED]
 
-    def settle(self, manner: FeaturePassing) -> None:
-        """Feeds a subclassed model in this manner from now on."""
-        self._manner = manner
+    def use(self, layout: FeatureLayout) -> None:
+        """Uses this layout for a subclassed model from now on."""
+        self._layout = layout
 
     def __call__(self, features: Any, training: bool) -> Any:
         inputs = self.inputs
@@ -78,16 +82,15 @@ class FeatureMapper:
                 return self._model(flat[0], training=training)
             packed = keras.tree.pack_sequence_as(self._model.input, flat)
             return self._model(packed, training=training)
-        manner = self._manner or self.manners(features)[0]
-        match manner:
-            case FeaturePassing.BY_NAME:
+        match self._layout or self.possible_layouts(features)[0]:
+            case FeatureLayout.ARGUMENTS:
                 names = _call_parameters(self._model)
                 return self._model(*(features[name] for name in names), training=training)
-            case FeaturePassing.ALONE:
+            case FeatureLayout.SINGLE:
                 (features,) = features.values()
-            case FeaturePassing.LISTED:
+            case FeatureLayout.LIST:
                 features = [features[key] for key in self._keys or features]
-            case FeaturePassing.WHOLE:
+            case FeatureLayout.UNCHANGED:
                 pass
         return self._model(features, training=training)
 
@@ -129,34 +132,34 @@ class FeatureMapper:
         return list(zip(names, flat, strict=True))
 
     def _fit(self, name: str, value: Any, one: Any) -> Any:
-        """The value with the input's dtype, and its shape where column and input differ."""
+        """The value with the dtype of its input and, if there are columns, its shape."""
         wanted = tuple(one.shape[1:])
         if self._keys is not None and None not in wanted:
             found = value.shape[1:]
             if found.is_fully_defined() and tuple(found) != wanted:
                 if math.prod(found) != math.prod(wanted):
-                    raise self._shape(name, found, one)
+                    raise self._shape_error(name, found, one)
                 value = tf.reshape(value, (-1, *wanted))
         elif not _ranks_agree(value.shape, one.shape):
-            raise self._shape(name, value.shape[1:], one)
+            raise self._shape_error(name, value.shape[1:], one)
         numeric = one.dtype != "string" and value.dtype != tf.string
         if numeric and isinstance(value, tf.Tensor) and value.dtype.name != one.dtype:
             value = tf.cast(value, one.dtype)
         return value
 
-    def _shape(self, name: str, found: Any, one: Any) -> EdlError:
+    def _shape_error(self, name: str, found: Any, one: Any) -> EdlError:
         return self._mismatch(
             f"the feature {name} has shape {tuple(found)} per record, the model's input "
             f"{one.name} takes {tuple(one.shape[1:])}",
-            "Make them agree; do not batch in the dataset function, minibatches are made after it.",
+            "Make them agree, and do not batch in the dataset function: edl makes the minibatches.",
         )
 
     def _mismatch(self, what: str, remedy: str) -> EdlError:
-        return EdlError(error_pb2.SHAPE_MISMATCH, what, where=self._where, remedy=remedy)
+        return EdlError(error_pb2.SHAPE_MISMATCH, what, where=self._place, remedy=remedy)
 
 
 def _ranks_agree(found: Any, wanted: Sequence[int | None]) -> bool:
-    """Whether Keras can take ``found`` for ``wanted``; it adds or drops a last 1 by itself."""
+    """Whether Keras accepts shape ``found`` for ``wanted``; it adds or drops a last 1 itself."""
     if found.rank is None:
         return True
     sizes = list(found)
@@ -186,32 +189,33 @@ def _call_parameters(model: keras.Model) -> list[str]:
     ]
 
 
-def _use_of_first_parameter(model: keras.Model) -> str:
-    """Whether ``call`` takes its inputs by ``keys``, by ``positions``, or ``whole``."""
+def _use_of_first_parameter(model: keras.Model) -> Literal["keys", "positions", "unknown"]:
+    """How the code of ``call`` uses its first parameter: by keys or by positions."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(type(model).call)))
     except (TypeError, OSError, SyntaxError):
-        return "whole"
+        return "unknown"
     function = tree.body[0]
     if not isinstance(function, ast.FunctionDef) or len(function.args.args) < 2:
-        return "whole"
+        return "unknown"
     first = function.args.args[1]
-    name = first.arg
     annotation = ast.unparse(first.annotation) if first.annotation else ""
     if annotation.partition("[")[0].rpartition(".")[2] in ("dict", "Dict", "Mapping"):
         return "keys"
-    uses = set()
-    for node in ast.walk(function):
-        match node:
-            case ast.Subscript(value=ast.Name(id=used), slice=ast.Constant(value=key)) if (
-                used == name
-            ):
-                uses.add("keys" if isinstance(key, str) else "positions")
-            case ast.Attribute(value=ast.Name(id=used), attr="items" | "keys" | "values" | "get"):
-                if used == name:
-                    uses.add("keys")
-            case ast.Assign(targets=[ast.Tuple()], value=ast.Name(id=used)) if used == name:
-                uses.add("positions")
-            case _:
-                pass
-    return "keys" if "keys" in uses else "positions" if "positions" in uses else "whole"
+    uses = {_use_of(node, first.arg) for node in ast.walk(function)}
+    return "keys" if "keys" in uses else "positions" if "positions" in uses else "unknown"
+
+
+def _use_of(node: ast.AST, name: str) -> Literal["keys", "positions", "unknown"]:
+    """How one node of the code uses the variable ``name``."""
+    match node:
+        case ast.Subscript(value=ast.Name(id=used), slice=ast.Constant(value=key)) if used == name:
+            return "keys" if isinstance(key, str) else "positions"
+        case ast.Attribute(value=ast.Name(id=used), attr="items" | "keys" | "values" | "get") if (
+            used == name
+        ):
+            return "keys"
+        case ast.Assign(targets=[ast.Tuple()], value=ast.Name(id=used)) if used == name:
+            return "positions"
+        case _:
+            return "unknown"

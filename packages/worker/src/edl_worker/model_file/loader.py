@@ -1,41 +1,41 @@
-"""From a choice to a loaded model file, or to everything that is wrong with it."""
+"""Loads a model file: finds the model, adapts what the user wrote, collects all errors."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar
 
 import keras
 
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
-from edl_worker.model_file.arguments import Definition
-from edl_worker.model_file.definition_caller import (
-    DefinitionCaller,
-    check_params,
-    constructors,
-    create_model,
-)
-from edl_worker.model_file.definitions import (
-    read_column_list,
-    read_eval_metrics,
-    read_input,
-    read_loss,
-    read_optimizer,
-)
+from edl_worker.model_file.adapters.columns import adapt_columns
+from edl_worker.model_file.adapters.input_function import adapt_input_function
+from edl_worker.model_file.adapters.loss import adapt_loss
+from edl_worker.model_file.adapters.metrics import adapt_metrics, no_metrics
+from edl_worker.model_file.adapters.optimizer import adapt_optimizer
+from edl_worker.model_file.arguments import Definition, Role
+from edl_worker.model_file.definition_caller import DefinitionCaller
+from edl_worker.model_file.description import ModelFileDescription
 from edl_worker.model_file.errors import ContractErrors, ErrorCollector
 from edl_worker.model_file.feature_mapping import FeatureMapper
-from edl_worker.model_file.model_file import ModelFile, ModelFileDescription
+from edl_worker.model_file.forms.model_definition import ModelDefinition
+from edl_worker.model_file.model_file import ModelFile
 from edl_worker.model_file.model_options import ModelOptions
 from edl_worker.model_file.params import parse_params
 from edl_worker.model_file.random_state import seed_globally
+from edl_worker.model_file.resolver import find_definition, find_model
 from edl_worker.model_file.zoo import compatibility
-from edl_worker.model_file.zoo.resolver import default_parts, find_model, open_zoo, override
+from edl_worker.model_file.zoo.importer import ModelZoo
+from edl_worker.model_file.zoo.module_import import open_zoo
 from edl_worker.model_file.zoo.undefined_names import undefined_names
 from elasticdl.python.common.constants import Mode
 
-# Option -> role.
-_OVERRIDES = {
+_Adapted = TypeVar("_Adapted")
+
+# Option, named as the field of ModelOptions, to the role that it replaces.
+_REPLACING_OPTIONS: dict[str, Role] = {
     "input_fn": "input",
     "dataset_fn": "input",
     "loss": "loss",
@@ -45,14 +45,23 @@ _OVERRIDES = {
     "label_columns": "label_columns",
 }
 
-_NEEDED = {
+# The roles that a job uses, and those of them that it cannot do without.
+_USED: dict[Mode, tuple[Role, ...]] = {
+    Mode.TRAINING: (
+        *("input", "feature_columns", "label_columns"),
+        *("loss", "eval_metrics_fn", "optimizer"),
+    ),
+    Mode.EVALUATION: ("input", "feature_columns", "label_columns", "loss", "eval_metrics_fn"),
+    Mode.PREDICTION: ("input", "feature_columns", "label_columns"),
+}
+_REQUIRED: dict[Mode, tuple[Role, ...]] = {
     Mode.TRAINING: ("input", "loss", "optimizer"),
     Mode.EVALUATION: ("input", "loss"),
     Mode.PREDICTION: ("input",),
 }
 
-# Role -> what is missing, an example, the option that names one elsewhere.
-_HOW_TO = {
+# Role to what is missing, an example, and the options that name one elsewhere.
+_MISSING: dict[Role, tuple[str, str, str]] = {
     "input": (
         "dataset_fn(dataset, mode) or input_fn(records)",
         "def dataset_fn(dataset, mode): return dataset.map(parse)",
@@ -72,129 +81,134 @@ _HOW_TO = {
 
 
 def load_model_file(
-    choice: ModelOptions,
+    options: ModelOptions,
     *,
     context: Mapping[str, Any] | None = None,
     purpose: Mode = Mode.TRAINING,
     seed: int | None = None,
 ) -> ModelFile:
-    """Finds the model, creates it with its optimizer and checks the contract.
+    """Finds the model, creates it with its optimizer, and checks the model-file contract.
 
-    Variables of a model have the same paths whenever it is loaded, also twice in a process.
+    The variables of a model have the same paths whenever it is loaded, also the second time in
+    one process.
 
     Args:
         context: for ``ElasticDLSpec(context=...)``: ``job``, ``worker_id``, ``master``.
         purpose: what the job does; a prediction needs neither loss nor optimizer, an
-            evaluation no optimizer.
+            evaluation needs no optimizer.
         seed: fixes the initial values.
 
     Raises:
-        ContractErrors: all errors found.
+        ContractErrors: all errors that were found.
     """
-    # Keras counts layers by class to name variables: start from nothing each time.
+    # Keras numbers the layers of each class to name variables; restart the numbers.
     keras.backend.clear_session(free_memory=False)
     compatibility.forget_warnings()
     if seed is not None:
         seed_globally(seed)
-    findings = ErrorCollector()
-    params: Mapping[str, Any] = {}
+    errors = ErrorCollector()
+    params = errors.attempt(parse_params, options.params) or {}
     try:
-        params = parse_params(choice.params)
+        zoo = open_zoo(options.model_zoo)
+        model = find_model(zoo, options.model_def)
     except EdlError as error:
-        findings.add(error)
-    try:
-        zoo = open_zoo(choice.model_zoo)
-        found = find_model(zoo, choice.model_def)
-    except EdlError as error:
-        raise ContractErrors([*findings.errors, error]) from error
-    return _put_together(DefinitionCaller(zoo, found, params, context, findings), choice, purpose)
+        raise ContractErrors([*errors.errors, error]) from error
+    definitions = _definitions(zoo, model, options, errors)
+    used = {role: d for role, d in definitions.items() if role in _USED[purpose]}
+    errors.extend(_missing(model, used, purpose))
+    errors.extend(undefined_names([model.code, *(d.value for d in used.values())], zoo))
+    all_definitions = [*model.constructors(), *definitions.values()]
+    caller = DefinitionCaller(zoo.root, params, context, all_definitions)
+    errors.extend(_unknown_parameters(model, caller))
+    return ModelFile(_describe(model, used, caller, errors))
 
 
-def _put_together(bench: DefinitionCaller, choice: ModelOptions, purpose: Mode) -> ModelFile:
-    findings, found = bench.findings, bench.found
-    parts = _parts(bench, choice)
-    needed = {role: part for role, part in parts.items() if _is_used(role, purpose)}
-    _require(bench, needed, purpose)
-    model_type = type(found.value) if found.form == "instance" else found.value
-    findings.extend(
-        undefined_names([model_type, *(part.value for part in needed.values())], bench.zoo)
-    )
-    makers, others = constructors(found), list(parts.values())
-    check_params(bench, makers, others)
-    model = create_model(bench, makers, others)
-
-    optimizer = read_optimizer(needed["optimizer"], bench) if "optimizer" in needed else None
-    loss, reduction = read_loss(needed["loss"], bench) if "loss" in needed else (None, None)
-    metrics, per_batch = (
-        read_eval_metrics(needed["eval_metrics_fn"], bench)
-        if "eval_metrics_fn" in needed
-        else ({}, None)
-    )
-    features = read_column_list(needed.get("feature_columns"), bench)
-    labels = read_column_list(needed.get("label_columns"), bench)
-    pipeline = read_input(needed["input"], bench, features, labels) if "input" in needed else None
-    findings.raise_if_any()
-    assert model is not None, "create_model says why it made none"
-    return ModelFile(
-        ModelFileDescription(
-            root=bench.zoo.root,
-            form=found.form,
-            where=found.where,
-            model=model,
-            optimizer=optimizer,
-            pipeline=pipeline,
-            feeder=FeatureMapper(model, features, found.where),
-            loss=loss,
-            loss_reduction=reduction,
-            metrics=metrics,
-            per_batch_metrics=per_batch,
-        )
-    )
-
-
-def _parts(bench: DefinitionCaller, choice: ModelOptions) -> dict[str, Definition]:
-    """The parts by role: the model file's own, or what an option names instead."""
-    parts = default_parts(bench.found)
-    if choice.input_fn and choice.dataset_fn:
-        bench.findings.add(
+def _definitions(
+    zoo: ModelZoo, model: ModelDefinition, options: ModelOptions, errors: ErrorCollector
+) -> dict[Role, Definition]:
+    """The definitions by role: the model file's own, or what an option names instead."""
+    definitions = model.definitions()
+    if options.input_fn and options.dataset_fn:
+        errors.add(
             EdlError(
                 error_pb2.USAGE,
                 "--input-fn and --dataset-fn are both given",
-                where=f"--input-fn {choice.input_fn}, --dataset-fn {choice.dataset_fn}",
+                where=f"--input-fn {options.input_fn}, --dataset-fn {options.dataset_fn}",
                 remedy="Give one of them.",
             )
         )
-    for name, role in _OVERRIDES.items():
-        dotted = getattr(choice, name)
+    for name, role in _REPLACING_OPTIONS.items():
+        dotted = getattr(options, name)
         if dotted:
             option = f"--{name.replace('_', '-')}"
-            try:
-                parts[role] = override(bench.zoo, bench.found, option, dotted)
-            except EdlError as error:
-                bench.findings.add(error)
-    return parts
+            definition = errors.attempt(find_definition, zoo, model, role, option, dotted)
+            if definition is not None:
+                definitions[role] = definition
+    return definitions
 
 
-def _is_used(role: str, purpose: Mode) -> bool:
-    match role:
-        case "optimizer":
-            return purpose == Mode.TRAINING
-        case "loss" | "eval_metrics_fn":
-            return purpose != Mode.PREDICTION
-        case _:
-            return True
-
-
-def _require(bench: DefinitionCaller, parts: Mapping[str, Definition], purpose: Mode) -> None:
-    for role in _NEEDED[purpose]:
-        if role in parts:
-            continue
-        wanted, example, option = _HOW_TO[role]
-        bench.findings.add(
-            EdlError(
-                error_pb2.MODEL_CONTRACT,
-                f"the model file has no {wanted}",
-                where=f"{bench.found.module.__file__}",
-                remedy=f"Add one (`{example}`), or name one of another module with {option}.",
+def _missing(
+    model: ModelDefinition, used: Mapping[Role, Definition], purpose: Mode
+) -> list[EdlError]:
+    errors = []
+    for role in _REQUIRED[purpose]:
+        if role not in used:
+            wanted, example, option = _MISSING[role]
+            errors.append(
+                EdlError(
+                    error_pb2.MODEL_CONTRACT,
+                    f"the model file has no {wanted}",
+                    where=f"{model.module.__file__}",
+                    remedy=f"Add one (`{example}`), or name one of another module with {option}.",
+                )
             )
-        )
+    return errors
+
+
+def _unknown_parameters(model: ModelDefinition, caller: DefinitionCaller) -> list[EdlError]:
+    """Errors for values of ``--params`` that nothing takes."""
+    if any(constructor.has_var_keywords() for constructor in model.constructors()):
+        return []  # **kwargs gets what is unclaimed, and may still refuse it
+    return [caller.unknown_parameter(name) for name in caller.unclaimed_params()]
+
+
+def _describe(
+    model: ModelDefinition,
+    used: Mapping[Role, Definition],
+    caller: DefinitionCaller,
+    errors: ErrorCollector,
+) -> ModelFileDescription:
+    """The strict description.
+
+    Raises:
+        ContractErrors: all errors that were found.
+    """
+
+    def adapted(
+        role: Role, adapter: Callable[[Definition, DefinitionCaller], _Adapted]
+    ) -> _Adapted | None:
+        return errors.attempt(adapter, used[role], caller) if role in used else None
+
+    keras_model = errors.attempt(model.create_model, caller)
+    optimizer = adapted("optimizer", adapt_optimizer)
+    loss = adapted("loss", adapt_loss)
+    metrics = adapted("eval_metrics_fn", adapt_metrics) or no_metrics()
+    feature_columns = adapted("feature_columns", adapt_columns)
+    label_columns = adapted("label_columns", adapt_columns)
+    pipeline = adapted(
+        "input", partial(adapt_input_function, columns=(feature_columns, label_columns))
+    )
+    errors.raise_if_any()
+    assert keras_model is not None, "an error says why there is no model"
+    assert pipeline is not None, "an error says why there is no pipeline"
+    return ModelFileDescription(
+        zoo_root=caller.zoo_root,
+        form=model.form,
+        place=model.place,
+        model=keras_model,
+        feature_mapper=FeatureMapper(keras_model, feature_columns, model.place),
+        input_pipeline=pipeline,
+        loss=loss,
+        optimizer=optimizer,
+        metrics=metrics,
+    )

@@ -1,9 +1,9 @@
 """Evaluation metrics whose states add up over tasks and workers.
 
-A metric's value over all records must not depend on how they were spread. So a task reports
-states, not values; states of different tasks add up elementwise, and only the sum is turned
-into values. A Keras metric's state is its variables; every other metric is a mean, whose state
-is a total and a weight.
+The value of a metric over all records must not depend on which worker evaluated which record. So a
+task reports states, not values. The states of all tasks are added elementwise, and the values are
+computed from the sum. The state of a Keras metric is its variables. Every other metric is a mean;
+its state is a total and a weight.
 """
 
 from __future__ import annotations
@@ -15,58 +15,45 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
-from edl_worker.model_file.arguments import BoundFunction, Definition
+from edl_worker.model_file.description import ModelFileDescription
+from edl_worker.model_file.errors import trial_error
 from edl_worker.model_file.zoo import compatibility
-from elasticdl.python.common.constants import Mode
 
 MetricStates = list[tuple[str, list[np.ndarray]]]
 
 LOSS = "loss"
 
-# What a metrics function may return for a batch, and what a compiled update returns.
+# Name to total and weight of a batch.
 _Means = dict[str, tuple[Any, Any]]
 
 
 class MetricComputation:
-    """What a model file measures; compiled once, used by every evaluation task.
+    """Computes what a model file measures; compiled once, used by every evaluation task.
 
     Args:
-        compute_loss: of (outputs, labels).
+        description: of the model file, with its metrics.
+        compute_loss: the loss of (outputs, labels); None if the loss is not measured.
         loss_is_sum: whether ``compute_loss`` sums over the batch.
-        fixed: Keras metrics and functions by name, from ``eval_metrics_fn()``.
-        per_batch: a function that returns a batch's metrics by name, from
-            ``eval_metrics_fn(predictions, labels)`` or ``create_metrics``.
-        refuse: makes the error for (what, remedy).
-        blame: makes the error for what a metric raised.
     """
 
     def __init__(
         self,
+        description: ModelFileDescription,
         compute_loss: Callable[[Any, Any], Any] | None,
         loss_is_sum: Callable[[], bool],
-        fixed: Mapping[str, keras.metrics.Metric | BoundFunction],
-        per_batch: BoundFunction | None,
-        *,
-        refuse: Callable[[str, str], EdlError],
-        blame: Callable[[Exception], EdlError],
     ) -> None:
+        self._description = description
         self._compute_loss = compute_loss
         self._loss_is_sum = loss_is_sum
-        self._functions = {n: f for n, f in fixed.items() if isinstance(f, BoundFunction)}
-        self._keras = {n: m for n, m in fixed.items() if not isinstance(m, BoundFunction)}
-        self._per_batch = per_batch
-        self._refuse = refuse
-        self._blame = blame
-        self._per_batch_names: tuple[str, ...] = ()
+        self._keras = dict(description.metrics.keras_metrics)
+        self._value_names = description.metrics.names
         self._compiled = tf.function(self._update, autograph=False, reduce_retracing=True)
         self._eager = False
 
     @property
     def names(self) -> tuple[str, ...]:
         loss = (LOSS,) if self._compute_loss is not None else ()
-        names = (*loss, *self._keras, *self._functions, *self._per_batch_names)
+        names = (*loss, *self._keras, *self._value_names)
         return tuple(dict.fromkeys(names))
 
     @property
@@ -74,51 +61,56 @@ class MetricComputation:
         return self._keras
 
     def prepare(self, labels: Any, outputs: Any) -> None:
-        """Makes the Keras metrics' variables exist and learns the names of the others.
+        """Creates the variables of the Keras metrics and learns the names of the other metrics.
 
         Args:
             labels: of some records.
-            outputs: values of the right shapes for them; what they are does not matter.
+            outputs: any values of the right shapes for them.
+
+        Raises:
+            EdlError: MODEL_CONTRACT, the state of a metric cannot be added.
         """
-        if self._per_batch is not None:
-            found = self._call_per_batch(labels, outputs)
-            metrics = {n: v for n, v in found.items() if isinstance(v, keras.metrics.Metric)}
-            self._keras.update(metrics)
-            if len(metrics) == len(found):
-                self._per_batch = None  # the same ones serve every batch
-            else:
-                self._per_batch_names = tuple(n for n in found if n not in metrics)
+        values = self._description.metrics.batch_values(outputs=outputs, labels=labels)
+        self._keras.update({n: v for n, v in values.items() if isinstance(v, keras.metrics.Metric)})
+        self._value_names = tuple(n for n in values if n not in self._keras)
         for name, metric in self._keras.items():
             metric.update_state(labels, outputs)
             metric.reset_state()
             starts_at_zero = all(not np.any(np.asarray(v)) for v in metric.variables)
             if not metric.variables or not starts_at_zero:
-                raise self._refuse(
+                raise self._description.contract_error(
                     f"the metric {name} ({type(metric).__name__}) "
                     + ("does not start at zero" if metric.variables else "keeps no variables"),
-                    "Create its state by self.add_variable(..., initializer='zeros'), so that "
+                    "Create its state with self.add_variable(..., initializer='zeros'), so that "
                     "the states of different workers can be added.",
                 )
 
     def check_additive(self, labels: Any, outputs: Any, halves: Any) -> None:
-        """Refuses Keras metrics whose states do not add up.
+        """Checks that the states of the user's own metric classes add up.
 
         Args:
             halves: two pairs of (labels, outputs) that make up the whole.
+
+        Raises:
+            EdlError: MODEL_CONTRACT.
         """
         for name, metric in self._keras.items():
             if type(metric).__module__.startswith("keras."):
-                continue  # all of Keras's are tested to add up
+                continue  # the tests of this package cover all metrics of Keras
             if _adds_up(metric, labels, outputs, halves):
                 continue
-            raise self._refuse(
+            raise self._description.contract_error(
                 f"the states of the metric {name} ({type(metric).__name__}) do not add up: "
                 "two halves of a batch give another state than the whole",
                 "Keep sums and counts as state, and divide in result().",
             )
 
     def update(self, states: dict[str, list[Any]], labels: Any, outputs: Any) -> _Means:
-        """New means of a batch; ``states`` of the Keras metrics are replaced in place."""
+        """The means of a batch; replaces the Keras metrics' values in ``states``.
+
+        Raises:
+            EdlError: a metric raised.
+        """
         given = {name: states[name] for name in self._keras}
         with compatibility.served():
             if self._eager:
@@ -140,7 +132,12 @@ class MetricComputation:
         try:
             return self._update(states, labels, outputs)
         except Exception as error:
-            raise self._blame(error) from error
+            raise trial_error(
+                error,
+                self._description.zoo_root,
+                action="the evaluation metrics raised",
+                place=self._description.place,
+            ) from error
 
     def _update(
         self, states: dict[str, list[Any]], labels: Any, outputs: Any
@@ -150,36 +147,22 @@ class MetricComputation:
         if self._compute_loss is not None:
             loss = tf.cast(self._compute_loss(outputs, labels), tf.float64)
             means[LOSS] = (loss if self._loss_is_sum() else loss * size, size)
-        for name, function in self._functions.items():
-            means[name] = _mean(function(labels=labels, outputs=outputs), size)
-        if self._per_batch is not None:
-            for name, value in self._call_per_batch(labels, outputs).items():
-                if isinstance(value, keras.metrics.Metric):
-                    continue
-                means[name] = _mean(value, size)
+        if self._value_names:
+            values = self._description.metrics.batch_values(outputs=outputs, labels=labels)
+            for name, value in values.items():
+                if not isinstance(value, keras.metrics.Metric):
+                    means[name] = _mean(value, size)
         updated = {
             name: list(metric.stateless_update_state(states[name], labels, outputs))
             for name, metric in self._keras.items()
         }
         return means, updated
 
-    def _call_per_batch(self, labels: Any, outputs: Any) -> dict[str, Any]:
-        assert self._per_batch is not None
-        found = self._per_batch(labels=labels, outputs=outputs, mode=Mode.EVALUATION)
-        if found is None:
-            return {}
-        if not isinstance(found, Mapping):
-            raise self._refuse(
-                f"{self._per_batch.part.signature} returned a {type(found).__name__}",
-                "Return a dictionary: metric name to value.",
-            )
-        return dict(found)
-
 
 class EvaluationMetrics:
     """Metrics of one evaluation task, or of the sum of many.
 
-    Always has ``loss``, the mean over samples, beside what the model file names.
+    ``loss``, the mean over samples, is always one of them.
     """
 
     def __init__(self, definition: MetricComputation) -> None:
@@ -191,19 +174,19 @@ class EvaluationMetrics:
         self._means: dict[str, tuple[float, float]] = {}
 
     def update(self, labels: Any, outputs: Any) -> None:
-        """Takes a minibatch into account."""
+        """Adds a minibatch."""
         means = self._definition.update(self._variables, labels, outputs)
         for name, (total, weight) in means.items():
             before = self._means.get(name, (0.0, 0.0))
             self._means[name] = (before[0] + float(total), before[1] + float(weight))
 
     def states(self) -> MetricStates:
-        """Values that, added elementwise over tasks, stand for all of them together."""
+        """States to report; those of several tasks are added elementwise."""
         means = [
             (name, [np.array(total), np.array(weight)])
             for name, (total, weight) in self._means.items()
         ]
-        # float64, since sums of counts must stay exact beyond 2**24.
+        # float64, because sums of counts must be exact beyond 2**24.
         variables = [
             (name, [np.asarray(value, np.float64) for value in values])
             for name, values in self._variables.items()
@@ -211,7 +194,7 @@ class EvaluationMetrics:
         return [*means, *variables]
 
     def load(self, states: Sequence[tuple[str, Sequence[np.ndarray]]]) -> None:
-        """Replaces what was counted so far by ``states``, usually a sum."""
+        """Replaces the state by ``states``, usually the sum over all tasks."""
         self._means = {}
         for name, values in states:
             metric = self._definition.keras_metrics.get(name)
@@ -232,46 +215,11 @@ class EvaluationMetrics:
         }
         for name, metric in self._definition.keras_metrics.items():
             mapping = list(zip(metric.variables, self._variables[name], strict=True))
-            # The values are taken within the scope: a result may be a variable itself.
+            # Convert within the scope: a result may be a variable itself.
             with keras.StatelessScope(state_mapping=mapping):
                 values.update(_spread(name, metric.result()))
         order = {name: position for position, name in enumerate(self._definition.names)}
         return dict(sorted(values.items(), key=lambda item: order.get(item[0], len(order))))
-
-
-def read_metrics(
-    part: Definition, value: Any, bind_function: Callable[[Definition], BoundFunction]
-) -> dict[str, Any]:
-    """Metrics by name from what ``eval_metrics_fn()`` returned.
-
-    Raises:
-        EdlError: MODEL_CONTRACT, naming the entry that is no metric.
-    """
-    if not isinstance(value, Mapping):
-        raise _no_metric(part, f"{part.signature} returned a {type(value).__name__}")
-    found: dict[str, Any] = {}
-    for name, metric in value.items():
-        if isinstance(metric, type) and issubclass(metric, keras.metrics.Metric):
-            metric = metric()
-        if isinstance(metric, keras.metrics.Metric):
-            found[str(name)] = metric
-        elif callable(metric):
-            found[str(name)] = bind_function(Definition("metric", str(name), metric))
-        else:
-            raise _no_metric(
-                part, f"the metric {name} of {part.signature} is a {type(metric).__name__}"
-            )
-    return found
-
-
-def _no_metric(part: Definition, what: str) -> EdlError:
-    return EdlError(
-        error_pb2.MODEL_CONTRACT,
-        what,
-        where=part.where,
-        remedy="Return a dictionary: metric name to a Keras metric or a function "
-        "(labels, predictions) of a scalar or of one value per sample.",
-    )
 
 
 def _mean(value: Any, size: Any) -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""What the user asked for, as typed."""
+"""The options of a job that name its model, as the user typed them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from edl_proto.v1 import job_pb2
 
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
-    """Which model of which zoo, and which parts of it; the fields of ``edl.v1.ModelSpec``."""
+    """The model zoo, the model in it, and definitions that replace the model file's own.
+
+    The fields are those of ``edl.v1.ModelSpec``; an empty one means that the option is not given.
+    """
 
     model_zoo: str
     model_def: str

@@ -1,4 +1,4 @@
-"""``--params``: Python literals by name, never evaluated."""
+"""``--params``: names and Python literals, which are never evaluated."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def parse_params(text: str) -> dict[str, Any]:
             booleans, None.
 
     Raises:
-        EdlError: USAGE; where names the text and the column.
+        EdlError: USAGE, with the text and the column.
     """
     if not text.strip():
         return {}
@@ -30,19 +30,19 @@ def parse_params(text: str) -> dict[str, Any]:
         call = ast.parse(f"{head}{text}\n)", mode="eval").body
     except SyntaxError as error:
         column = max(1, (error.offset or 0) - len(head))
-        raise _wrong(text, error.msg, column) from None
+        raise _unreadable(text, error.msg, column) from None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-        raise _wrong(text, "this is no list of name=value", 1)
+        raise _unreadable(text, "it is not a list of name=value", 1)
     if call.args:
         column = call.args[0].col_offset - len(head) + 1
-        raise _wrong(text, f"{ast.unparse(call.args[0])} has no name", column)
+        raise _unreadable(text, f"{ast.unparse(call.args[0])} has no name", column)
     values: dict[str, Any] = {}
     for keyword in call.keywords:
         column = keyword.value.col_offset - len(head) + 1
         if keyword.arg is None:
-            raise _wrong(text, "** is not known here", column)
+            raise _unreadable(text, "** is not supported", column)
         if keyword.arg in values:
-            raise _wrong(text, f"{keyword.arg} is repeated", column)
+            raise _unreadable(text, f"{keyword.arg} is repeated", column)
         try:
             values[keyword.arg] = ast.literal_eval(keyword.value)
         except ValueError:
@@ -50,13 +50,13 @@ def parse_params(text: str) -> dict[str, Any]:
             hint = {"true": "True", "false": "False", "null": "None", "none": "None"}.get(
                 shown, repr(shown)
             )
-            raise _wrong(
-                text, f"the value of {keyword.arg} is no literal: {shown}; write {hint}", column
+            raise _unreadable(
+                text, f"the value of {keyword.arg} is not a literal: {shown}; write {hint}", column
             ) from None
     return values
 
 
-def _wrong(text: str, what: str, column: int) -> EdlError:
+def _unreadable(text: str, what: str, column: int) -> EdlError:
     return EdlError(
         error_pb2.USAGE,
         f"--params cannot be read: {what}",
@@ -69,11 +69,13 @@ def unknown_parameter(name: str, takers: Mapping[str, Iterable[str]]) -> EdlErro
     """The error for a parameter that nothing takes.
 
     Args:
-        takers: who takes which names, as a person knows them: ``DNN() -> hidden_units``.
+        takers: signature of each definition to the names that it takes.
     """
     known = sorted({taken for names in takers.values() for taken in names})
     nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.6) or _abbreviation(name, known)
-    lines = [f"{who} takes {', '.join(names)}" for who, names in takers.items() if names]
+    lines = [
+        f"{signature} takes {', '.join(names)}" for signature, names in takers.items() if names
+    ]
     hint = f"Did you mean {nearest[0]}? " if nearest else ""
     return EdlError(
         error_pb2.UNKNOWN_PARAMETER,
@@ -84,7 +86,7 @@ def unknown_parameter(name: str, takers: Mapping[str, Iterable[str]]) -> EdlErro
 
 
 def _abbreviation(name: str, known: list[str]) -> list[str]:
-    """``lr`` and ``learning_rate`` name each other."""
+    """The name that ``name`` abbreviates, or its abbreviation: ``lr`` and ``learning_rate``."""
 
     def initials(word: str) -> str:
         return "".join(part[0] for part in word.split("_") if part)

@@ -1,4 +1,4 @@
-"""The first minibatch of a job's data, before there is any task: the model is tried on it."""
+"""The first minibatch of a job's data, for the dry run of the model before the first task."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2
 from edl_worker.model_file.batch import Batch
 from edl_worker.model_file.model_file import ModelFile
-from edl_worker.model_file.pipelines.dataset_pipeline import reading_error
+from edl_worker.model_file.pipelines.request import reading_error
 from elasticdl.python.common.constants import Mode
 
 
@@ -15,7 +15,7 @@ def first_batch(file: ModelFile, job: job_pb2.JobSpec, mode: Mode, minibatch_siz
     """The first minibatch that the model file makes of the job's data.
 
     Raises:
-        EdlError: there is no data, it cannot be read, or the model file makes nothing of it.
+        EdlError: there is no data, it cannot be read, or the input function drops all of it.
     """
     try:
         for uri in recordio.expand(list(job.data)):
@@ -34,17 +34,16 @@ def first_batch(file: ModelFile, job: job_pb2.JobSpec, mode: Mode, minibatch_siz
         raise reading_error(error) from error
     raise EdlError(
         error_pb2.DATA_EMPTY,
-        f"the input function made no minibatch of the first records of {', '.join(job.data)}",
+        f"the input function returned no minibatch for the first records of {', '.join(job.data)}",
         where=", ".join(job.data),
-        remedy="See that the data is not empty, and that the input function keeps its records.",
+        remedy="Check that the data is not empty and that the input function keeps its records.",
     )
 
 
 def _first_of(
     source: recordio.Source, file: ModelFile, mode: Mode, minibatch_size: int
 ) -> Batch | None:
-    # Records and chunks begin at offset 0, so that no index is needed; lines of CSV after
-    # the header.
+    # Records start at offset 0, so that no index is needed; CSV rows start after the header.
     hint = None if source.format == "csv" else (0, 0)
     batches = file.batches(
         lambda: source.read_blocks(0, minibatch_size, hint=hint),

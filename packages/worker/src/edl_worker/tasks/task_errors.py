@@ -13,7 +13,12 @@ from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, task_pb2
 from edl_proto.v1.error_pb2 import ErrorCode
 from edl_worker.model_file import Batch
-from edl_worker.model_file.errors import blame, message_of, user_frames, user_traceback
+from edl_worker.model_file.errors import (
+    message_of,
+    user_code_error,
+    user_frames,
+    user_traceback,
+)
 
 _ABOUT_SHAPES = re.compile(
     r"shape|dimension|rank|incompatible|must be equal|elements|label value|out of range|dtype", re.I
@@ -84,12 +89,12 @@ def explain(
             remedy="Use a smaller --minibatch-size or fewer workers on this machine.",
             detail=user_traceback(error, user_frames(error, zoo)),
         )
-    told = blame(
+    told = user_code_error(
         error,
         zoo,
         code=error_pb2.USER_CODE,
-        doing=doing,
-        fallback=where,
+        action=doing,
+        place=where,
         remedy="Mend the model file at this place; `edl zoo check` tries it without a job.",
     )
     if told.where != where:

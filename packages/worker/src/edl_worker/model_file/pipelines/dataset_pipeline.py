@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +12,13 @@ from typing import Any
 
 import tensorflow as tf
 
-import recordio
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 from edl_worker.model_file.arguments import BoundFunction
 from edl_worker.model_file.batch import Batch, rows_of
-from edl_worker.model_file.errors import blame, message_of
+from edl_worker.model_file.errors import message_of, user_code_error
 from edl_worker.model_file.pipelines.map_execution import maps_in_calling_thread
+from edl_worker.model_file.pipelines.request import Blocks, MinibatchRequest, reading_error
 from edl_worker.model_file.random_state import RandomDrawDetector, seeded
 from edl_worker.model_file.zoo import compatibility
 from edl_worker.tensorflow_internals import (
@@ -33,19 +33,17 @@ from recordio import tfdata
 
 _PREFETCHED = 2
 
-Blocks = Callable[[], Iterator[list[bytes]]]
-
 
 @dataclass(frozen=True, slots=True)
 class RecordMetadata:
-    """What a ``dataset_fn(dataset, mode, metadata)`` may know about its records."""
+    """What a ``dataset_fn(dataset, mode, metadata)`` gets to know about its records."""
 
     column_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
-    """What a task's pipeline depends on beside records and seed."""
+class _PipelineKey:
+    """What the pipeline of a task depends on beside records and seed."""
 
     mode: Mode
     minibatch_size: int
@@ -53,17 +51,17 @@ class _Kind:
 
 
 class _Source:
-    """A dataset of the records of one task at a time, and what was built on it.
+    """A dataset of the records of one task at a time, and the pipelines built on it.
 
-    Tracing a pipeline's functions costs more than running a small task, so sources are used
-    again, and so are whole pipelines if nothing in them is random or remembers anything.
+    Tracing the functions of a pipeline costs more than running a small task. So sources are
+    reused, and so are pipelines in which nothing is random and nothing has a state.
     """
 
     def __init__(self) -> None:
         self.blocks: Blocks = lambda: iter(())
         self.reading = tfdata.Failure()
         self.records = tfdata.from_blocks(self._read, failure=self.reading)
-        self.built: dict[_Kind, tf.data.Dataset] = {}
+        self.pipelines: dict[_PipelineKey, tf.data.Dataset] = {}
 
     def _read(self) -> Iterator[list[bytes]]:
         return self.blocks()
@@ -78,20 +76,14 @@ class DatasetPipeline:
         self._idle: list[_Source] = []
         self._lock = threading.Lock()
 
-    def batches(
-        self,
-        blocks: Blocks,
-        *,
-        mode: Mode,
-        minibatch_size: int,
-        seed: int,
-        skip: int,
-        columns: tuple[str, ...],
-    ) -> Iterator[Batch]:
+    def batches(self, request: MinibatchRequest) -> Iterator[Batch]:
+        """The minibatches of a task; see ``InputPipeline``."""
         with self._source() as source:
-            source.blocks = blocks
-            dataset = self._minibatches(source, _Kind(mode, minibatch_size, columns), seed)
-            iterator = iter((dataset.skip(skip) if skip else dataset).prefetch(_PREFETCHED))
+            source.blocks = request.blocks
+            dataset = self._minibatches(source, request)
+            if request.skip:
+                dataset = dataset.skip(request.skip)
+            iterator = iter(dataset.prefetch(_PREFETCHED))
             try:
                 while True:
                     try:
@@ -99,11 +91,11 @@ class DatasetPipeline:
                     except StopIteration:
                         break
                     except Exception as error:
-                        raise self._blame(error, source.reading) from error
-                    yield _batch(element, mode)
+                        raise self._record_error(error, source.reading) from error
+                    yield _batch(element, request.mode)
             finally:
-                del iterator  # its threads are done with the source before the next task is
-            # A function that ignores errors ignores those of the reader too; nobody else may.
+                del iterator  # ends its threads before the next task uses the source
+            # A function that ignores errors also ignores those of the reader; edl must not.
             if source.reading.error is not None:
                 raise reading_error(source.reading.error)
 
@@ -120,32 +112,33 @@ class DatasetPipeline:
             with self._lock:
                 self._idle.append(source)
 
-    def _minibatches(self, source: _Source, kind: _Kind, seed: int) -> tf.data.Dataset:
-        if kind in source.built:
-            return source.built[kind]
+    def _minibatches(self, source: _Source, request: MinibatchRequest) -> tf.data.Dataset:
+        key = _PipelineKey(request.mode, request.minibatch_size, request.columns)
+        if key in source.pipelines:
+            return source.pipelines[key]
         with (
             compatibility.served(),
-            seeded(seed),
-            _in_order(kind.mode),
+            seeded(request.seed),
+            _without_shuffles(request.mode),
             maps_in_calling_thread(),
         ):
-            draws = RandomDrawDetector()
-            dataset = self._dataset(source.records, kind.mode, kind.columns)
-            again = not draws and _is_reusable(dataset, source.records)
+            random_draws = RandomDrawDetector()
+            dataset = self._dataset(source.records, request.mode, request.columns)
+            reusable = not random_draws and _is_reusable(dataset, source.records)
         try:
-            dataset = dataset.batch(kind.minibatch_size)
+            dataset = dataset.batch(request.minibatch_size)
         except (ValueError, TypeError) as error:
-            raise self._blame(error, source.reading) from error
+            raise self._record_error(error, source.reading) from error
         options = tf.data.Options()
         options.deterministic = True
         if dataset.options().autotune.enabled is None:
-            # An iterator that is let go now and then waits for the thread which tunes it, until
-            # that wakes up by itself: as long again as the task has lasted. A task is too short
-            # for tuning to pay; AUTOTUNE means as many calls at a time as there are cores.
+            # Now and then, closing an iterator waits until the thread that tunes it wakes up,
+            # which takes as long as the task has lasted. A task is too short for tuning to pay;
+            # AUTOTUNE means as many parallel calls as there are cores.
             options.autotune.enabled = False
         dataset = dataset.with_options(options)
-        if again:
-            source.built[kind] = dataset
+        if reusable:
+            source.pipelines[key] = dataset
         return dataset
 
     def _dataset(
@@ -154,105 +147,82 @@ class DatasetPipeline:
         try:
             dataset = self._function(dataset=source, mode=mode, metadata=RecordMetadata(columns))
         except Exception as error:
-            raise blame(
+            raise user_code_error(
                 error,
                 self._root,
                 code=error_pb2.USER_CODE,
-                doing=f"{self._function.part.signature} raised",
-                fallback=self._function.part.where,
-                remedy="Mend the function; the traceback shows its own frames.",
+                action=f"{self._function.definition.signature} raised",
+                place=self._function.definition.place,
+                remedy="Fix the function. The detail has a traceback.",
             ) from error
         self._check(dataset, mode)
         return dataset
 
     def _check(self, dataset: Any, mode: Mode) -> None:
-        """What would break the counting of records or the order of predictions."""
+        """Refuses what would break the count of records or the order of predictions."""
         if not isinstance(dataset, tf.data.Dataset):
-            raise self._wrong(
+            raise self._function.definition.error(
                 f"returned a {type(dataset).__name__}, not a tf.data.Dataset",
                 "Return the dataset, mapped and shuffled.",
             )
         if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
-            raise self._wrong(
+            raise self._function.definition.error(
                 "repeats the dataset without end",
-                "Leave out .repeat(); --num-epochs says how often the data is read.",
+                "Leave out .repeat(); --num-epochs sets how often edl reads the data.",
             )
         spec = dataset.element_spec
         if isinstance(spec, tuple) and len(spec) > 2:
-            raise self._wrong(
+            raise self._function.definition.error(
                 f"yields {len(spec)} parts per record",
                 "Yield (features, labels); put weights among the features or the labels.",
             )
         if mode != Mode.PREDICTION and not (isinstance(spec, tuple) and len(spec) == 2):
-            raise self._wrong(
+            raise self._function.definition.error(
                 f"yields no labels in mode {mode.name}",
                 "Yield (features, labels) unless mode is Mode.PREDICTION.",
             )
         for step in dataset_lineage(dataset):
             if mode == Mode.PREDICTION and "Shuffle" in dataset_kind(step):
-                raise self._wrong(
+                raise self._function.definition.error(
                     "shuffles in mode PREDICTION, so predictions would lose their records",
                     "Shuffle only `if mode == Mode.TRAINING`.",
                 )
             if is_nondeterministic(step):
-                raise self._wrong(
+                raise self._function.definition.error(
                     "asks for deterministic=False, so a task could not be continued elsewhere",
                     "Leave deterministic out.",
                 )
             if caches_to_file(step):
-                raise self._wrong(
+                raise self._function.definition.error(
                     "caches into a file, which the next task would read as its own",
                     "Leave out .cache(filename).",
                 )
 
-    def _wrong(self, what: str, remedy: str) -> EdlError:
-        return EdlError(
-            error_pb2.MODEL_CONTRACT,
-            f"{self._function.part.signature} {what}",
-            where=self._function.part.where,
-            remedy=remedy,
-        )
-
-    def _blame(self, error: Exception, reading: tfdata.Failure) -> EdlError:
-        """Reading failed, or a record does not fit what the function expects."""
+    def _record_error(self, error: Exception, reading: tfdata.Failure) -> EdlError:
+        """The error to report when reading failed or a record does not fit the function."""
         if reading.error is not None:
             return reading_error(reading.error)
-        part = self._function.part
+        definition = self._function.definition
         message = message_of(error)
         if re.search(r"Cannot (batch|add) tensor", message):
             return EdlError(
                 error_pb2.SHAPE_MISMATCH,
-                f"{part.signature} yields records of different shapes: {message}",
-                where=part.where,
+                f"{definition.signature} yields records of different shapes: {message}",
+                where=definition.place,
                 remedy="Yield tensors of one shape: tf.io.FixedLenFeature, a resize, or padding.",
             )
-        shape = isinstance(error, tf.errors.InvalidArgumentError)
-        return blame(
+        about_shapes = isinstance(error, tf.errors.InvalidArgumentError)
+        return user_code_error(
             error,
             self._root,
-            code=error_pb2.SHAPE_MISMATCH if shape else error_pb2.USER_CODE,
-            doing=f"a record does not fit {part.signature}:"
-            if shape
-            else f"{part.signature} raised while records went through it:",
-            fallback=part.where,
+            code=error_pb2.SHAPE_MISMATCH if about_shapes else error_pb2.USER_CODE,
+            action=f"a record does not fit {definition.signature}:"
+            if about_shapes
+            else f"{definition.signature} raised while it processed records:",
+            place=definition.place,
             remedy="Compare the function's features with the data: "
             "`edl data inspect FILE` shows names, types and sizes.",
         )
-
-
-def reading_error(error: Exception) -> EdlError:
-    """The error for what the data's reader raised."""
-    if isinstance(error, EdlError):
-        return error
-    damaged = not isinstance(error, OSError | recordio.UnreadableFile)
-    return EdlError(
-        error_pb2.DATA_DAMAGED if damaged else error_pb2.DATA_UNREADABLE,
-        str(error) or type(error).__name__,
-        where=str(getattr(error, "uri", None) or getattr(error, "filename", None) or ""),
-        remedy="Write the file again from its source; `edl data inspect FILE` checks it."
-        if damaged
-        else "Check that the file is still there and may be read.",
-    )
 
 
 def _batch(element: Any, mode: Mode) -> Batch:
@@ -267,21 +237,21 @@ def _only(element: Any) -> Any:
 
 
 @contextmanager
-def _in_order(mode: Mode) -> Iterator[None]:
-    """Leaves shuffles out of a prediction, which has to keep the order of the records.
+def _without_shuffles(mode: Mode) -> Iterator[None]:
+    """Ignores ``.shuffle()`` in a prediction, which has to keep the order of the records.
 
-    To be used under the lock of ``seeded``, like all building of pipelines.
+    Use it under the lock of ``seeded``, like everything that builds pipelines.
     """
     if mode != Mode.PREDICTION:
         yield
         return
 
-    def stay(self: tf.data.Dataset, *args: Any, **kwargs: Any) -> tf.data.Dataset:
-        compatibility.say("predictions keep the order of the records: .shuffle() is left out")
+    def ignore(self: tf.data.Dataset, *args: Any, **kwargs: Any) -> tf.data.Dataset:
+        compatibility.warn_once("predictions keep the order of the records: .shuffle() is ignored")
         return self
 
     shuffle = tf.data.Dataset.shuffle
-    tf.data.Dataset.shuffle = stay
+    tf.data.Dataset.shuffle = ignore
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Minibatches by an ``input_fn(records)``: records as dictionaries, a thread ahead of the step."""
+"""Minibatches by an ``input_fn(records)``, which a thread calls ahead of the training step."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from edl_proto.v1 import error_pb2
 from edl_worker.model_file.arguments import BoundFunction
 from edl_worker.model_file.batch import Batch
 from edl_worker.model_file.columns import Column, shape_features, shape_labels
-from edl_worker.model_file.errors import blame
-from edl_worker.model_file.pipelines.dataset_pipeline import Blocks, reading_error
+from edl_worker.model_file.errors import user_code_error
+from edl_worker.model_file.pipelines.request import Blocks, MinibatchRequest, reading_error
 from edl_worker.model_file.random_state import seeded
 from edl_worker.model_file.zoo import compatibility
 from elasticdl.python.common.constants import Mode
@@ -28,14 +28,14 @@ from recordio import example
 
 _PREFETCHED = 2
 _POLL_S = 0.1
-_LEAVE_S = 10.0  # for the minibatch that is in the input function when nobody wants it any more
+_JOIN_S = 10.0  # how long a closed iterator waits for the input function to return
 
 
 class FeatureRecord(dict[str, Any]):
-    """A record's features by name; bytes, or numpy numbers and arrays.
+    """The features of a record by name: bytes, or numpy numbers and arrays.
 
     Args:
-        placeholders: values of features that the data of a prediction need not have: labels.
+        placeholders: values of labels, which the data of a prediction need not have.
     """
 
     __slots__ = ("_placeholders",)
@@ -48,17 +48,6 @@ class FeatureRecord(dict[str, Any]):
         if name in self._placeholders:
             return self._placeholders[name]
         raise KeyError(f"the record has no feature {name!r}; it has {', '.join(sorted(self))}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """What one run over a task's records needs to know."""
-
-    mode: Mode
-    minibatch_size: int
-    seed: int
-    skip: int
-    columns: tuple[str, ...]
 
 
 class RecordsPipeline:
@@ -76,27 +65,19 @@ class RecordsPipeline:
         self._feature_columns = feature_columns
         self._label_columns = label_columns
 
-    def batches(
-        self,
-        blocks: Blocks,
-        *,
-        mode: Mode,
-        minibatch_size: int,
-        seed: int,
-        skip: int,
-        columns: tuple[str, ...],
-    ) -> Iterator[Batch]:
-        task = _Task(mode, minibatch_size, seed, skip, columns)
-        return _ahead(lambda: self._batches(blocks, task))
+    def batches(self, request: MinibatchRequest) -> Iterator[Batch]:
+        """The minibatches of a task; see ``InputPipeline``."""
+        return _prefetched(lambda: self._batches(request))
 
-    def _batches(self, blocks: Blocks, task: _Task) -> Iterator[Batch]:
-        decode = _decoder(task.columns)
-        placeholders = self._placeholders() if task.mode == Mode.PREDICTION else {}
-        for index, records in enumerate(_minibatches(blocks, task.minibatch_size)):
-            if index < task.skip:
+    def _batches(self, request: MinibatchRequest) -> Iterator[Batch]:
+        decode = _decoder(request.columns)
+        placeholders = self._placeholders() if request.mode == Mode.PREDICTION else {}
+        minibatches = _minibatches(request.blocks, request.minibatch_size)
+        for index, records in enumerate(minibatches):
+            if index < request.skip:
                 continue
             rows = [FeatureRecord(decode(record), placeholders) for record in records]
-            yield self._batch(rows, task, index)
+            yield self._batch(rows, request, index)
 
     def _placeholders(self) -> dict[str, Any]:
         values = {}
@@ -105,29 +86,29 @@ class RecordsPipeline:
             values[column.key] = np.zeros(shape, column.dtype.as_numpy_dtype)[()]
         return values
 
-    def _batch(self, rows: list[FeatureRecord], task: _Task, index: int) -> Batch:
-        part = self._function.part
+    def _batch(self, rows: list[FeatureRecord], request: MinibatchRequest, index: int) -> Batch:
+        definition = self._function.definition
         try:
-            # Every minibatch has a seed of its own, so that skipping some changes no other.
-            with compatibility.served(), seeded(task.seed, index):
-                result = self._function(records=rows, mode=task.mode)
+            # Every minibatch has its own seed, so that skipped ones do not change the others.
+            with compatibility.served(), seeded(request.seed, index):
+                result = self._function(records=rows, mode=request.mode)
         except Exception as error:
-            raise blame(
+            raise user_code_error(
                 error,
                 self._root,
                 code=error_pb2.USER_CODE,
-                doing=f"{part.signature} raised",
-                fallback=part.where,
-                remedy="Mend the function, or compare it with the data: "
+                action=f"{definition.signature} raised",
+                place=definition.place,
+                remedy="Fix the function, or compare it with the data: "
                 "`edl data inspect FILE` shows names, types and sizes.",
             ) from error
-        features, labels = self._pair(result, task.mode)
+        features, labels = self._pair(result, request.mode)
         if self._feature_columns is not None:
-            features = shape_features(features, self._feature_columns, part.where)
-        if task.mode == Mode.PREDICTION:
+            features = shape_features(features, self._feature_columns, definition.place)
+        if request.mode == Mode.PREDICTION:
             labels = None
         elif self._label_columns is not None:
-            labels = shape_labels(labels, self._label_columns, part.where)
+            labels = shape_labels(labels, self._label_columns, definition.place)
         features, labels = self._tensors(features), self._tensors(labels)
         self._check_rows(features, "features", len(rows))
         self._check_rows(labels, "labels", len(rows))
@@ -139,7 +120,7 @@ class RecordsPipeline:
         if mode == Mode.PREDICTION and not isinstance(result, tuple):
             return result, None
         shown = f"{len(result)} values" if isinstance(result, tuple) else type(result).__name__
-        raise self._wrong(
+        raise self._error(
             error_pb2.MODEL_CONTRACT,
             f"returned {shown} instead of (features, labels)",
             "Return ({feature name: batch of values}, batch of labels).",
@@ -155,25 +136,27 @@ class RecordsPipeline:
         try:
             return tf.convert_to_tensor(nest)
         except (ValueError, TypeError) as error:
-            raise self._wrong(
+            raise self._error(
                 error_pb2.SHAPE_MISMATCH,
-                f"returned what is no tensor: {error}",
-                "Return arrays of numbers or bytes whose rows have one shape.",
+                f"returned a value that is not a tensor: {error}",
+                "Return arrays of numbers or bytes whose rows all have the same shape.",
             ) from error
 
     def _check_rows(self, nest: Any, which: str, rows: int) -> None:
         for tensor in tf.nest.flatten(nest) if nest is not None else ():
             found = tensor.shape[0] if tensor.shape.rank else None
             if found != rows:
-                raise self._wrong(
+                raise self._error(
                     error_pb2.SHAPE_MISMATCH,
                     f"got {rows} records and returned {which} of shape {tuple(tensor.shape)}",
                     "Return one row per record, first dimension the number of records.",
                 )
 
-    def _wrong(self, code: Any, what: str, remedy: str) -> EdlError:
-        part = self._function.part
-        return EdlError(code, f"{part.signature} {what}", where=part.where, remedy=remedy)
+    def _error(self, code: Any, what: str, remedy: str) -> EdlError:
+        definition = self._function.definition
+        return EdlError(
+            code, f"{definition.signature} {what}", where=definition.place, remedy=remedy
+        )
 
 
 def _minibatches(blocks: Blocks, size: int) -> Iterator[list[bytes]]:
@@ -205,11 +188,11 @@ def _decode_example(record: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise EdlError(
             error_pb2.DATA_DAMAGED,
-            f"a record of {len(record)} bytes is no tf.Example: {error}",
+            f"a record of {len(record)} bytes is not a tf.Example: {error}",
             remedy="input_fn(records) takes tf.Example records or CSV rows: convert the data with "
             "`edl data convert`, or write a dataset_fn(dataset, mode) that reads your format.",
         ) from error
-    # A single value stands for itself, as it did when it was written.
+    # A single value is unwrapped, as it was before it was written.
     return {name: value[0] if len(value) == 1 else value for name, value in features.items()}
 
 
@@ -225,7 +208,7 @@ class _CsvDecoder:
             raise EdlError(
                 error_pb2.DATA_DAMAGED,
                 f"a row has {len(row)} fields, the header {len(self._columns)}: {record[:80]!r}",
-                remedy="Mend the row, or quote fields that contain the separator.",
+                remedy="Correct the row, or quote fields that contain the separator.",
             )
         return {
             name: _number_or_bytes(field) for name, field in zip(self._columns, row, strict=True)
@@ -247,16 +230,16 @@ class _Failure:
 _END = object()
 
 
-def _ahead(make: Callable[[], Iterator[Batch]]) -> Iterator[Batch]:
+def _prefetched(make: Callable[[], Iterator[Batch]]) -> Iterator[Batch]:
     """Runs an iterator in a thread, at most ``_PREFETCHED`` elements ahead.
 
-    The thread ends with the iterator, also when that is closed before its end.
+    The thread ends with the iterator, also if the iterator is closed before its end.
     """
     ready: queue.Queue[Any] = queue.Queue(_PREFETCHED)
-    left = threading.Event()
+    closed = threading.Event()
 
     def put(item: Any) -> bool:
-        while not left.is_set():
+        while not closed.is_set():
             with contextlib.suppress(queue.Full):
                 ready.put(item, timeout=_POLL_S)
                 return True
@@ -274,11 +257,11 @@ def _ahead(make: Callable[[], Iterator[Batch]]) -> Iterator[Batch]:
     thread = threading.Thread(target=run, name="input_fn", daemon=True)
     thread.start()
     try:
-        # User code may never give a next one: that the master finds, since no step is done.
+        # User code may block forever. The master detects that, because no step is completed.
         while (item := ready.get()) is not _END:
             if isinstance(item, _Failure):
                 raise item.error
             yield item
     finally:
-        left.set()
-        thread.join(_LEAVE_S)
+        closed.set()
+        thread.join(_JOIN_S)

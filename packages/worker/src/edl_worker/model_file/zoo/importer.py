@@ -1,10 +1,10 @@
-"""Imports of model files: a model zoo's modules, apart from everything installed.
+"""Imports the modules of a model zoo, separate from installed packages.
 
-A zoo is a plain folder of Python sources. ``regressor.wide_and_deep`` names
-``regressor/wide_and_deep.py`` below it, and ``regressor`` names ``regressor.py`` or
-``regressor/__init__.py``; ``regressor.py`` may stand beside a folder ``regressor`` and then
-is its package. Code of the zoo sees the zoo's modules first, whatever is installed under the
-same name; everything else never sees them in the place of an installed one.
+A zoo is a plain folder of Python files. ``regressor.wide_and_deep`` names
+``regressor/wide_and_deep.py`` in it, and ``regressor`` names ``regressor.py`` or
+``regressor/__init__.py``. If ``regressor.py`` is next to a folder ``regressor``, it is that
+folder's package. Code of the zoo prefers the zoo's modules to installed ones of the same name. All
+other code gets the installed ones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-# Appended to a top-level module's name when something installed has the same name.
+# Suffix for a top-level module with the name of an installed package.
 _ALIAS = "_of_model_zoo"
 _MOST_SUGGESTIONS = 400
 
@@ -30,8 +30,8 @@ _MOST_SUGGESTIONS = 400
 class ModelZoo(MetaPathFinder):
     """The modules below one folder.
 
-    Only one zoo is open in a process: opening another one forgets the first one's modules,
-    so that a model file loaded twice is executed twice.
+    Only one zoo is open in a process. Opening another one drops the modules of the first, so that
+    a model file that is loaded twice is executed twice.
     """
 
     _open: ModelZoo | None = None
@@ -58,7 +58,7 @@ class ModelZoo(MetaPathFinder):
                 del sys.modules[name]
 
     def locate(self, dotted: str) -> Path | None:
-        """The file that is executed for a module, or a folder without ``__init__.py``."""
+        """The file of a module, a folder without ``__init__.py``, or None."""
         place = self.root.joinpath(*dotted.split("."))
         for candidate in (place / "__init__.py", place.with_name(place.name + ".py")):
             if candidate.is_file():
@@ -66,13 +66,17 @@ class ModelZoo(MetaPathFinder):
         return place if dotted and place.is_dir() else None
 
     def load(self, dotted: str) -> ModuleType:
-        """Imports a module of the zoo; raises whatever it raises."""
+        """Imports a module of the zoo.
+
+        Raises:
+            BaseException: whatever the module raises.
+        """
         top, _, rest = dotted.partition(".")
         name = self._imported_name(top)
         return importlib.import_module(f"{name}.{rest}" if rest else name)
 
     def modules(self) -> Iterator[str]:
-        """Dotted names of modules, for suggestions; not all of a very large folder."""
+        """Dotted names of modules for suggestions, not complete in a very large folder."""
         for count, path in enumerate(self._sources(self.root, depth=4)):
             if count >= _MOST_SUGGESTIONS:
                 return
@@ -88,14 +92,14 @@ class ModelZoo(MetaPathFinder):
     def contains(self, module: ModuleType | None) -> bool:
         return isinstance(getattr(module, "__loader__", None), ZooModuleLoader)
 
-    # Finder: how importlib asks.
+    # The interface of importlib.
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         top, _, rest = fullname.partition(".")
         if top not in self._names:
-            if rest or self.locate(top) is None or _known_elsewhere(top, self.root):
+            if rest or self.locate(top) is None or _is_installed(top, self.root):
                 return None
             self._names[top] = top
         dotted = ".".join(filter(None, (self._names[top], rest)))
@@ -115,13 +119,11 @@ class ModelZoo(MetaPathFinder):
             submodule_search_locations=[str(folder)] if is_package else None,
         )
 
-    # Names.
-
     def _imported_name(self, top: str) -> str:
         for name, own in self._names.items():
             if own == top:
                 return name
-        name = f"{top}{_ALIAS}" if _known_elsewhere(top, self.root) else top
+        name = f"{top}{_ALIAS}" if _is_installed(top, self.root) else top
         self._names[name] = top
         return name
 
@@ -136,7 +138,7 @@ class ModelZoo(MetaPathFinder):
             elif depth > 1 and entry.name.isidentifier() and entry.is_dir():
                 yield from self._sources(entry, depth - 1)
 
-    # What `import` means in a module of the zoo.
+    # The meaning of `import` in a module of the zoo.
 
     def import_for(
         self,
@@ -152,10 +154,10 @@ class ModelZoo(MetaPathFinder):
         target = self._resolve(importer, package, name, level)
         if target is None:
             return builtins.__import__(name, globals, locals, fromlist or (), level)
-        module = self.load(target) if target else _Root(self)
+        module = self.load(target) if target else _ZooRoot(self)
         if not fromlist:
             top = name.partition(".")[0]
-            return self.load(top) if self.locate(top) else _Root(self)
+            return self.load(top) if self.locate(top) else _ZooRoot(self)
         for item in fromlist:
             inner = f"{target}.{item}" if target else item
             if item != "*" and not hasattr(module, item) and self.locate(inner):
@@ -163,7 +165,7 @@ class ModelZoo(MetaPathFinder):
         return module
 
     def _resolve(self, importer: str, package: str, name: str, level: int) -> str | None:
-        """The zoo's module that is meant, "" for the zoo itself, None for an installed one."""
+        """The module of the zoo, "" for the zoo itself, None for an installed module."""
         if level:
             parts = package.split(".") if package else []
             if level - 1 > len(parts):
@@ -176,17 +178,17 @@ class ModelZoo(MetaPathFinder):
         top, _, rest = name.partition(".")
         place = self.locate(name)
         if place is not None and place.is_file():
-            shadows_itself = name == importer and _known_elsewhere(top, self.root)
+            shadows_itself = name == importer and _is_installed(top, self.root)
             return None if shadows_itself else name
         if self.locate(top) is not None:
-            return None if _known_elsewhere(top, self.root) else name
+            return None if _is_installed(top, self.root) else name
         if top == self.root.name and (not rest or self.locate(rest)):
-            return None if _known_elsewhere(top, self.root) else rest
+            return None if _is_installed(top, self.root) else rest
         return None
 
 
 class ZooModuleLoader(SourceFileLoader):
-    """Executes a file of the zoo with an ``import`` that knows the zoo."""
+    """Executes a file of the zoo with an ``import`` that finds the zoo's modules."""
 
     def __init__(
         self, fullname: str, path: str, zoo: ModelZoo, dotted: str, is_package: bool
@@ -197,8 +199,8 @@ class ZooModuleLoader(SourceFileLoader):
         self._package = dotted if is_package else dotted.rpartition(".")[0]
 
     def get_code(self, fullname: str) -> CodeType | None:
-        # No byte code is read or written: a zoo may be read-only, and two edits within a
-        # second may leave the file's time as it was.
+        # No byte code is read or written: a zoo may be read-only, and two edits within a second
+        # may leave the file's modification time unchanged.
         path = self.get_filename(fullname)
         code: CodeType = self.source_to_code(self.get_data(path), path)
         return code
@@ -212,13 +214,13 @@ class ZooModuleLoader(SourceFileLoader):
 
 
 class _FolderLoader(Loader):
-    """A folder without ``__init__.py``: a package with nothing of its own."""
+    """A folder without ``__init__.py``: a package without code."""
 
     def exec_module(self, module: ModuleType) -> None:
         pass
 
 
-class _Root(ModuleType):
+class _ZooRoot(ModuleType):
     """The zoo's folder itself, in ``from . import x`` of a top-level module."""
 
     def __init__(self, zoo: ModelZoo) -> None:
@@ -237,8 +239,8 @@ class _Root(ModuleType):
         raise AttributeError(f"the model zoo {zoo.root} has no {name!r}")
 
 
-def _known_elsewhere(top: str, root: Path) -> bool:
-    """Whether something outside ``root`` goes by this top-level name."""
+def _is_installed(top: str, root: Path) -> bool:
+    """Whether a module outside ``root`` has this top-level name."""
     module = sys.modules.get(top)
     if module is not None and not isinstance(
         getattr(module, "__loader__", None), ZooModuleLoader | _FolderLoader

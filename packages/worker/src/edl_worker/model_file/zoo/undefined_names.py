@@ -1,7 +1,7 @@
 """Finds undefined names in functions of a model file without running them.
 
-A loss with a misspelt name would fail only at the first step, after the data was read and the
-workers were started. The names that a function's code loads are known beforehand.
+A loss with a misspelled name would fail only at the first step, after the workers have started and
+read data. The byte code of a function shows earlier which names it loads.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from edl_proto.v1 import error_pb2
 from edl_worker.model_file.errors import UserFrame
 from edl_worker.model_file.zoo import compatibility
 from edl_worker.model_file.zoo.importer import ModelZoo
+from edl_worker.model_file.zoo.removed_names import GLOBALS
 
-_CAREFUL = frozenset(
+# Code that uses one of these names expects that other names may be missing.
+_TOLERANT = frozenset(
     ("NameError", "AttributeError", "hasattr", "getattr", "__version__", "VERSION")
 )
 _IMPORTS = {
@@ -34,9 +36,9 @@ _IMPORTS = {
 
 
 def undefined_names(values: Iterable[Any], zoo: ModelZoo) -> list[EdlError]:
-    """Errors for names that functions and classes of the zoo, and what they call, lack.
+    """Errors for undefined names in functions and classes of the zoo, and in what they call.
 
-    Names that ``compat`` serves are put into the module instead, with a warning.
+    Global names that ``compatibility`` provides are put into the module, with a warning.
     """
     errors: list[EdlError] = []
     seen: set[CodeType] = set()
@@ -117,9 +119,8 @@ def _stored_globals(module_globals: dict[str, Any]) -> set[str]:
 
 
 def _check(code: CodeType, function: FunctionType) -> Iterator[EdlError]:
-    if _CAREFUL & set(code.co_names):
-        return  # it expects that names may be missing
-    known = function.__globals__
+    if _TOLERANT & set(code.co_names):
+        return
     line = code.co_firstlineno
     reported: set[str] = set()
     owner: Any = None  # the module that the next attribute is loaded from
@@ -129,21 +130,14 @@ def _check(code: CodeType, function: FunctionType) -> Iterator[EdlError]:
         name = instruction.argval
         match instruction.opname:
             case "LOAD_GLOBAL":
-                owner, path = known.get(name), name
-                if name in known or hasattr(builtins, name) or name in reported:
-                    continue
-                if name in _stored_globals(known):
-                    continue  # some function defines it when it runs
-                reported.add(name)
-                if name in compatibility.GLOBALS:
-                    value, new = compatibility.GLOBALS[name]
-                    known[name] = value
-                    compatibility.warn(name, new, (code.co_filename, line))
-                    continue
-                yield _undefined(name, code, function, line)
+                owner, path = function.__globals__.get(name), name
+                if name not in reported and not _is_defined(name, function):
+                    reported.add(name)
+                    if not _provide_global(name, function, (code.co_filename, line)):
+                        yield _undefined(name, code, function, line)
             case "LOAD_ATTR" | "LOAD_METHOD" if isinstance(owner, ModuleType):
                 path = f"{path}.{name}"
-                if not hasattr(owner, name) and path not in reported:
+                if path not in reported and not hasattr(owner, name):
                     reported.add(path)
                     if not compatibility.served_attribute(owner, name):
                         yield _missing_attribute(owner, name, path, code, line)
@@ -152,6 +146,21 @@ def _check(code: CodeType, function: FunctionType) -> Iterator[EdlError]:
                 pass
             case _:
                 owner = None
+
+
+def _is_defined(name: str, function: FunctionType) -> bool:
+    """Whether a global name exists, or some function of the module defines it when it runs."""
+    known = function.__globals__
+    return name in known or hasattr(builtins, name) or name in _stored_globals(known)
+
+
+def _provide_global(name: str, function: FunctionType, place: tuple[str, int]) -> bool:
+    """Defines a global name that the design documents use without importing it."""
+    if name not in GLOBALS:
+        return False
+    function.__globals__[name], new = GLOBALS[name]
+    compatibility.warn(name, new, place)
+    return True
 
 
 def _line(instruction: dis.Instruction) -> int | None:

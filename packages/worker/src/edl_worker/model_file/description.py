@@ -1,0 +1,89 @@
+"""The strict description of a model file, the same for every form in which one can be written.
+
+The adapters turn what the user wrote into this description. Everything that trains, evaluates or
+predicts uses the description only, and does not know in which form the model file was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import keras
+
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+from edl_worker.model_file.feature_mapping import FeatureMapper
+from edl_worker.model_file.pipelines.request import InputPipeline
+
+Reduction = Literal["mean", "sum"]
+FormName = Literal["instance", "class", "function", "spec"]
+
+
+@dataclass(frozen=True, slots=True)
+class LossFunction:
+    """The loss of a minibatch.
+
+    Attributes:
+        function: takes the keywords ``outputs`` and ``labels``; returns a scalar, or one value
+            per sample.
+        declared_reduction: how a Keras loss says that it reduces a batch; None if only a trial
+            call can show it.
+        signature: for messages, ``loss(labels, predictions)``.
+        place: for messages, file, line and function.
+    """
+
+    function: Callable[..., Any]
+    declared_reduction: Reduction | None
+    signature: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class MetricDefinitions:
+    """What an evaluation measures beside the loss.
+
+    Attributes:
+        keras_metrics: Keras metrics by name.
+        batch_values: takes the keywords ``outputs`` and ``labels`` of a batch; returns a mapping
+            of name to a scalar or to one value per sample. It may also return Keras metrics,
+            which then count as the file's own.
+        names: the names that ``batch_values`` is known to return before its first call.
+    """
+
+    keras_metrics: Mapping[str, keras.metrics.Metric]
+    batch_values: Callable[..., Mapping[str, Any]]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFileDescription:
+    """Everything that a job needs of a model file.
+
+    Attributes:
+        zoo_root: folder of the model zoo, for the places in error messages.
+        form: how the model was written, for reports only.
+        place: file, line and name of the model.
+        model: the Keras model; a subclassed one has no variables yet.
+        feature_mapper: calls the model with the features of a minibatch.
+        input_pipeline: makes minibatches of records.
+        loss: None exactly if the job is a prediction.
+        optimizer: None exactly if the job does not train.
+        metrics: empty if the model file has none.
+    """
+
+    zoo_root: Path
+    form: FormName
+    place: str
+    model: keras.Model
+    feature_mapper: FeatureMapper
+    input_pipeline: InputPipeline
+    loss: LossFunction | None
+    optimizer: keras.optimizers.Optimizer | None
+    metrics: MetricDefinitions
+
+    def contract_error(self, what: str, remedy: str, place: str = "") -> EdlError:
+        """A MODEL_CONTRACT error; its place is the model's unless another one is given."""
+        return EdlError(error_pb2.MODEL_CONTRACT, what, where=place or self.place, remedy=remedy)

@@ -1,0 +1,185 @@
+"""Tries the functions of a model file on a minibatch before training, without training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from edl_proto.errors import EdlError
+from edl_worker.model_file.batch import Batch
+from edl_worker.model_file.description import ModelFileDescription, Reduction
+from edl_worker.model_file.errors import trial_error
+from edl_worker.model_file.metrics import EvaluationMetrics, MetricComputation
+from edl_worker.model_file.zoo import compatibility
+
+_SAMPLE_RECORDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Labels of some records, and made-up outputs of the right shapes for them."""
+
+    labels: Any
+    outputs: Any
+    size: int
+
+    def part(self, records: slice) -> tuple[Any, Any]:
+        """Labels and outputs of some of the records."""
+        labels, outputs = tf.nest.map_structure(
+            lambda tensor: tensor[records], (self.labels, self.outputs)
+        )
+        return labels, outputs
+
+
+class DryRun:
+    """Traces the model and a whole step, then tries the loss and the metrics.
+
+    Args:
+        call: the model's outputs of (features, training).
+        compute_loss: the loss of (outputs, labels).
+    """
+
+    def __init__(
+        self,
+        description: ModelFileDescription,
+        call: Callable[[Any, bool], Any],
+        compute_loss: Callable[[Any, Any], Any],
+    ) -> None:
+        self._description = description
+        self._call = call
+        self._compute_loss = compute_loss
+
+    def trace_forward(self, batch: Batch) -> Any:
+        """Creates the model's variables with their initial values.
+
+        Returns:
+            The specifications (shape and dtype) of the outputs.
+
+        Raises:
+            EdlError: the model raised.
+        """
+        mapper = self._description.feature_mapper
+        failures: list[Exception] = []
+        for layout in mapper.possible_layouts(batch.features):
+            mapper.use(layout)
+            try:
+                # Traced and not run: a forward pass would change the statistics of layers that
+                # are called with training=True.
+                traced = tf.function(
+                    lambda features: self._call(features, True), autograph=False
+                ).get_concrete_function(_specs(batch.features))
+                return traced.structured_outputs
+            except EdlError:
+                raise
+            except Exception as error:
+                failures.append(error)
+        raise self._error(
+            failures[0],
+            f"the model {self._description.model.name} raised when called with a minibatch",
+        ) from failures[0]
+
+    def trace_step(self, batch: Batch) -> None:
+        """Traces the forward pass, the loss and the gradients.
+
+        Raises:
+            EdlError: the loss raised, or does not depend on the model.
+        """
+        variables = self._description.model.trainable_variables
+
+        def step(features: Any, labels: Any) -> Any:
+            with tf.GradientTape() as tape:
+                outputs = self._call(features, True)
+                loss = self._compute_loss(outputs, labels)
+            gradients = tape.gradient(loss, [v.value for v in variables])
+            has_gradient.append(any(gradient is not None for gradient in gradients))
+            return loss
+
+        has_gradient: list[bool] = []
+        try:
+            tf.function(step, autograph=False).get_concrete_function(
+                _specs(batch.features), _specs(batch.labels)
+            )
+        except EdlError:
+            raise
+        except Exception as error:
+            raise self._loss_error(error) from error
+        if variables and not any(has_gradient):
+            loss = self._description.loss
+            raise self._description.contract_error(
+                "the loss does not depend on the model's weights, so training would change nothing",
+                "Compute the loss from the predictions, with operations that have gradients "
+                "(tf.argmax, tf.equal and .numpy() have none).",
+                loss.place if loss is not None else "",
+            )
+
+    def sample(self, batch: Batch, outputs: Any) -> Sample:
+        """Some records for the trials of loss and metrics.
+
+        Args:
+            outputs: what ``trace_forward`` returned.
+        """
+        size = min(_SAMPLE_RECORDS, batch.size)
+        return Sample(
+            tf.nest.map_structure(lambda tensor: tensor[:size], batch.labels),
+            tf.nest.map_structure(lambda spec: _made_up(spec, size), outputs),
+            size,
+        )
+
+    def find_reduction(self, sample: Sample) -> Reduction:
+        """``sum`` if twice the batch gives twice the loss, otherwise ``mean``.
+
+        Raises:
+            EdlError: the loss raised.
+        """
+        try:
+            single = float(self._compute_loss(sample.outputs, sample.labels))
+            twice = tf.nest.map_structure(
+                lambda tensor: tf.concat([tensor, tensor], 0), (sample.outputs, sample.labels)
+            )
+            double = float(self._compute_loss(*twice))
+        except Exception as error:
+            raise self._loss_error(error) from error
+        doubled = abs(double - 2 * single) <= 1e-4 * abs(double)
+        return "sum" if doubled and single != 0 else "mean"
+
+    def try_metrics(self, metrics: MetricComputation, sample: Sample) -> None:
+        """Creates the state of the metrics and checks that their states add up.
+
+        Raises:
+            EdlError: a metric raised, or its states do not add up.
+        """
+        half = sample.size // 2
+        try:
+            with compatibility.served():
+                metrics.prepare(sample.labels, sample.outputs)
+                if sample.size > 1:
+                    halves = [sample.part(slice(0, half)), sample.part(slice(half, None))]
+                    metrics.check_additive(sample.labels, sample.outputs, halves)
+                EvaluationMetrics(metrics).update(sample.labels, sample.outputs)
+        except EdlError:
+            raise
+        except Exception as error:
+            raise self._error(error, "the evaluation metrics raised") from error
+
+    def _loss_error(self, error: Exception) -> EdlError:
+        loss = self._description.loss
+        return self._error(error, f"{loss.signature if loss is not None else 'loss'} raised")
+
+    def _error(self, error: Exception, action: str) -> EdlError:
+        return trial_error(
+            error, self._description.zoo_root, action=action, place=self._description.place
+        )
+
+
+def _specs(nest: Any) -> Any:
+    return tf.nest.map_structure(tf.type_spec_from_value, nest)
+
+
+def _made_up(spec: Any, rows: int) -> tf.Tensor:
+    """Numbers in [0, 1) in the shape of an output for ``rows`` records."""
+    shape = [rows, *(size or 1 for size in spec.shape[1:])]
+    values = tf.random.stateless_uniform(shape, seed=(1, 2))
+    return tf.cast(values, spec.dtype)

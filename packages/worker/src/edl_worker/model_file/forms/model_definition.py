@@ -1,0 +1,153 @@
+"""What all forms of a model have in common."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any, ClassVar
+
+import keras
+
+from edl_worker.model_file.arguments import Definition, Role
+from edl_worker.model_file.definition_caller import DefinitionCaller
+from edl_worker.model_file.description import FormName
+from edl_worker.model_file.errors import place_of
+
+# Role and names of a module's definitions, the preferred one first.
+_MODULE_NAMES: tuple[tuple[Role, tuple[str, ...]], ...] = (
+    ("input", ("dataset_fn", "feed")),
+    ("input", ("input_fn",)),
+    ("loss", ("loss",)),
+    ("optimizer", ("optimizer",)),
+    ("eval_metrics_fn", ("eval_metrics_fn",)),
+    ("feature_columns", ("feature_columns",)),
+    ("label_columns", ("label_columns",)),
+)
+
+
+class ModelDefinition(ABC):
+    """The object that ``--model-def`` names, in one of the forms.
+
+    Attributes:
+        form: name of the form.
+        name: name of the object.
+        value: the object.
+        module: the module in which it was found.
+    """
+
+    form: ClassVar[FormName]
+
+    def __init__(self, name: str, value: Any, module: ModuleType) -> None:
+        self.name = name
+        self.value = value
+        self.module = module
+
+    @staticmethod
+    @abstractmethod
+    def accepts(value: Any) -> bool:
+        """Whether an object has this form."""
+
+    def is_candidate(self) -> bool:
+        """Whether this may be the model if ``--model-def`` names only the module."""
+        return self._is_of_module()
+
+    @property
+    def place(self) -> str:
+        """File, line and name."""
+        return place_of(self.value, self.name)
+
+    @property
+    def code(self) -> Any:
+        """The class or function whose code makes up the model."""
+        return self.value
+
+    def modules(self) -> list[ModuleType]:
+        """The module that was named, then the zoo's module that defines the object."""
+        defining = inspect.getmodule(self.code)
+        modules = [self.module]
+        if isinstance(getattr(defining, "__loader__", None), type(self.module.__loader__)):
+            assert defining is not None
+            modules.append(defining)
+        return modules
+
+    def definitions(self) -> dict[Role, Definition]:
+        """The model file's own definitions by role: the model's before the module's."""
+        definitions = self._own_definitions()
+        for role, names in _MODULE_NAMES:
+            for module, name in itertools.product(self.modules(), names):
+                if name in vars(module) and role not in definitions:
+                    definitions[role] = Definition(role, name, vars(module)[name])
+        return definitions
+
+    @abstractmethod
+    def constructors(self) -> list[Definition]:
+        """The definitions that are called one after the other to create the model."""
+
+    def create_model(self, caller: DefinitionCaller) -> keras.Model:
+        """The model; sets ``caller.owner`` to the object whose methods the definitions are.
+
+        Raises:
+            EdlError, DefinitionRaised: the model cannot be created.
+        """
+        constructors = self.constructors()
+        created: Any = None
+        for constructor in constructors:
+            created = _construct(constructor, caller)
+            if caller.owner is None:
+                caller.owner = created
+        if not isinstance(created, keras.Model):
+            raise constructors[-1].error(
+                f"returned a {type(created).__name__}, not a Keras model",
+                "Return a keras.Model; Keras 3 comes with TensorFlow as tf.keras.",
+            )
+        return created
+
+    def _own_definitions(self) -> dict[Role, Definition]:
+        """The definitions that the model itself has."""
+        return {}
+
+    def _is_of_module(self) -> bool:
+        """Whether the module defines the object, and does not only import it."""
+        return getattr(self.value, "__module__", None) == self.module.__name__
+
+
+def _construct(constructor: Definition, caller: DefinitionCaller) -> Any:
+    abstract = sorted(getattr(constructor.value, "__abstractmethods__", ()))
+    if inspect.isclass(constructor.value) and abstract:
+        names = ", ".join(abstract)
+        raise constructor.error(f"does not define {names}", f"Add {names} to the class.")
+    extra = caller.unclaimed_params() if constructor.has_var_keywords() else None
+    return caller.call(constructor, extra)
+
+
+def class_definitions(
+    cls: type, names_of: Mapping[Role, tuple[str, ...]]
+) -> dict[Role, Definition]:
+    """The definitions that a class has, by role.
+
+    Args:
+        names_of: role to the names of members, the preferred one first.
+    """
+    definitions: dict[Role, Definition] = {}
+    for role, names in names_of.items():
+        for name in names:
+            member = inspect.getattr_static(cls, name, None)
+            if member is not None:
+                definitions[role] = _member_definition(role, f"{cls.__name__}.{name}", member, cls)
+                break
+    return definitions
+
+
+def _member_definition(role: Role, name: str, member: Any, cls: type) -> Definition:
+    """A member of a class; a plain function without ``self`` counts as a static method."""
+    if isinstance(member, staticmethod):
+        return Definition(role, name, member.__func__)
+    if isinstance(member, classmethod):
+        return Definition(role, name, member.__get__(None, cls))
+    if inspect.isfunction(member):
+        first = next(iter(inspect.signature(member).parameters), "")
+        return Definition(role, name, member, needs_self=first == "self")
+    return Definition(role, name, member)
