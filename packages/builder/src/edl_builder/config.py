@@ -19,7 +19,7 @@ from edl_builder.core.names import Caller, Reason, Refused
 from edl_builder.core.orders import Policy, Tenant
 from edl_builder.core.plan import Index
 from edl_builder.core.references import parse_reference
-from edl_builder.core.sources import SourcePolicy
+from edl_builder.core.source_policy import SourcePolicy
 
 ARCHIVE_NBYTES = 256 << 20
 """A zoo is code and small files; data and weights come by URI."""

@@ -17,7 +17,7 @@ from edl_builder.adapters.git import Git, GitCredential
 from edl_builder.adapters.stopping import StopSignal
 from edl_builder.core.archive import ArchiveLimits
 from edl_builder.core.names import Reason, Refused
-from edl_builder.core.sources import SourcePolicy, check_git
+from edl_builder.core.source_policy import SourcePolicy, allow
 
 LIMITS = ArchiveLimits(1 << 20, 1 << 20, 100)
 SECRET = "hunter22-token"
@@ -45,7 +45,7 @@ class Fetching:
     ) -> Path:
         here = f"127.0.0.1:{self.remote.port}"
         policy = SourcePolicy(private_hosts=(here,))
-        source = check_git(self.remote.url(name), ref, folder, credential, policy)
+        source = allow(self.remote.url(name), ref, folder, credential, policy)
         credentials = {
             "mine": GitCredential("me", SECRET, (here,)),
             "wrong": GitCredential("me", "wrong-password", (here,)),

@@ -16,13 +16,13 @@ from edl.adapters import model_zoo, preflight_checks
 from edl.adapters.job_store import START_DEADLINE_S, JobStore, StoredJob
 from edl.adapters.launcher import LocalLauncher, container_command
 from edl.core import mounts
-from edl.core.gitzoo import GitZoo
 from edl.core.image_build import BuildRequest, BuiltImage, service_of
 from edl.core.options import Given, Verb
 from edl.core.problem import Problem, usage
 from edl.core.submission import Submission, build
 from edl.job_spec import encode_spec
 from edl_proto.errors import EdlError
+from edl_proto.git_source import GitSource
 from edl_proto.local import job_directory
 from edl_proto.v1 import error_pb2, job_pb2
 
@@ -88,7 +88,7 @@ class Client:
         except Problem as problem:
             raise codec.error_of(problem) from None
         as_named, checkout = job, None
-        if job.in_containers or job.git_zoo is not None:
+        if job.in_containers or job.git_source is not None:
             job, checkout = self._settle(job, environ)
         if job.name and self.store.has(job.name):
             return Plan(job, self._spec(job), self._same_job_runs(job))
@@ -227,10 +227,10 @@ def model_submission(
         job = build(verb, given, cwd=str(folder), environ=environ)
     except Problem as problem:
         raise codec.error_of(problem) from None
-    if job.git_zoo is not None:
+    if job.git_source is not None:
         from edl.adapters import git_checkout
 
-        job = replace(job, model_zoo=str(git_checkout.fetch(job.git_zoo)))
+        job = replace(job, model_zoo=str(git_checkout.fetch(job.git_source)))
     model_zoo.check(job)
     return replace(job, output="", data=job.data if "data" in flags else ())
 
@@ -265,11 +265,11 @@ def build_image(
             )
         job = build(Verb.TRAIN, given, cwd=str(folder), environ=environ)
         service = service_of(job)
-        source: str | GitZoo = job.git_zoo or job.model_zoo
+        source: str | GitSource = job.git_source or job.model_zoo
         order = image_build.order(job, source, tag)
     except Problem as problem:
         raise codec.error_of(problem) from None
-    if isinstance(source, GitZoo):
+    if isinstance(source, GitSource):
         if service.is_local:
             order = replace(order, zoo=str(git_checkout.fetch(source)))
     else:

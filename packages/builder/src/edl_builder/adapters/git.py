@@ -17,7 +17,7 @@ from pathlib import Path
 from edl_builder.core.archive import ArchiveLimits, too_large
 from edl_builder.core.names import Reason, Refused
 from edl_builder.core.ports import Line, Stop
-from edl_builder.core.sources import GitSource, SourcePolicy, choose_address
+from edl_builder.core.source_policy import AllowedSource, SourcePolicy, choose_address
 
 _LOOK_S = 0.5
 _LONGEST_S = 900.0
@@ -60,7 +60,7 @@ class Git:
         self._ca_file = ca_file
         self._longest_s = longest_s
 
-    def fetch(self, source: GitSource, folder: Path, on_line: Line, stop: Stop) -> Path:
+    def fetch(self, allowed: AllowedSource, folder: Path, on_line: Line, stop: Stop) -> Path:
         """Fetch a commit and write it as a tar archive.
 
         Returns:
@@ -69,9 +69,9 @@ class Git:
         Raises:
             Refused: the address is not allowed, or git failed.
         """
-        url = source.url
+        source, url = allowed.source, allowed.source.url
         address = choose_address(url, _addresses(url.host.strip("[]"), url.port), self._policy)
-        environment = self._environment(source)
+        environment = self._environment(allowed)
         repository = folder / "git"
         archive = folder / "fetched.tar"
         git = [
@@ -105,7 +105,7 @@ class Git:
             shutil.rmtree(repository, ignore_errors=True)
         return archive
 
-    def _environment(self, source: GitSource) -> dict[str, str]:
+    def _environment(self, allowed: AllowedSource) -> dict[str, str]:
         # Nothing of this service's own environment or of a user's git settings is used.
         found = {
             "PATH": os.environ.get("PATH", os.defpath),
@@ -120,13 +120,13 @@ class Git:
             found["GIT_SSL_CAINFO"] = self._ca_file
         elif "GIT_SSL_CAINFO" in os.environ:
             found["GIT_SSL_CAINFO"] = os.environ["GIT_SSL_CAINFO"]
-        if source.credential:
-            known = self._credentials.get(source.credential)
-            host = source.url.host
-            if known is None or not {host, f"{host}:{source.url.port}"} & set(known.hosts):
+        if allowed.credential:
+            known = self._credentials.get(allowed.credential)
+            url = allowed.source.url
+            if known is None or not {url.host, f"{url.host}:{url.port}"} & set(known.hosts):
                 raise Refused(
                     Reason.FORBIDDEN,
-                    f"there is no credential {source.credential!r} for {host}",
+                    f"there is no credential {allowed.credential!r} for {url.host}",
                     where="git credential",
                     remedy="Ask the operator of the builder.",
                 )

@@ -29,7 +29,8 @@ from edl_builder.core.names import (
 )
 from edl_builder.core.orders import Order
 from edl_builder.core.references import Reference
-from edl_builder.core.sources import GitSource, GitUrl
+from edl_builder.core.source_policy import AllowedSource
+from edl_proto.git_source import GitSource, GitUrl
 
 log = logging.getLogger(__name__)
 
@@ -184,6 +185,12 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def _allowed_source(d: dict[str, Any]) -> AllowedSource:
+    source = d["source"]
+    url = GitUrl(**source["url"])
+    return AllowedSource(GitSource(url, source["ref"], source["folder"]), d["credential"])
+
+
 def _record(d: dict[str, Any]) -> Record:
     order = d["order"]
     git = order["git"]
@@ -197,9 +204,7 @@ def _record(d: dict[str, Any]) -> Record:
             order["tag"],
             Reference(**order["base"]),
             tuple((name, value) for name, value in order["labels"]),
-            GitSource(GitUrl(**git["url"]), git["ref"], git["folder"], git["credential"])
-            if git
-            else None,
+            _allowed_source(git) if git else None,
             order["archive_nbytes"],
             order["archive_sha256"],
         ),

@@ -16,7 +16,7 @@ from edl_builder.core.references import (
     parse_reference,
     parse_repository,
 )
-from edl_builder.core.sources import GitSource, SourcePolicy, check_git
+from edl_builder.core.source_policy import AllowedSource, SourcePolicy, allow
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -69,7 +69,7 @@ class Order:
     tag: str
     base: Reference
     labels: tuple[tuple[str, str], ...]
-    git: GitSource | None
+    git: AllowedSource | None
     archive_nbytes: int = 0
     archive_sha256: str = ""
 
@@ -100,7 +100,7 @@ def judge(asked: Asked, tenant: Tenant, policy: Policy) -> Order:
     check_labels(labels)
     base = _base(asked.base_image, policy)
     if asked.git is not None:
-        source = check_git(*asked.git, policy.sources)
+        source = allow(*asked.git, policy.sources)
         if source.credential and not matches(source.credential, tenant.credentials):
             raise Refused(
                 Reason.FORBIDDEN,

@@ -13,9 +13,9 @@ from typing import IO, Any
 import grpc
 
 from edl import codec
-from edl.core.gitzoo import GitZoo
 from edl.core.image_build import BuilderEndpoint, BuildLogLine, BuildRequest, BuildStatus
 from edl_proto.errors import EdlError
+from edl_proto.git_source import GitSource
 from edl_proto.transport import channels
 from edl_proto.v1 import builder_pb2, builder_pb2_grpc, error_pb2
 
@@ -164,8 +164,8 @@ def _requests(order: BuildRequest, archive: IO[bytes] | None) -> Iterator[builde
         tag=order.tag,
         labels=dict(order.labels),
     )
-    if isinstance(order.zoo, GitZoo):
-        spec.git.url, spec.git.ref = order.zoo.url, order.zoo.ref
+    if isinstance(order.zoo, GitSource):
+        spec.git.url, spec.git.ref = str(order.zoo.url), order.zoo.ref
         spec.git.folder, spec.git.credential = order.zoo.folder, order.credential
         return iter([builder_pb2.BuildRequest(spec=spec)])
     assert archive is not None, "a folder is sent as an archive"

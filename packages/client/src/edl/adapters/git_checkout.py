@@ -18,8 +18,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from edl.core.gitzoo import GitZoo
 from edl_proto.errors import EdlError
+from edl_proto.git_source import GitSource
 from edl_proto.local import job_directory
 from edl_proto.v1 import error_pb2
 
@@ -30,14 +30,14 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 _LINES = 10
 
 
-def fetch(zoo: GitZoo, root: Path | None = None) -> Path:
+def fetch(zoo: GitSource, root: Path | None = None) -> Path:
     """The zoo's folder at the ref's present commit. Nothing in it is to be changed.
 
     Raises:
         EdlError: SOURCE_UNREACHABLE, MODEL_NOT_FOUND (no such folder), or DISK_FULL.
     """
-    name = zoo.url.rstrip("/").rpartition("/")[2].removesuffix(".git")
-    mark = hashlib.sha256(zoo.url.encode()).hexdigest()[:16]
+    name = str(zoo.url).rstrip("/").rpartition("/")[2].removesuffix(".git")
+    mark = hashlib.sha256(str(zoo.url).encode()).hexdigest()[:16]
     place = (root or job_directory.home() / "zoos") / f"{name}-{mark}"
     place.mkdir(parents=True, exist_ok=True)
     with _alone(place):
@@ -54,7 +54,7 @@ def fetch(zoo: GitZoo, root: Path | None = None) -> Path:
     return folder
 
 
-def _checkout(zoo: GitZoo, place: Path) -> Path:
+def _checkout(zoo: GitSource, place: Path) -> Path:
     if _COMMIT.fullmatch(zoo.ref) and (place / zoo.ref).is_dir():
         os.utime(place / zoo.ref)
         return place / zoo.ref
@@ -63,7 +63,7 @@ def _checkout(zoo: GitZoo, place: Path) -> Path:
     if not (place / "git" / "HEAD").exists():
         _run(zoo, ["git", "init", "--quiet", "--bare", "--template=", str(place / "git")])
     what = ["--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules"]
-    _run(zoo, [*git, "fetch", *what, "--end-of-options", zoo.url, zoo.ref or "HEAD"])
+    _run(zoo, [*git, "fetch", *what, "--end-of-options", str(zoo.url), zoo.ref or "HEAD"])
     commit = _run(zoo, [*git, "rev-parse", "--verify", "FETCH_HEAD^{commit}"]).strip()
     checkout = place / commit
     if checkout.is_dir():
@@ -110,7 +110,7 @@ def _forget_old(place: Path, but: Path) -> None:
             shutil.rmtree(each, ignore_errors=True)
 
 
-def _run(zoo: GitZoo, command: list[str], environment: dict[str, str] | None = None) -> str:
+def _run(zoo: GitSource, command: list[str], environment: dict[str, str] | None = None) -> str:
     try:
         done = subprocess.run(
             command,
@@ -136,7 +136,7 @@ def _run(zoo: GitZoo, command: list[str], environment: dict[str, str] | None = N
     return done.stdout
 
 
-def _unreachable(zoo: GitZoo, what: str, remedy: str, detail: str) -> EdlError:
+def _unreachable(zoo: GitSource, what: str, remedy: str, detail: str) -> EdlError:
     return EdlError(
         error_pb2.SOURCE_UNREACHABLE,
         f"the model zoo cannot be fetched: {what}",

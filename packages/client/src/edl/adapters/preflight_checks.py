@@ -28,7 +28,7 @@ def check(job: Submission) -> None:
         EdlError: the first thing that is wrong, in the order in which a person would mend it.
     """
     if job.verb is Verb.TRAIN:
-        if job.git_zoo is None:  # what a builder fetches, the worker looks at
+        if job.git_source is None:  # what a builder fetches, the worker looks at
             model_zoo.check(job)
     else:
         trained_model(job.trained_model)

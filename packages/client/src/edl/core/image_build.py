@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from edl.core.gitzoo import GitZoo
 from edl.core.job_status import Failure
 from edl.core.quantities import duration, size
 from edl.core.submission import Submission
+from edl_proto.git_source import GitSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class BuildRequest:
         credential: name of a git credential of the builder.
     """
 
-    zoo: str | GitZoo
+    zoo: str | GitSource
     repository: str
     tag: str = ""
     base_image: str = ""

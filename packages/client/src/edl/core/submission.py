@@ -6,8 +6,7 @@ import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from edl.core import gitzoo, names
-from edl.core.gitzoo import GitZoo
+from edl.core import names
 from edl.core.locations import absolute, scheme
 from edl.core.options import Given, Option, Verb, conflicts, defaults, options_of, read
 from edl.core.options.command import CommandOptions
@@ -17,6 +16,8 @@ from edl.core.options.job import DOCKER, JobOptions
 from edl.core.options.model import ModelOptions
 from edl.core.options.training import TrainingOptions
 from edl.core.problem import usage
+from edl_proto import git_source
+from edl_proto.git_source import GitSource
 
 HOST = "127.0.0.1"
 """Address of local jobs; no other machine can reach it."""
@@ -42,9 +43,9 @@ class Submission(
         return self.platform == DOCKER
 
     @property
-    def git_zoo(self) -> GitZoo | None:
+    def git_source(self) -> GitSource | None:
         """The git repository of the model zoo, if the zoo is in one."""
-        return gitzoo.parse(self.model_zoo)
+        return git_source.parse(self.model_zoo)
 
     def named(self, suffix: str) -> Submission:
         """The submission with a name made from the model's, if it has none."""
@@ -90,7 +91,7 @@ def _location(
 ) -> str:
     if option.name == "model_zoo":
         try:
-            if gitzoo.parse(text) is not None:
+            if git_source.parse(text) is not None:
                 return text
         except ValueError as error:
             # The message leaves the text out, because the text may contain a password.

@@ -18,7 +18,6 @@ from edl.adapters import (
     zoo_archive,
 )
 from edl.adapters.builder_client import BuilderClient
-from edl.core.gitzoo import GitZoo
 from edl.core.image_build import (
     BuilderEndpoint,
     BuildLogLine,
@@ -32,6 +31,7 @@ from edl.core.options import Verb
 from edl.core.problem import usage
 from edl.core.submission import Submission
 from edl_proto.errors import EdlError
+from edl_proto.git_source import GitSource
 from edl_proto.v1 import error_pb2
 
 _TICK_S = 0.2
@@ -157,7 +157,7 @@ def fetched(job: Submission) -> Path | None:
     Raises:
         EdlError: it cannot be fetched.
     """
-    zoo = job.git_zoo
+    zoo = job.git_source
     if zoo is None or (job.in_containers and not service_of(job).is_local):
         return None
     return git_checkout.fetch(zoo)
@@ -174,7 +174,7 @@ def order_of(job: Submission, folder: Path | None) -> BuildRequest | None:
     """
     if not job.with_image or image_of(job):
         return None
-    zoo: str | GitZoo = job.model_zoo
+    zoo: str | GitSource = job.model_zoo
     if job.verb is not Verb.TRAIN:
         message = preflight_checks.trained_model(job.trained_model)
         if scheme(job.trained_model):
@@ -184,14 +184,14 @@ def order_of(job: Submission, folder: Path | None) -> BuildRequest | None:
                 remedy="Name an image with --image, or copy the trained model here.",
             )
         zoo = str(Path(job.trained_model) / (message.model_zoo or "model_zoo"))
-    elif job.git_zoo is not None:
+    elif job.git_source is not None:
         # With one's own builder it is also one's own git, with one's own passwords.
         own = service_of(job).is_local and folder is not None
-        zoo = str(folder) if own else job.git_zoo
+        zoo = str(folder) if own else job.git_source
     return order(job, zoo)
 
 
-def order(job: Submission, zoo: str | GitZoo, tag: str = "") -> BuildRequest:
+def order(job: Submission, zoo: str | GitSource, tag: str = "") -> BuildRequest:
     """An order with what the options say.
 
     Raises:

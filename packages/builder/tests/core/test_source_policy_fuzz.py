@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from edl_builder.core.names import Refused
-from edl_builder.core.sources import SourcePolicy, check_git
+from edl_builder.core.source_policy import SourcePolicy, allow
 
 EXAMPLES = int(os.environ.get("EDL_FUZZ_EXAMPLES", "500"))
 OPEN = SourcePolicy()
@@ -115,7 +115,7 @@ words = st.one_of(
 @example("https://2130706433/a", "", "", "")
 def test_what_is_accepted_is_harmless(url: str, ref: str, folder: str, credential: str) -> None:
     try:
-        source = check_git(url, ref, folder, credential, OPEN)
+        allowed = allow(url, ref, folder, credential, OPEN)
     except Refused as refused:
         failure = refused.failure
         assert failure.what
@@ -123,6 +123,7 @@ def test_what_is_accepted_is_harmless(url: str, ref: str, folder: str, credentia
         assert ":pw@" not in said
         assert said.isprintable()
         return
+    source = allowed.source
     whole = str(source.url)
     assert "@" not in url.partition("://")[2].partition("/")[0]
     seen = urlsplit(whole)
@@ -140,7 +141,7 @@ def test_what_is_accepted_is_harmless(url: str, ref: str, folder: str, credentia
     assert not host.replace(".", "").isdigit() or ipaddress.ip_address(host).is_global
     assert ":" not in host or ipaddress.ip_address(host).is_global
     assert "/../" not in f"{seen.path}/"
-    for word in (source.ref, source.folder, source.credential):
+    for word in (source.ref, source.folder, allowed.credential):
         assert not word.startswith("-")
         assert word.isascii()
         assert word.isprintable()

@@ -1,0 +1,158 @@
+"""Which git repositories may be fetched: hosts, paths, credentials and addresses."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from edl_builder.core.names import Reason, Refused
+from edl_builder.core.references import matches
+from edl_proto.git_source import GitSource, GitSourceError, GitUrl, checked, parse_url
+
+_HOST = re.compile(
+    r"(?=.{1,253}$)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+    r"(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*"
+)
+_NUMBERS = re.compile(r"(?:0x[0-9a-f]+|[0-9]+)(?:\.(?:0x[0-9a-f]+|[0-9]+))*")
+_PLAIN_PATH = re.compile(r"(?:/[A-Za-z0-9._~+@=-]+)+/?")
+_CREDENTIAL = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?")
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+_REMEDIES = {
+    "scheme": "Write https://host/path.git, or send the model zoo as an archive.",
+    "password": "Remove it, and name a credential of the builder.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePolicy:
+    """Where model zoos may be fetched from.
+
+    Attributes:
+        hosts: patterns of allowed host names; all public ones by default.
+        private_hosts: ``host`` or ``host:port`` whose addresses may be private or loopback.
+    """
+
+    hosts: tuple[str, ...] = ("*",)
+    private_hosts: tuple[str, ...] = ()
+
+    def allows_private(self, host: str, port: int) -> bool:
+        """Whether the addresses of this host may be private."""
+        return host in self.private_hosts or f"{host}:{port}" in self.private_hosts
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedSource:
+    """A source that may be fetched, once the addresses of its host are found allowed as well.
+
+    Attributes:
+        source: repository, ref and folder.
+        credential: name of a credential of this builder; empty: none.
+    """
+
+    source: GitSource
+    credential: str = ""
+
+
+def allow(url: str, ref: str, folder: str, credential: str, policy: SourcePolicy) -> AllowedSource:
+    """Parse a source and check it against the policy.
+
+    Raises:
+        Refused: INVALID or UNSAFE.
+    """
+    try:
+        source = checked(_allowed_url(url, policy), ref, folder)
+    except GitSourceError as error:
+        unsafe = error.part in _REMEDIES
+        raise Refused(
+            Reason.UNSAFE if unsafe else Reason.INVALID,
+            str(error),
+            where="git url" if unsafe else f"git {error.part}",
+            remedy=_REMEDIES.get(error.part, ""),
+        ) from None
+    if credential and not _CREDENTIAL.fullmatch(credential):
+        raise Refused(
+            Reason.INVALID,
+            "this is no name of a credential; the credential itself must not be sent",
+            where="git credential",
+            remedy="Name a credential that the operator of the builder has configured.",
+        )
+    return AllowedSource(source, credential)
+
+
+def _allowed_url(text: str, policy: SourcePolicy) -> GitUrl:
+    url = parse_url(text)
+    host = url.host.strip("[]")
+    is_address = _is_address(host)
+    if not is_address and not _HOST.fullmatch(host):
+        raise GitSourceError("url", "the URL is malformed")
+    if not _PLAIN_PATH.fullmatch(url.path) or "/../" in f"{url.path}/":
+        raise GitSourceError("url", "the path of the URL is not plain")
+    private = policy.allows_private(host, url.port)
+    if is_address and not private:
+        raise _forbidden_host(host)
+    if not is_address and _NUMBERS.fullmatch(host):
+        # 2130706433 and 0x7f.1 are addresses to a resolver.
+        raise _forbidden_host(host)
+    if not private and not matches(host, policy.hosts):
+        raise _forbidden_host(host)
+    return url
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def choose_address(url: GitUrl, found: Sequence[str], policy: SourcePolicy) -> str:
+    """The one address to connect to; a second look-up of the name could have another answer.
+
+    Args:
+        url: of the repository.
+        found: the addresses of the host.
+
+    Raises:
+        Refused: an address is not public (private, loopback, link-local, ...), and the policy
+            does not name the host among the private ones.
+    """
+    host = url.host.strip("[]")
+    if not found:
+        raise Refused(
+            Reason.SOURCE,
+            f"the host {host!r} has no address",
+            where=str(url),
+            remedy="Check the spelling.",
+        )
+    if not policy.allows_private(host, url.port) and not all(map(is_public, found)):
+        raise _forbidden_host(host)
+    return found[0]
+
+
+def is_public(text: str) -> bool:
+    """Whether an address belongs to the public internet."""
+    try:
+        address = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return False
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour
+        if address.teredo is not None or address in _NAT64:
+            return False
+        if inner is not None:
+            return is_public(str(inner))
+    return address.is_global and not address.is_multicast and not address.is_reserved
+
+
+def _forbidden_host(host: str) -> Refused:
+    return Refused(
+        Reason.UNSAFE,
+        f"the builder does not fetch from {host[:80]!r}",
+        where="git url",
+        remedy="Use a public host that the operator of the builder allows, or send the model zoo "
+        "as an archive.",
+    )
