@@ -22,7 +22,8 @@ from acting.jobs import DEADLINE_S, training_spec
 from google.protobuf import json_format
 
 from edl_proto.local import job_directory, process_identity
-from edl_proto.v1 import job_pb2
+from edl_proto.transport import channels
+from edl_proto.v1 import job_pb2, job_pb2_grpc
 
 RECORDS = 106
 
@@ -141,21 +142,97 @@ def test_a_worker_killed_from_outside_is_replaced_and_nothing_is_lost(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_master_that_is_asked_to_end_stops_its_job_and_its_workers(
+def test_a_signal_suspends_a_job_and_the_next_master_goes_on(
     master: Master, tmp_path: Path, number: signal.Signals
 ) -> None:
-    master.start(training_spec(tmp_path), EDL_TEST_DELAY_S="0.2")
-    until(lambda: int(master.status().get("progress", {}).get("steps", 0)) > 1, "some work")
+    """Signals come from a reboot or a supervisor; only a command stops a job for good."""
+    spec = training_spec(tmp_path)
+    master.start(spec, EDL_TEST_DELAY_S="0.2")
+    until(lambda: int(master.status().get("progress", {}).get("steps", 0)) > 3, "some work")
+    until(lambda: list((master.job_dir / "snapshots").glob("counting-*")), "a snapshot")
     pods = master.pods()
+    for pod in pods:
+        os.kill(pod["pid"], signal.SIGSTOP)  # these small workers do not wait for a master
     assert master.process is not None
     master.process.send_signal(number)
-    assert master.wait() == 1
-    assert alive(pods) == []
+    assert master.wait() == -number
+    assert sorted(alive(pods)) == sorted(pod["pid"] for pod in pods)
+    for pod in pods:
+        os.kill(pod["pid"], signal.SIGCONT)
+    assert master.status()["state"] == "RUNNING"
+    assert not master.status().get("error", {}).get("what")
+    master.start(spec, EDL_TEST_DELAY_S="0.02")
+    assert master.wait() == 0, master.log()
+    assert np.array_equal(np.load(tmp_path / "model" / "weights.npy"), np.full(RECORDS, 2.0))
+    events = (master.job_dir / "events.jsonl").read_text()
+    assert "MasterSuspended" in events
+    assert "CheckpointRestored" in events
+
+
+def stub(master: Master) -> job_pb2_grpc.JobStub:
+    """The Job service of the master that runs."""
+    facts = json.loads((master.job_dir / "master.json").read_text())
+    return job_pb2_grpc.JobStub(channels.connect(facts["address"]))
+
+
+def test_an_acknowledged_stop_outlives_the_master(master: Master, tmp_path: Path) -> None:
+    """Killed right after its answer: the next master stops the job."""
+    spec = training_spec(tmp_path)
+    master.start(spec, EDL_TEST_DELAY_S="0.2")
+    until(lambda: int(master.status().get("progress", {}).get("steps", 0)) > 1, "some work")
+    assert master.process is not None
+    stub(master).Stop(job_pb2.StopRequest(reason="enough"), timeout=DEADLINE_S)
+    master.process.kill()
+    master.wait()
+    assert master.status()["state"] != "CANCELLED"
+    master.start(spec, EDL_TEST_DELAY_S="0.2")
+    assert master.wait() == 1, master.log()
     status = master.status()
     assert status["state"] == "CANCELLED"
     assert status["error"]["code"] == "STOPPED"
-    assert number.name in status["error"]["what"] + status["error"]["where"]
+    assert "enough" in status["error"]["what"] + status["error"]["where"]
+    assert master.pods() == []
     assert not (tmp_path / "model").exists()
+
+
+def test_an_acknowledged_number_of_workers_outlives_the_master(
+    master: Master, tmp_path: Path
+) -> None:
+    spec = training_spec(tmp_path)
+    master.start(spec, EDL_TEST_DELAY_S="0.2")
+    until(lambda: int(master.status().get("progress", {}).get("steps", 0)) > 1, "some work")
+    assert master.process is not None
+    one = job_pb2.WorkersSpec(min=1, max=1)
+    stub(master).Scale(job_pb2.ScaleRequest(workers=one), timeout=DEADLINE_S)
+    master.process.kill()
+    master.wait()
+    shutil.rmtree(master.job_dir / "snapshots")  # as if it had died before the next snapshot
+    master.start(spec, EDL_TEST_DELAY_S="0.1")
+    until(
+        lambda: (
+            master.status().get("workers_wanted", {}).get("max") == 1
+            and len(alive(master.pods())) == 1
+        ),
+        "one worker",
+    )
+    assert master.wait() == 0, master.log()
+
+
+def test_a_master_of_a_job_that_is_over_does_nothing(master: Master, tmp_path: Path) -> None:
+    """It may have been started while its predecessor ended the job."""
+    spec = training_spec(tmp_path)
+    master.start(spec, EDL_TEST_DELAY_S="0.02")
+    assert master.wait() == 0, master.log()
+    before = (master.job_dir / "status.json").read_bytes()
+    again = subprocess.run(
+        [sys.executable, "-m", "edl_master", "--job-dir", str(master.job_dir)],
+        capture_output=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert again.returncode == 0, again.stderr
+    assert (master.job_dir / "status.json").read_bytes() == before
+    assert master.pods() == []
 
 
 def test_the_next_master_finds_the_workers_of_one_that_was_killed(

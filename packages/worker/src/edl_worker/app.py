@@ -14,7 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from edl_proto.errors import EdlError
-from edl_proto.local import process_identity, supervision
+from edl_proto.local import process_identity
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 from edl_worker import config
 from edl_worker.concurrency.shared_state import Departure, LeavingError, SharedState
@@ -23,6 +23,7 @@ from edl_worker.core import exit_codes
 from edl_worker.metrics import WorkerMetrics
 from edl_worker.runtime.heartbeat import Heartbeat
 from edl_worker.runtime.session import Session
+from edl_worker.runtime.supervisor_watch import SupervisorWatch
 from edl_worker.runtime.tensorflow_import import import_tensorflow
 from edl_worker.transport.master_client import MasterClient, WorkerIdentity
 
@@ -53,7 +54,6 @@ class App:
             self._state,
             self._metrics.counters,
             settings.master_wait_s,
-            self._see_to_supervisor,
         )
         self._session = Session(
             settings=settings,
@@ -78,6 +78,11 @@ class App:
         """
         # While the master is being asked what the job is, the slow import is under way.
         self._importing.start()
+        if self._settings.job_dir:
+            watch = SupervisorWatch(
+                Path(self._settings.job_dir), self._settings.worker_id, self._state
+            )
+            watch.start()
         threading.Thread(target=self._live, name="session", daemon=True).start()
         while not self._ended.wait(_LOOK_S):
             departure = self._state.departure
@@ -177,11 +182,6 @@ class App:
             # Who sees this process end must not take it for one that ended on its own account.
             return 128 + departure.signal
         return departure.exit_code
-
-    def _see_to_supervisor(self) -> None:
-        """Master and supervisor may have died together; then the workers are who notices."""
-        if self._session.job_dir and supervision.ensure(Path(self._session.job_dir)):
-            log.warning("the job's master and its supervisor are gone: starting a supervisor")
 
     def _load(self, job: job_pb2.JobSpec) -> TaskRunner:
         # Two threads in one package of such size end in a deadlock. The worker has registered: how

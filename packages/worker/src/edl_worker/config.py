@@ -60,6 +60,10 @@ class Settings:
     metrics_port: int = 0
     """0: any free port, told to the master. ``EDL_METRICS_PORT``."""
 
+    job_dir: str = ""
+    """Where the job's supervisor has its lock; empty if that is another machine.
+    ``EDL_JOB_DIR``."""
+
     log_level: str = "INFO"
     """``EDL_LOG_LEVEL``."""
 
@@ -76,6 +80,7 @@ def from_environment(master: str, worker_id: int, environ: Mapping[str, str]) ->
         master_wait_s=_number(environ, "EDL_MASTER_WAIT_S", default.master_wait_s),
         metrics_host=environ.get("EDL_METRICS_HOST") or default.metrics_host,
         metrics_port=int(_number(environ, "EDL_METRICS_PORT", default.metrics_port)),
+        job_dir=environ.get("EDL_JOB_DIR", default.job_dir),
         log_level=(environ.get("EDL_LOG_LEVEL") or default.log_level).upper(),
     )
 

@@ -153,15 +153,14 @@ class JobStore:
         """The status with the state that follows from what is left of the master."""
         if status.state.is_final:
             return status
+        supervised = supervision.commands(path) is not None
+        if supervised:
+            supervision.ensure(path)
         if master is not None and master.process.is_alive:
             return replace(status, dashboard_url=status.dashboard_url or master.dashboard_url)
         age_s = time.time() - (path / job_directory.SPEC).stat().st_mtime
-        if master is None and age_s < START_DEADLINE_S:
-            return status  # whoever submitted it is starting it
-        if supervision.commands(path) is not None:
-            # Somebody starts the master again; if that somebody is gone too, we see to it.
-            supervision.ensure(path)
-            return status
+        if supervised or (master is None and age_s < START_DEADLINE_S):
+            return status  # the supervisor, or first the client that submitted the job, starts it
         return replace(status, state=JobState.NOT_STARTED if master is None else JobState.LOST)
 
     def master(self, name: str) -> MasterRecord | None:
@@ -180,7 +179,10 @@ class JobStore:
             return None
 
     def status(self, name: str, spec: job_pb2.JobSpec | None = None) -> JobStatus:
-        """The last status that the master wrote; STARTING if it wrote none."""
+        """The last status that the master wrote; STARTING if it wrote none.
+
+        If the supervisor has given the master up, the job has failed with that error.
+        """
         return codec.decode_status(self.status_message(name, spec))
 
     def status_message(self, name: str, spec: job_pb2.JobSpec | None = None) -> job_pb2.JobStatus:
@@ -191,6 +193,11 @@ class JobStore:
             json_format.Parse(text, message, ignore_unknown_fields=True)
         except (OSError, json_format.ParseError, UnicodeDecodeError):
             message.Clear()
+        report = supervision.read_report(self.path(name))
+        if "error" in report and not codec.is_final(message.state):
+            message.state = job_pb2.FAILED
+            json_format.ParseDict(report["error"], message.error, ignore_unknown_fields=True)
+            message.finished_at = str(report.get("finished_at", ""))
         if spec is not None:
             message.name = message.name or name
             message.type = message.type or spec.type
@@ -235,20 +242,20 @@ class JobStore:
         return found
 
     def leave_alone(self, name: str) -> list[process_identity.Process]:
-        """Nobody is to start this job's master again; its supervisor ends first.
+        """Have nobody start this job's master again, and end its supervisor.
 
         Returns:
-            The master that the supervisor has started, which may not listen yet; the caller
-            ends it.
+            The job's master, which may not listen yet; the caller ends it.
         """
         path = self.path(name)
         supervision.release(path)
+        known = supervision.master_process(path)
+        masters = [process_identity.Process(*known)] if known else []
         pid = supervision.supervisor_pid(path)
-        if pid is None or (found := process_identity.find(pid)) is None:
-            return []
-        found.send(signal.SIGSTOP)  # it starts no other one meanwhile
-        masters = process_identity.children(pid)
-        processes.end([found], 0.0)
+        if pid is not None and (found := process_identity.find(pid)) is not None:
+            found.send(signal.SIGSTOP)  # it starts no other one meanwhile
+            masters += [child for child in process_identity.children(pid) if child not in masters]
+            processes.end([found], 0.0)
         return masters
 
     def delete(self, name: str) -> None:

@@ -1,30 +1,25 @@
-"""Starts the master of a job on this machine, detached from whoever asked for it.
-
-Beside it goes a supervisor, which starts the master again when that dies (``edl.supervisor``).
-"""
+"""Starts a job on this machine: its supervisor, which starts the job's masters (docs/adr/0016)."""
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import shlex
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from edl import codec
 from edl.adapters import container_engine, processes
-from edl.adapters.job_store import START_DEADLINE_S, JobStore, MasterRecord, tail
-from edl.core.supervision import KILLS
+from edl.adapters.job_store import START_DEADLINE_S, JobStore, MasterRecord
 from edl_proto.errors import EdlError
-from edl_proto.local import job_directory, process_identity, supervision
+from edl_proto.local import supervision
 from edl_proto.v1 import error_pb2
 
 _POLL_S = 0.02
-_SUPERVISED_EVERY_S = 1.0
+_ENSURE_EVERY_S = 1.0
 _END_S = 3.0
 
 
@@ -51,10 +46,10 @@ def supervisor_command() -> list[str]:
 
 
 class LocalLauncher:
-    """Starts masters as processes of this machine, each in a session of its own.
+    """Starts supervisors as processes of this machine, each in a session of its own.
 
-    A closed terminal, a Ctrl-C or the end of the client does not reach them. A master in a
-    container is a process, too: the one that stays with it.
+    A closed terminal, a Ctrl-C or the end of the client does not reach them. To a supervisor a
+    master in a container is a process, too: the process that stays with the container.
 
     Args:
         store: where the jobs are.
@@ -66,61 +61,46 @@ class LocalLauncher:
         self._command = list(command) if command is not None else master_command()
 
     def start(self, name: str, deadline_s: float = START_DEADLINE_S) -> MasterRecord:
-        """Start the master of a job whose directory exists, and wait until it listens.
+        """Start the supervisor of a job whose directory exists, and wait until a master listens.
 
-        One that is killed before it listens is started again by the job's supervisor, and waited
-        for in its stead.
+        A master that is killed before it listens is started again by the supervisor.
 
         Raises:
             EdlError: what the master says is wrong, or MASTER_LOST if it ended without a
-                word or none listens in time; nothing of it runs then.
+                word or none listens in time; nothing of the job runs then.
         """
         path = self._store.path(name).absolute()
-        log = self._store.log(name)
         try:
-            log.parent.mkdir(parents=True, exist_ok=True)
+            self._store.log(name).parent.mkdir(parents=True, exist_ok=True)
             supervision.describe(path, supervisor_command(), self._command)
-            with log.open("ab") as output:
-                child = subprocess.Popen(
-                    [*self._command, "--job-dir", str(path)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
         except OSError as error:
             raise EdlError(
-                error_pb2.MASTER_LOST,
-                f"the job's master cannot be started: {error.strerror or error}",
-                where=shlex.join(self._command),
-                remedy="edl doctor tells what is missing.",
+                error_pb2.OUTPUT_UNWRITABLE,
+                f"the job's directory cannot be written: {error.strerror or error}",
+                where=str(path),
+                remedy="Free some space there, or set EDL_HOME to a folder that can be written.",
             ) from error
         try:
-            record = self._await(name, child, deadline_s)
-            supervision.ensure(path)
-            return record
+            return self._await(name, deadline_s)
         except BaseException:
-            self._abandon(name, child)
+            self._abandon(name)
             raise
-        finally:
-            # Waited for in the background: a Python program that goes on collects no zombie.
-            threading.Thread(target=child.wait, name=f"reap-{name}", daemon=True).start()
 
-    def _await(self, name: str, child: subprocess.Popen[bytes], deadline_s: float) -> MasterRecord:
+    def _await(self, name: str, deadline_s: float) -> MasterRecord:
+        path = self._store.path(name).absolute()
         deadline = time.monotonic() + deadline_s
-        supervised_at = -math.inf
+        ensured_at = -math.inf
         while True:
-            ended = child.poll()
-            # After the poll: a master that has ended has written all that it will.
+            if time.monotonic() - ensured_at > _ENSURE_EVERY_S:
+                ensured_at = time.monotonic()
+                supervision.ensure(path)
+            over = supervision.is_over(path)
+            # Afterwards: a job may be over as soon as its master listens.
             record = self._store.master(name)
             if record is not None:
                 return record
-            if ended is not None:
-                if not self._has_another(name, ended):
-                    raise self._early_end(name, ended)
-                if time.monotonic() - supervised_at > _SUPERVISED_EVERY_S:
-                    supervised_at = time.monotonic()
-                    supervision.ensure(self._store.path(name))
+            if over:
+                raise self._start_error(name)
             if time.monotonic() > deadline:
                 raise EdlError(
                     error_pb2.MASTER_LOST,
@@ -131,43 +111,29 @@ class LocalLauncher:
                 )
             time.sleep(_POLL_S)
 
-    def _has_another(self, name: str, code: int) -> bool:
-        """Whether the job has or gets another master than the one that ended so.
-
-        Somebody else started one at the same moment; or ours was killed, and the supervisor
-        starts the next one, unless somebody has stopped the job.
-        """
-        if self._store.status(name).state.is_final:
-            return False
-        supervised = supervision.commands(self._store.path(name)) is not None
-        return code == job_directory.DIRECTORY_TAKEN or (-code in KILLS and supervised)
-
-    def _early_end(self, name: str, code: int) -> EdlError:
+    def _start_error(self, name: str) -> EdlError:
+        """Why a job is over before any of its masters listened."""
         failure = self._store.status(name).failure
-        if failure is not None:
-            return codec.error_of(failure)
-        ended = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-        log = self._store.log(name)
-        detail = tail(log, 20)
-        remedy = "The end of its log is below; edl doctor checks this machine."
-        if "No module named edl_master" in detail:
-            remedy = "The image has no edl_master: use a --base-image with worker and master."
-            if container_engine.read(self._store.path(name)) is None:
-                python = self._command[0]
-                remedy = f"Install it where {python} finds it: pip install 'edl-client[local]'"
-        return EdlError(
-            error_pb2.MASTER_LOST,
-            f"the job's master ended {ended} before it listened",
-            where=str(log),
-            remedy=remedy,
-            detail=detail,
-        )
+        assert failure is not None, "a job that is over before it began has a reason"
+        if failure.code == "MASTER_LOST" and self._lacks_master():
+            remedy = (
+                f"Install it where {self._command[0]} finds it: pip install 'edl-client[local]'"
+            )
+            failure = replace(failure, remedy=remedy)
+        return codec.error_of(failure)
 
-    def _abandon(self, name: str, child: subprocess.Popen[bytes]) -> None:
-        """Leave nothing behind of a master that did not come up."""
+    def _lacks_master(self) -> bool:
+        """Whether the interpreter that runs masters has no ``edl_master``."""
+        if self._command != master_command() or "EDL_MASTER_COMMAND" in os.environ:
+            return False
+        probe = "import importlib.util as u, sys; sys.exit(u.find_spec('edl_master') is None)"
+        try:
+            return subprocess.run([self._command[0], "-c", probe], check=False).returncode == 1
+        except OSError:
+            return False
+
+    def _abandon(self, name: str) -> None:
+        """Leave nothing running of a job whose master did not come up."""
         processes.end(self._store.leave_alone(name), _END_S)
-        with contextlib.suppress(OSError):
-            if child.poll() is None and (master := process_identity.find(child.pid)):
-                processes.end([master], _END_S)
         processes.end(self._store.workers(name), _END_S)
         container_engine.sweep(self._store.path(name))

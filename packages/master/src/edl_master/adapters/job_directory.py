@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import secrets
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
 from edl_proto.errors import EdlError
-from edl_proto.local import job_directory
+from edl_proto.local import job_directory, process_identity, supervision
 from edl_proto.v1 import error_pb2, job_pb2
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+
+_FINAL_STATES = (job_pb2.SUCCEEDED, job_pb2.FAILED, job_pb2.CANCELLED)
+
+_LIFE_SIGN_EVERY_S = 1.0
 
 _RESERVE = ".reserve"
 _RESERVED_BYTES = 512 << 10
@@ -129,7 +134,7 @@ class JobDirectory:
         with self._writing():
             held = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            supervision.take_lock(held)
         except BlockingIOError:
             os.close(held)
             raise EdlError(
@@ -139,6 +144,45 @@ class JobDirectory:
                 remedy="Use another name, or wait until that job has ended.",
             ) from None
         self._held = held
+        self._identify()
+
+    def _identify(self) -> None:
+        """Write down which process holds the directory: it may freeze before it listens.
+
+        A full disk is no reason to end here; the lock counts.
+        """
+        pid = os.getpid()
+        facts = {"pid": pid, "start_time": process_identity.start_time(pid) or 0}
+        with contextlib.suppress(OSError):
+            replace_file(
+                self.path / job_directory.MASTER_PROCESS, json.dumps(facts, indent=2).encode()
+            )
+
+    @contextlib.contextmanager
+    def life_signs(self) -> Iterator[None]:
+        """Give a sign of life each second, while no status is written yet."""
+        ended = threading.Event()
+
+        def give() -> None:
+            while not ended.wait(_LIFE_SIGN_EVERY_S):
+                with contextlib.suppress(OSError):
+                    os.utime(self.path / job_directory.MASTER_PROCESS)
+
+        threading.Thread(target=give, name="life-signs", daemon=True).start()
+        try:
+            yield
+        finally:
+            ended.set()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the job of the present ``spec.json`` has a final state."""
+        try:
+            spec, status = (self.path / name for name in (job_directory.SPEC, job_directory.STATUS))
+            written_after = status.stat().st_mtime_ns >= spec.stat().st_mtime_ns
+        except OSError:
+            return False
+        return written_after and self.read_status().state in _FINAL_STATES
 
     def hand_on(self) -> int:
         """A file descriptor by which the next program of this process has the directory."""
@@ -182,6 +226,29 @@ class JobDirectory:
             replace_file(
                 self.path / job_directory.MASTER, json.dumps(dict(facts), indent=2).encode()
             )
+
+    def write_requests(self, facts: Mapping[str, Any]) -> None:
+        """Replace ``requests.json``, and return when it is safe on the disk.
+
+        On a full disk the reserved space is used: a job must be stoppable there, too.
+        """
+        path, content = self.path / job_directory.REQUESTS, json.dumps(facts, indent=2).encode()
+        with self._writing(job_directory.REQUESTS):
+            try:
+                replace_file(path, content, durable=True)
+            except OSError as error:
+                if not is_full(error):
+                    raise
+                (self.path / _RESERVE).unlink(missing_ok=True)
+                replace_file(path, content, durable=True)
+
+    def read_requests(self) -> dict[str, Any]:
+        """What ``write_requests`` wrote; empty if there is nothing."""
+        try:
+            found = json.loads((self.path / job_directory.REQUESTS).read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
 
     def reserve(self) -> None:
         """Keep some space, so that a job whose disk is full can still say so."""

@@ -40,7 +40,6 @@ from edl_master.core.events import (
     InstanceExited,
     InstanceFound,
     MasterFailed,
-    StopRequested,
     Tick,
 )
 from edl_master.core.failure import Failure
@@ -60,6 +59,7 @@ from edl_master.metrics import (
 )
 from edl_master.parameter_servers.processes import BEGIN_AGAIN, ParameterServers
 from edl_master.recovery import restore
+from edl_master.recovery.requests import RecordedRequests
 from edl_master.reporting.curves import Curves
 from edl_master.reporting.job_report import JobReport
 from edl_master.reporting.report_writer import ReportWriter
@@ -69,7 +69,7 @@ from edl_master.servicers.parameters import ParametersServicer
 from edl_master.servicers.servers import ServersServicer
 from edl_master.servicers.tasks import TaskFiles, TasksServicer
 from edl_proto.errors import EdlError
-from edl_proto.local import job_directory, process_identity, supervision
+from edl_proto.local import job_directory, process_identity
 from edl_proto.v1 import job_pb2, task_pb2
 
 log = logging.getLogger(__name__)
@@ -77,8 +77,8 @@ log = logging.getLogger(__name__)
 _SNAPSHOTS_KEPT = 2
 """One to use, and one if that is damaged."""
 
-_SUPERVISED_EVERY_S = 1.0
-"""How soon a dead supervisor is noticed."""
+SUSPENDED = 76
+"""The result of ``App.run`` after a signal; no exit code of a process."""
 
 _LOOK_S = 0.2
 """How soon a lost parameter server is seen, and a job that has ended without being told."""
@@ -115,7 +115,9 @@ class App:
         self._acknowledged = threading.Event()
         self._leave = threading.Event()
         self._over = threading.Event()
-        self._requests: queue.SimpleQueue[signal.Signals | None] = queue.SimpleQueue()
+        self._signals: queue.SimpleQueue[signal.Signals | None] = queue.SimpleQueue()
+        self.received_signal: signal.Signals | None = None
+        self._recorded = RecordedRequests(directory)
         with ExitStack() as opened:
             self._open(opened, platform_factory)
             self._opened = opened.pop_all()
@@ -289,7 +291,9 @@ class App:
             heartbeat_every_s,
             self._servers.crew if self._servers else None,
         )
-        job = JobServicer(self._controller, self._journal, self.report.status, self._acknowledge)
+        job = JobServicer(
+            self._controller, self._journal, self.report.status, self._acknowledge, self._recorded
+        )
         parameters = None
         if self._training:
             parameters = ParametersServicer(
@@ -335,12 +339,20 @@ class App:
         self.close()
 
     def take_signals(self) -> None:
-        """Stop the job on SIGTERM and SIGINT; for the main thread of a process."""
+        """Suspend the job on SIGTERM and SIGINT; for the main thread of a process.
+
+        These signals come from a reboot, a supervisor or an operator of the machine. Users stop
+        jobs by the command, which is recorded (docs/adr/0016).
+        """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
 
     def run(self) -> int:
-        """Work on the job until it has ended; return the exit code, or ``BEGIN_AGAIN``."""
+        """Work on the job until it has ended.
+
+        Returns:
+            The exit code of the process, ``BEGIN_AGAIN``, or ``SUSPENDED``.
+        """
         rhythm = self._config.rhythm
         self._directory.write_master(
             {
@@ -354,10 +366,8 @@ class App:
         )
         for body in adopt_instances(self._platform, keep=self._keeps_workers):
             self._tell(InstanceFound(body.worker, body.body, body.attempt))
-        for act in (self._tick, self._observe, self._heed_requests):
+        for act in (self._tick, self._observe, self._handle_signals):
             self._beside(act)
-        if self._config.sees_supervisor:
-            self._beside(self._stay_supervised)
         self._report_writer.start(self.report.status)
         if self._training:
             # Importing the compiler takes about a second: done while the workers import theirs.
@@ -366,6 +376,9 @@ class App:
             lost = self._servers.look() if self._servers else ""
             if self._servers is not None and lost and self._fall_back(self._servers, lost):
                 return BEGIN_AGAIN
+            if self.received_signal is not None:
+                self._suspend(self.received_signal)
+                return SUSPENDED
         status = self._finish(end)
         # The client has seen the end, or will look at status.json.
         self._acknowledged.wait(rhythm.acknowledge_s)
@@ -388,10 +401,19 @@ class App:
         self._journal.flush()
         return True
 
+    def _suspend(self, received: signal.Signals) -> None:
+        """Keep the state as it is on the disk; workers wait for the next master."""
+        self._falling = True  # an error from here on does not end the job
+        line = f"The master received {received.name} and ends; the job's state is kept."
+        self._works.record(
+            Record("MasterSuspended", line, Severity.WARNING), self._controller.seconds
+        )
+        self._journal.flush()
+
     def close(self) -> None:
         """Close everything; no body is left after this."""
         self._over.set()
-        self._requests.put(None)
+        self._signals.put(None)
         self._plane.let_go()
         self._opened.close()
 
@@ -431,6 +453,9 @@ class App:
 
     def _tick(self) -> None:
         self._tell(Tick())
+        restored = self._controller.view()
+        for request in self._recorded.events(restored.min_workers, restored.max_workers):
+            self._tell(request)
         while not self._over.wait(self._config.rhythm.tick_s):
             self._tell(Tick())
             self._buffers.trim(time.monotonic())
@@ -448,23 +473,16 @@ class App:
                     case _:
                         self._tell(seen)
 
-    def _stay_supervised(self) -> None:
-        while not self._over.wait(_SUPERVISED_EVERY_S):
-            if supervision.ensure(self._config.job_dir):
-                log.warning("the job's supervisor was gone; another one is started")
-
-    def _heed_requests(self) -> None:
-        asked = False
-        while (number := self._requests.get()) is not None:  # ``close`` puts None
+    def _handle_signals(self) -> None:
+        while (received := self._signals.get()) is not None:  # ``close`` puts None
             self._leave.set()
-            if asked:
-                self._works.stop_now()
-            asked = True
-            self._tell(StopRequested(f"the master received {number.name}"))
+            if self.received_signal is not None:
+                self._works.stop_now()  # the job has ended, and its last files are being written
+            self.received_signal = received
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         # A handler runs between any two steps of the main thread, which may hold a lock.
-        self._requests.put(signal.Signals(number))
+        self._signals.put(signal.Signals(number))
 
     def _acknowledge(self) -> None:
         if self.report.is_sealed:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
+import sys
 import time
 from pathlib import Path
+from typing import NoReturn
 
 from edl_master import codec, config
 from edl_master.adapters.job_directory import JobDirectory, rfc3339
 from edl_master.adapters.journal import Journal, event
-from edl_master.app.master import App
+from edl_master.app.master import SUSPENDED, App
 from edl_master.control.effect_executor import failure_from_exception
 from edl_master.control.worker_instances import PlatformFactory, platform_for_job
 from edl_master.core.failure import Failure
@@ -36,10 +40,15 @@ def run(job_dir: Path, platform_factory: PlatformFactory = platform_for_job) -> 
         # The directory is another master's, or is not there: nothing is written to it.
         log.error("%s", error)
         return job_directory.DIRECTORY_TAKEN if error.code == error_pb2.JOB_EXISTS else FAILED
+    if directory.is_over:
+        # A former master ended the job while this one was starting.
+        log.info("the job is over already")
+        return 0
     spec = job_pb2.JobSpec(name=job_dir.name)
     try:
-        spec = directory.read_spec()
-        app = App(config.read(spec, job_dir), directory, platform_factory)
+        with directory.life_signs():
+            spec = directory.read_spec()
+            app = App(config.read(spec, job_dir), directory, platform_factory)
     except Exception as error:
         failure = failure_from_exception(error)
         log.error("the job cannot be started\n%s", error)
@@ -52,6 +61,8 @@ def run(job_dir: Path, platform_factory: PlatformFactory = platform_for_job) -> 
             code = app.run()
             if code == BEGIN_AGAIN:
                 begin_again(directory.hand_on())
+            if code == SUSPENDED:
+                _end_by(app.received_signal)
             return code
         except Exception as error:
             log.exception("the master ends")
@@ -59,6 +70,19 @@ def run(job_dir: Path, platform_factory: PlatformFactory = platform_for_job) -> 
             return FAILED
         finally:
             directory.let_go()
+
+
+def _end_by(received: signal.Signals | None) -> NoReturn:
+    """End this process by the signal that it received, and leave the workers running.
+
+    Its parent learns from that that nothing failed.
+    """
+    assert received is not None, "only a signal suspends a job"
+    sys.stdout.flush()
+    sys.stderr.flush()
+    signal.signal(received, signal.SIG_DFL)
+    os.kill(os.getpid(), received)
+    os._exit(128 + received)
 
 
 def _say_why(directory: JobDirectory, spec: job_pb2.JobSpec, failure: Failure) -> None:

@@ -34,6 +34,8 @@ def local_processes(config: Config, address: Callable[[], str]) -> Platform:
         return [*python, "--master", address(), "--worker-id", str(worker)]
 
     environment = {"PYTHONUNBUFFERED": "1", **config.environ}
+    # A worker looks at the supervisor from its first second on (docs/adr/0016).
+    environment["EDL_JOB_DIR"] = str(config.job_dir)
     return LocalProcesses(
         command,
         limit_threads(environment, config.workers_max),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 import grpc
 
@@ -17,6 +18,14 @@ _LOOK_S = 1.0
 """How long a watcher that has left may go unnoticed."""
 
 
+class Recorder(Protocol):
+    """Keeps commands for later masters of the job."""
+
+    def record_stop(self, reason: str) -> None: ...
+
+    def record_scale(self, minimum: int, maximum: int) -> None: ...
+
+
 class JobServicer(job_pb2_grpc.JobServicer):
     """Decodes, asks the job, encodes.
 
@@ -25,6 +34,7 @@ class JobServicer(job_pb2_grpc.JobServicer):
         journal: its events.
         status: the job as it is now.
         acknowledge: told when a client has read the final status.
+        recorded: commands that have to outlive this master.
     """
 
     def __init__(
@@ -33,11 +43,13 @@ class JobServicer(job_pb2_grpc.JobServicer):
         journal: Journal,
         status: Callable[[], job_pb2.JobStatus],
         acknowledge: Callable[[], None],
+        recorded: Recorder,
     ) -> None:
         self._controller = controller
         self._journal = journal
         self._status = status
         self._acknowledge = acknowledge
+        self._recorded = recorded
 
     def GetStatus(
         self, request: job_pb2.GetStatusRequest, context: grpc.ServicerContext
@@ -74,6 +86,7 @@ class JobServicer(job_pb2_grpc.JobServicer):
                 "the maximum.",
             )
         view = self._controller.view()
+        self._recorded.record_scale(view.min_workers, view.max_workers)
         return job_pb2.ScaleReply(
             workers=job_pb2.WorkersSpec(min=view.min_workers, max=view.max_workers)
         )
@@ -81,7 +94,10 @@ class JobServicer(job_pb2_grpc.JobServicer):
     def Stop(
         self, request: job_pb2.StopRequest, context: grpc.ServicerContext
     ) -> job_pb2.StopReply:
-        self._controller.tell(events.StopRequested(request.reason or "somebody stopped it"))
+        reason = request.reason or "stopped without a reason"
+        # Before the answer: a client that has it relies on the job's end, whatever dies meanwhile.
+        self._recorded.record_stop(reason)
+        self._controller.tell(events.StopRequested(reason))
         return job_pb2.StopReply()
 
     def Acknowledge(

@@ -15,8 +15,17 @@ SPEC = "spec.json"
 MASTER = "master.json"
 """Where the running master is: address, pid, process start time, dashboard_url, incarnation."""
 
+MASTER_PROCESS = "master-process.json"
+"""The process that holds the job's directory: pid, start_time; touched while a master starts."""
+
+REQUESTS = "requests.json"
+"""Stop and scale commands that the master has acknowledged; later masters carry them out, too."""
+
 SUPERVISOR = "supervisor.json"
 """How the job's supervisor and master are started; see ``edl_proto.local.supervision``."""
+
+SUPERVISION = "supervision.json"
+"""The report of the job's supervisor: starts and exits of masters, and why it gave up."""
 
 SUPERVISOR_LOCK = "supervisor.lock"
 """Held by the job's supervisor for as long as it lives; holds its process number."""
@@ -44,6 +53,9 @@ PODS = "pods"
 
 DIRECTORY_TAKEN = 75
 """Exit code of a master that found another one at work on its job (EX_TEMPFAIL)."""
+
+NO_MASTER_PACKAGE = 69
+"""Exit code of an interpreter that has no ``edl_master`` (EX_UNAVAILABLE)."""
 
 PARTS = "parts"
 """Predictions of single tasks before they are joined."""

@@ -1,9 +1,8 @@
-"""Who watches over a job of this machine: found by a lock, started by whoever misses it.
+"""The supervisor of a job on this machine: its files, its lock, and how one is started.
 
-A job has at most one supervisor, the process that starts its master again when that dies. The
-supervisor holds a lock in the job's directory for as long as it lives; beside the lock lies the
-command that starts one. So the client, the master and the workers can each put a new supervisor
-in place of a dead one, and two that were started at once are one a moment later.
+A job has at most one supervisor, the process that is the parent of its master (docs/adr/0016).
+The supervisor holds a lock in the job's directory for as long as it lives; beside the lock lies
+the command that starts one. Several supervisors that start at once are one a moment later.
 
 Jobs that something else watches over (Kubernetes) have no such file, and nothing happens here.
 """
@@ -14,18 +13,35 @@ import contextlib
 import fcntl
 import json
 import os
+import secrets
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from enum import Enum, auto
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from edl_proto.local import job_directory
 
 FROZEN_S = 30.0
-"""A supervisor that has not beaten for so long is frozen for good; it beats twice a second."""
+"""A supervisor without a sign of life for so long is frozen; it gives one twice a second."""
+
+_CONFIRM_S = 1.5
+"""A silence that only the wall clock shows has to be confirmed: the clock may have been set."""
+
+_STARTING_S = 20.0
+"""How long a supervisor may take from its start to its lock, on a machine with much to do."""
+
+_HOLD_TRIES = 10
+_HOLD_TRY_S = 0.02
+"""A process that looks whether a lock is held holds it for some microseconds itself."""
+
+_FINAL_STATES = frozenset(("SUCCEEDED", "FAILED", "CANCELLED"))
+
+
+# --- files -------------------------------------------------------------------------------------
 
 
 def describe(job_dir: Path, supervisor: Sequence[str], master: Sequence[str]) -> None:
@@ -35,9 +51,7 @@ def describe(job_dir: Path, supervisor: Sequence[str], master: Sequence[str]) ->
         OSError: it cannot be written.
     """
     facts = {"supervisor": list(supervisor), "master": list(master)}
-    draft = job_dir / f".{job_directory.SUPERVISOR}.{os.getpid()}.tmp"
-    draft.write_text(json.dumps(facts, indent=2))
-    draft.replace(job_dir / job_directory.SUPERVISOR)
+    _replace(job_dir / job_directory.SUPERVISOR, facts)
 
 
 def commands(job_dir: Path) -> tuple[list[str], list[str]] | None:
@@ -50,8 +64,58 @@ def commands(job_dir: Path) -> tuple[list[str], list[str]] | None:
 
 
 def release(job_dir: Path) -> None:
-    """Nobody is to start this job's master again."""
+    """Have nobody start this job's master again."""
     (job_dir / job_directory.SUPERVISOR).unlink(missing_ok=True)
+
+
+def write_report(job_dir: Path, report: Mapping[str, Any]) -> None:
+    """Write what the supervisor knows of the job's masters; only the supervisor calls this.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    _replace(job_dir / job_directory.SUPERVISION, report)
+
+
+def read_report(job_dir: Path) -> dict[str, Any]:
+    """The supervisor's report; empty without one.
+
+    Keys: ``starts``, a number; ``last_exit``, an object with ``exit_code``, ``signal``,
+    ``lived_s``, ``listened``, ``start_error`` and ``at``; and, if the supervisor gave the
+    master up, ``error``, the fields of an ``edl.v1.Error``, with ``finished_at``.
+    """
+    return _read(job_dir / job_directory.SUPERVISION)
+
+
+def is_wanted(job_dir: Path) -> bool:
+    """Whether the job exists and a supervisor has to keep its master running."""
+    return (job_dir / job_directory.SPEC).exists() and commands(job_dir) is not None
+
+
+def is_over(job_dir: Path) -> bool:
+    """Whether the job has a final state: by its master, or because the supervisor gave up."""
+    if _read(job_dir / job_directory.STATUS).get("state") in _FINAL_STATES:
+        return True
+    return "error" in read_report(job_dir)
+
+
+# --- locks and signs of life -------------------------------------------------------------------
+
+
+def take_lock(fd: int) -> None:
+    """Lock an open file or directory exclusively, without waiting for another owner.
+
+    Raises:
+        BlockingIOError: another process holds the lock.
+    """
+    for attempt in range(_HOLD_TRIES):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if attempt == _HOLD_TRIES - 1:
+                raise
+            time.sleep(_HOLD_TRY_S)
 
 
 def hold(job_dir: Path) -> IO[str] | None:
@@ -65,7 +129,7 @@ def hold(job_dir: Path) -> IO[str] | None:
     except OSError:
         return None
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        take_lock(file.fileno())
     except OSError:
         file.close()
         return None
@@ -87,7 +151,7 @@ def supervisor_pid(job_dir: Path) -> int | None:
 
 
 def beat(job_dir: Path) -> None:
-    """The supervisor lives; called at least every few seconds."""
+    """Give the supervisor's sign of life; called at least every few seconds."""
     with contextlib.suppress(OSError):
         os.utime(job_dir / job_directory.SUPERVISOR_LOCK)
 
@@ -97,20 +161,128 @@ def has_master(job_dir: Path) -> bool:
     return _is_locked(job_dir)
 
 
-def ensure(job_dir: Path) -> bool:
-    """Start the supervisor of a job that should have one and has none; say whether one was.
+def master_life_sign(job_dir: Path) -> int:
+    """A number that changes while the job's master makes progress.
 
-    One that has been frozen for long is killed first: it holds the lock, and does nothing.
+    While a master starts it touches ``master-process.json``; later it writes its status.
     """
-    if (found := commands(job_dir)) is None:
-        return False
-    if (pid := supervisor_pid(job_dir)) is not None:
-        lock = job_dir / job_directory.SUPERVISOR_LOCK
+    return sum(
+        _time_of(job_dir / name) for name in (job_directory.MASTER_PROCESS, job_directory.STATUS)
+    )
+
+
+def master_process(job_dir: Path) -> tuple[int, int] | None:
+    """Process number and start time of the process that stands for the job's master.
+
+    That is the master itself, or the process of this machine that stays with its container;
+    None if neither was ever written down.
+    """
+    for name in (job_directory.CONTAINER, job_directory.MASTER_PROCESS, job_directory.MASTER):
+        facts = _read(job_dir / name)
+        with contextlib.suppress(KeyError, TypeError, ValueError):
+            return int(facts["pid"]), int(facts["start_time"])
+    return None
+
+
+# --- starting a supervisor ---------------------------------------------------------------------
+
+
+class Remedy(Enum):
+    """What a job's supervisor needs from a process that looks at it."""
+
+    NOTHING = auto()
+    START = auto()
+    KILL = auto()
+
+
+def remedy(*, is_wanted: bool, is_over: bool, is_held: bool, silent_s: float) -> Remedy:
+    """Decide what to do about a job's supervisor.
+
+    Args:
+        is_wanted, is_over: as the functions of these names say.
+        is_held: a process holds the supervisor's lock.
+        silent_s: time since the last sign of life of that process.
+    """
+    if not is_wanted or is_over:
+        return Remedy.NOTHING
+    if not is_held:
+        return Remedy.START
+    return Remedy.KILL if silent_s > FROZEN_S else Remedy.NOTHING
+
+
+class SupervisorWatch:
+    """Repeated looks at a job's supervisor; each time that is measured is monotonic.
+
+    Args:
+        job_dir: of the job.
+        delay_s: how long a supervisor has to be missing before this process starts one. Different
+            delays keep a thousand processes from starting a supervisor each.
+    """
+
+    def __init__(self, job_dir: Path, delay_s: float = 0.0) -> None:
+        self._job_dir = job_dir
+        self._delay_s = delay_s
+        self._sign: tuple[int, float] | None = None
+        self._missing_since: float | None = None
+
+    def look(self, now: float | None = None) -> bool:
+        """See to it that a job that needs a supervisor has one; say whether one was started."""
+        now = time.monotonic() if now is None else now
+        if not _is_locked(self._job_dir / job_directory.SUPERVISOR_LOCK):
+            self._sign = None
+            if self._missing_since is None:
+                self._missing_since = now
+            if now - self._missing_since < self._delay_s:
+                return False
+            return _apply(self._job_dir, 0.0)
+        self._missing_since = None
+        sign = _time_of(self._job_dir / job_directory.SUPERVISOR_LOCK)
+        if self._sign is None or self._sign[0] != sign:
+            self._sign = (sign, now)
+        return _apply(self._job_dir, now - self._sign[1])
+
+
+def ensure(job_dir: Path) -> bool:
+    """Look once: start the supervisor of a job that needs one, and say whether one was started.
+
+    A frozen supervisor is killed; it is replaced the next time. That look takes
+    ``_CONFIRM_S`` longer than others.
+    """
+    lock = job_dir / job_directory.SUPERVISOR_LOCK
+    sign = _time_of(lock)
+    silent_s = time.time() - sign / 1e9 if sign else 0.0
+    if silent_s > FROZEN_S and _is_locked(lock):
+        time.sleep(_CONFIRM_S)
+        if _time_of(lock) != sign:
+            silent_s = 0.0
+    return _apply(job_dir, silent_s)
+
+
+def _apply(job_dir: Path, silent_s: float) -> bool:
+    is_held = _is_locked(job_dir / job_directory.SUPERVISOR_LOCK)
+    chosen = remedy(
+        is_wanted=is_wanted(job_dir),
+        is_over=not is_held and is_over(job_dir),
+        is_held=is_held,
+        silent_s=silent_s,
+    )
+    if chosen is Remedy.START:
+        return _start(job_dir)
+    if chosen is Remedy.KILL and (pid := supervisor_pid(job_dir)) is not None:
         with contextlib.suppress(OSError):
-            if time.time() - lock.stat().st_mtime > FROZEN_S and supervisor_pid(job_dir) == pid:
-                os.kill(pid, signal.SIGKILL)
-        return False
-    if _is_locked(job_dir / job_directory.SUPERVISOR_LOCK):
+            os.kill(pid, signal.SIGKILL)
+    return False
+
+
+_started: dict[Path, tuple[subprocess.Popen[bytes], float]] = {}
+"""The last supervisor of each job that this process started, and when."""
+
+
+def _start(job_dir: Path) -> bool:
+    earlier, at = _started.get(job_dir, (None, 0.0))
+    if earlier is not None and earlier.poll() is None and time.monotonic() - at < _STARTING_S:
+        return False  # it has not taken the lock yet
+    if (found := commands(job_dir)) is None:
         return False
     log = job_dir / job_directory.LOGS / "supervisor.log"
     try:
@@ -123,10 +295,19 @@ def ensure(job_dir: Path) -> bool:
                 start_new_session=True,
             )
     except OSError:
-        return False  # the directory is gone, or the machine is full: whoever asks next tries
-    # Waited for, so that a supervisor that ends before us leaves no zombie.
+        return False  # the directory is gone, or the machine is full: the next look tries again
+    _started[job_dir] = (child, time.monotonic())
+    # Waited for, so that a supervisor that ends before this process leaves no zombie.
     threading.Thread(target=child.wait, name="reap-supervisor", daemon=True).start()
     return True
+
+
+def _time_of(path: Path) -> int:
+    """When a file was last changed in nanoseconds since the epoch; 0 without the file."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _is_locked(path: Path) -> bool:
@@ -136,7 +317,7 @@ def _is_locked(path: Path) -> bool:
     except OSError:
         return False
     try:
-        # Shared, so that two who look do not see each other.
+        # Shared, so that two processes that look do not see each other.
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -144,3 +325,22 @@ def _is_locked(path: Path) -> bool:
         with contextlib.suppress(OSError):
             os.close(fd)
     return False
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _replace(path: Path, content: Mapping[str, Any]) -> None:
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        draft.write_text(json.dumps(content, indent=2))
+        draft.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise

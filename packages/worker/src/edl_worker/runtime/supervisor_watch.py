@@ -1,0 +1,67 @@
+"""The one way in which a worker takes part in the recovery of its job's master (docs/adr/0016).
+
+A supervisor and its master may die together; then nobody but the workers is left to notice. So
+each worker looks at the lock of the job's supervisor, from its start on: before it registers,
+while it loads the model file, and whether a master answers or not.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from pathlib import Path
+
+from edl_proto.local import supervision
+from edl_worker.concurrency.shared_state import Departure, SharedState
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 1.0
+
+DELAY_PER_WORKER_S = 0.25
+DELAY_MAX_S = 10.0
+"""Worker 0 starts a missing supervisor at once, the others only if it is still missing later."""
+
+OVER_S = 10.0
+"""A worker of a job that has been over for so long was left behind, and leaves."""
+
+
+class SupervisorWatch:
+    """Starts the supervisor of a job on this machine that has none.
+
+    Args:
+        job_dir: of the job.
+        worker_id: decides which worker is first.
+        state: of this worker; one that leaves starts nothing any more.
+    """
+
+    def __init__(self, job_dir: Path, worker_id: int, state: SharedState) -> None:
+        self._job_dir = job_dir
+        self._state = state
+        delay_s = min(DELAY_MAX_S, DELAY_PER_WORKER_S * worker_id)
+        self._watch = supervision.SupervisorWatch(job_dir, delay_s)
+        self._over_since: float | None = None
+
+    def start(self) -> None:
+        """Look once a second, in a thread that ends with the process."""
+        threading.Thread(target=self._run, name="supervisor-watch", daemon=True).start()
+
+    def look(self, now: float) -> None:
+        """Look once; ``now`` is in seconds of a monotonic clock."""
+        if supervision.is_over(self._job_dir):
+            self._over_since = now if self._over_since is None else self._over_since
+            if now - self._over_since >= OVER_S:
+                self._state.leave(Departure("job-over", tell=False))
+            return
+        self._over_since = None
+        if self._watch.look(now):
+            log.warning("the job has no supervisor: one is started")
+
+    def _run(self) -> None:
+        while not self._state.leaving:
+            try:
+                self.look(time.monotonic())
+            except Exception:
+                log.exception("looking at the job's supervisor failed")
+            time.sleep(LOOK_EVERY_S)
