@@ -42,9 +42,9 @@ def measures() -> list[dict[str, object]]:
     job = JobState(settings, data)
     job.handle(ev.Tick(), 0.0)
     for number in range(WORKERS):
-        worker, body = WorkerId(number), InstanceId(f"b{number}")
-        job.handle(ev.WorkerRegistered(worker, body, "host", 1), 0.0)
-        job.handle(ev.WorkerReady(worker, body), 0.0)
+        worker, instance = WorkerId(number), InstanceId(f"b{number}")
+        job.handle(ev.WorkerRegistered(worker, instance, "host", 1), 0.0)
+        job.handle(ev.WorkerReady(worker, instance), 0.0)
     start_s = time.perf_counter() - began
     held = [_lease(job, number, 0.0) for number in range(WORKERS)]
     _, peak = tracemalloc.get_traced_memory()

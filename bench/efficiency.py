@@ -78,7 +78,7 @@ class Job:
             os.kill(int(json.loads(pod.read_bytes())["pid"]), signal.SIGKILL)
 
     def absent_s(self, since: float, until: float) -> float:
-        """Worker seconds between a death and the next body's being ready."""
+        """Worker seconds between a death and the next instance's being ready."""
         gone: dict[str, float] = {}
         total = 0.0
         for at, kind, worker in self._events("WorkerPreempted", "WorkerExited", "WorkerReady"):

@@ -148,7 +148,7 @@ def _freeze_worker(job: Running, turn: int) -> Times:
     at, pid = time.time(), job.pid(turn % 2)
     os.kill(pid, signal.SIGSTOP)
     missed = job.event_after("WorkerLost", turn % 2, at) - at
-    # Killed, and not thawed: a body that came back once is given more time from then on.
+    # Killed, and not thawed: an instance that came back once is given more time from then on.
     os.kill(pid, signal.SIGKILL)
     return missed, missed
 

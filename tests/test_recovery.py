@@ -102,7 +102,7 @@ def test_a_frozen_worker_is_noticed_in_two_seconds_and_a_thawed_one_is_welcome(
     edl("wait", "f", timeout=300)
     assert int(edl.status("f")["records_trained"]) == EPOCHS * TOTAL
     check(output, TOTAL, EPOCHS)
-    assert "WorkerBack" in event_kinds(edl, "f")
+    assert "WorkerRecovered" in event_kinds(edl, "f")
 
 
 # --- user code that hangs ----------------------------------------------------------------------
@@ -163,8 +163,12 @@ def test_user_code_that_hangs_is_named_replaced_and_nothing_is_lost(
     events = [json.loads(line) for line in lines]
     found = {event["kind"]: event for event in events}
     order = [event["kind"] for event in events]
-    assert order.index("WorkerSuspected") < order.index("WorkerStacks") < order.index("WorkerHung")
-    hung = found["WorkerHung"]["facts"]["worker"]
+    assert (
+        order.index("WorkerStallSuspected")
+        < order.index("WorkerStacks")
+        < order.index("WorkerStalled")
+    )
+    hung = found["WorkerStalled"]["facts"]["worker"]
     assert "sleeps_for_ever_once" in found["WorkerStacks"]["facts"]["stacks"]
     log = (edl.job_dir("h") / "logs" / f"worker-{hung}.log").read_text()
     assert log.count("--- ") == 2, "another process took its place"

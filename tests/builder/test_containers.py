@@ -67,7 +67,7 @@ class Harness:
             {str(_MASTER_TESTS): False, **(mounts or {})},
             {"EDL_TEST": "1"},
         )
-        words = command or ("python3", "-S", str(_MASTER_TESTS / "body.py"), behaviour)
+        words = command or ("python3", "-S", str(_MASTER_TESTS / "instance.py"), behaviour)
         (self.folder / job_directory.LOGS).mkdir(exist_ok=True)
         for number in range(8):
             log = self.folder / job_directory.LOGS / f"worker-{number}.log"
@@ -85,24 +85,24 @@ class Harness:
         platform.close(0)
         return self.platform(Behaviour.OBEDIENT)
 
-    def inspect(self, body: InstanceId) -> Any:
-        return self.engine.api.inspect_container(body)
+    def inspect(self, instance: InstanceId) -> Any:
+        return self.engine.api.inspect_container(instance)
 
-    def is_up(self, body: InstanceId) -> bool:
-        labels = self.inspect(body)["Config"]["Labels"]
+    def is_up(self, instance: InstanceId) -> bool:
+        labels = self.inspect(instance)["Config"]["Labels"]
         log = self.folder / job_directory.LOGS / f"worker-{labels[LABEL_WORKER]}.log"
         return b"up\n" in log.read_bytes()[int(labels[LABEL_LOG_START]) :]
 
-    def is_alive(self, body: InstanceId) -> bool:
+    def is_alive(self, instance: InstanceId) -> bool:
         with contextlib.suppress(Exception):
-            return bool(self.inspect(body)["State"]["Running"])
+            return bool(self.inspect(instance)["State"]["Running"])
         return False
 
-    def take_away(self, body: InstanceId) -> None:
-        self.engine.api.kill(body)
+    def take_away(self, instance: InstanceId) -> None:
+        self.engine.api.kill(instance)
 
-    def ask_from_outside(self, body: InstanceId) -> None:
-        self.engine.api.kill(body, "TERM")
+    def ask_from_outside(self, instance: InstanceId) -> None:
+        self.engine.api.kill(instance, "TERM")
 
     def left(self) -> list[Any]:
         mine = {"label": f"{LABEL_JOB_DIR}={self.folder}"}
@@ -142,12 +142,12 @@ def test_nothing_of_a_body_is_left_in_the_engine(containers: Harness) -> None:
 
 def test_a_body_is_found_by_its_labels_and_knows_its_own_name(containers: Harness) -> None:
     platform = containers.platform(Behaviour.OBEDIENT)
-    body = suite.PlatformSuite.up(containers, platform)
+    instance = suite.PlatformSuite.up(containers, platform)
     (found,) = containers.left()
-    assert found.name == body
+    assert found.name == instance
     assert found.labels[LABEL_JOB] == "suite"
     assert found.labels[LABEL_ROLE] == "worker"
-    assert f"EDL_INSTANCE={body}" in found.attrs["Config"]["Env"]
+    assert f"EDL_INSTANCE={instance}" in found.attrs["Config"]["Env"]
 
 
 def test_a_body_can_write_where_it_may_and_nowhere_else(
@@ -182,10 +182,10 @@ def test_a_body_can_write_where_it_may_and_nowhere_else(
 
 def test_a_body_whose_container_somebody_removes_was_preempted(containers: Harness) -> None:
     platform = containers.platform(Behaviour.STUBBORN)
-    body = suite.PlatformSuite.up(containers, platform)
-    containers.engine.containers.get(body).remove(force=True)
+    instance = suite.PlatformSuite.up(containers, platform)
+    containers.engine.containers.get(instance).remove(force=True)
     gone = suite.exited(platform)
-    assert (gone.body, gone.exit_code, gone.preempted) == (body, None, True)
+    assert (gone.instance, gone.exit_code, gone.preempted) == (instance, None, True)
 
 
 def test_a_body_stopped_while_it_is_being_made_ends(containers: Harness) -> None:

@@ -187,7 +187,7 @@ def failed_from(
 ) -> events.TaskFailed | events.WorkerFailed | None:
     """What failed: a task, or the worker itself.
 
-    None for a worker whose next body may do better: that it ends is what counts.
+    None for a worker whose next instance may do better: that it ends is what counts.
     """
     worker, failure = WorkerId(message.worker_id), failure_from(message.error)
     if message.HasField("lease"):

@@ -245,20 +245,20 @@ class WorkerCounters(Collector):
         self._last: dict[str, Mapping[str, float]] = {}
         self._totals: dict[tuple[str, str, _Labels], float] = defaultdict(float)
 
-    def tell(self, body: str, counters: Mapping[str, float]) -> None:
-        """Take the counters of a body."""
+    def tell(self, instance: str, counters: Mapping[str, float]) -> None:
+        """Take the counters of an instance."""
         with self._lock:
-            before = self._last.get(body, {})
+            before = self._last.get(instance, {})
             for series, value in counters.items():
                 key = _parse(series)
                 if key and (key in self._totals or len(self._totals) < _MOST_SERIES):
                     self._totals[key] += max(0.0, value - before.get(series, 0.0))
-            self._last[body] = dict(counters)
+            self._last[instance] = dict(counters)
 
-    def forget(self, body: str) -> None:
-        """A body is gone; its counts stay."""
+    def forget(self, instance: str) -> None:
+        """An instance is gone; its counts stay."""
         with self._lock:
-            self._last.pop(body, None)
+            self._last.pop(instance, None)
 
     def describe(self) -> list[Metric]:
         return []

@@ -34,11 +34,11 @@ def main(arguments: list[str]) -> int:
     pid = os.getpid()
     started = process_identity.start_time(pid)
     assert started is not None
-    body = ThreadInstance(number, 0, process_identity.instance_name(pid, started))  # type: ignore[arg-type]
-    signal.signal(signal.SIGTERM, lambda *_: body.asked.set())
+    instance = ThreadInstance(number, 0, process_identity.instance_name(pid, started))  # type: ignore[arg-type]
+    signal.signal(signal.SIGTERM, lambda *_: instance.asked.set())
     print(f"worker {number} on {socket.gethostname()}", flush=True)
     threading.Thread(target=_leave_with, args=(master,), daemon=True).start()
-    with Worker(acting, body, master) as worker:
+    with Worker(acting, instance, master) as worker:
         return worker.live()
 
 

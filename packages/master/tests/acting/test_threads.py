@@ -14,17 +14,17 @@ from edl_master.core.platform import Platform
 
 
 def life(behaviour: Behaviour) -> Life | None:
-    def live(body: ThreadInstance) -> int | signal.Signals:
+    def live(instance: ThreadInstance) -> int | signal.Signals:
         match behaviour:
             case Behaviour.CRASHING:
-                body.printed += [f"line {number}" for number in range(100)]
+                instance.printed += [f"line {number}" for number in range(100)]
                 return 3
             case Behaviour.FINISHING:
-                body.printed.append("done")
+                instance.printed.append("done")
                 return 0
-        body.printed.append("up")
-        while not body.killed.wait(0.005):
-            if body.asked.is_set() and behaviour is not Behaviour.STUBBORN:
+        instance.printed.append("up")
+        while not instance.killed.wait(0.005):
+            if instance.asked.is_set() and behaviour is not Behaviour.STUBBORN:
                 return 0 if behaviour is Behaviour.OBEDIENT else signal.SIGTERM
         raise Died
 
@@ -45,24 +45,24 @@ class ThreadHarness:
         platform.abandon()
         return self.platform(Behaviour.OBEDIENT)
 
-    def body(self, name: InstanceId) -> ThreadInstance:
-        return next(body for body in self.machine.bodies if body.name == name)
+    def instance(self, name: InstanceId) -> ThreadInstance:
+        return next(instance for instance in self.machine.instances if instance.name == name)
 
-    def is_up(self, body: InstanceId) -> bool:
-        return "up" in self.body(body).printed
+    def is_up(self, instance: InstanceId) -> bool:
+        return "up" in self.instance(instance).printed
 
-    def is_alive(self, body: InstanceId) -> bool:
-        return self.body(body).alive
+    def is_alive(self, instance: InstanceId) -> bool:
+        return self.instance(instance).alive
 
-    def take_away(self, body: InstanceId) -> None:
-        self.body(body).killed.set()
+    def take_away(self, instance: InstanceId) -> None:
+        self.instance(instance).killed.set()
 
-    def ask_from_outside(self, body: InstanceId) -> None:
-        self.body(body).asked.set()
+    def ask_from_outside(self, instance: InstanceId) -> None:
+        self.instance(instance).asked.set()
 
     def close(self) -> None:
-        for body in self.machine.bodies:
-            body.killed.set()
+        for instance in self.machine.instances:
+            instance.killed.set()
         for platform in self.platforms:
             platform.close(0)
 

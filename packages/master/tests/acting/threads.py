@@ -1,4 +1,4 @@
-"""A platform whose bodies are threads of the test's own process.
+"""A platform whose instances are threads of the test's own process.
 
 It passes the suite of all platforms. What a process cannot do to itself, dying in the middle
 of anything, a thread does where it looks at ``InstanceId.check``.
@@ -23,12 +23,12 @@ TAIL_LINES = 40
 
 
 class Died(Exception):
-    """The body was killed."""
+    """The instance was killed."""
 
 
 @dataclass(eq=False)
 class ThreadInstance:
-    """One body: a thread, how it may be ended, and what it has printed."""
+    """One instance: a thread, how it may be ended, and what it has printed."""
 
     worker: WorkerId
     attempt: int
@@ -42,7 +42,7 @@ class ThreadInstance:
     signal: int | None = None
 
     def check(self) -> None:
-        """Die here if the body was killed."""
+        """Die here if the instance was killed."""
         if self.killed.is_set():
             raise Died
 
@@ -52,14 +52,14 @@ class ThreadInstance:
 
 
 Life = Callable[[ThreadInstance], int | signal.Signals]
-"""What a body does; returns its exit code, or the signal that ended it."""
+"""What an instance does; returns its exit code, or the signal that ended it."""
 
 
 class Machine:
-    """Where bodies live, whoever started them; outlives a platform."""
+    """Where instances live, whoever started them; outlives a platform."""
 
     def __init__(self) -> None:
-        self.bodies: list[ThreadInstance] = []
+        self.instances: list[ThreadInstance] = []
         self.numbers = itertools.count(1)
 
 
@@ -67,7 +67,7 @@ class ThreadPlatform:
     """See ``core.platform.Platform`` for the promises.
 
     Args:
-        life: what a body does; None: bodies cannot be started.
+        life: what an instance does; None: instances cannot be started.
         machine: shared with the platforms before and after.
     """
 
@@ -87,51 +87,53 @@ class ThreadPlatform:
                 self._seen.put(InstanceNotStarted(worker, "there is nothing to start"))
                 return
             name = InstanceId(f"threads:{next(self.machine.numbers)}:0")
-            body = ThreadInstance(worker, attempt, name)
-            body.thread = threading.Thread(target=self._run, args=(body,), name=name, daemon=True)
-            self.machine.bodies.append(body)
-            self._mine.append(body)
+            instance = ThreadInstance(worker, attempt, name)
+            instance.thread = threading.Thread(
+                target=self._run, args=(instance,), name=name, daemon=True
+            )
+            self.machine.instances.append(instance)
+            self._mine.append(instance)
             self._seen.put(InstanceStarted(worker, attempt, name))
-            body.thread.start()
+            instance.thread.start()
 
-    def _run(self, body: ThreadInstance) -> None:
+    def _run(self, instance: ThreadInstance) -> None:
         assert self._life is not None
         try:
-            ended = self._life(body)
+            ended = self._life(instance)
         except Died:
             ended = signal.SIGKILL
         except Exception:
-            body.printed.append(traceback.format_exc())
+            instance.printed.append(traceback.format_exc())
             ended = 70
         if isinstance(ended, signal.Signals):
-            body.signal = ended
+            instance.signal = ended
         else:
-            body.exit_code = ended
+            instance.exit_code = ended
         if not self.abandoned:
-            self._tell(body)
+            self._tell(instance)
 
-    def _tell(self, body: ThreadInstance) -> None:
-        unknown = body not in self._mine
+    def _tell(self, instance: ThreadInstance) -> None:
+        unknown = instance not in self._mine
         with self._lock:
-            if body in self._mine:
-                self._mine.remove(body)
+            if instance in self._mine:
+                self._mine.remove(instance)
         self._seen.put(
             InstanceExited(
-                worker=body.worker,
-                body=body.name,
-                exit_code=None if unknown else body.exit_code,
-                signal=None if unknown else body.signal,
-                preempted=not body.asked_by_platform
-                and (unknown or body.signal in (signal.SIGTERM, signal.SIGKILL)),
-                log_tail="\n".join(body.printed[-TAIL_LINES:]),
-                attempt=body.attempt,
+                worker=instance.worker,
+                instance=instance.name,
+                exit_code=None if unknown else instance.exit_code,
+                signal=None if unknown else instance.signal,
+                preempted=not instance.asked_by_platform
+                and (unknown or instance.signal in (signal.SIGTERM, signal.SIGKILL)),
+                log_tail="\n".join(instance.printed[-TAIL_LINES:]),
+                attempt=instance.attempt,
             )
         )
 
     def stop(self, worker: WorkerId, grace_s: float) -> None:
         with self._lock:
-            for body in self._of(worker):
-                self._ask(body, grace_s)
+            for instance in self._of(worker):
+                self._ask(instance, grace_s)
 
     def kill(self, worker: WorkerId) -> None:
         self.stop(worker, 0)
@@ -149,22 +151,24 @@ class ThreadPlatform:
 
     def adopt(self) -> tuple[LiveInstance, ...]:
         with self._lock:
-            found = [b for b in self.machine.bodies if b.alive and b not in self._mine]
+            found = [b for b in self.machine.instances if b.alive and b not in self._mine]
             self._mine += found
-            for body in found:
-                threading.Thread(target=self._watch, args=(body,), daemon=True).start()
-        return tuple(LiveInstance(body.worker, body.attempt, body.name) for body in found)
+            for instance in found:
+                threading.Thread(target=self._watch, args=(instance,), daemon=True).start()
+        return tuple(
+            LiveInstance(instance.worker, instance.attempt, instance.name) for instance in found
+        )
 
-    def _watch(self, body: ThreadInstance) -> None:
-        assert body.thread is not None
-        body.thread.join()
-        self._tell(body)
+    def _watch(self, instance: ThreadInstance) -> None:
+        assert instance.thread is not None
+        instance.thread.join()
+        self._tell(instance)
 
     def close(self, grace_s: float) -> None:
         with self._lock:
             mine = list(self._mine)
-            for body in mine:
-                self._ask(body, grace_s)
+            for instance in mine:
+                self._ask(instance, grace_s)
             self._over.set()
         deadline = time.monotonic() + grace_s + 60
         while self._mine:
@@ -182,15 +186,15 @@ class ThreadPlatform:
             self._over.set()
 
     def _of(self, worker: WorkerId) -> list[ThreadInstance]:
-        return [body for body in self._mine if body.worker == worker]
+        return [instance for instance in self._mine if instance.worker == worker]
 
-    def _ask(self, body: ThreadInstance, grace_s: float) -> None:
-        body.asked_by_platform = True
+    def _ask(self, instance: ThreadInstance, grace_s: float) -> None:
+        instance.asked_by_platform = True
         if grace_s > 0:
-            body.asked.set()
-            timer = threading.Timer(grace_s, body.killed.set)
+            instance.asked.set()
+            timer = threading.Timer(grace_s, instance.killed.set)
             timer.daemon = True
             timer.start()
             self._timers.append(timer)
         else:
-            body.killed.set()
+            instance.killed.set()

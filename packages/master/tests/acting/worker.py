@@ -44,7 +44,7 @@ class Acting:
         weights: of the counting model; records are the numbers below it, as text.
         update: of the job; in sync mode a step permit is asked for.
         repeat_pushes: send every push twice, as if an answer had been lost.
-        at_minibatch: called before each one; may end the body.
+        at_minibatch: called before each one; may end the instance.
         seed: of what is random here.
     """
 
@@ -62,15 +62,15 @@ class Acting:
     ready: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
 
     def life(self, address: Callable[[], str]) -> Life:
-        """What bodies do."""
+        """What instances do."""
 
-        def live(body: ThreadInstance) -> int | signal.Signals:
-            with Worker(self, body, address()) as worker:
+        def live(instance: ThreadInstance) -> int | signal.Signals:
+            with Worker(self, instance, address()) as worker:
                 try:
                     return worker.live()
                 except EdlError as error:
                     self.errors.append(error)
-                    body.printed.append(str(error))
+                    instance.printed.append(str(error))
                     worker.report(error)
                     return 1
 
@@ -78,12 +78,12 @@ class Acting:
 
 
 class Worker:
-    """One body's session with the master."""
+    """One instance's session with the master."""
 
-    def __init__(self, acting: Acting, body: ThreadInstance, address: str) -> None:
+    def __init__(self, acting: Acting, instance: ThreadInstance, address: str) -> None:
         self.acting = acting
-        self.body = body
-        self.id = int(body.worker)
+        self.instance = instance
+        self.id = int(instance.worker)
         self.channel = channels.connect(address)
         self.tasks = task_pb2_grpc.TasksStub(self.channel)
         self.parameters = ParametersStub(self.channel, address)
@@ -106,7 +106,7 @@ class Worker:
         self.channel.close()
 
     def call(self, method: Callable[..., object], request: object) -> object:
-        self.body.check()
+        self.instance.check()
         try:
             return method(request, timeout=CALL_S)
         except grpc.RpcError as error:
@@ -118,7 +118,7 @@ class Worker:
         reply = self.call(
             self.tasks.Register,
             task_pb2.RegisterRequest(
-                worker_id=self.id, instance=self.body.name, host="threads", pid=self.id + 1
+                worker_id=self.id, instance=self.instance.name, host="threads", pid=self.id + 1
             ),
         )
         self.incarnation, self.job = reply.incarnation, reply.job.name
@@ -126,7 +126,7 @@ class Worker:
             self.tasks.Ready,
             task_pb2.ReadyRequest(
                 worker_id=self.id,
-                instance=self.body.name,
+                instance=self.instance.name,
                 incarnation=self.incarnation,
                 model=self.describe(),
             ),
@@ -168,8 +168,8 @@ class Worker:
     def live(self) -> int:
         self.join()
         threading.Thread(target=self.beat, daemon=True).start()
-        while not self.body.asked.is_set():
-            self.body.check()
+        while not self.instance.asked.is_set():
+            self.instance.check()
             if self.leave:
                 return 0
             reply = self.ask()
@@ -188,7 +188,7 @@ class Worker:
             self.tasks.Lease,
             task_pb2.LeaseRequest(
                 worker_id=self.id,
-                instance=self.body.name,
+                instance=self.instance.name,
                 incarnation=self.incarnation,
                 wait_s=wait_s,
             ),
@@ -198,10 +198,10 @@ class Worker:
         return reply
 
     def beat(self) -> None:
-        while not self.stopped.wait(HEARTBEAT_S) and not self.body.killed.is_set():
+        while not self.stopped.wait(HEARTBEAT_S) and not self.instance.killed.is_set():
             request = task_pb2.HeartbeatRequest(
                 worker_id=self.id,
-                instance=self.body.name,
+                instance=self.instance.name,
                 incarnation=self.incarnation,
                 leases=list(self.held.values()),
                 phase=task_pb2.COMPUTING,
@@ -234,7 +234,7 @@ class Worker:
             task_pb2.FailRequest(
                 worker_id=self.id,
                 incarnation=self.incarnation,
-                instance=self.body.name,
+                instance=self.instance.name,
                 error=error.to_proto(),
                 permanent=True,
             ),
@@ -266,7 +266,7 @@ class Worker:
             if error.code != error_pb2.STALE_LEASE:
                 raise
         finally:
-            if not self.body.asked.is_set():
+            if not self.instance.asked.is_set():
                 self.held.pop(lease.token, None)
 
     def records(self, lease: task_pb2.Lease) -> list[bytes]:
@@ -290,8 +290,8 @@ class Worker:
         minibatch = lease.skip_minibatches - 1
         for minibatch, numbers in self.minibatches(lease):
             while True:
-                self.body.check()
-                if self.body.asked.is_set():
+                self.instance.check()
+                if self.instance.asked.is_set():
                     self.give_back("preempted")
                     return False
                 self.acting.at_minibatch(self, minibatch)
@@ -307,7 +307,7 @@ class Worker:
     def pull(self, lease: task_pb2.Lease) -> bool:
         """Get the newest values, in sync mode with a step permit; False if the lease is lost."""
         while True:
-            self.body.check()
+            self.instance.check()
             header = parameters_pb2.PullHeader(
                 worker_id=self.id,
                 incarnation=self.incarnation,
@@ -346,7 +346,7 @@ class Worker:
             wait_s=WAIT_S,
         )
         for _ in range(1 + self.acting.repeat_pushes):
-            self.body.check()
+            self.instance.check()
             try:
                 reply = self.parameters.push(
                     header, (memoryview(gradient).cast("B"),), self.buffer, CALL_S

@@ -24,7 +24,7 @@ LONG_S = 60.0
 def going_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """What stuck calls wait for."""
     monkeypatch.setattr(
-        object_stores, "PATIENCE", object_stores.Patience(call_s=0.3, slowest_bytes_per_s=1e9)
+        object_stores, "TIMEOUTS", object_stores.StoreTimeouts(call_s=0.3, slowest_bytes_per_s=1e9)
     )
     event = threading.Event()
     with emptied():
@@ -70,8 +70,8 @@ def test_what_was_given_up_changes_nothing_when_the_store_comes_back(
 def test_a_slow_store_has_all_the_time_that_it_needs(
     going_on: threading.Event, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Four pieces, each faster than the patience, together slower."""
-    monkeypatch.setattr(object_stores, "PATIENCE", object_stores.Patience(call_s=2.0))
+    """Four pieces, each faster than the limit, together slower."""
+    monkeypatch.setattr(object_stores, "TIMEOUTS", object_stores.StoreTimeouts(call_s=2.0))
 
     trouble("piece ", lambda: time.sleep(0.6))
     started = time.monotonic()

@@ -30,17 +30,17 @@ from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import Platform
 from edl_proto.local import process_identity
 
-BODY = Path(platform_suite.__file__).with_name("instance.py")
+INSTANCE = Path(platform_suite.__file__).with_name("instance.py")
 
 
-def pid_of(body: InstanceId) -> int:
-    return int(body.split(":")[1])
+def pid_of(instance: InstanceId) -> int:
+    return int(instance.split(":")[1])
 
 
 def command(behaviour: str) -> list[str]:
     if behaviour == Behaviour.MISSING:
-        return ["/nowhere/python", str(BODY)]
-    return [sys.executable, "-S", "-E", str(BODY), behaviour]
+        return ["/nowhere/python", str(INSTANCE)]
+    return [sys.executable, "-S", "-E", str(INSTANCE), behaviour]
 
 
 class LocalHarness:
@@ -53,7 +53,7 @@ class LocalHarness:
         self.vmstat = directory / "vmstat"
         self.vmstat.write_text("nr_free_pages 7\noom_kill 4\n")
         self.platforms: list[LocalProcesses] = []
-        self.bodies: set[int] = set()
+        self.instances: set[int] = set()
 
     def platform(self, behaviour: str) -> LocalProcesses:
         environment = {**os.environ, "EDL_TEST": str(self.directory)}
@@ -75,29 +75,29 @@ class LocalHarness:
         platform.close(0)
         return self.platform(Behaviour.OBEDIENT)
 
-    def is_up(self, body: InstanceId) -> bool:
-        self.bodies.add(pid_of(body))
+    def is_up(self, instance: InstanceId) -> bool:
+        self.instances.add(pid_of(instance))
         record = next(
             record
             for record in map(json.loads, map(Path.read_text, self.records.glob("*.json")))
-            if record["body"] == body
+            if record["instance"] == instance
         )
         log = (self.logs / f"worker-{record['worker']}.log").read_bytes()
         return b"up\n" in log[record["log_start"] :]
 
-    def is_alive(self, body: InstanceId) -> bool:
-        return process_identity.is_running(pid_of(body))
+    def is_alive(self, instance: InstanceId) -> bool:
+        return process_identity.is_running(pid_of(instance))
 
-    def take_away(self, body: InstanceId) -> None:
-        os.kill(pid_of(body), signal.SIGKILL)
+    def take_away(self, instance: InstanceId) -> None:
+        os.kill(pid_of(instance), signal.SIGKILL)
 
-    def ask_from_outside(self, body: InstanceId) -> None:
-        os.kill(pid_of(body), signal.SIGTERM)
+    def ask_from_outside(self, instance: InstanceId) -> None:
+        os.kill(pid_of(instance), signal.SIGTERM)
 
     def close(self) -> None:
         for platform in self.platforms:
             platform.close(0)
-        for pid in self.bodies:  # those of platforms that were made to forget them
+        for pid in self.instances:  # those of platforms that were made to forget them
             with contextlib.suppress(ProcessLookupError, ChildProcessError):
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
@@ -122,32 +122,32 @@ def test_a_body_has_a_session_of_its_own_and_the_identity_by_which_workers_regis
     local: LocalHarness,
 ) -> None:
     platform = local.platform(Behaviour.OBEDIENT)
-    body = PlatformSuite.up(local, platform)
-    pid = pid_of(body)
+    instance = PlatformSuite.up(local, platform)
+    pid = pid_of(instance)
     assert os.getsid(pid) == pid
-    assert body == f"{os.uname().nodename}:{pid}:{process_identity.start_time(pid)}"
+    assert instance == f"{os.uname().nodename}:{pid}:{process_identity.start_time(pid)}"
 
 
 def test_what_a_body_has_started_ends_with_it(local: LocalHarness) -> None:
     platform = local.platform("parent")
-    body = PlatformSuite.up(local, platform)
+    instance = PlatformSuite.up(local, platform)
     log = (local.logs / "worker-0.log").read_text()
     child = int(log.split("child ")[1].split()[0])
     assert process_identity.is_running(child)
-    local.take_away(body)
+    local.take_away(instance)
     assert exited(platform).preempted
-    until(lambda: not process_identity.is_running(child), "the body's own child to be gone")
+    until(lambda: not process_identity.is_running(child), "the instance's own child to be gone")
 
 
 def test_what_an_adopted_body_has_started_ends_with_it(local: LocalHarness) -> None:
     before = local.platform("parent")
-    body = PlatformSuite.up(local, before)
+    instance = PlatformSuite.up(local, before)
     child = int((local.logs / "worker-0.log").read_text().split("child ")[1].split()[0])
     platform = local.successor(before)
     platform.adopt()
-    local.take_away(body)
+    local.take_away(instance)
     exited(platform)
-    until(lambda: not process_identity.is_running(child), "the body's own child to be gone")
+    until(lambda: not process_identity.is_running(child), "the instance's own child to be gone")
 
 
 def litter_of(local: LocalHarness) -> Path:
@@ -157,11 +157,11 @@ def litter_of(local: LocalHarness) -> Path:
 
 def test_the_temporary_files_of_a_body_that_is_killed_go_with_it(local: LocalHarness) -> None:
     platform = local.platform("littering")
-    body = PlatformSuite.up(local, platform)
+    instance = PlatformSuite.up(local, platform)
     litter = litter_of(local)
     assert litter.is_dir()
     assert litter.is_relative_to(local.directory), "else nobody finds it if all are killed at once"
-    local.take_away(body)
+    local.take_away(instance)
     exited(platform)
     assert not litter.exists()
     assert not litter.parent.exists()
@@ -171,12 +171,12 @@ def test_a_master_that_is_started_again_clears_up_after_bodies_that_are_gone(
     local: LocalHarness,
 ) -> None:
     before = local.platform("littering")
-    body = PlatformSuite.up(local, before)
+    instance = PlatformSuite.up(local, before)
     platform = local.successor(before)
     litter = litter_of(local)
-    local.take_away(body)
-    os.waitpid(pid_of(body), 0)
-    local.bodies.clear()
+    local.take_away(instance)
+    os.waitpid(pid_of(instance), 0)
+    local.instances.clear()
     assert litter.is_dir()
     assert platform.adopt() == ()
     assert not litter.parent.exists()
@@ -196,7 +196,7 @@ def test_a_record_with_a_number_that_another_process_has_now_touches_nobody(
             "attempt": 0,
             "pid": stranger.pid,
             "start_time": started_at - 1,
-            "body": "x",
+            "instance": "x",
             "log_start": 0,
         }
         record.write_text(json.dumps(facts))
@@ -219,9 +219,9 @@ def test_a_torn_record_is_passed_over(local: LocalHarness) -> None:
 
 def test_records_are_there_as_long_as_their_bodies(local: LocalHarness) -> None:
     platform = local.platform(Behaviour.OBEDIENT)
-    body = PlatformSuite.up(local, platform)
+    instance = PlatformSuite.up(local, platform)
     (record,) = local.records.iterdir()
-    assert json.loads(record.read_text())["body"] == body
+    assert json.loads(record.read_text())["instance"] == instance
     platform.kill(ZERO)
     exited(platform)
     assert list(local.records.iterdir()) == []
@@ -248,24 +248,29 @@ def test_bodies_survive_a_master_that_is_killed_and_the_next_one_finds_them(
     local: LocalHarness,
 ) -> None:
     master = subprocess.Popen(
-        [sys.executable, "-c", _MASTER, str(local.directory), str(BODY)],
+        [sys.executable, "-c", _MASTER, str(local.directory), str(INSTANCE)],
         stdout=subprocess.PIPE,
         text=True,
     )
     assert master.stdout is not None
-    body = InstanceId(master.stdout.readline().strip())
-    until(lambda: local.is_up(body), "the body")
+    instance = InstanceId(master.stdout.readline().strip())
+    until(lambda: local.is_up(instance), "the instance")
     master.kill()
     master.wait()
     master.stdout.close()
-    assert local.is_alive(body)
+    assert local.is_alive(instance)
     platform = local.platform(Behaviour.OBEDIENT)
     (found,) = platform.adopt()
-    assert (found.worker, found.attempt, found.body) == (WorkerId(3), 2, body)
+    assert (found.worker, found.attempt, found.instance) == (WorkerId(3), 2, instance)
     platform.stop(WorkerId(3), LONG_S)
     gone = exited(platform)
     # Nobody but its parent learns how a process ended.
-    assert (gone.body, gone.exit_code, gone.signal, gone.preempted) == (body, None, None, False)
+    assert (gone.instance, gone.exit_code, gone.signal, gone.preempted) == (
+        instance,
+        None,
+        None,
+        False,
+    )
 
 
 _MASTER = """
@@ -278,16 +283,16 @@ platform = LocalProcesses(
     os.environ, directory / "logs", directory / "pods",
 )
 platform.start(3, 2)
-print(platform.observe(60)[0].body, flush=True)
+print(platform.observe(60)[0].instance, flush=True)
 time.sleep(600)
 """
 
 
 def test_a_process_killed_for_lack_of_memory_was_not_preempted(local: LocalHarness) -> None:
     platform = local.platform(Behaviour.OBEDIENT)
-    body = PlatformSuite.up(local, platform)
+    instance = PlatformSuite.up(local, platform)
     local.vmstat.write_text("nr_free_pages 7\noom_kill 5\n")
-    local.take_away(body)
+    local.take_away(instance)
     gone = exited(platform)
     assert (gone.signal, gone.preempted) == (signal.SIGKILL, False)
     assert "out of memory" in gone.log_tail
@@ -295,8 +300,8 @@ def test_a_process_killed_for_lack_of_memory_was_not_preempted(local: LocalHarne
 
 def test_a_stopped_process_is_still_killed_after_its_grace(local: LocalHarness) -> None:
     platform = local.platform(Behaviour.OBEDIENT)
-    body = PlatformSuite.up(local, platform)
-    os.kill(pid_of(body), signal.SIGSTOP)
+    instance = PlatformSuite.up(local, platform)
+    os.kill(pid_of(instance), signal.SIGSTOP)
     platform.stop(ZERO, 0.2)
     gone = exited(platform)
     assert (gone.signal, gone.preempted) == (signal.SIGKILL, False)
@@ -317,25 +322,25 @@ def test_all_bodies_of_a_worker_append_to_one_log(local: LocalHarness) -> None:
 
 def test_an_exit_is_seen_without_polling(local: LocalHarness) -> None:
     platform = local.platform(Behaviour.OBEDIENT)
-    body = PlatformSuite.up(local, platform)
+    instance = PlatformSuite.up(local, platform)
     cpu_before = time.process_time()
     platform.observe(0.5)
     assert time.process_time() - cpu_before < 0.25
-    local.take_away(body)
+    local.take_away(instance)
     assert platform.observe(LONG_S)
 
 
 def test_workers_that_share_the_cores_get_a_share_of_the_threads() -> None:
-    limited = limit_threads({"PATH": "/bin"}, bodies=2, cores=8)
+    limited = limit_threads({"PATH": "/bin"}, instances=2, cores=8)
     settings = "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"
     assert limited == {"PATH": "/bin", **dict.fromkeys(settings, "4")}
-    assert limit_threads({}, bodies=16, cores=8)["OMP_NUM_THREADS"] == "1"
+    assert limit_threads({}, instances=16, cores=8)["OMP_NUM_THREADS"] == "1"
 
 
 def test_threads_are_left_alone_for_one_worker_and_where_the_user_has_set_them() -> None:
-    assert limit_threads({}, bodies=1, cores=8) == {}
+    assert limit_threads({}, instances=1, cores=8) == {}
     own = {"TF_NUM_INTRAOP_THREADS": "3"}
-    assert limit_threads(own, bodies=4, cores=8) == own
+    assert limit_threads(own, instances=4, cores=8) == own
 
 
 def test_started_is_told_before_exited_even_for_a_body_that_ends_at_once(
@@ -347,5 +352,5 @@ def test_started_is_told_before_exited_even_for_a_body_that_ends_at_once(
     kinds: dict[InstanceId | None, list[str]] = {}
     for seen in observe(platform, 10):
         assert not isinstance(seen, InstanceNotStarted)
-        kinds.setdefault(seen.body, []).append(type(seen).__name__)
+        kinds.setdefault(seen.instance, []).append(type(seen).__name__)
     assert list(kinds.values()) == [["InstanceStarted", "InstanceExited"]] * 5

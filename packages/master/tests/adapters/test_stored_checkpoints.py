@@ -104,7 +104,7 @@ def test_one_that_hangs_is_given_up_and_can_never_spoil_a_later_one(
     world: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        object_stores, "PATIENCE", object_stores.Patience(call_s=0.3, slowest_bytes_per_s=1e9)
+        object_stores, "TIMEOUTS", object_stores.StoreTimeouts(call_s=0.3, slowest_bytes_per_s=1e9)
     )
     place = world.place()
     keep(place, checkpoint(1))
@@ -114,7 +114,7 @@ def test_one_that_hangs_is_given_up_and_can_never_spoil_a_later_one(
         keep(place, checkpoint(2))
     assert "no sign of life" in caught.value.what
     calm()
-    monkeypatch.setattr(object_stores, "PATIENCE", object_stores.Patience())
+    monkeypatch.setattr(object_stores, "TIMEOUTS", object_stores.StoreTimeouts())
     keep(place, checkpoint(3))
     going_on.set()  # the call that was given up ends now, and writes what it was to write
     for thread in threading.enumerate():

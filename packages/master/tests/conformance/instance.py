@@ -1,4 +1,4 @@
-"""A body for conformance tests: a tiny process that behaves as its argument says.
+"""An instance for conformance tests: a tiny process that behaves as its argument says.
 
 Usage: ``python instance.py BEHAVIOUR``; see ``platform_suite.Behaviour``. It prints ``up`` once it
 behaves so.
@@ -32,7 +32,7 @@ def main(behaviour: str) -> int:
     elif behaviour == "littering":
         print(f"litter {tempfile.mkdtemp()}", flush=True)
     print("up", flush=True)
-    time.sleep(600)  # longer than any test; a test that loses its body leaves it no longer
+    time.sleep(600)  # longer than any test; a test that loses its instance leaves it no longer
     return 1
 
 

@@ -6,7 +6,7 @@ An adapter's test module subclasses ``PlatformSuite`` and gives it a harness:
         @pytest.fixture
         def harness(self, tmp_path): ...
 
-The tests run as they are, whatever a body is there.
+The tests run as they are, whatever an instance is there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ZERO, ONE = WorkerId(0), WorkerId(1)
 
 
 class Behaviour(StrEnum):
-    """How the bodies of a platform behave; ``instance.py`` does it."""
+    """How the instances of a platform behave; ``instance.py`` does it."""
 
     OBEDIENT = "obedient"  # runs until asked to leave, then leaves in order
     FRANK = "frank"  # like that, and its exit code says that it had been asked: 128 + signal
@@ -47,22 +47,22 @@ class PlatformHarness(Protocol):
     """What the suite needs to know about a platform."""
 
     def platform(self, behaviour: Behaviour) -> Platform:
-        """A platform whose bodies behave so."""
+        """A platform whose instances behave so."""
 
     def successor(self, platform: Platform) -> Platform:
         """The platform of the next master, after the one of ``platform`` died without a word."""
 
-    def is_up(self, body: InstanceId) -> bool:
-        """Whether a body behaves already as it should."""
+    def is_up(self, instance: InstanceId) -> bool:
+        """Whether an instance behaves already as it should."""
 
-    def is_alive(self, body: InstanceId) -> bool:
-        """Whether a body is there."""
+    def is_alive(self, instance: InstanceId) -> bool:
+        """Whether an instance is there."""
 
-    def take_away(self, body: InstanceId) -> None:
-        """End a body from outside, as a preemption does: at once."""
+    def take_away(self, instance: InstanceId) -> None:
+        """End an instance from outside, as a preemption does: at once."""
 
-    def ask_from_outside(self, body: InstanceId) -> None:
-        """Ask a body to leave, not through the platform."""
+    def ask_from_outside(self, instance: InstanceId) -> None:
+        """Ask an instance to leave, not through the platform."""
 
     def close(self) -> None:
         """End everything that is left."""
@@ -108,11 +108,11 @@ class PlatformSuite:
 
     @staticmethod
     def up(harness: PlatformHarness, platform: Platform, worker: WorkerId = ZERO) -> InstanceId:
-        """Start a body and wait until it behaves as it should."""
+        """Start an instance and wait until it behaves as it should."""
         platform.start(worker, 0)
-        body = started(platform).body
-        until(lambda: harness.is_up(body), f"{body} to be up")
-        return body
+        instance = started(platform).instance
+        until(lambda: harness.is_up(instance), f"{instance} to be up")
+        return instance
 
     # --- starting --------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ class PlatformSuite:
         assert isinstance(first, InstanceStarted)
         assert isinstance(second, InstanceExited)
         assert (first.worker, first.attempt) == (ONE, 4)
-        assert (second.worker, second.body) == (ONE, first.body)
+        assert (second.worker, second.instance) == (ONE, first.instance)
         assert (second.exit_code, second.signal, second.preempted) == (0, None, False)
         assert platform.observe(0.05) == ()
 
@@ -146,9 +146,9 @@ class PlatformSuite:
         platform.start(ONE, 0)
         platform.start(ZERO, 1)
         seen = observe(platform, 3)
-        bodies = {each.body for each in seen if isinstance(each, InstanceStarted)}
-        assert len(bodies) == 3
-        assert all(harness.is_alive(body) for body in bodies)
+        instances = {each.instance for each in seen if isinstance(each, InstanceStarted)}
+        assert len(instances) == 3
+        assert all(harness.is_alive(instance) for instance in instances)
 
     # --- exits -----------------------------------------------------------------------------
 
@@ -178,10 +178,10 @@ class PlatformSuite:
 
     def test_a_body_taken_away_from_outside_is_preempted(self, harness: PlatformHarness) -> None:
         platform = harness.platform(Behaviour.OBEDIENT)
-        body = self.up(harness, platform)
-        harness.take_away(body)
+        instance = self.up(harness, platform)
+        harness.take_away(instance)
         gone = exited(platform)
-        assert gone.body == body
+        assert gone.instance == instance
         assert gone.preempted
         assert gone.exit_code is None
         assert gone.signal is not None
@@ -190,16 +190,16 @@ class PlatformSuite:
         self, harness: PlatformHarness
     ) -> None:
         platform = harness.platform(Behaviour.NAIVE)
-        body = self.up(harness, platform)
-        harness.ask_from_outside(body)
+        instance = self.up(harness, platform)
+        harness.ask_from_outside(instance)
         assert exited(platform).preempted
 
     def test_a_body_whose_exit_code_tells_of_a_request_from_outside_is_preempted(
         self, harness: PlatformHarness
     ) -> None:
         platform = harness.platform(Behaviour.FRANK)
-        body = self.up(harness, platform)
-        harness.ask_from_outside(body)
+        instance = self.up(harness, platform)
+        harness.ask_from_outside(instance)
         gone = exited(platform)
         assert (gone.exit_code, gone.signal, gone.preempted) == (None, 15, True)
 
@@ -208,8 +208,8 @@ class PlatformSuite:
     ) -> None:
         # Whether that was a preemption is what its worker told before it left.
         platform = harness.platform(Behaviour.OBEDIENT)
-        body = self.up(harness, platform)
-        harness.ask_from_outside(body)
+        instance = self.up(harness, platform)
+        harness.ask_from_outside(instance)
         gone = exited(platform)
         assert (gone.exit_code, gone.signal, gone.preempted) == (0, None, False)
 
@@ -229,30 +229,30 @@ class PlatformSuite:
 
     def test_a_stopped_body_may_leave_in_order(self, harness: PlatformHarness) -> None:
         platform = harness.platform(Behaviour.OBEDIENT)
-        body = self.up(harness, platform)
+        instance = self.up(harness, platform)
         platform.stop(ZERO, LONG_S)
         gone = exited(platform)
-        assert gone.body == body
+        assert gone.instance == instance
         assert (gone.exit_code, gone.signal, gone.preempted) == (0, None, False)
-        assert not harness.is_alive(body)
+        assert not harness.is_alive(instance)
 
     def test_a_body_that_does_not_leave_is_killed_after_its_grace_and_was_not_preempted(
         self, harness: PlatformHarness
     ) -> None:
         platform = harness.platform(Behaviour.STUBBORN)
-        body = self.up(harness, platform)
+        instance = self.up(harness, platform)
         platform.stop(ZERO, 0.2)
         gone = exited(platform)
         assert gone.signal is not None
         assert not gone.preempted
-        assert not harness.is_alive(body)
+        assert not harness.is_alive(instance)
 
     def test_a_grace_period_is_given(self, harness: PlatformHarness) -> None:
         platform = harness.platform(Behaviour.STUBBORN)
-        body = self.up(harness, platform)
+        instance = self.up(harness, platform)
         platform.stop(ZERO, LONG_S)
         assert platform.observe(0.3) == ()
-        assert harness.is_alive(body)
+        assert harness.is_alive(instance)
 
     def test_a_second_stop_can_shorten_the_grace_but_not_extend_it(
         self, harness: PlatformHarness
@@ -266,11 +266,11 @@ class PlatformSuite:
 
     def test_kill_does_not_ask(self, harness: PlatformHarness) -> None:
         platform = harness.platform(Behaviour.STUBBORN)
-        body = self.up(harness, platform)
+        instance = self.up(harness, platform)
         platform.kill(ZERO)
         gone = exited(platform)
         assert not gone.preempted
-        assert not harness.is_alive(body)
+        assert not harness.is_alive(instance)
 
     def test_stopping_ends_all_bodies_of_that_worker_and_no_other(
         self, harness: PlatformHarness
@@ -279,10 +279,10 @@ class PlatformSuite:
         first = self.up(harness, platform)
         other = self.up(harness, platform, ONE)
         platform.start(ZERO, 1)
-        second = started(platform).body
-        until(lambda: harness.is_up(second), "the second body")
+        second = started(platform).instance
+        until(lambda: harness.is_up(second), "the second instance")
         platform.stop(ZERO, LONG_S)
-        gone = {each.body for each in observe(platform, 2) if isinstance(each, InstanceExited)}
+        gone = {each.instance for each in observe(platform, 2) if isinstance(each, InstanceExited)}
         assert gone == {first, second}
         assert harness.is_alive(other)
 
@@ -296,19 +296,19 @@ class PlatformSuite:
 
     def test_closing_leaves_no_body_behind(self, harness: PlatformHarness) -> None:
         platform = harness.platform(Behaviour.STUBBORN)
-        bodies = [self.up(harness, platform, WorkerId(number)) for number in range(3)]
+        instances = [self.up(harness, platform, WorkerId(number)) for number in range(3)]
         platform.close(0.1)
-        assert not any(harness.is_alive(body) for body in bodies)
+        assert not any(harness.is_alive(instance) for instance in instances)
 
     def test_exits_are_told_after_closing_and_then_observing_no_longer_waits(
         self, harness: PlatformHarness
     ) -> None:
         platform = harness.platform(Behaviour.OBEDIENT)
-        body = self.up(harness, platform)
+        instance = self.up(harness, platform)
         platform.close(LONG_S)
         platform.close(LONG_S)
         gone = exited(platform)
-        assert (gone.body, gone.preempted) == (body, False)
+        assert (gone.instance, gone.preempted) == (instance, False)
         assert platform.observe(LONG_S) == ()
         assert platform.observe(LONG_S) == ()
 
@@ -323,51 +323,51 @@ class PlatformSuite:
 
     def test_a_successor_finds_the_bodies_that_were_left(self, harness: PlatformHarness) -> None:
         before = harness.platform(Behaviour.OBEDIENT)
-        bodies = {self.up(harness, before, WorkerId(number)) for number in range(2)}
+        instances = {self.up(harness, before, WorkerId(number)) for number in range(2)}
         platform = harness.successor(before)
         found = platform.adopt()
-        assert {each.body for each in found} == bodies
+        assert {each.instance for each in found} == instances
         assert sorted((each.worker, each.attempt) for each in found) == [(0, 0), (1, 0)]
         assert platform.adopt() == ()
         assert platform.observe(0.05) == ()
-        assert all(harness.is_alive(body) for body in bodies)
+        assert all(harness.is_alive(instance) for instance in instances)
 
     def test_an_adopted_body_can_be_stopped_and_its_exit_is_told(
         self, harness: PlatformHarness
     ) -> None:
         before = harness.platform(Behaviour.OBEDIENT)
-        body = self.up(harness, before)
+        instance = self.up(harness, before)
         platform = harness.successor(before)
         platform.adopt()
         platform.stop(ZERO, LONG_S)
         gone = exited(platform)
-        assert (gone.body, gone.preempted) == (body, False)
+        assert (gone.instance, gone.preempted) == (instance, False)
 
     def test_the_end_of_an_adopted_body_from_outside_counts_as_preemption(
         self, harness: PlatformHarness
     ) -> None:
         before = harness.platform(Behaviour.STUBBORN)
-        body = self.up(harness, before)
+        instance = self.up(harness, before)
         platform = harness.successor(before)
         platform.adopt()
-        harness.take_away(body)
+        harness.take_away(instance)
         assert exited(platform).preempted
 
     def test_a_body_that_ended_between_two_masters_is_not_adopted(
         self, harness: PlatformHarness
     ) -> None:
         before = harness.platform(Behaviour.OBEDIENT)
-        body = self.up(harness, before)
+        instance = self.up(harness, before)
         platform = harness.successor(before)
-        harness.take_away(body)
-        until(lambda: not harness.is_alive(body), "the body to be gone")
+        harness.take_away(instance)
+        until(lambda: not harness.is_alive(instance), "the instance to be gone")
         assert platform.adopt() == ()
         assert platform.observe(0.05) == ()
 
     def test_closing_ends_adopted_bodies_too(self, harness: PlatformHarness) -> None:
         before = harness.platform(Behaviour.STUBBORN)
-        body = self.up(harness, before)
+        instance = self.up(harness, before)
         platform = harness.successor(before)
         platform.adopt()
         platform.close(0.1)
-        assert not harness.is_alive(body)
+        assert not harness.is_alive(instance)

@@ -10,7 +10,7 @@ import pytest
 
 from edl_master.adapters.buffer_pool import BufferPool
 from edl_master.control.job_controller import GrantedLease, JobController
-from edl_master.core.effects import JobPhase, LogScalar, Record, WaitForWork
+from edl_master.core.effects import JobPhase, LogEvent, LogScalar, WaitForWork
 from edl_master.core.events import (
     InstanceExited,
     LeaseRequested,
@@ -42,7 +42,7 @@ class Noted:
     def stop_worker(self, worker: WorkerId, *, kill: bool) -> None:
         self.done.append(("kill" if kill else "stop", worker))
 
-    def record(self, record: Record, at_s: float) -> None:
+    def record(self, record: LogEvent, at_s: float) -> None:
         self.done.append((record.kind,))
 
     def log_scalar(self, point: LogScalar, at_s: float) -> None:
@@ -68,9 +68,9 @@ def controller(outside: Noted) -> JobController:
     controller = JobController(JobState(settings, (20,)), plane, outside)
     controller.tell(Tick())
     for number in (0, 1):
-        body = InstanceId(f"host:{number}:0")
-        controller.tell(WorkerRegistered(WorkerId(number), body, "host", number))
-        controller.tell(WorkerReady(WorkerId(number), body))
+        instance = InstanceId(f"host:{number}:0")
+        controller.tell(WorkerRegistered(WorkerId(number), instance, "host", number))
+        controller.tell(WorkerReady(WorkerId(number), instance))
     return controller
 
 

@@ -21,12 +21,12 @@ from simulation import World
 from edl_master.core.effects import JobPhase
 from edl_master.core.identifiers import TaskType
 from edl_master.core.settings import JobSettings, JobType, Timings
-from edl_master.core.stall_detector import Patience
+from edl_master.core.stall_detector import StallTimeouts
 from edl_master.core.view import TaskCounts
 
 # Short, so that a life of some hundred turns sees workers hang and snapshots taken.
 TIMINGS = Timings(
-    patience=Patience(least_s=3.0, start_s=5.0, first_s=10.0, load_s=6.0, stacks_s=1.0)
+    stall=StallTimeouts(least_s=3.0, start_s=5.0, first_s=10.0, load_s=6.0, stacks_s=1.0)
 )
 
 

@@ -1,6 +1,6 @@
 """A small world around the heart: a plane, a platform, workers and a network that misbehaves.
 
-The world is played by one seeded random generator. First come storms: bodies die, are taken
+The world is played by one seeded random generator. First come storms: instances die, are taken
 away or fall silent, messages are lost, repeated or come late, the job is scaled, the master
 is restored from a snapshot. Then all is calm, and the job has to end.
 """
@@ -58,11 +58,11 @@ class Plane:
 
 @dataclass
 class Process:
-    """A body: what a worker process knows."""
+    """An instance: what a worker process knows."""
 
     worker: WorkerId
     attempt: int
-    body: InstanceId
+    instance: InstanceId
     registered: bool = False
     ready: bool = False
     leases: list[fx.LeaseGranted] = field(default_factory=list)
@@ -110,7 +110,7 @@ class World:
         self.starts: list[tuple[WorkerId, int]] = []
         self.late: list[ev.Event] = []
         self.tokens: set[Token] = set()
-        self.bodies = 0
+        self.instances = 0
         self.kills = 0
         self.most_open = 0
         self.scored: list[float] = []
@@ -127,7 +127,7 @@ class World:
         effects = self.job.handle(event, self.now)
         self.happened[type(event).__name__] += 1
         self.happened.update(type(effect).__name__ for effect in effects)
-        self.happened.update(e.kind for e in effects if isinstance(e, fx.Record))
+        self.happened.update(e.kind for e in effects if isinstance(e, fx.LogEvent))
         if self.story is not None:
             self.story.append(f"{self.now:.2f} {event}")
             self.story += [f"    -> {effect}" for effect in effects]
@@ -258,7 +258,7 @@ class World:
                 self._register(process)
         for process in self.processes:
             if self.random.random() < 0.7:
-                self.tell(ev.InstanceFound(process.worker, process.body, process.attempt))
+                self.tell(ev.InstanceFound(process.worker, process.instance, process.attempt))
 
     # --- the platform ----------------------------------------------------------------------
 
@@ -272,11 +272,11 @@ class World:
     def _die(self, process: Process, signal: int | None, *, preempted: bool) -> None:
         self.processes.remove(process)
         code = 0 if signal is None else None
-        body, attempt = self.random.choice(
-            [(process.body, process.attempt), (process.body, None), (None, process.attempt)]
+        instance, attempt = self.random.choice(
+            [(process.instance, process.attempt), (process.instance, None), (None, process.attempt)]
         )
         self.exits.append(
-            ev.InstanceExited(process.worker, body, code, signal, preempted, attempt=attempt)
+            ev.InstanceExited(process.worker, instance, code, signal, preempted, attempt=attempt)
         )
 
     # --- the network -----------------------------------------------------------------------
@@ -297,7 +297,7 @@ class World:
     # --- workers ---------------------------------------------------------------------------
 
     def _register(self, process: Process) -> None:
-        effects = self._send(ev.WorkerRegistered(process.worker, process.body, "host", 1))
+        effects = self._send(ev.WorkerRegistered(process.worker, process.instance, "host", 1))
         if effects is None:
             return
         if any(isinstance(effect, fx.LeaveJob) for effect in effects):
@@ -312,7 +312,7 @@ class World:
             process.stuck -= 1
             held = tuple(ev.HeldLease(lease.task, lease.token) for lease in process.leases)
             beat = ev.HeartbeatReceived(
-                process.worker, process.body, held, "computing", process.stacks
+                process.worker, process.instance, held, "computing", process.stacks
             )
             self._mind(process, self._send(beat))
         elif process.stuck > 0 and process.registered:
@@ -320,13 +320,15 @@ class World:
         elif process.told_to_leave:
             held = tuple(ev.HeldLease(lease.task, lease.token) for lease in process.leases)
             if self.random.random() < 0.8:
-                body = process.body if self.random.random() < 0.5 else None
-                self._send(ev.LeasesReturned(process.worker, held, "asked", True, body=body))
+                instance = process.instance if self.random.random() < 0.5 else None
+                self._send(
+                    ev.LeasesReturned(process.worker, held, "asked", True, instance=instance)
+                )
             self._die(process, None, preempted=False)
         elif not process.registered:
             self._register(process)
         elif not process.ready:
-            effects = self._send(ev.WorkerReady(process.worker, process.body))
+            effects = self._send(ev.WorkerReady(process.worker, process.instance))
             process.ready = effects is not None
             self._mind(process, effects)
         elif self.random.random() < 0.3:
@@ -335,12 +337,12 @@ class World:
                 process,
                 self._send(
                     ev.HeartbeatReceived(
-                        process.worker, process.body, held, "computing", process.stacks
+                        process.worker, process.instance, held, "computing", process.stacks
                     )
                 ),
             )
         elif not process.leases or (len(process.leases) < 2 and self.random.random() < 0.3):
-            self._mind(process, self._send(ev.LeaseRequested(process.worker, process.body)))
+            self._mind(process, self._send(ev.LeaseRequested(process.worker, process.instance)))
         else:
             self._work(process)
 
@@ -458,8 +460,10 @@ class World:
             self.tell(ev.Tick())
         if self.starts and chance() < 0.3:
             worker, attempt = self.starts.pop(0)
-            self.bodies += 1
-            self.processes.append(Process(worker, attempt, InstanceId(f"body-{self.bodies}")))
+            self.instances += 1
+            self.processes.append(
+                Process(worker, attempt, InstanceId(f"instance-{self.instances}"))
+            )
         if self.exits and chance() < 0.5:
             self.tell(self.exits.pop(0))
         if self.late and (self.storm <= 0 or chance() < 0.3):

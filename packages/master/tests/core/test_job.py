@@ -20,19 +20,19 @@ SETTINGS = JobSettings(
     JobType.TRAIN, records_per_task=4, minibatch_size=2, num_epochs=2, shuffle=False, export=False
 )
 DATA = (10, 6)
-WORKER, BODY = WorkerId(0), InstanceId("0a")
+WORKER, INSTANCE = WorkerId(0), InstanceId("0a")
 
 
 def joined(job: JobState, now: float = 0.0) -> JobState:
     """The job, begun, with worker 0 ready."""
     job.handle(ev.Tick(), now)
-    job.handle(ev.WorkerRegistered(WORKER, BODY, "host", 1), now)
-    job.handle(ev.WorkerReady(WORKER, BODY), now)
+    job.handle(ev.WorkerRegistered(WORKER, INSTANCE, "host", 1), now)
+    job.handle(ev.WorkerReady(WORKER, INSTANCE), now)
     return job
 
 
 def lease(job: JobState, now: float = 0.0) -> fx.LeaseGranted:
-    (granted,) = job.handle(ev.LeaseRequested(WORKER, BODY), now)
+    (granted,) = job.handle(ev.LeaseRequested(WORKER, INSTANCE), now)
     assert isinstance(granted, fx.LeaseGranted)
     return granted
 
@@ -117,7 +117,7 @@ def test_dead_letters_and_attempts_outlive_the_master() -> None:
     granted = lease(again)  # failed once before the restart; once more is too often
     held = ev.HeldLease(granted.task, granted.token)
     effects = again.handle(ev.TaskFailed(WORKER, held, failure, permanent=False), 0.0)
-    assert "TaskDeadLettered" in [e.kind for e in effects if isinstance(e, fx.Record)]
+    assert "TaskDeadLettered" in [e.kind for e in effects if isinstance(e, fx.LogEvent)]
 
 
 def test_dead_letters_in_detail_are_bounded_and_all_are_counted() -> None:
@@ -132,7 +132,7 @@ def test_dead_letters_in_detail_are_bounded_and_all_are_counted() -> None:
     assert [counts.dead for counts in view.tasks.values()] == [150]
 
 
-# --- bodies ----------------------------------------------------------------------------------
+# --- instances ----------------------------------------------------------------------------------
 
 
 def test_the_end_of_a_replaced_body_is_not_taken_for_that_of_its_successor() -> None:
@@ -141,7 +141,7 @@ def test_the_end_of_a_replaced_body_is_not_taken_for_that_of_its_successor() -> 
     newcomer = InstanceId("0b")
     job.handle(ev.WorkerRegistered(WORKER, newcomer, "host", 2), 1.0)
     job.handle(ev.WorkerReady(WORKER, newcomer), 1.0)
-    effects = job.handle(ev.InstanceExited(WORKER, BODY, 0, None, False, attempt=0), 2.0)
+    effects = job.handle(ev.InstanceExited(WORKER, INSTANCE, 0, None, False, attempt=0), 2.0)
     assert not any(isinstance(effect, fx.StartWorker) for effect in effects)
     (granted,) = job.handle(ev.LeaseRequested(WORKER, newcomer), 2.0)
     assert isinstance(granted, fx.LeaseGranted)
@@ -157,8 +157,8 @@ def test_a_contradiction_raises_with_the_story_attached() -> None:
     surprise = ev.ParametersFrozen("final", Version(7))
     with pytest.raises(InvalidTransition, match="'final'") as caught:
         job.handle(surprise, 100.0)
-    assert caught.value.story[-1] == (100.0, surprise)
-    assert len(caught.value.story) == EVENTS_REMEMBERED
+    assert caught.value.history[-1] == (100.0, surprise)
+    assert len(caught.value.history) == EVENTS_REMEMBERED
     assert "ParametersFrozen" in str(caught.value)
 
 
@@ -239,7 +239,7 @@ def test_a_clock_that_goes_back_does_not_undo_anything() -> None:
     """Callers read the clock before they queue for the job; a later one may come first."""
     job = joined(JobState(SETTINGS, DATA), now=10.0)
     job.handle(ev.Tick(), 12.0)
-    job.handle(ev.HeartbeatReceived(WORKER, BODY, (), "IDLE"), 11.0)
+    job.handle(ev.HeartbeatReceived(WORKER, INSTANCE, (), "IDLE"), 11.0)
     view = job.view(12.0)
     assert view.seconds == 2.0
     assert view.workers[0].heartbeat_age_s == 0.0
@@ -248,16 +248,16 @@ def test_a_clock_that_goes_back_does_not_undo_anything() -> None:
 def test_time_stands_still_when_the_end_is_decided() -> None:
     job = joined(JobState(SETTINGS, DATA))
     job.handle(ev.StopRequested(""), 5.0)
-    job.handle(ev.InstanceExited(WORKER, BODY, 0, None, False), 9.0)
+    job.handle(ev.InstanceExited(WORKER, INSTANCE, 0, None, False), 9.0)
     assert job.view(20.0).seconds == 5.0
 
 
 @pytest.mark.parametrize(
     ("event", "attempt_counts"),
     [
-        (ev.InstanceExited(WORKER, BODY, 1, None, False, attempt=0), True),
+        (ev.InstanceExited(WORKER, INSTANCE, 1, None, False, attempt=0), True),
         (ev.InstanceExited(WORKER, None, 1, None, False, attempt=0), True),
-        (ev.InstanceExited(WORKER, BODY, 1, None, False), True),
+        (ev.InstanceExited(WORKER, INSTANCE, 1, None, False), True),
         (ev.InstanceExited(WORKER, None, 1, None, False), True),
         (ev.InstanceExited(WORKER, InstanceId("0z"), 1, None, False), False),
         (ev.InstanceExited(WORKER, None, 1, None, False, attempt=3), False),

@@ -19,7 +19,7 @@ def test_random_schedules_lose_repeat_and_garble_nothing() -> None:
             how = f"python packages/master/tests/core/schedules.py --tell {seed}"
             raise AssertionError(f"seed {seed} goes wrong; {how} tells how") from error
     # The schedules are worth something only if these things happen in them.
-    for what in ("WorkerLost", "WorkerBack", "WorkerHung", "WorkerStacks", "LeaseExpired"):
+    for what in ("WorkerLost", "WorkerRecovered", "WorkerStalled", "WorkerStacks", "LeaseExpired"):
         assert happened[what], f"no {what} in {RUNS} schedules"
     for what in ("InstanceFound", "TakeSnapshot", "TakeCheckpoint", "ScaleRequested", "TaskFailed"):
         assert happened[what], f"no {what} in {RUNS} schedules"

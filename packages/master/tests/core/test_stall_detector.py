@@ -11,9 +11,15 @@ from edl_master.core import events as ev
 from edl_master.core.identifiers import InstanceId, Version, WorkerId
 from edl_master.core.job import JobState
 from edl_master.core.settings import JobSettings, JobType, Timings
-from edl_master.core.stall_detector import Pace, Patience, StallDetector, StallVerdict, Watch
+from edl_master.core.stall_detector import (
+    ProgressWatch,
+    StallDetector,
+    StallTimeouts,
+    StallVerdict,
+    WorkerActivity,
+)
 
-PATIENCE = Patience(
+TIMEOUTS = StallTimeouts(
     steps=10.0, least_s=2.0, starts=5.0, start_s=8.0, first_s=30.0, whole_task_s=60.0, stacks_s=3.0
 )
 SETTINGS = JobSettings(
@@ -21,59 +27,64 @@ SETTINGS = JobSettings(
     records_per_task=20,
     minibatch_size=2,
     max_workers=2,
-    timings=Timings(patience=PATIENCE),
+    timings=Timings(stall=TIMEOUTS),
 )
 
 
-def pace(step_s: float) -> tuple[StallDetector, Watch]:
+def detector_after(step_s: float) -> tuple[StallDetector, ProgressWatch]:
     """A job whose tasks begin with a step of a second, and go on with these."""
-    hanging, watch = StallDetector(PATIENCE), Watch(0.0)
+    detector, watch = StallDetector(TIMEOUTS), ProgressWatch(0.0)
     now = 1.0
-    hanging.stepped(watch, now)
+    detector.stepped(watch, now)
     for _ in range(20):
         now += step_s
-        hanging.stepped(watch, now)
-    return hanging, watch
+        detector.stepped(watch, now)
+    return detector, watch
 
 
 @pytest.mark.parametrize(("step_s", "limit_s"), [(0.01, 2.0), (1.0, 10.0), (5.0, 50.0)])
-def test_patience_is_a_multiple_of_the_median_step(step_s: float, limit_s: float) -> None:
-    hanging, watch = pace(step_s)
-    assert hanging.limit_s(watch, Pace.STEPS) == pytest.approx(limit_s)
-    assert hanging.judge(watch, watch.since + limit_s - 0.1, Pace.STEPS) is StallVerdict.NOTHING
-    assert hanging.judge(watch, watch.since + limit_s + 0.1, Pace.STEPS) is StallVerdict.ASK
+def test_the_limit_is_a_multiple_of_the_median_step(step_s: float, limit_s: float) -> None:
+    detector, watch = detector_after(step_s)
+    assert detector.limit_s(watch, WorkerActivity.STEPS) == pytest.approx(limit_s)
+    assert (
+        detector.check(watch, watch.since + limit_s - 0.1, WorkerActivity.STEPS)
+        is StallVerdict.NOTHING
+    )
+    assert (
+        detector.check(watch, watch.since + limit_s + 0.1, WorkerActivity.STEPS) is StallVerdict.ASK
+    )
 
 
 def test_one_odd_step_does_not_move_the_median() -> None:
-    hanging, watch = pace(0.5)
-    before = hanging.limit_s(watch, Pace.STEPS)
-    hanging.stepped(watch, watch.since + 1000.0)
-    assert hanging.limit_s(watch, Pace.STEPS) == pytest.approx(before)
+    detector, watch = detector_after(0.5)
+    before = detector.limit_s(watch, WorkerActivity.STEPS)
+    detector.stepped(watch, watch.since + 1000.0)
+    assert detector.limit_s(watch, WorkerActivity.STEPS) == pytest.approx(before)
 
 
 def test_first_steps_and_tasks_without_steps_have_times_of_their_own() -> None:
-    hanging, watch = pace(0.5)
+    detector, watch = detector_after(0.5)
     watch.begin(watch.since)
-    assert hanging.limit_s(watch, Pace.STEPS) == 8.0
-    assert StallDetector(PATIENCE).limit_s(Watch(0.0), Pace.STEPS) == 30.0
-    assert hanging.limit_s(watch, Pace.WHOLE_TASK) == 60.0
+    assert detector.limit_s(watch, WorkerActivity.STEPS) == 8.0
+    assert StallDetector(TIMEOUTS).limit_s(ProgressWatch(0.0), WorkerActivity.STEPS) == 30.0
+    assert detector.limit_s(watch, WorkerActivity.WHOLE_TASK) == 60.0
 
 
 def test_it_is_ended_when_its_stacks_came_or_did_not_come_in_time() -> None:
-    hanging, watch = pace(0.1)
+    detector, watch = detector_after(0.1)
     asked = watch.since + 3.0
-    assert hanging.judge(watch, asked, Pace.STEPS) is StallVerdict.ASK
-    assert hanging.judge(watch, asked + 2.9, Pace.STEPS) is StallVerdict.NOTHING
-    assert hanging.judge(watch, asked + 3.1, Pace.STEPS) is StallVerdict.END
+    assert detector.check(watch, asked, WorkerActivity.STEPS) is StallVerdict.ASK
+    assert detector.check(watch, asked + 2.9, WorkerActivity.STEPS) is StallVerdict.NOTHING
+    assert detector.check(watch, asked + 3.1, WorkerActivity.STEPS) is StallVerdict.STOP
     watch.stacks = "here"
-    assert hanging.judge(watch, asked + 0.1, Pace.STEPS) is StallVerdict.END
+    assert detector.check(watch, asked + 0.1, WorkerActivity.STEPS) is StallVerdict.STOP
 
 
 def test_a_step_clears_the_suspicion() -> None:
-    hanging, watch = pace(0.1)
-    hanging.judge(watch, watch.since + 3.0, Pace.STEPS)
-    hanging.stepped(watch, watch.since + 3.5)
-    assert hanging.judge(watch, watch.since + 1.0, Pace.STEPS) is StallVerdict.NOTHING
+    detector, watch = detector_after(0.1)
+    detector.check(watch, watch.since + 3.0, WorkerActivity.STEPS)
+    detector.stepped(watch, watch.since + 3.5)
+    assert detector.check(watch, watch.since + 1.0, WorkerActivity.STEPS) is StallVerdict.NOTHING
 
 
 # --- in a job --------------------------------------------------------------------------------
@@ -85,7 +96,7 @@ class Played:
     def __init__(self) -> None:
         self.job = JobState(SETTINGS, (200,))
         self.now = 0.0
-        self.records: list[fx.Record] = []
+        self.records: list[fx.LogEvent] = []
         self.leases: dict[int, fx.LeaseGranted] = {}
         self.index = {0: 0, 1: 0}
         self.tell(ev.Tick())
@@ -96,7 +107,7 @@ class Played:
 
     def tell(self, event: ev.Event) -> list[fx.Effect]:
         effects = self.job.handle(event, self.now)
-        self.records += [effect for effect in effects if isinstance(effect, fx.Record)]
+        self.records += [effect for effect in effects if isinstance(effect, fx.LogEvent)]
         self.job.check_invariants()
         return effects
 
@@ -109,8 +120,8 @@ class Played:
     def beat(self, number: int, phase: str = "computing", stacks: str = "") -> fx.HeartbeatAnswer:
         lease = self.leases[number]
         held = (ev.HeldLease(lease.task, lease.token),)
-        body = InstanceId(f"b{number}")
-        beat = ev.HeartbeatReceived(WorkerId(number), body, held, phase, stacks)
+        instance = InstanceId(f"b{number}")
+        beat = ev.HeartbeatReceived(WorkerId(number), instance, held, phase, stacks)
         effects = self.tell(beat)
         (answer,) = (effect for effect in effects if isinstance(effect, fx.HeartbeatAnswer))
         return answer
@@ -147,7 +158,7 @@ def test_a_hanging_worker_tells_its_stacks_is_killed_and_its_task_leased_again()
         assert not any(isinstance(effect, fx.StopWorker) for effect in effects)
         played.beat(0, "waiting")
         answer = played.beat(1)
-    assert played.kinds()[-1] == "WorkerSuspected"
+    assert played.kinds()[-1] == "WorkerStallSuspected"
     assert not played.beat(1, stacks="Thread 1: in dataset_fn, zoo/model.py:12").tell_stacks
     (told,) = (record for record in played.records if record.kind == "WorkerStacks")
     assert "zoo/model.py:12" in told.facts["stacks"]
@@ -159,10 +170,10 @@ def test_a_hanging_worker_tells_its_stacks_is_killed_and_its_task_leased_again()
         for e in [effect.reason]
     )
     assert any(isinstance(effect, fx.RevokeLease) and effect.task == hung for effect in effects)
-    assert "WorkerHung" in played.kinds()
+    assert "WorkerStalled" in played.kinds()
     assert "TaskRetried" in played.kinds(), "it counts against the task"
     assert played.job.view(played.now).progress.lost_s["stalled"] > 0
-    # The body's end is not counted a second time; the worker gets another one.
+    # The instance's end is not counted a second time; the worker gets another one.
     effects = played.tell(
         ev.InstanceExited(WorkerId(1), InstanceId("b1"), None, 9, False, attempt=0)
     )
@@ -174,12 +185,12 @@ def test_a_hanging_worker_tells_its_stacks_is_killed_and_its_task_leased_again()
 def test_code_that_never_gives_a_first_minibatch_is_found() -> None:
     """The worker says that it waits, since another thread of it builds the pipeline."""
     played = Played()
-    while "WorkerHung" not in played.kinds():
+    while "WorkerStalled" not in played.kinds():
         assert played.now < 60.0
         played.pass_quarter()
         played.step(0) if played.index[0] < 10 else None
         played.beat(0)
-        if "WorkerHung" not in played.kinds():
+        if "WorkerStalled" not in played.kinds():
             played.beat(1, "waiting")
 
 
@@ -192,12 +203,12 @@ def test_who_waits_for_others_is_not_suspected() -> None:
         played.pass_quarter()
         for number in (0, 1):
             played.beat(number, "waiting")
-    assert "WorkerSuspected" not in played.kinds()
+    assert "WorkerStallSuspected" not in played.kinds()
 
 
 def test_slow_steps_of_everybody_are_no_hang() -> None:
     """With steps of 20 s nothing is suspected before 200 s."""
-    settings = replace(SETTINGS, timings=Timings(patience=replace(PATIENCE, first_s=100.0)))
+    settings = replace(SETTINGS, timings=Timings(stall=replace(TIMEOUTS, first_s=100.0)))
     played = Played()
     played.job = JobState(settings, (200,))
     played.__dict__.update(now=0.0, records=[])
@@ -212,13 +223,13 @@ def test_slow_steps_of_everybody_are_no_hang() -> None:
             played.beat(number)
             if quarter % 80 == 79:
                 played.step(number)
-    assert "WorkerSuspected" not in played.kinds()
+    assert "WorkerStallSuspected" not in played.kinds()
 
 
 def test_a_model_file_that_never_loads_is_found_and_in_the_end_fails_the_job() -> None:
-    """Its import sleeps, say: three bodies tell where, and then the job says so."""
+    """Its import sleeps, say: three instances tell where, and then the job says so."""
     settings = replace(
-        SETTINGS, max_workers=1, timings=Timings(patience=replace(PATIENCE, load_s=30.0))
+        SETTINGS, max_workers=1, timings=Timings(stall=replace(TIMEOUTS, load_s=30.0))
     )
     played = Played()
     played.job = JobState(settings, (200,))
@@ -226,25 +237,27 @@ def test_a_model_file_that_never_loads_is_found_and_in_the_end_fails_the_job() -
     played.tell(ev.Tick())
     worker = WorkerId(0)
     for attempt in range(3):
-        body = InstanceId(f"loading-{attempt}")
+        instance = InstanceId(f"loading-{attempt}")
         began = played.now
-        played.tell(ev.WorkerRegistered(worker, body, "host", 1))
+        played.tell(ev.WorkerRegistered(worker, instance, "host", 1))
         stacks, killed = "", False
         while not killed:
             assert played.now < began + 40.0
-            effects = played.tell(ev.HeartbeatReceived(worker, body, (), "LOADING", stacks))
+            effects = played.tell(ev.HeartbeatReceived(worker, instance, (), "LOADING", stacks))
             asked = any(isinstance(e, fx.HeartbeatAnswer) and e.tell_stacks for e in effects)
             stacks = "in sleep, model.py:3" if asked else ""
             killed = any(isinstance(e, fx.StopWorker) and e.kill for e in played.pass_quarter())
         assert played.now > began + 30.0
         tail = "in sleep, model.py:3"
         effects = played.tell(
-            ev.InstanceExited(worker, body, None, 9, False, tail, attempt=attempt)
+            ev.InstanceExited(worker, instance, None, 9, False, tail, attempt=attempt)
         )
         while attempt < 2 and not any(isinstance(effect, fx.StartWorker) for effect in effects):
             assert played.now < began + 120.0
             effects = played.pass_quarter()
-    assert played.kinds().count("WorkerSuspected") == played.kinds().count("WorkerHung") == 3
+    assert (
+        played.kinds().count("WorkerStallSuspected") == played.kinds().count("WorkerStalled") == 3
+    )
     failure = played.job.view(played.now).failure
     assert failure is not None
     assert failure.code == "WORKER_CRASH_LOOP"
@@ -253,20 +266,24 @@ def test_a_model_file_that_never_loads_is_found_and_in_the_end_fails_the_job() -
 
 def test_loading_that_comes_to_an_end_is_no_hang() -> None:
     played = Played()
-    body = InstanceId("b0-again")
-    played.tell(ev.WorkerRegistered(WorkerId(0), body, "host", 1))
+    instance = InstanceId("b0-again")
+    played.tell(ev.WorkerRegistered(WorkerId(0), instance, "host", 1))
     for _ in range(4 * 500):
         played.pass_quarter()
-        played.tell(ev.HeartbeatReceived(WorkerId(0), body, (), "LOADING"))
-    assert "WorkerSuspected" not in [r.kind for r in played.records if r.facts.get("worker") == "0"]
-    played.tell(ev.WorkerReady(WorkerId(0), body))
+        played.tell(ev.HeartbeatReceived(WorkerId(0), instance, (), "LOADING"))
+    assert "WorkerStallSuspected" not in [
+        r.kind for r in played.records if r.facts.get("worker") == "0"
+    ]
+    played.tell(ev.WorkerReady(WorkerId(0), instance))
     played.pass_quarter()
-    assert "WorkerSuspected" not in [r.kind for r in played.records if r.facts.get("worker") == "0"]
+    assert "WorkerStallSuspected" not in [
+        r.kind for r in played.records if r.facts.get("worker") == "0"
+    ]
 
 
 def idle(phase: str, last_s: float, asks: bool = False) -> list[str]:
     """What is found about a worker that is ready, beats, and holds nothing for so long."""
-    settings = replace(SETTINGS, timings=Timings(patience=replace(PATIENCE, ask_s=12.0)))
+    settings = replace(SETTINGS, timings=Timings(stall=replace(TIMEOUTS, ask_s=12.0)))
     played = Played()
     played.job = JobState(settings, (20,))
     played.__dict__.update(now=0.0, records=[])
@@ -278,29 +295,29 @@ def idle(phase: str, last_s: float, asks: bool = False) -> list[str]:
     while played.now < last_s:
         played.pass_quarter()
         played.step(0)
-        if "WorkerHung" in played.kinds():
+        if "WorkerStalled" in played.kinds():
             break
         beat = ev.HeartbeatReceived(WorkerId(1), InstanceId("b1"), (), phase, "in a lock")
         played.tell(beat)
         if asks:
             played.tell(ev.LeaseRequested(WorkerId(1), InstanceId("b1")))
-    hung = [record for record in played.records if record.kind == "WorkerHung"]
+    hung = [record for record in played.records if record.kind == "WorkerStalled"]
     assert all(record.facts["worker"] == "1" for record in hung)
     return played.kinds()
 
 
 def test_a_worker_without_a_task_that_never_asks_for_one_is_found() -> None:
     found = idle("waiting", 20.0)
-    assert found[-3:] == ["WorkerSuspected", "WorkerStacks", "WorkerHung"]
+    assert found[-3:] == ["WorkerStallSuspected", "WorkerStacks", "WorkerStalled"]
 
 
 def test_a_worker_that_asks_and_gets_nothing_is_not_suspected() -> None:
-    assert "WorkerSuspected" not in idle("waiting", 40.0, asks=True)
+    assert "WorkerStallSuspected" not in idle("waiting", 40.0, asks=True)
 
 
 def test_sending_the_first_values_has_the_time_of_loading() -> None:
     """The master takes a worker for ready before it has sent them; it says that it loads."""
-    assert "WorkerSuspected" not in idle("loading", 40.0)
+    assert "WorkerStallSuspected" not in idle("loading", 40.0)
 
 
 def test_a_worker_that_has_lost_its_task_and_hangs_in_it_is_found() -> None:
@@ -310,12 +327,12 @@ def test_a_worker_that_has_lost_its_task_and_hangs_in_it_is_found() -> None:
         WorkerId(1), (ev.HeldLease(lease.task, lease.token),), "out-of-order", False
     )
     played.tell(gone)
-    while "WorkerHung" not in played.kinds():
+    while "WorkerStalled" not in played.kinds():
         assert played.now < 400.0
         played.pass_quarter()
         if played.index[0] < 9:
             played.step(0)
         played.beat(0, "waiting")
-        if "WorkerHung" not in played.kinds():
+        if "WorkerStalled" not in played.kinds():
             played.tell(ev.HeartbeatReceived(WorkerId(1), InstanceId("b1"), (), "computing"))
-    assert played.now > SETTINGS.timings.patience.ask_s
+    assert played.now > SETTINGS.timings.stall.ask_s

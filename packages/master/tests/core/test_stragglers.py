@@ -43,7 +43,7 @@ def seconds_to_train(step_s: list[float], records: int) -> tuple[float, float]:
     last = 0.0
     while turns:
         now, number = heapq.heappop(turns)
-        worker, body = WorkerId(number), InstanceId(f"b{number}")
+        worker, instance = WorkerId(number), InstanceId(f"b{number}")
         if number in held:
             lease, index = held[number]
             pair = ev.HeldLease(lease.task, lease.token)
@@ -63,7 +63,7 @@ def seconds_to_train(step_s: list[float], records: int) -> tuple[float, float]:
                     ev.TaskCompleted(worker, pair, minibatches, minibatches, size, size, 1.0), now
                 )
         if number not in held:
-            effects = job.handle(ev.LeaseRequested(worker, body), now)
+            effects = job.handle(ev.LeaseRequested(worker, instance), now)
             granted = [effect for effect in effects if isinstance(effect, fx.LeaseGranted)]
             if not granted:
                 continue  # nothing is left for this one

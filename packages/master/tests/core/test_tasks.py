@@ -102,12 +102,12 @@ def test_a_thousand_million_records_weigh_no_more_than_a_thousand(tasks_done: in
     weights, snapshots = [], []
     for records in (1_000_000, 1_000_000_000):
         job = a_huge_job(records)
-        worker, body = WorkerId(0), InstanceId("a")
+        worker, instance = WorkerId(0), InstanceId("a")
         job.handle(Tick(), 0.0)
-        job.handle(WorkerRegistered(worker, body, "host", 1), 0.0)
-        job.handle(WorkerReady(worker, body), 0.0)
+        job.handle(WorkerRegistered(worker, instance, "host", 1), 0.0)
+        job.handle(WorkerReady(worker, instance), 0.0)
         for _ in range(tasks_done):
-            (lease,) = job.handle(LeaseRequested(worker, body), 1.0)
+            (lease,) = job.handle(LeaseRequested(worker, instance), 1.0)
             assert isinstance(lease, LeaseGranted)
             held = HeldLease(lease.task, lease.token)
             job.handle(TaskCompleted(worker, held, 1, 1, 1000, 1000, 1.0), 1.0)

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from edl_master.core.worker_count import Change, WorkerCountPolicy, WorkerCountRules
+from edl_master.core.worker_count import WorkerCountChange, WorkerCountPolicy, WorkerCountRules
 
 
 def simulate(
@@ -19,7 +19,7 @@ def simulate(
     noise: float = 0.0,
     deaths: float = 0.0,
     seed: int = 0,
-) -> tuple[WorkerCountPolicy, list[Change], list[int]]:
+) -> tuple[WorkerCountPolicy, list[WorkerCountChange], list[int]]:
     """Play a job second by second; workers take five seconds to come and one to go."""
     random = Random(seed)
     policy = WorkerCountPolicy(minimum, maximum, WorkerCountRules())
@@ -34,7 +34,7 @@ def simulate(
         ready = min(ready, policy.target)
         arrivals += [now + 5] * (policy.target - ready - len(arrivals))
         records += throughput(ready) * random.gauss(1.0, noise)
-        change = policy.look(float(now), ready, int(records))
+        change = policy.observe(float(now), ready, int(records))
         if change is not None:
             changes.append(change)
         wanted.append(policy.target)
@@ -72,7 +72,7 @@ def test_when_there_is_room_again_workers_are_added() -> None:
     for now in range(20_000):
         limit[0] = 10 if now < 5000 else 30
         records += 100.0 * min(policy.target, limit[0])
-        policy.look(float(now), policy.target, int(records))
+        policy.observe(float(now), policy.target, int(records))
         if now == 5000:
             assert policy.target <= 13
     assert policy.target >= 25

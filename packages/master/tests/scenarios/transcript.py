@@ -8,7 +8,7 @@ Lines that begin with ``#`` are for the reader.
     at 12.5 [while worker 1 beats]    time passes; the clock is looked at every second
     tick                              the clock is looked at once more
     held up to 12.5                   time passes while the master does nothing at all
-    worker 0 joins                    it registers (as body 0a, 0b, ...) and is ready
+    worker 0 joins                    it registers (as instance 0a, 0b, ...) and is ready
     worker 0 registers [as 0a] | is ready | asks | beats [holding T#3 T#4] [as 0a]
     worker 0 trains T#3 [to 2]        applies minibatches up to (but not with) 2, or all
     worker 0 completes T#3[: what]    evaluation: "accuracy 3 4", prediction: "4 predictions"
@@ -145,10 +145,10 @@ def tell(effect: fx.Effect) -> str:
         case fx.ReleaseFrozen(name):
             return f"release {name}"
         case fx.StartWorker(worker, attempt):
-            return f"start worker {worker} (body {attempt})"
+            return f"start worker {worker} (instance {attempt})"
         case fx.StopWorker(worker, reason, kill):
             return f"{'kill' if kill else 'stop'} worker {worker}: {reason}"
-        case fx.Record(kind, message, severity, _):
+        case fx.LogEvent(kind, message, severity, _):
             return f"event {kind}{_MARKS[severity]}: {message}"
         case fx.LogScalar(name, version, value):
             return f"curve {name} at version {version}: {value:g}"
@@ -239,7 +239,7 @@ class Player:
     now: float = 0.0
     version: int = 0
     applied: dict[TaskKey, int] = field(default_factory=dict)
-    bodies: dict[int, str] = field(default_factory=dict)
+    instances: dict[int, str] = field(default_factory=dict)
     letters: dict[int, int] = field(default_factory=dict)
     ranges: dict[TaskKey, int] = field(default_factory=dict)
 
@@ -318,34 +318,34 @@ class Player:
 
     def _worker_facts(self, number: int, words: list[str], tail: str) -> Iterator[ev.Event]:
         worker = WorkerId(number)
-        body = InstanceId(self.bodies.get(number, f"{number}?"))
+        instance = InstanceId(self.instances.get(number, f"{number}?"))
         if len(words) > 2 and words[-2] == "as":
-            body = InstanceId(words[-1])
+            instance = InstanceId(words[-1])
             words = words[:-2]
             if words[0] == "registers":
-                self.bodies[number] = body
+                self.instances[number] = instance
         elif words[0] in ("joins", "registers"):
             letter = self.letters.get(number, 0)
             self.letters[number] = letter + 1
-            body = InstanceId(f"{number}{'abcdefghijklmnopqrstuvwxyz'[letter]}")
-            self.bodies[number] = body
+            instance = InstanceId(f"{number}{'abcdefghijklmnopqrstuvwxyz'[letter]}")
+            self.instances[number] = instance
         match words:
             case ["joins"]:
-                yield ev.WorkerRegistered(worker, body, f"host-{number}", 100 + number)
-                yield ev.WorkerReady(worker, body)
+                yield ev.WorkerRegistered(worker, instance, f"host-{number}", 100 + number)
+                yield ev.WorkerReady(worker, instance)
             case ["registers"]:
-                yield ev.WorkerRegistered(worker, body, f"host-{number}", 100 + number)
+                yield ev.WorkerRegistered(worker, instance, f"host-{number}", 100 + number)
             case ["is", "ready"]:
-                yield ev.WorkerReady(worker, body)
+                yield ev.WorkerReady(worker, instance)
             case ["is", "unfit"]:
-                yield ev.WorkerFailed(worker, body, _parse_failure(tail))
+                yield ev.WorkerFailed(worker, instance, _parse_failure(tail))
             case ["asks"]:
-                yield ev.LeaseRequested(worker, body)
+                yield ev.LeaseRequested(worker, instance)
             case ["beats"]:
-                yield ev.HeartbeatReceived(worker, body, (), "IDLE")
+                yield ev.HeartbeatReceived(worker, instance, (), "IDLE")
             case ["beats", "holding", *held]:
                 leases = tuple(map(_parse_held, held))
-                yield ev.HeartbeatReceived(worker, body, leases, "COMPUTING")
+                yield ev.HeartbeatReceived(worker, instance, leases, "COMPUTING")
             case ["trains", held]:
                 yield from self._train(worker, _parse_held(held), None)
             case ["trains", held, "to", stop]:
@@ -365,9 +365,11 @@ class Player:
             case ["exits", *how]:
                 code = int(how[0]) if how[0] != "by" else None
                 signal = int(how[2]) if how[0] == "by" else None
-                yield ev.InstanceExited(worker, self._dead(number, body), code, signal, False, tail)
+                yield ev.InstanceExited(
+                    worker, self._dead(number, instance), code, signal, False, tail
+                )
             case ["is", "taken", "away"]:
-                yield ev.InstanceExited(worker, self._dead(number, body), None, 9, True)
+                yield ev.InstanceExited(worker, self._dead(number, instance), None, 9, True)
             case ["cannot", "start"]:
                 yield ev.InstanceNotStarted(worker, tail)
             case ["is", "rejected"]:
@@ -375,11 +377,11 @@ class Player:
             case _:
                 raise ValueError(f"not a fact about a worker: {' '.join(words)!r}")
 
-    def _dead(self, number: int, body: InstanceId) -> InstanceId | None:
-        """The body that ended, by its name if it ever registered."""
-        if self.bodies.get(number) == body:
-            del self.bodies[number]
-        return None if body.endswith("?") else body
+    def _dead(self, number: int, instance: InstanceId) -> InstanceId | None:
+        """The instance that ended, by its name if it ever registered."""
+        if self.instances.get(number) == instance:
+            del self.instances[number]
+        return None if instance.endswith("?") else instance
 
     def _minibatches(self, task: TaskKey) -> int:
         assert self.made is not None

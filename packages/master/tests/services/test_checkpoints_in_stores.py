@@ -103,7 +103,7 @@ def test_a_store_that_hangs_holds_up_neither_the_job_nor_its_snapshots(
     tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first checkpoint sticks until it is given up; training goes on meanwhile."""
-    monkeypatch.setattr(object_stores, "PATIENCE", object_stores.Patience(call_s=2.0))
+    monkeypatch.setattr(object_stores, "TIMEOUTS", object_stores.StoreTimeouts(call_s=2.0))
     going_on, stuck = threading.Event(), threading.Event()
     minibatches = applied_meanwhile = 0
 

@@ -32,8 +32,8 @@ class Gate:
         self.reached.release()
         deadline = time.monotonic() + DEADLINE_S
         while not self.opened.wait(0.01):
-            worker.body.check()
-            if worker.body.asked.is_set():
+            worker.instance.check()
+            if worker.instance.asked.is_set():
                 return
             assert time.monotonic() < deadline
 
@@ -90,7 +90,7 @@ def test_a_job_can_be_stopped(job: RunningJob, gate: Gate) -> None:
     assert status.state == job_pb2.CANCELLED
     assert status.error.code == error_pb2.STOPPED
     assert "enough" in status.error.what + status.error.where + status.error.detail
-    assert not any(body.alive for body in job.platform.machine.bodies)
+    assert not any(instance.alive for instance in job.platform.machine.instances)
     assert json.loads((job.directory / "status.json").read_text())["state"] == "CANCELLED"
     # Asked again, it is over all the same.
     job.job.Stop(job_pb2.StopRequest(), timeout=30)
@@ -103,9 +103,9 @@ def test_a_job_can_be_scaled_up_and_down(job: RunningJob, gate: Gate) -> None:
     assert reply.workers == job_pb2.WorkersSpec(min=2, max=4)
     for _ in range(2):
         assert gate.reached.acquire(timeout=DEADLINE_S)
-    assert len([body for body in job.platform.machine.bodies if body.alive]) == 4
+    assert len([instance for instance in job.platform.machine.instances if instance.alive]) == 4
     job.job.Scale(job_pb2.ScaleRequest(workers=job_pb2.WorkersSpec(min=1, max=1)), timeout=30)
-    until(lambda: sum(body.alive for body in job.platform.machine.bodies) == 1)
+    until(lambda: sum(instance.alive for instance in job.platform.machine.instances) == 1)
     gate.opened.set()
     assert job.wait() == 0
     status = job.status()
@@ -200,7 +200,7 @@ def test_a_finished_job_keeps_its_page_and_ends_when_the_client_has_read_the_res
     with RunningJob(spec, tmp_path / "job", Acting(106), slow) as job:
         until(lambda: job.status().state == job_pb2.SUCCEEDED)
         assert job.exit_code is None
-        assert not any(body.alive for body in job.platform.machine.bodies)
+        assert not any(instance.alive for instance in job.platform.machine.instances)
         assert json.loads(get(job, "/api/status")[2])["state"] == "SUCCEEDED"
         job.job.Acknowledge(job_pb2.AcknowledgeRequest(), timeout=30)
         assert get(job, "/healthz")[0] == 200

@@ -119,8 +119,8 @@ def kill_at_task(spec: job_pb2.JobSpec, job_dir: Path, task: int) -> None:
 
     def at_work(worker: Worker, _: int) -> None:
         if len(worker.acting.seen) == task:
-            while not worker.body.asked.wait(0.01):
-                worker.body.check()
+            while not worker.instance.asked.wait(0.01):
+                worker.instance.check()
 
     spec.workers.min = spec.workers.max = 1
     acting = Acting(0, at_minibatch=at_work)
@@ -278,7 +278,7 @@ class Failing(Worker):
             task_pb2.FailRequest(
                 worker_id=self.id,
                 incarnation=self.incarnation,
-                instance=self.body.name,
+                instance=self.instance.name,
                 lease=self.held.pop(lease.token),
                 error=EdlError(
                     error_pb2.USER_CODE, "ValueError: 40", where="zoo/a.py:7, dataset_fn"
@@ -346,7 +346,7 @@ def test_a_worker_that_cannot_work_fails_the_job_with_its_own_words(tmp_path: Pa
 def test_workers_that_crash_before_any_work_end_the_job_with_their_log(tmp_path: Path) -> None:
     class Crashing(Worker):
         def live(self) -> int:
-            self.body.printed.append("Segmentation fault, so to speak")
+            self.instance.printed.append("Segmentation fault, so to speak")
             return 3
 
     with pytest.MonkeyPatch.context() as patch:
@@ -388,8 +388,8 @@ def test_a_second_worker_with_another_model_ends_the_job_and_names_the_variable(
 
     def at_minibatch(worker: Worker, minibatch: int) -> None:
         # The first one waits for the second.
-        while not worker.body.asked.wait(0.01):
-            worker.body.check()
+        while not worker.instance.asked.wait(0.01):
+            worker.instance.check()
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("acting.worker.Worker", Another)

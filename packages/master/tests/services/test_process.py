@@ -238,7 +238,7 @@ def test_a_master_of_a_job_that_is_over_does_nothing(master: Master, tmp_path: P
 def test_the_next_master_finds_the_workers_of_one_that_was_killed(
     master: Master, tmp_path: Path
 ) -> None:
-    """Without a snapshot it begins anew, and ends them first: no two bodies of one worker."""
+    """Without a snapshot it begins anew, and ends them first: no two instances of one worker."""
     spec = training_spec(tmp_path)
     master.start(spec, EDL_TEST_DELAY_S="0.2")
     until(lambda: int(master.status().get("progress", {}).get("steps", 0)) > 1, "some work")

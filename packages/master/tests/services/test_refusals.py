@@ -63,7 +63,7 @@ def held(tmp_path: Path) -> Iterator[Held]:
             arrived.append(worker)
             here.set()
         while not go.wait(0.01):
-            worker.body.check()
+            worker.instance.check()
 
     spec = training_spec(tmp_path)
     spec.workers.min = spec.workers.max = 1
@@ -233,8 +233,8 @@ def test_a_lease_without_a_task_type_is_refused(held: Held) -> None:
 
 
 def test_an_unknown_worker_is_told_to_leave(held: Held) -> None:
-    body = ThreadInstance(worker=7, attempt=0, name="nobody:1:1")  # type: ignore[arg-type]
-    with Worker(Acting(RECORDS), body, held.job.app.address) as stranger:
+    instance = ThreadInstance(worker=7, attempt=0, name="nobody:1:1")  # type: ignore[arg-type]
+    with Worker(Acting(RECORDS), instance, held.job.app.address) as stranger:
         stranger.join()
         reply = stranger.ask()
     assert reply.leave.reason == "unknown-worker"
@@ -255,7 +255,7 @@ def test_what_a_master_says_before_any_model_is_described(tmp_path: Path) -> Non
             super().join()
 
         def register_only(self) -> str:
-            request = task_pb2.RegisterRequest(worker_id=self.id, instance=self.body.name)
+            request = task_pb2.RegisterRequest(worker_id=self.id, instance=self.instance.name)
             return str(self.tasks.Register(request).incarnation)
 
     with pytest.MonkeyPatch.context() as patch:

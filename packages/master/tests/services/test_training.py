@@ -88,7 +88,7 @@ def test_a_worker_that_rises_from_the_dead_changes_nothing(tmp_path: Path, updat
             )
         assert seen
         ((dead, lease, version),) = zombies
-        zombie = Worker(acting, dead.body, job.app.address)
+        zombie = Worker(acting, dead.instance, job.app.address)
         with zombie:
             zombie.incarnation, zombie.fingerprint = dead.incarnation, dead.fingerprint
             old = task_pb2.Lease(task=lease.task, token=lease.token)
@@ -133,9 +133,9 @@ def test_workers_asked_to_leave_hand_their_tasks_back(tmp_path: Path) -> None:
     asked: set[str] = set()
 
     def at_minibatch(worker: Worker, minibatch: int) -> None:
-        if len(asked) < 5 and minibatch == 1 and worker.body.name not in asked:
-            asked.add(worker.body.name)
-            worker.body.asked.set()
+        if len(asked) < 5 and minibatch == 1 and worker.instance.name not in asked:
+            asked.add(worker.instance.name)
+            worker.instance.asked.set()
 
     spec = training_spec(tmp_path, SIZES)
     acting = Acting(RECORDS, at_minibatch=at_minibatch)

@@ -1,4 +1,4 @@
-"""The platform of one container engine: every body is a container, found by its labels.
+"""The platform of one container engine: every instance is a container, found by its labels.
 
 The engine keeps what runs, so that a master that is started again asks it. A container sees the
 master's loopback (the network is the machine's), the places that its job needs, under the paths
@@ -76,7 +76,7 @@ class ContainerTemplate:
 class _Container:
     worker: WorkerId
     attempt: int
-    body: InstanceId
+    instance: InstanceId
     log_start: int
     asked: bool = False  # to leave, by us
     kill_at: float = math.inf
@@ -84,11 +84,11 @@ class _Container:
 
 
 class LocalContainers:
-    """Bodies as containers of a local engine; see ``core.platform.Platform`` for the promises.
+    """Instances as containers of a local engine; see ``core.platform.Platform`` for the promises.
 
     Args:
         recipe: how they are made.
-        command: the command line of a worker's body, by worker and attempt.
+        command: the command line of a worker's instance, by worker and attempt.
         job: name of the job.
         job_dir: its directory, by which its containers are told from those of others.
     """
@@ -122,10 +122,12 @@ class LocalContainers:
             if self._closed:
                 self._seen.put(InstanceNotStarted(worker, "the platform is closed"))
                 return
-            body = InstanceId(f"edl-{self._job}-worker-{worker}-{attempt}-{secrets.token_hex(4)}")
-            container = _Container(worker, attempt, body, log_start=0)
-            self._containers[body] = container
-        threading.Thread(target=self._live, args=(container,), name=body, daemon=True).start()
+            instance = InstanceId(
+                f"edl-{self._job}-worker-{worker}-{attempt}-{secrets.token_hex(4)}"
+            )
+            container = _Container(worker, attempt, instance, log_start=0)
+            self._containers[instance] = container
+        threading.Thread(target=self._live, args=(container,), name=instance, daemon=True).start()
 
     def stop(self, worker: WorkerId, grace_s: float) -> None:
         with self._changed:
@@ -153,26 +155,26 @@ class LocalContainers:
         ]
         with self._engine() as engine, self._changed:
             for each in engine.containers(all=True, filters={"label": mine}):
-                body = InstanceId(each["Names"][0].lstrip("/"))
-                if body in self._containers:
+                instance = InstanceId(each["Names"][0].lstrip("/"))
+                if instance in self._containers:
                     continue
                 if each["State"] != "running":
-                    _remove(engine, body)
+                    _remove(engine, instance)
                     continue
                 labels = each["Labels"]
                 container = _Container(
                     WorkerId(int(labels[LABEL_WORKER])),
                     int(labels[LABEL_ATTEMPT]),
-                    body,
+                    instance,
                     int(labels[LABEL_LOG_START]),
                     is_up=True,
                 )
-                self._containers[body] = container
+                self._containers[instance] = container
                 found.append(container)
         for container in found:
             run = threading.Thread(target=self._await_end, args=(container,), daemon=True)
             run.start()
-        return tuple(LiveInstance(each.worker, each.attempt, each.body) for each in found)
+        return tuple(LiveInstance(each.worker, each.attempt, each.instance) for each in found)
 
     def close(self, grace_s: float) -> None:
         deadline = time.monotonic() + grace_s + _CLOSE_MARGIN_S
@@ -183,7 +185,9 @@ class LocalContainers:
             while self._containers and (left := deadline - time.monotonic()) > 0:
                 self._changed.wait(left)
             for container in self._containers.values():
-                log.error("worker %d's container %s does not end", container.worker, container.body)
+                log.error(
+                    "worker %d's container %s does not end", container.worker, container.instance
+                )
             self._over.set()
             self._changed.notify_all()
         if not already:
@@ -199,7 +203,7 @@ class LocalContainers:
             self._forget(container)
             self._seen.put(InstanceNotStarted(container.worker, _words(error)))
             return
-        self._seen.put(InstanceStarted(container.worker, container.attempt, container.body))
+        self._seen.put(InstanceStarted(container.worker, container.attempt, container.instance))
         with self._changed:
             container.is_up = True
             if container.asked:  # while it was being made
@@ -223,11 +227,11 @@ class LocalContainers:
             try:
                 engine.create_container(
                     image=recipe.image,
-                    name=container.body,
+                    name=container.instance,
                     user=recipe.user,
                     entrypoint=["sh", "-c", f'exec "$@" >>{_LOG} 2>&1', "sh"],
                     command=list(self._command(container.worker, container.attempt)),
-                    environment={**recipe.environment, "EDL_INSTANCE": container.body},
+                    environment={**recipe.environment, "EDL_INSTANCE": container.instance},
                     labels={
                         LABEL_JOB: self._job,
                         LABEL_JOB_DIR: str(self._job_dir),
@@ -248,15 +252,15 @@ class LocalContainers:
                         log_config={"Type": "none"},
                     ),
                 )
-                engine.start(container.body)
+                engine.start(container.instance)
             except BaseException:
-                _remove(engine, container.body)
+                _remove(engine, container.instance)
                 raise
 
     def _await_end(self, container: _Container) -> None:
         state = self._state_at_end(container)
         with self._changed:
-            if self._containers.get(container.body) is not container:
+            if self._containers.get(container.instance) is not container:
                 return
         code, by = (
             (None, int(signal.SIGKILL)) if state is None else how_ended(int(state["ExitCode"]))
@@ -272,7 +276,7 @@ class LocalContainers:
         self._seen.put(
             InstanceExited(
                 worker=container.worker,
-                body=container.body,
+                instance=container.instance,
                 exit_code=code,
                 signal=by,
                 preempted=by in _TAKEN_AWAY and not container.asked and not memory,
@@ -287,22 +291,22 @@ class LocalContainers:
         while True:
             try:
                 with self._engine(timeout_s=None) as engine:
-                    engine.wait(container.body)
-                    state: Mapping[str, Any] = engine.inspect_container(container.body)["State"]
+                    engine.wait(container.instance)
+                    state: Mapping[str, Any] = engine.inspect_container(container.instance)["State"]
                     with self._changed:
-                        if self._containers.get(container.body) is container:
-                            _remove(engine, container.body)
+                        if self._containers.get(container.instance) is container:
+                            _remove(engine, container.instance)
                     return state
             except NotFound:
                 return None
             except _TROUBLE as error:
                 if self._over.wait(_AGAIN_S):
                     return None
-                log.warning("the engine does not tell of %s: %s", container.body, _words(error))
+                log.warning("the engine does not tell of %s: %s", container.instance, _words(error))
 
     def _forget(self, container: _Container) -> None:
         with self._changed:
-            self._containers.pop(container.body, None)
+            self._containers.pop(container.instance, None)
             self._changed.notify_all()
 
     # --- asking to leave -------------------------------------------------------------------
@@ -326,12 +330,12 @@ class LocalContainers:
     def _send(self, container: _Container, what: signal.Signals) -> None:
         try:
             with self._engine() as engine:
-                engine.kill(container.body, what.value)
+                engine.kill(container.instance, what.value)
         except APIError as error:
             # It has ended meanwhile, or was removed.
-            log.debug("%s was not sent to %s: %s", what.name, container.body, _words(error))
+            log.debug("%s was not sent to %s: %s", what.name, container.instance, _words(error))
         except _TROUBLE as error:
-            log.warning("%s was not sent to %s: %s", what.name, container.body, _words(error))
+            log.warning("%s was not sent to %s: %s", what.name, container.instance, _words(error))
             with self._changed:
                 container.kill_at = min(container.kill_at, time.monotonic() + _AGAIN_S)
                 self._changed.notify_all()
@@ -361,9 +365,9 @@ class LocalContainers:
             engine.close()
 
 
-def _remove(engine: Any, body: InstanceId) -> None:
+def _remove(engine: Any, instance: InstanceId) -> None:
     with contextlib.suppress(APIError):
-        engine.remove_container(body, force=True, v=True)
+        engine.remove_container(instance, force=True, v=True)
 
 
 def _words(error: Exception) -> str:

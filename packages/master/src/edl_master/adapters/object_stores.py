@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class StoreTimeouts:
     """How long a store may take, in seconds."""
 
     call_s: float = 120.0
@@ -32,7 +32,7 @@ class Patience:
     """What is moved within a store tells of nothing, and gets the time that its bytes need."""
 
 
-PATIENCE = Patience()
+TIMEOUTS = StoreTimeouts()
 
 
 def is_store(place: str) -> bool:
@@ -147,7 +147,7 @@ def send(local: Path, uri: str) -> None:
 
     def copy(at: _Place) -> None:
         # Clients tell nothing of a small object's bytes.
-        at.allow(local.stat().st_size / PATIENCE.slowest_bytes_per_s)
+        at.allow(local.stat().st_size / TIMEOUTS.slowest_bytes_per_s)
         at.system.put_file(str(local), at.path, callback=at.told())
 
     _do(uri, copy)
@@ -224,7 +224,7 @@ def put(local: Path, uri: str, job: str) -> None:
                 system.rm(beside, recursive=True)
             source = f"{local}/" if recursive else str(local)
             system.put(source, beside, recursive=recursive, callback=at.told())
-            at.allow(_nbytes(local) / PATIENCE.slowest_bytes_per_s)
+            at.allow(_nbytes(local) / TIMEOUTS.slowest_bytes_per_s)
             system.mv(beside, at.path, recursive=recursive)
         finally:
             if system.exists(beside):
@@ -256,7 +256,7 @@ def move(source: str, uri: str, job: str, last: str) -> None:
         mark = system.cat_file(f"{path}/{last}")
         system.pipe_file(note, job.encode())
         system.rm_file(f"{path}/{last}")
-        at.allow(nbytes / PATIENCE.slowest_bytes_per_s)
+        at.allow(nbytes / TIMEOUTS.slowest_bytes_per_s)
         system.mv(path, at.path, recursive=True)
         system.pipe_file(f"{at.path}/{last}", mark)
         system.rm_file(note)
@@ -323,7 +323,7 @@ class _Place:
         if self.given_up:
             raise TimeoutError("given up")
         self.since = time.monotonic()
-        self.until = self.since + PATIENCE.call_s + more_s
+        self.until = self.since + TIMEOUTS.call_s + more_s
 
     def told(self) -> Any:
         """What fsspec tells about bytes that have been sent."""

@@ -1,9 +1,9 @@
-"""The platform of one machine: every body is a process of its own session.
+"""The platform of one machine: every instance is a process of its own session.
 
-What runs is also on disk (``pods/``), so that a master that is started again finds the
-bodies that its predecessor left, and never touches a process that merely got an old number.
-Each body has a directory for temporary files, removed when it is gone: one that is killed cannot
-clear up itself, and TensorFlow leaves files for every function that it compiles.
+The running instances are also on disk (``pods/``), so that a restarted master finds the instances
+of its predecessor, and never touches a process that only has the same number. Each instance has a
+directory for temporary files, removed when the instance is gone: a killed process cannot remove
+them itself, and TensorFlow leaves files for every function that it compiles.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _TAKEN_AWAY = (signal.SIGTERM, signal.SIGKILL)
 class _Process:
     worker: WorkerId
     attempt: int
-    body: InstanceId
+    instance: InstanceId
     pid: int
     started: int
     pidfd: int
@@ -59,16 +59,16 @@ class _Process:
 
 
 def limit_threads(
-    environ: Mapping[str, str], bodies: int, cores: int | None = None
+    environ: Mapping[str, str], instances: int, cores: int | None = None
 ) -> dict[str, str]:
-    """An environment in which ``bodies`` processes share the cores instead of fighting for them.
+    """An environment in which ``instances`` processes share the cores instead of fighting for them.
 
     TensorFlow starts a thread per core in every process. What the user has set is left alone.
     """
     environment = dict(environ)
     cores = cores or len(os.sched_getaffinity(0))
-    if bodies > 1 and not any(name in environ for name in _THREAD_SETTINGS):
-        share = str(max(1, cores // bodies))
+    if instances > 1 and not any(name in environ for name in _THREAD_SETTINGS):
+        share = str(max(1, cores // instances))
         environment.update(dict.fromkeys(_THREAD_SETTINGS, share))
     return environment
 
@@ -77,13 +77,13 @@ _THREAD_SETTINGS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM
 
 
 class LocalProcesses:
-    """Bodies as processes of this machine; see ``core.platform.Platform`` for the promises.
+    """Instances as processes of this machine; see ``core.platform.Platform`` for the promises.
 
     Args:
-        command: the command line of a worker's body, by worker and attempt.
+        command: the command line of a worker's instance, by worker and attempt.
         environment: its environment, whole.
-        log_dir: directory of ``worker-N.log``; a worker's bodies append to one file.
-        records: directory with one JSON file per living body; temporary files are beside it.
+        log_dir: directory of ``worker-N.log``; a worker's instances append to one file.
+        records: directory with one JSON file per living instance; temporary files are beside it.
         vmstat: where the kernel counts the processes that it killed for lack of memory.
     """
 
@@ -127,7 +127,7 @@ class LocalProcesses:
                     raise storage_error(error, self._logs) from error
                 return
             self._processes[process.pidfd] = process
-            self._seen.put(InstanceStarted(worker, attempt, process.body))
+            self._seen.put(InstanceStarted(worker, attempt, process.instance))
         os.eventfd_write(self._wake, 1)
 
     def stop(self, worker: WorkerId, grace_s: float) -> None:
@@ -157,7 +157,7 @@ class LocalProcesses:
                 if process is None:
                     continue
                 self._processes[process.pidfd] = process
-                found.append(LiveInstance(process.worker, process.attempt, process.body))
+                found.append(LiveInstance(process.worker, process.attempt, process.instance))
         os.eventfd_write(self._wake, 1)
         return tuple(found)
 
@@ -206,7 +206,7 @@ class LocalProcesses:
         process = _Process(
             worker=worker,
             attempt=attempt,
-            body=InstanceId(process_identity.instance_name(child.pid, started)),
+            instance=InstanceId(process_identity.instance_name(child.pid, started)),
             pid=child.pid,
             started=started,
             pidfd=os.pidfd_open(child.pid),
@@ -220,7 +220,7 @@ class LocalProcesses:
         try:
             self._write_record(process)
         except OSError:
-            # A body that a next master could not find again must not run.
+            # An instance that a next master could not find again must not run.
             process_identity.send(process.pidfd, signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(_REAP_S)
@@ -234,7 +234,7 @@ class LocalProcesses:
             "attempt": process.attempt,
             "pid": process.pid,
             "start_time": process.started,
-            "body": process.body,
+            "instance": process.instance,
             "log_start": process.log_start,
             "scratch": str(process.scratch),
         }
@@ -259,7 +259,7 @@ class LocalProcesses:
         return _Process(
             worker=WorkerId(worker),
             attempt=attempt,
-            body=InstanceId(process_identity.instance_name(pid, started)),
+            instance=InstanceId(process_identity.instance_name(pid, started)),
             pid=pid,
             started=started,
             pidfd=pidfd,
@@ -326,7 +326,7 @@ class LocalProcesses:
             log_tail += "\n(killed by the kernel: the machine ran out of memory)"
         exited = InstanceExited(
             worker=process.worker,
-            body=process.body,
+            instance=process.instance,
             exit_code=code,
             signal=by,
             preempted=taken_away and not process.asked,

@@ -1,4 +1,4 @@
-"""Logs of bodies: one file a worker, in which its bodies write one after the other."""
+"""Logs of instances: one file a worker, in which its instances write one after the other."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _TAIL_BYTES = 32 << 10
 
 
 def path_of(logs: Path, worker: WorkerId) -> Path:
-    """Where a worker's bodies write."""
+    """Where a worker's instances write."""
     return logs / f"worker-{worker}.log"
 
 
 def heading(worker: WorkerId, attempt: int) -> bytes:
-    """The line above what a body writes."""
+    """The line above what an instance writes."""
     at = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     return f"--- {at} worker {worker}, start {attempt + 1}\n".encode()
 
 
 def tail(path: Path, start: int) -> str:
-    """The last lines that a body wrote; ``start`` is where its part of the file begins."""
+    """The last lines that an instance wrote; ``start`` is where its part of the file begins."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)

@@ -1,7 +1,7 @@
 """The composition root: the only place where a master's concrete parts meet.
 
 Owns the threads and the clock. A master is made, which opens everything; runs until its job has
-ended; and is closed. Whatever happens in between, no body outlives it.
+ended; and is closed. Whatever happens in between, no instance outlives it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from edl_master.config import Config
 from edl_master.control.effect_executor import EffectExecutor, failure_from_exception
 from edl_master.control.job_controller import End, JobController
 from edl_master.control.worker_instances import PlatformFactory, adopt_instances, exit_reason
-from edl_master.core.effects import LeaseGranted, Record, Severity
+from edl_master.core.effects import LeaseGranted, LogEvent, Severity
 from edl_master.core.events import (
     Event,
     InstanceExited,
@@ -93,7 +93,7 @@ class App:
     Args:
         config: what to do.
         directory: of the job, held by this process.
-        platform_factory: where bodies come from.
+        platform_factory: where instances come from.
 
     Raises:
         EdlError: the job cannot be started; everything that was opened is closed again.
@@ -364,8 +364,8 @@ class App:
                 "started_at": self.report.started_at,
             }
         )
-        for body in adopt_instances(self._platform, keep=self._keeps_workers):
-            self._tell(InstanceFound(body.worker, body.body, body.attempt))
+        for instance in adopt_instances(self._platform, keep=self._keeps_workers):
+            self._tell(InstanceFound(instance.worker, instance.instance, instance.attempt))
         for act in (self._tick, self._observe, self._handle_signals):
             self._beside(act)
         self._report_writer.start(self.report.status)
@@ -396,7 +396,7 @@ class App:
             return False
         line = f"{lost}; all go on from the last snapshot."
         self._works.record(
-            Record("ParameterServerLost", line, Severity.WARNING), self._controller.seconds
+            LogEvent("ParameterServerLost", line, Severity.WARNING), self._controller.seconds
         )
         self._journal.flush()
         return True
@@ -406,12 +406,12 @@ class App:
         self._falling = True  # an error from here on does not end the job
         line = f"The master received {received.name} and ends; the job's state is kept."
         self._works.record(
-            Record("MasterSuspended", line, Severity.WARNING), self._controller.seconds
+            LogEvent("MasterSuspended", line, Severity.WARNING), self._controller.seconds
         )
         self._journal.flush()
 
     def close(self) -> None:
-        """Close everything; no body is left after this."""
+        """Close everything; no instance is left after this."""
         self._over.set()
         self._signals.put(None)
         self._plane.let_go()
@@ -464,10 +464,10 @@ class App:
         while not self._over.is_set():
             for seen in self._platform.observe(1.0):
                 match seen:
-                    case InstanceStarted(worker, _, body):
-                        log.info("worker %d is %s", worker, body)
+                    case InstanceStarted(worker, _, instance):
+                        log.info("worker %d is %s", worker, instance)
                     case InstanceExited():
-                        self._counters.forget(seen.body or "")
+                        self._counters.forget(seen.instance or "")
                         self._metrics.exits.labels(exit_reason(seen)).inc()
                         self._tell(seen)
                     case _:

@@ -16,7 +16,7 @@ from edl_master.adapters.journal import Journal, event
 from edl_master.codec import failure_of
 from edl_master.control.executors import Latest, SerialExecutor
 from edl_master.control.job_controller import Kept
-from edl_master.core.effects import LogScalar, Record
+from edl_master.core.effects import LogEvent, LogScalar
 from edl_master.core.events import (
     CheckpointFailed,
     CheckpointTaken,
@@ -47,7 +47,7 @@ class EffectExecutor:
     """What the job's decisions reach; implements ``controller.ExternalEffects``.
 
     Args:
-        platform: where bodies are.
+        platform: where instances are.
         journal: where events go.
         curves: where points go.
         report_writer: also gets points, for TensorBoard.
@@ -59,7 +59,7 @@ class EffectExecutor:
         metrics: durations of checkpoints.
         tell: takes facts.
         on_error: told what failed here.
-        grace_s: from asking a body to leave to killing it.
+        grace_s: from asking an instance to leave to killing it.
         crew: the parameter servers, which write their parts themselves; None: there are none.
     """
 
@@ -106,7 +106,7 @@ class EffectExecutor:
         else:
             self._processes.do(lambda: self._platform.stop(worker, self._grace_s))
 
-    def record(self, record: Record, at_s: float) -> None:
+    def record(self, record: LogEvent, at_s: float) -> None:
         log.log(_LEVELS[record.severity], "%s: %s", record.kind, record.message)
         self._journal.add(
             event(record.kind, str(record.severity), record.message, record.facts, at_s)
@@ -194,7 +194,7 @@ class EffectExecutor:
         self._slow.do(finish)
 
     def stop_now(self) -> None:
-        """End all bodies now; somebody has asked twice."""
+        """End all instances now; somebody has asked twice."""
         self._processes.do(lambda: self._platform.close(0))
 
     def close(self, timeout_s: float) -> None:

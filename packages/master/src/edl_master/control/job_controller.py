@@ -24,8 +24,8 @@ from edl_master.core.effects import (
     JobPhase,
     LeaseGranted,
     LeaveJob,
+    LogEvent,
     LogScalar,
-    Record,
     Refused,
     ReleaseFrozen,
     RevokeLease,
@@ -69,7 +69,7 @@ class ExternalEffects(Protocol):
 
     def stop_worker(self, worker: WorkerId, *, kill: bool) -> None: ...
 
-    def record(self, record: Record, at_s: float) -> None: ...
+    def record(self, record: LogEvent, at_s: float) -> None: ...
 
     def log_scalar(self, point: LogScalar, at_s: float) -> None: ...
 
@@ -207,7 +207,7 @@ class JobController:
                 f"{type(defect).__name__}: {defect}",
                 where=f"the master, at {type(event).__name__}",
                 remedy="This is an internal error of edl; the master's log has the traceback.",
-                detail="\n".join(str(fact) for fact in getattr(defect, "story", ())),
+                detail="\n".join(str(fact) for fact in getattr(defect, "history", ())),
             )
             if isinstance(event, MasterFailed):
                 self._over(End(JobPhase.FAILED, failure))
@@ -247,7 +247,7 @@ class JobController:
         | ReleaseFrozen
         | StartWorker
         | StopWorker
-        | Record
+        | LogEvent
         | LogScalar
         | TakeCheckpoint
         | TakeSnapshot
@@ -267,7 +267,7 @@ class JobController:
                 self._external.start_worker(worker, attempt)
             case StopWorker(worker, _, kill):
                 self._external.stop_worker(worker, kill=kill)
-            case Record():
+            case LogEvent():
                 self._external.record(effect, self.seconds)
             case LogScalar():
                 self._external.log_scalar(effect, self.seconds)

@@ -1,4 +1,4 @@
-"""Bodies of workers: how they are started, and what becomes of those of an earlier master."""
+"""Instances of workers: how they are started, and what becomes of those of an earlier master."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from edl_proto.v1 import error_pb2
 log = logging.getLogger(__name__)
 
 PlatformFactory = Callable[[Config, Callable[[], str]], Platform]
-"""Makes the platform of a job; the master's address is known when the first body starts."""
+"""Makes the platform of a job; the master's address is known when the first instance starts."""
 
 _KILLED_S = 60.0
-"""How long the end of a killed body may take to be seen."""
+"""How long the end of a killed instance may take to be seen."""
 
 
 def local_processes(config: Config, address: Callable[[], str]) -> Platform:
@@ -88,20 +88,22 @@ def platform_for_job(config: Config, address: Callable[[], str]) -> Platform:
 
 
 def adopt_instances(platform: Platform, *, keep: bool) -> tuple[LiveInstance, ...]:
-    """Find what an earlier incarnation of the master left; return the bodies that may stay.
+    """Find what an earlier incarnation of the master left; return the instances that may stay.
 
-    Before the job begins, so that no worker ever has two bodies without anybody knowing.
+    Before the job begins, so that no worker ever has two instances without anybody knowing.
 
     Args:
-        platform: where bodies are.
+        platform: where instances are.
         keep: they may register with this master; otherwise all are ended.
     """
     found = platform.adopt()
     if keep:
         return found
-    for body in found:
-        log.info("ending %s of worker %d, left by an earlier master", body.body, body.worker)
-        platform.kill(body.worker)
+    for instance in found:
+        log.info(
+            "ending %s of worker %d, left by an earlier master", instance.instance, instance.worker
+        )
+        platform.kill(instance.worker)
     ended = 0
     deadline = time.monotonic() + _KILLED_S
     while ended < len(found) and (wait_s := deadline - time.monotonic()) > 0:

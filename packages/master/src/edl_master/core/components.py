@@ -1,4 +1,4 @@
-"""The components of a job's heart, put together once."""
+"""The components of a job's state machine, put together once."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from edl_master.core.effects import Effect
 from edl_master.core.evaluation import Evaluations
+from edl_master.core.instance_control import InstanceControl
+from edl_master.core.instance_reports import InstanceReports
 from edl_master.core.ledger import Ledger
 from edl_master.core.outcome import Outcome
 from edl_master.core.progress import Progress
@@ -21,18 +23,20 @@ from edl_master.core.workflow import Workflow, build_workflow
 
 @dataclass(frozen=True, slots=True)
 class JobComponents:
-    """Everything that a job knows; ``emit`` takes the effects that the components decide on."""
+    """All state of a job; ``emit`` takes the effects that the components decide on."""
 
     settings: JobSettings
     emit: Callable[[Effect], None]
     ledger: Ledger
-    members: WorkerPool
+    workers: WorkerPool
+    instances: InstanceControl
+    reports: InstanceReports
     evaluations: Evaluations
     workflow: Workflow
     progress: Progress
     outcome: Outcome
-    hanging: StallDetector
-    keeping: SnapshotSchedule
+    stalls: StallDetector
+    snapshots: SnapshotSchedule
     worker_count: WorkerCountPolicy
 
 
@@ -44,7 +48,7 @@ def build_components(
     validation_names: Sequence[str],
     emit: Callable[[Effect], None],
 ) -> JobComponents:
-    """Make the components of a new job; the arguments are those of ``JobState``."""
+    """Build the components of a new job; the arguments are those of ``JobState``."""
     main = TaskPartition(data, settings.records_per_task, data_names)
     if settings.type is JobType.TRAIN:
         scored = TaskPartition(validation, settings.records_per_task, validation_names)
@@ -52,17 +56,22 @@ def build_components(
         scored = main
     ledger = Ledger(settings.timings.lease_ttl_s)
     evaluations = Evaluations(ledger, scored, emit)
+    timings = settings.timings
+    workers = WorkerPool(settings.min_workers, settings.max_workers, timings.rate_window_s)
+    instances = InstanceControl(workers, timings, emit)
     return JobComponents(
         settings=settings,
         emit=emit,
         ledger=ledger,
-        members=WorkerPool(settings.min_workers, settings.max_workers, settings.timings, emit),
+        workers=workers,
+        instances=instances,
+        reports=InstanceReports(workers, instances, emit),
         evaluations=evaluations,
         workflow=build_workflow(settings, main, ledger, evaluations, emit),
         progress=Progress(settings.timings.rate_window_s),
         outcome=Outcome(emit),
-        hanging=StallDetector(settings.timings.patience),
-        keeping=SnapshotSchedule(settings.snapshot_every_s),
+        stalls=StallDetector(settings.timings.stall),
+        snapshots=SnapshotSchedule(settings.snapshot_every_s),
         worker_count=WorkerCountPolicy(
             settings.min_workers, settings.max_workers, settings.worker_count
         ),

@@ -78,7 +78,7 @@ class WaitForWork:
 class LeaveJob:
     """Nothing to do for the caller any more: job-over, scaled-down, replaced, unknown-worker.
 
-    Answers ``LeaseRequested``, and ``WorkerRegistered`` or ``WorkerReady`` of a body that is
+    Answers ``LeaseRequested``, and ``WorkerRegistered`` or ``WorkerReady`` of an instance that is
     not wanted.
     """
 
@@ -99,7 +99,7 @@ class HeartbeatAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The fact named a lease or body that is not current, or asked for the impossible.
+    """The fact named a lease or instance that is not current, or asked for the impossible.
 
     Nothing has changed.
     """
@@ -149,7 +149,7 @@ class ReleaseFrozen:
 
 @dataclass(frozen=True, slots=True)
 class StartWorker:
-    """Start a body for this worker; ``attempt`` counts its bodies from 0."""
+    """Start an instance for this worker; ``attempt`` counts its instances from 0."""
 
     worker: WorkerId
     attempt: int
@@ -157,7 +157,7 @@ class StartWorker:
 
 @dataclass(frozen=True, slots=True)
 class StopWorker:
-    """Ask the worker's body to leave; kill it after its grace period, or at once."""
+    """Ask the worker's instance to leave; kill it after its grace period, or at once."""
 
     worker: WorkerId
     reason: str
@@ -168,7 +168,7 @@ class StopWorker:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class LogEvent:
     """A line for the job's events: ``kind`` is a stable reason such as ``TaskRetried``."""
 
     kind: str
@@ -211,7 +211,7 @@ class FinishOutput:
 class EndJob:
     """The job is over: its phase is final, no fact changes it any more.
 
-    All workers have been told to leave; bodies that outlived the grace period are being
+    All workers have been told to leave; instances that outlived the grace period are being
     killed by the ``StopWorker`` effects before this one.
     """
 
@@ -232,7 +232,7 @@ Effect = (
     | ReleaseFrozen
     | StartWorker
     | StopWorker
-    | Record
+    | LogEvent
     | LogScalar
     | TakeCheckpoint
     | TakeSnapshot

@@ -14,8 +14,8 @@ from typing import Any, TypeGuard
 from edl_master.core.effects import (
     Effect,
     FreezeParameters,
+    LogEvent,
     LogScalar,
-    Record,
     ReleaseFrozen,
     Severity,
 )
@@ -160,7 +160,7 @@ class Evaluations:
         at = "" if version is None else f" of parameter version {version}"
         facts = {"evaluation": str(number), "tasks": str(self._cut.count)}
         self._emit(
-            Record("EvaluationStarted", f"Evaluation {number + 1}{at} started.", facts=facts)
+            LogEvent("EvaluationStarted", f"Evaluation {number + 1}{at} started.", facts=facts)
         )
 
     # --- the workflow of one -----------------------------------------------------------------
@@ -207,7 +207,7 @@ class Evaluations:
         name = f"Evaluation {running.number + 1}"
         if metrics is None:
             line = f"{name} gave no metrics: none of its tasks could be done."
-            self._emit(Record("EvaluationEnded", line, Severity.WARNING))
+            self._emit(LogEvent("EvaluationEnded", line, Severity.WARNING))
         else:
             self.metrics = metrics
             if running.version is not None:
@@ -218,7 +218,7 @@ class Evaluations:
             values = {metric: f"{value:.6g}" for metric, value in metrics.items()}
             shown = ", ".join(f"{metric} {value}" for metric, value in values.items())
             line = f"{name} ended: {shown or 'no metrics'}."
-            self._emit(Record("EvaluationEnded", line, facts=values))
+            self._emit(LogEvent("EvaluationEnded", line, facts=values))
         if running.frozen == _own_name(running.number):
             self._emit(ReleaseFrozen(running.frozen))
 

@@ -1,7 +1,7 @@
-"""Facts: everything that can happen to a job, in the words of the job.
+"""Events: everything that can happen to a job.
 
-The master's heart is ``JobState.handle(event, now) -> effects``. Adapters and servicers
-translate what they see into these facts; nothing else ever changes a job.
+The job state machine is ``JobState.handle(event, now) -> effects``. Adapters and servicers
+translate what they see into these events; nothing else ever changes a job.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ class HeldLease:
 
 @dataclass(frozen=True, slots=True)
 class WorkerRegistered:
-    """A worker process said who it is. It has not loaded the model yet."""
+    """An instance registered as a worker. It has not loaded the model yet."""
 
     worker: WorkerId
-    body: InstanceId
+    instance: InstanceId
     host: str
     pid: int
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceFound:
-    """A body that an earlier master started is alive. Before the first ``Tick`` only.
+    """An instance that an earlier master started is alive. Before the first ``Tick`` only.
 
-    It is expected to be heard soon; until then its worker gets no other body.
+    It should be heard soon; until then its worker gets no other instance.
     """
 
     worker: WorkerId
-    body: InstanceId
+    instance: InstanceId
     attempt: int
 
 
@@ -50,18 +50,18 @@ class WorkerReady:
     """The worker has loaded the model file, and its layout agrees with the job's."""
 
     worker: WorkerId
-    body: InstanceId
+    instance: InstanceId
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatReceived:
-    """The worker is alive and says which leases it works on; answered by ``HeartbeatAnswer``.
+    """The worker is alive and names its leases; answered by ``HeartbeatAnswer``.
 
-    ``stacks`` is what every thread of the worker does, if the last answer asked for that.
+    ``stacks`` has the stacks of all its threads, if the last answer asked for them.
     """
 
     worker: WorkerId
-    body: InstanceId
+    instance: InstanceId
     leases: tuple[HeldLease, ...]
     phase: str
     stacks: str = ""
@@ -69,10 +69,10 @@ class HeartbeatReceived:
 
 @dataclass(frozen=True, slots=True)
 class WorkerFailed:
-    """The worker cannot work at all: import, contract or shape errors."""
+    """The worker cannot work at all: import, model-file or shape errors."""
 
     worker: WorkerId
-    body: InstanceId
+    instance: InstanceId
     failure: Failure
 
 
@@ -81,13 +81,13 @@ class InstanceExited:
     """The platform saw a worker's process or pod end.
 
     ``exit_code`` is None when it ended by ``signal``. ``preempted`` is what the platform
-    knows of it: asked to leave from outside, or taken away. ``body`` and ``attempt`` (the
-    number in ``StartWorker``) say which body it was, as far as the platform knows; the
-    end of a body that has been replaced changes nothing.
+    knows about the end: asked to leave from outside, or removed. ``instance`` and ``attempt``
+    (the number in ``StartWorker``) identify the instance, as far as the platform knows; the
+    end of an instance that has been replaced changes nothing.
     """
 
     worker: WorkerId
-    body: InstanceId | None
+    instance: InstanceId | None
     exit_code: int | None
     signal: int | None
     preempted: bool
@@ -108,10 +108,10 @@ class InstanceNotStarted:
 
 @dataclass(frozen=True, slots=True)
 class LeaseRequested:
-    """A worker asks for work; answered by ``LeaseGranted``, ``WaitForWork`` or ``LeaveJob``."""
+    """A worker asks for a task; answered by ``LeaseGranted``, ``WaitForWork`` or ``LeaveJob``."""
 
     worker: WorkerId
-    body: InstanceId
+    instance: InstanceId
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +143,10 @@ class GradientRejected:
 
 @dataclass(frozen=True, slots=True)
 class TaskCompleted:
-    """The holder says that a task is done.
+    """The holder reports that a task is done.
 
-    ``applied`` is the plane's own count for a training task: unless it equals
-    ``minibatches`` the completion is not true. ``metric_states`` is opaque to the core
+    ``applied`` is the parameter plane's own count for a training task: the completion is
+    refused unless it equals ``minibatches``. ``metric_states`` is opaque to the core
     except that states of the same name add up.
     """
 
@@ -190,16 +190,16 @@ class TaskFailed:
 
 @dataclass(frozen=True, slots=True)
 class LeasesReturned:
-    """The holder hands leases back undone; ``leaving`` when its process ends after this.
+    """The holder returns leases without having done their tasks; ``leaving``: its process ends.
 
-    ``body`` says which body of the worker it is, where that is known.
+    ``instance`` is the worker's instance, where the message names it.
     """
 
     worker: WorkerId
     leases: tuple[HeldLease, ...]
     reason: str
     leaving: bool
-    body: InstanceId | None = None
+    instance: InstanceId | None = None
 
 
 # --- the job -------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ class ParametersFrozen:
 
 @dataclass(frozen=True, slots=True)
 class OutputFinished:
-    """The master's own last work, as asked by ``FinishOutput``, is done, or failed."""
+    """The master has finished the output, as asked by ``FinishOutput``, or failed to."""
 
     failure: Failure | None = None
 
@@ -224,17 +224,17 @@ class OutputFinished:
 class CheckpointTaken:
     """A checkpoint is complete on its storage, as asked by ``TakeCheckpoint``.
 
-    ``seconds`` is how long it took; for ``held_up_s`` of them nobody could push.
+    ``seconds`` is how long it took; for ``paused_s`` of them no worker could push.
     """
 
     version: Version
     seconds: float
-    held_up_s: float = 0.0
+    paused_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFailed:
-    """Its store did not take a checkpoint; those before it are as they were."""
+    """The store did not take a checkpoint; earlier ones are unchanged."""
 
     version: Version
     failure: Failure
@@ -242,16 +242,16 @@ class CheckpointFailed:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTaken:
-    """The same for a snapshot, as asked by ``TakeSnapshot``."""
+    """A snapshot is complete on the disk, as asked by ``TakeSnapshot``."""
 
     version: Version
     seconds: float
-    held_up_s: float = 0.0
+    paused_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class ScaleRequested:
-    """Somebody wants another number of workers; refused when the numbers make no sense."""
+    """A client asks for another number of workers; refused when the range is invalid."""
 
     minimum: int
     maximum: int
@@ -259,38 +259,46 @@ class ScaleRequested:
 
 @dataclass(frozen=True, slots=True)
 class StopRequested:
-    """Somebody wants the job to end now, keeping its state."""
+    """A user or the system asks the job to end now; its state is kept."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class MasterFailed:
-    """The master itself cannot go on: disk full, a defect."""
+    """The master itself cannot continue: disk full, internal error."""
 
     failure: Failure
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed; deadlines are looked at."""
+    """Time has passed; deadlines are checked."""
 
 
-Event = (
+WorkerEvent = (
     WorkerRegistered
     | InstanceFound
     | WorkerReady
-    | HeartbeatReceived
     | WorkerFailed
     | InstanceExited
     | InstanceNotStarted
+)
+"""What concerns the instances of workers."""
+
+TaskEvent = (
+    HeartbeatReceived
     | LeaseRequested
     | MinibatchApplied
     | GradientRejected
     | TaskCompleted
     | TaskFailed
     | LeasesReturned
-    | ParametersFrozen
+)
+"""What concerns tasks and their leases."""
+
+ControlEvent = (
+    ParametersFrozen
     | OutputFinished
     | CheckpointTaken
     | CheckpointFailed
@@ -300,3 +308,6 @@ Event = (
     | MasterFailed
     | Tick
 )
+"""What concerns the job as a whole."""
+
+Event = WorkerEvent | TaskEvent | ControlEvent

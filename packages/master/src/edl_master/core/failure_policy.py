@@ -72,11 +72,11 @@ def after_task_failure(
     return FailJob(replace(failure, code=code, where=where, remedy=remedy), reason)
 
 
-# --- a body ended --------------------------------------------------------------------------
+# --- an instance ended --------------------------------------------------------------------------
 
 
 class ExitKind(StrEnum):
-    """Why a body ended, as far as it matters."""
+    """Why an instance ended, as far as it matters."""
 
     LEFT = "left"
     """As asked, or as it said before."""
@@ -107,7 +107,7 @@ _HIGHEST_SIGNAL = 64
 def how_ended(code: int) -> tuple[int | None, int | None]:
     """Exit code, or signal: shells and engines report the end by signal N as code 128 + N.
 
-    A body may end with such a code itself, to say that a signal ended it.
+    An instance may end with such a code itself, to say that a signal ended it.
     """
     if _SIGNALLED < code <= _SIGNALLED + _HIGHEST_SIGNAL:
         return None, code - _SIGNALLED
@@ -120,9 +120,9 @@ def classify_exit(
     """Name the kind of an exit.
 
     Args:
-        exit_code: None when the body ended by a signal; see ``how_ended``.
-        signal: None when the body ended by itself.
-        preempted: what the platform, or the body itself before it ended, said about it.
+        exit_code: None when the instance ended by a signal; see ``how_ended``.
+        signal: None when the instance ended by itself.
+        preempted: what the platform, or the instance itself before it ended, said about it.
         leaving: it had been asked to leave, or had said that it would.
     """
     if preempted:
@@ -133,7 +133,7 @@ def classify_exit(
 
 
 def describe_exit(exit_code: int | None, signal: int | None) -> str:
-    """Say in words how a body ended."""
+    """Say in words how an instance ended."""
     if signal is not None:
         name = _SIGNALS.get(signal)
         return f"signal {signal} ({name})" if name else f"signal {signal}"
@@ -148,7 +148,7 @@ DEATHS_PER_FAILURE = 10
 
 
 class CrashLoopDetector:
-    """Counts bodies that ended before they got any work done, over the whole job."""
+    """Counts instances that ended before they got any work done, over the whole job."""
 
     def __init__(self, settings: JobSettings) -> None:
         self._most_crashes = settings.worker_crashes
@@ -181,14 +181,14 @@ class CrashLoopDetector:
 
 
 PREEMPTIONS_AT_ONCE = 3
-"""So many preemptions in a row, without any work in between, are followed by a body at once."""
+"""So many preemptions in a row without any work are followed by a restart without delay."""
 
 
 def restart_delay_s(kind: ExitKind, consecutive_failures: int, timings: Timings) -> float:
-    """Seconds to wait before a worker's next body: none at first, then doubling.
+    """Seconds to wait before a worker's next instance: none at first, then doubling.
 
     Args:
-        kind: why the last body ended.
+        kind: why the last instance ended.
         consecutive_failures: earlier instances of this worker in a row that ended without progress.
         timings: where the doubling starts and ends.
     """

@@ -1,7 +1,7 @@
-"""Goodput: of all the time that workers were wanted for, how much trained, and what took the rest.
+"""Goodput: the share of the workers' time that trained the model, and where the rest went.
 
-Every second of every wanted worker is in exactly one account, so that the accounts always add up
-to the time that was wanted. What turns out later to have been in vain moves from one to another.
+Every second of every wanted worker is in exactly one category, so that the categories always add
+up to the time that was wanted. Time whose result is lost later moves to another category.
 """
 
 from __future__ import annotations
@@ -12,37 +12,37 @@ from typing import Any
 
 
 class TimeCategory(StrEnum):
-    """What a wanted worker's time went into; all but the first are losses."""
+    """Where a wanted worker's time goes; all categories but the first are losses."""
 
     PRODUCTIVE = "productive"
-    """Held a task, and what came of it counts."""
+    """Held a task whose result counts."""
     STARTING = "starting"
-    """First body of a worker: process, imports, model."""
+    """First instance of a worker: process, imports, model."""
     RESTARTING = "restarting"
-    """Later bodies, and time without a master."""
+    """Later instances, and time without a master."""
     REDONE = "redone"
-    """Held a task, but what came of it was lost and computed again."""
+    """Held a task whose result was lost and computed again."""
     WAITING = "waiting"
     """Ready, without a task to do."""
     STALLED = "stalled"
-    """Lost, or suspected to hang."""
+    """Lost, or suspected to be stalled."""
     CHECKPOINT = "checkpoint"
-    """Held up while parameters were copied for a snapshot or checkpoint."""
+    """Paused while the parameters were copied for a snapshot or checkpoint."""
 
 
 class Goodput:
-    """The accounts, in worker seconds."""
+    """Worker seconds by category."""
 
     def __init__(self) -> None:
         self._spent: dict[TimeCategory, float] = dict.fromkeys(TimeCategory, 0.0)
 
-    def spend(self, seconds: float, workers: Mapping[TimeCategory, int]) -> None:
-        """So many workers spent the last ``seconds`` so."""
+    def add(self, seconds: float, workers: Mapping[TimeCategory, int]) -> None:
+        """Add ``seconds`` for each of the workers, counted by category."""
         for reason, count in workers.items():
             self._spent[reason] += seconds * count
 
-    def take_off(self, reason: TimeCategory, seconds: float) -> None:
-        """Seconds that had been taken for productive were not."""
+    def reclassify(self, reason: TimeCategory, seconds: float) -> None:
+        """Move seconds that had counted as productive to another category."""
         seconds = max(0.0, min(seconds, self._spent[TimeCategory.PRODUCTIVE]))
         self._spent[TimeCategory.PRODUCTIVE] -= seconds
         self._spent[reason] += seconds

@@ -34,7 +34,7 @@ class TaskType(StrEnum):
 
 
 class WorkerState(StrEnum):
-    """Where a worker's present body is in its life.
+    """Where a worker's present instance is in its life.
 
     ``WORKING`` is ``READY`` with a task in its hands, and appears in views only.
     """

@@ -46,7 +46,7 @@ def take_snapshot(components: JobComponents, identity: Mapping[str, Any]) -> dic
         "workflow": components.workflow.snapshot(),
         "evaluations": components.evaluations.snapshot(),
         "progress": components.progress.snapshot(),
-        "members": components.members.snapshot(),
+        "workers": components.workers.snapshot(),
     }
 
 
@@ -77,7 +77,7 @@ def restore_snapshot(
     components.progress.restore(saved["progress"])
     settings = components.settings
     scaled = saved["workers_asked"] == [settings.min_workers, settings.max_workers]
-    components.members.restore(saved["members"], scaled=scaled)
+    components.workers.restore(saved["workers"], scaled=scaled)
 
 
 def _made(components: JobComponents, type_: TaskType, number: int) -> Round:

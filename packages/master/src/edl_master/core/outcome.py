@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from edl_master.core.effects import Effect, JobPhase, Record, Severity
+from edl_master.core.effects import Effect, JobPhase, LogEvent, Severity
 from edl_master.core.failure import Failure
 
 
@@ -37,7 +37,7 @@ class Outcome:
         """All work is done."""
         if self.ending is None:
             self.ending = Ending(JobPhase.SUCCEEDED, None)
-            self._emit(Record("JobSucceeded", "The job has done all its work."))
+            self._emit(LogEvent("JobSucceeded", "The job has done all its work."))
 
     def fail(self, failure: Failure) -> None:
         """The job cannot go on."""
@@ -45,9 +45,9 @@ class Outcome:
         line, facts = f"{failure.what}{where}", {"code": failure.code}
         if self.ending is None:
             self.ending = Ending(JobPhase.FAILED, failure)
-            self._emit(Record("JobFailed", line, Severity.ERROR, facts))
+            self._emit(LogEvent("JobFailed", line, Severity.ERROR, facts))
         else:
-            self._emit(Record("FailedWhileEnding", line, Severity.WARNING, facts))
+            self._emit(LogEvent("FailedWhileEnding", line, Severity.WARNING, facts))
 
     def cancel(self, reason: str) -> None:
         """Somebody stopped the job."""
@@ -56,4 +56,4 @@ class Outcome:
             remedy = "Start it again from its checkpoint to go on."
             failure = Failure("STOPPED", f"The job was stopped{why}.", remedy=remedy)
             self.ending = Ending(JobPhase.CANCELLED, failure)
-            self._emit(Record("JobStopped", failure.what, Severity.WARNING))
+            self._emit(LogEvent("JobStopped", failure.what, Severity.WARNING))

@@ -1,7 +1,7 @@
-"""The port through which a job gets bodies: processes of this machine, containers, or pods.
+"""The port through which a job gets instances: processes of this machine, containers, or pods.
 
-An adapter starts, stops and watches bodies, and tells what it sees as facts. It decides
-nothing: whether a worker gets another body is the job's decision. Every adapter passes
+An adapter starts, stops and watches instances, and reports what it sees as events. It decides
+nothing: whether a worker gets another instance is the job's decision. Every adapter passes
 ``tests/conformance/platform_suite.py`` as it is.
 """
 
@@ -16,66 +16,66 @@ from edl_master.core.identifiers import InstanceId, WorkerId
 
 @dataclass(frozen=True, slots=True)
 class InstanceStarted:
-    """A body runs now. Its worker has yet to register."""
+    """An instance runs now. Its worker has yet to register."""
 
     worker: WorkerId
     attempt: int
-    body: InstanceId
+    instance: InstanceId
 
 
 @dataclass(frozen=True, slots=True)
 class LiveInstance:
-    """A body that was found alive: started by an earlier incarnation of the master."""
+    """An instance that was found alive: started by an earlier incarnation of the master."""
 
     worker: WorkerId
     attempt: int
-    body: InstanceId
+    instance: InstanceId
 
 
 Observation = InstanceStarted | InstanceExited | InstanceNotStarted
 
 
 class Platform(Protocol):
-    """Starts and stops bodies, and tells when they start and end.
+    """Starts and stops instances, and reports when they start and end.
 
-    A worker may have more than one body for a while: one that is leaving, and the next one.
+    A worker may have more than one instance for a while: one that is leaving, and the next one.
     All methods may be called from any thread, and none but ``observe`` and ``close`` waits.
     """
 
     def start(self, worker: WorkerId, attempt: int) -> None:
-        """Start a body for a worker.
+        """Start an instance for a worker.
 
-        Told exactly once by ``observe``: as InstanceStarted, or as InstanceNotStarted. Every body
-        that started is followed by exactly one InstanceExited, whatever ended it.
+        ``observe`` reports it exactly once: as InstanceStarted, or as InstanceNotStarted. Exactly
+        one InstanceExited follows every InstanceStarted, whatever ended the instance.
 
-        An adapter may also raise what stands in the way of every body, such as a full disk.
+        An adapter may also raise an error that prevents every instance, such as a full disk.
         """
 
     def stop(self, worker: WorkerId, grace_s: float) -> None:
-        """Ask all bodies of a worker to leave, and kill those that are there after ``grace_s``.
+        """Ask all instances of a worker to leave, and kill those that remain after ``grace_s``.
 
-        Their exits are not preemptions. A worker without a body is no error.
+        Their exits are not preemptions. A worker without an instance is no error.
         """
 
     def kill(self, worker: WorkerId) -> None:
-        """End all bodies of a worker at once. Their exits are not preemptions."""
+        """End all instances of a worker at once. Their exits are not preemptions."""
 
     def observe(self, timeout_s: float) -> tuple[Observation, ...]:
-        """What happened since the last call, oldest first; waits at most ``timeout_s`` for it.
+        """Return what happened since the last call, oldest first; wait at most ``timeout_s``.
 
-        Empty when nothing happened, and at once after ``close``.
+        Empty when nothing happened, and without waiting after ``close``.
         """
 
     def adopt(self) -> tuple[LiveInstance, ...]:
-        """Take over the bodies that an earlier incarnation of the master left alive.
+        """Take over the instances that an earlier incarnation of the master left alive.
 
         From then on they are stopped, killed and observed like those that ``start`` made; how
-        one ends may be unknown, and it then counts as preempted. Bodies that ended meanwhile
-        are cleaned up and not told.
+        one ends may be unknown, and it then counts as preempted. Instances that ended meanwhile
+        are cleaned up and not reported.
         """
 
     def close(self, grace_s: float) -> None:
-        """End every body, and return when none is left: leave within ``grace_s``, then kill.
+        """End every instance, and return when none is left: leave within ``grace_s``, then kill.
 
-        May be called again. Exits seen meanwhile are still told by ``observe``.
+        May be called again. ``observe`` still reports the exits that are seen meanwhile.
         """

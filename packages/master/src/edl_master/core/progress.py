@@ -78,10 +78,10 @@ class Progress:
 
     def spend(self, workers: Mapping[TimeCategory, int]) -> None:
         """Account for the time since the last call, which the workers spent so."""
-        self.goodput.spend(self._elapsed_s - self._accounted_s, workers)
+        self.goodput.add(self._elapsed_s - self._accounted_s, workers)
         self._accounted_s = self._elapsed_s
 
-    def away(self, undone_s: float, down_s: float, workers: int) -> None:
+    def interrupted(self, undone_s: float, down_s: float, workers: int) -> None:
         """Account for the time from the snapshot to the start of the next master.
 
         Args:
@@ -91,8 +91,8 @@ class Progress:
         """
         self._elapsed_s += undone_s + down_s
         self._accounted_s = self._elapsed_s
-        self.goodput.spend(undone_s, {TimeCategory.REDONE: workers})
-        self.goodput.spend(down_s, {TimeCategory.RESTARTING: workers})
+        self.goodput.add(undone_s, {TimeCategory.REDONE: workers})
+        self.goodput.add(down_s, {TimeCategory.RESTARTING: workers})
 
     def step(self, version: Version, loss: float, staleness: int, minibatches: int = 1) -> None:
         """So many minibatches have been applied in one step; ``loss`` is their mean."""

@@ -1,11 +1,11 @@
-"""Every number that a job's heart depends on, with its unit and its reason."""
+"""Every number that the job state machine depends on, with its unit and its reason."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from edl_master.core.stall_detector import Patience
+from edl_master.core.stall_detector import StallTimeouts
 from edl_master.core.worker_count import WorkerCountRules
 
 
@@ -25,28 +25,28 @@ class Timings:
     """A lease that nobody renews for so long is lost. Ten missed heartbeats."""
 
     heartbeat_every_s: float = 0.5
-    """How often a worker speaks; cheap for some hundred of them, see ``timings_for``."""
+    """How often a worker sends a heartbeat; see ``timings_for`` for very many workers."""
 
     heartbeat_loss_s: float = 1.6
     """Silence after which a ready worker counts as lost: three heartbeats. Its task is leased
-    again within 2 s. A worker that comes back has lost a minibatch, and gets more patience."""
+    again within 2 s. A worker that is heard again has lost a minibatch, and gets a longer limit."""
 
-    loss_patience: int = 4
-    """So many times a body's patience doubles when it comes back from being lost: code that
-    keeps a whole process from speaking for half a minute is found out, and no longer blamed."""
+    loss_doublings: int = 4
+    """How often ``heartbeat_loss_s`` doubles for an instance: once for each time that it is heard
+    again after a loss. Code that blocks a process for half a minute is tolerated that way."""
 
     start_timeout_s: float = 120.0
-    """From starting a body to its registration, and the longest silence while it loads.
+    """From starting an instance to its registration, and the longest silence while it loads.
     Imports of TensorFlow and cold disks are slow, but not that slow."""
 
     lost_kill_s: float = 30.0
     """A lost worker that stays silent for so long is killed and started again."""
 
     worker_grace_s: float = 10.0
-    """From asking a body to leave to killing it: one minibatch and a call to return the rest."""
+    """From asking an instance to leave to killing it: one minibatch, one call to return leases."""
 
     exit_wait_s: float = 10.0
-    """From killing a body to giving it up when the platform never reports its end."""
+    """From killing an instance to giving it up when the platform never reports its end."""
 
     restart_backoff_s: float = 1.0
     """Wait before the second restart in a row; doubles from there. The first has no wait."""
@@ -58,15 +58,15 @@ class Timings:
     """How long a failed task is kept for another worker than the one that failed it."""
 
     pause_s: float = 0.8
-    """No fact for so long, not even a look at the clock: the master itself was held up, and
-    nobody is to blame for a silence that nobody listened to. Three times the rhythm of its
-    clock, and half of what makes a worker count as lost."""
+    """No event for so long, not even a tick: the master itself was paused, and deadlines are
+    extended by that time. Three times the interval of ticks, and half of what makes a worker
+    count as lost."""
 
-    patience: Patience = field(default_factory=Patience)
-    """How long a worker that is heard may get nowhere."""
+    stall: StallTimeouts = field(default_factory=StallTimeouts)
+    """How long a worker that is heard may make no progress."""
 
     wait_s: float = 0.2
-    """When a worker without work asks again: far below the length of a task."""
+    """When a worker without a task asks again: far below the length of a task."""
 
     rate_window_s: float = 10.0
     """Rates are averages over so long: steady to read, and quick to show a change."""
@@ -100,13 +100,13 @@ class JobSettings:
     min_workers: int = 1
     max_workers: int = 1
     task_attempts: int = 3
-    """How often a task may fail on its own account before it is dead-lettered."""
+    """How often a task may fail before it is dead-lettered; lost leases do not count."""
     allow_dead_letters: bool = False
     worker_crashes: int = 3
     """Crashes in a row, without any progress of the job in between, that make a crash loop."""
     timings: Timings = field(default_factory=Timings)
     worker_count: WorkerCountRules = field(default_factory=WorkerCountRules)
-    """How the number of workers is found between the least and the most."""
+    """How the number of workers between minimum and maximum is chosen."""
 
     def __post_init__(self) -> None:
         for name, least in (
@@ -130,11 +130,11 @@ class JobSettings:
 
 
 HEARTBEATS_PER_S = 400.0
-"""What a master takes from all workers together, beside their work."""
+"""What a master handles from all workers together, beside their work."""
 
 
 def timings_for(workers: int, worker_grace_s: float) -> Timings:
-    """Timings of a job of at most so many workers: very many of them speak less often."""
+    """Timings for a number of workers: above some hundred, heartbeats are less frequent."""
     default = Timings()
     every_s = max(default.heartbeat_every_s, workers / HEARTBEATS_PER_S)
     loss_s = max(default.heartbeat_loss_s, 3.2 * every_s)

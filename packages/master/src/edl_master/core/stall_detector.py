@@ -1,8 +1,8 @@
-"""Finds a worker that sends heartbeats but makes no progress: name it, ask for its stacks, stop it.
+"""Finds a worker that sends heartbeats but makes no progress.
 
-How long is too long is a multiple of what steps of this job usually take. The first step of a task
-is measured apart, since it builds the pipeline and may compile; while nothing is known, for a task
-without steps, and for loading the model file, there are long times of their own.
+The limit is a multiple of what steps of this job usually take. The first step of a task has its
+own measure, since it builds the pipeline and may compile. Fixed limits hold while nothing is known,
+for a task without steps, and for loading the model file.
 """
 
 from __future__ import annotations
@@ -17,40 +17,41 @@ STEPS_REMEMBERED = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """How long a worker may get nowhere. In seconds, but ``steps`` and ``starts``."""
+class StallTimeouts:
+    """How long a worker may make no progress. In seconds, but ``steps`` and ``starts``."""
 
     steps: float = 20.0
-    """Times the median step."""
+    """Multiple of the median step."""
     least_s: float = 20.0
-    """Even where steps take milliseconds: a slow disk, a pause of the machine."""
+    """Minimum for any step: a slow disk or a paused machine delays a step of milliseconds too."""
     starts: float = 5.0
-    """Times the longest first step of a task lately."""
+    """Multiple of the longest recent first step of a task."""
     start_s: float = 60.0
-    """The least for the first step of a task."""
+    """Minimum for the first step of a task."""
     first_s: float = 300.0
-    """While the job has not done a first step of a task."""
+    """While the job has not done a first step of any task."""
     whole_task_s: float = 900.0
     """For a task without steps: evaluation, prediction, export."""
     load_s: float = 600.0
-    """For loading the model file, which may download what it starts from."""
+    """For loading the model file, which may download pretrained weights."""
     ask_s: float = 300.0
-    """For a worker without a task to ask for one, which takes it a second: as long as a step may
-    take of which nothing is known, since it may still be at one of a task that it has lost."""
+    """For a worker without a task to ask for one. That takes a second, but the worker may still
+    compute a step of a task that it has lost, and nothing is known about that step."""
     stacks_s: float = 5.0
     """From asking for the stacks to acting without them."""
 
 
-class Pace(Enum):
-    """What a worker does, and so how it can be told that it gets somewhere."""
+class WorkerActivity(Enum):
+    """What a worker does, and so how its progress shows."""
 
     STEPS = auto()
-    """A task that tells of every step."""
+    """A task that reports every step."""
     WHOLE_TASK = auto()
+    """A task that reports nothing before its end."""
     LOADING = auto()
-    """The model file, before any task; then its first values go to the master."""
+    """The model file, before any task; then the initial values go to the master."""
     ASKING = auto()
-    """It has no task, so it should ask for one."""
+    """The worker has no task, so it should ask for one."""
 
 
 class StallVerdict(Enum):
@@ -58,75 +59,99 @@ class StallVerdict(Enum):
 
     NOTHING = auto()
     ASK = auto()
-    """It is under suspicion: ask for its stacks."""
-    END = auto()
-    """It had its time: end the body, and lease its task again."""
+    """The limit has passed: ask for the worker's stacks."""
+    STOP = auto()
+    """The stacks have come, or did not come in time: stop the instance, lease its task again."""
 
 
 @dataclass(slots=True)
-class Watch:
-    """What is known about the progress of one body."""
+class ProgressWatch:
+    """The progress of one instance."""
 
     since: float
-    """When it last got something done, or was given its present task."""
+    """When the instance last made progress, or got its present task."""
     stepped: bool = False
-    """Whether it has done a step of its present task."""
+    """Whether the instance has done a step of its present task."""
     asked_at: float | None = None
-    """When its stacks were asked for: it is under suspicion."""
+    """When the master asked for the stacks: a stall is suspected."""
     stacks: str = ""
 
     def begin(self, now: float) -> None:
-        """The body turns to a task."""
+        """The instance begins a task."""
         self.since, self.stepped, self.asked_at, self.stacks = now, False, None, ""
 
     def extend_deadlines(self, pause_s: float) -> None:
-        """Do not count time in which nothing could be heard."""
+        """Do not count a pause in which the master could not hear the instance."""
         self.since += pause_s
         if self.asked_at is not None:
             self.asked_at += pause_s
 
 
-class StallDetector:
-    """The pace of a job's steps, and who falls far behind it."""
+class StepTimes:
+    """How long recent steps of a job took, whichever worker did them. In seconds."""
 
-    def __init__(self, patience: Patience) -> None:
-        self._patience = patience
+    def __init__(self) -> None:
         self._steps: deque[float] = deque(maxlen=STEPS_REMEMBERED)
         self._starts: deque[float] = deque(maxlen=STEPS_REMEMBERED)
 
-    def stepped(self, watch: Watch, now: float) -> None:
-        """A body did a step; what came between two of them is one step's length."""
-        (self._steps if watch.stepped else self._starts).append(now - watch.since)
+    def add(self, step_s: float, *, first_of_task: bool) -> None:
+        """Add a step."""
+        (self._starts if first_of_task else self._steps).append(step_s)
+
+    @property
+    def median_s(self) -> float | None:
+        """The median of the steps after the first of a task; None before there is one."""
+        return median(self._steps) if self._steps else None
+
+    @property
+    def longest_start_s(self) -> float | None:
+        """The longest first step of a task; None before there is one."""
+        return max(self._starts, default=None)
+
+
+class StallDetector:
+    """Compares the progress of instances with the usual step times of the job."""
+
+    def __init__(self, timeouts: StallTimeouts) -> None:
+        self._timeouts = timeouts
+        self._times = StepTimes()
+
+    def stepped(self, watch: ProgressWatch, now: float) -> None:
+        """An instance did a step; the time since its last progress is the step's length."""
+        self._times.add(now - watch.since, first_of_task=not watch.stepped)
         watch.since, watch.stepped = now, True
         watch.asked_at, watch.stacks = None, ""
 
     @property
     def step_s(self) -> float | None:
-        """The median of the last steps, whoever did them; None before the first."""
-        return median(self._steps) if self._steps else None
+        """The median of recent steps; None before the first."""
+        return self._times.median_s
 
-    def limit_s(self, watch: Watch, pace: Pace) -> float:
-        """How long this body may get nowhere."""
-        patience = self._patience
-        if pace is Pace.LOADING:
-            return patience.load_s
-        if pace is Pace.ASKING:
-            return patience.ask_s
-        if pace is Pace.WHOLE_TASK:
-            return patience.whole_task_s
-        if watch.stepped:
-            return max(patience.least_s, patience.steps * (self.step_s or patience.first_s))
-        if not self._starts:
-            return patience.first_s
-        return max(patience.start_s, patience.starts * max(self._starts))
+    def limit_s(self, watch: ProgressWatch, activity: WorkerActivity) -> float:
+        """How long this instance may make no progress."""
+        timeouts = self._timeouts
+        match activity:
+            case WorkerActivity.LOADING:
+                return timeouts.load_s
+            case WorkerActivity.ASKING:
+                return timeouts.ask_s
+            case WorkerActivity.WHOLE_TASK:
+                return timeouts.whole_task_s
+            case WorkerActivity.STEPS if watch.stepped:
+                return max(timeouts.least_s, timeouts.steps * (self.step_s or timeouts.first_s))
+            case WorkerActivity.STEPS:
+                longest_s = self._times.longest_start_s
+                if longest_s is None:
+                    return timeouts.first_s
+                return max(timeouts.start_s, timeouts.starts * longest_s)
 
-    def judge(self, watch: Watch, now: float, pace: Pace) -> StallVerdict:
-        """Decide about a body that is heard."""
+    def check(self, watch: ProgressWatch, now: float, activity: WorkerActivity) -> StallVerdict:
+        """Decide about an instance that is heard."""
         if watch.asked_at is None:
-            if now - watch.since <= self.limit_s(watch, pace):
+            if now - watch.since <= self.limit_s(watch, activity):
                 return StallVerdict.NOTHING
             watch.asked_at = now
             return StallVerdict.ASK
-        if watch.stacks or now - watch.asked_at > self._patience.stacks_s:
-            return StallVerdict.END
+        if watch.stacks or now - watch.asked_at > self._timeouts.stacks_s:
+            return StallVerdict.STOP
         return StallVerdict.NOTHING

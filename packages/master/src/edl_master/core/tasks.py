@@ -66,7 +66,7 @@ class OpenTask:
     failures: int = 0
     """How often it failed on its own account."""
     deaths: int = 0
-    """Bodies that died under it since it last made progress."""
+    """Instances that died under it since it last made progress."""
     minibatches: int = 0
     """Minibatches applied, as far as told; the plane has the exact count."""
     records_applied: int = 0

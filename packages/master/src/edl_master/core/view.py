@@ -42,7 +42,7 @@ class ProgressView:
 
 @dataclass(frozen=True, slots=True)
 class WorkerView:
-    """One worker and its present body."""
+    """One worker and its present instance."""
 
     id: WorkerId
     state: WorkerState
@@ -55,7 +55,7 @@ class WorkerView:
     records_per_s: float
     restarts: int
     last_exit: str
-    """How its previous body ended, for a person; empty when none has."""
+    """How its previous instance ended, for a person; empty when none has."""
     heartbeat_age_s: float
     """Seconds since it was last heard; negative: never."""
 

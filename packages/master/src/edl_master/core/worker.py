@@ -1,7 +1,7 @@
-"""One worker and its present body: the states of a body's life, and what is known of it.
+"""One worker and its current instance: the states of an instance, and what is known about it.
 
-A worker is a number. Its body is a process that starts, loads the model file, is ready,
-leaves or is lost, and is gone. Only a body that is gone is followed by another one.
+A worker is a number. Its instance is a process or pod that starts, loads the model file, is ready,
+leaves or is lost, and is gone. Only an instance that is gone is followed by another one.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from edl_master.core.events import InstanceExited
 from edl_master.core.failure_policy import ExitKind
 from edl_master.core.goodput import TimeCategory
 from edl_master.core.identifiers import InstanceId, TaskKey, WorkerId, WorkerState
+from edl_master.core.job_phases import IllegalStateChange
 from edl_master.core.progress import Rate
-from edl_master.core.stall_detector import Watch
+from edl_master.core.stall_detector import ProgressWatch
 from edl_master.core.view import WorkerView
 
 _MOVES: dict[WorkerState, frozenset[WorkerState]] = {
@@ -32,70 +33,71 @@ _MOVES: dict[WorkerState, frozenset[WorkerState]] = {
     ),
     WorkerState.LEAVING: frozenset({WorkerState.GONE}),
 }
-"""Which state may follow which; anything else is a defect of this program."""
+"""Which state may follow which; any other change is an internal error."""
 
-FORMER_BODIES_KEPT = 8
-"""To tell the recently replaced from newcomers; older ones are long dead."""
+FORMER_INSTANCES_KEPT = 8
+"""They distinguish an instance that was replaced from a new one; older ones are long dead."""
 
 
 WAITING = "waiting"
 """What a worker says in its heartbeats while it waits for a task or for a step permit."""
 
 LOADING = "loading"
-"""What it says until it has loaded the model and sent its first values."""
-
-
-class IllegalStateChange(Exception):
-    """A worker was to go from one state to another that cannot follow it."""
+"""Phase until the worker has loaded the model and sent the initial values."""
 
 
 @dataclass(slots=True)
-class Member:
-    """A worker and its present body."""
+class Worker:
+    """A worker and its current instance."""
 
     id: WorkerId
     rate: Rate
     state: WorkerState = WorkerState.GONE
     since: float = 0.0
-    """When it came into this state."""
+    """When the worker came into this state."""
     attempt: int = -1
-    """Number of its latest body, from 0."""
-    body: InstanceId | None = None
-    """None until it registers."""
-    former: tuple[InstanceId, ...] = ()
+    """Number of the latest instance, from 0."""
+    instance: InstanceId | None = None
+    """None until the instance registers."""
+    former_instances: tuple[InstanceId, ...] = ()
     host: str = ""
     pid: int = 0
     heard_at: float | None = None
     was_ready: bool = False
-    """What a lost body is again when it is heard."""
+    """Whether a lost instance is READY, and not LOADING, when it is heard again."""
     leave_reason: str = ""
-    """Why the body leaves, by our wish or its own; empty while it stays."""
+    """Why the instance leaves, on request or by itself; empty while it stays."""
     leaving_as: ExitKind | None = None
-    """How its end is to be taken, when that is known before."""
+    """How its end counts, when that is known before the end."""
     killed_at: float | None = None
     productive: bool = False
-    """Whether this body got any work done."""
+    """Whether this instance got any work done."""
     false_alarms: int = 0
-    """How often this body was taken for lost and came back."""
-    watch: Watch = field(default_factory=lambda: Watch(0.0))
-    """Its progress in the work at hand."""
+    """How often this instance was taken for lost and was heard again."""
+    watch: ProgressWatch = field(default_factory=lambda: ProgressWatch(0.0))
+    """Progress of the instance in its present work."""
     phase: str = ""
-    """What it said in its last heartbeat that it does."""
+    """Phase that the last heartbeat named."""
     consecutive_failures: int = 0
-    """Bodies in a row that ended, not as asked, before they got any work done."""
+    """Instances in a row that ended unasked before they got any work done."""
     restart_at: float | None = None
     records: int = 0
     steps: int = 0
     last_exit: str = ""
 
     @property
+    def is_ready(self) -> bool:
+        """Whether the worker can take tasks now."""
+        return self.state is WorkerState.READY
+
+    @property
     def alive(self) -> bool:
-        """Whether a body is there that might take work now or soon."""
+        """Whether an instance is there that might take work now or soon."""
         return self.state in (WorkerState.LOADING, WorkerState.READY)
 
     @property
     def name(self) -> str:
-        """The worker in words, to begin a sentence with."""
+        """The worker in words, capitalised for the start of a sentence."""
         return f"W{str(self)[1:]}"
 
     def __str__(self) -> str:
@@ -103,21 +105,21 @@ class Member:
         return f"worker {self.id}{at}"
 
     def move(self, state: WorkerState, now: float) -> None:
-        """Come into another state.
+        """Change the state.
 
         Raises:
-            IllegalStateChange: it cannot follow the present one.
+            IllegalStateChange: the new state cannot follow the present one.
         """
         if state not in _MOVES[self.state]:
             raise IllegalStateChange(f"{self}: {self.state} to {state}")
         self.state = state
         self.since = now
 
-    def spends(self, holds: bool) -> TimeCategory:
+    def time_use(self, holds: bool) -> TimeCategory:
         """What the worker's time goes into at the moment.
 
         Args:
-            holds: it has a task.
+            holds: the worker holds a task.
         """
         match self.state:
             case WorkerState.READY if self.watch.asked_at is not None:
@@ -137,35 +139,43 @@ class Member:
             case _:
                 assert_never(self.state)
 
-    def new_body(self) -> None:
-        """Forget the present body; the next one will be another."""
-        if self.body is not None:
-            self.former = (*self.former, self.body)[-FORMER_BODIES_KEPT:]
-        self.body = None
+    def leave(self, reason: str, kind: ExitKind, now: float) -> None:
+        """The instance is to leave; ``kind`` says how its end counts."""
+        self.move(WorkerState.LEAVING, now)
+        self.leave_reason = reason
+        self.leaving_as = kind
+
+    def clear_instance(self) -> None:
+        """Forget the current instance, before the next one."""
+        if self.instance is not None:
+            self.former_instances = (*self.former_instances, self.instance)[-FORMER_INSTANCES_KEPT:]
+        self.instance = None
         self.host, self.pid = "", 0
         self.heard_at = None
         self.was_ready = self.productive = False
         self.false_alarms, self.phase = 0, ""
-        self.watch = Watch(0.0)
+        self.watch = ProgressWatch(0.0)
         self.leave_reason, self.leaving_as, self.killed_at = "", None, None
         self.restart_at = None
 
-    def is_it(self, event: InstanceExited) -> bool:
-        """Whether the body that ended is the present one, by whatever name it has."""
-        if event.body is not None and event.body in self.former:
-            return False  # another one has come in its place, under the same attempt perhaps
+    def is_current(self, event: InstanceExited) -> bool:
+        """Whether the instance that ended is the current one, by name or by attempt."""
+        if event.instance is not None and event.instance in self.former_instances:
+            return False  # replaced, perhaps under the same attempt
         if event.attempt is not None and event.attempt == self.attempt:
             return True
-        if event.body is not None and self.body is not None:
-            return event.body == self.body
-        return event.attempt is None and event.body not in self.former
+        if event.instance is not None and self.instance is not None:
+            return event.instance == self.instance
+        return event.attempt is None and event.instance not in self.former_instances
 
-    def knows_dead(self, body: InstanceId) -> bool:
-        """Whether a body was this worker's, and is gone or replaced."""
-        return body in self.former or (self.state is WorkerState.GONE and body == self.body)
+    def knows_dead(self, instance: InstanceId) -> bool:
+        """Whether an instance was this worker's, and is gone or replaced."""
+        return instance in self.former_instances or (
+            self.state is WorkerState.GONE and instance == self.instance
+        )
 
     def view(self, task: TaskKey | None, now: float) -> WorkerView:
-        """Say what the worker looks like, holding this task."""
+        """Return a view of the worker, which holds this task."""
         working = self.state is WorkerState.READY and task is not None
         return WorkerView(
             id=self.id,
@@ -188,4 +198,4 @@ class Member:
         assert self.leaving_as is None or leaves or self.state is WorkerState.GONE, self
         assert self.restart_at is None or self.state is WorkerState.GONE, self
         if self.state in (WorkerState.LOADING, WorkerState.READY, WorkerState.LOST):
-            assert self.body is not None, self
+            assert self.instance is not None, self

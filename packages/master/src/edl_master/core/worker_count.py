@@ -1,37 +1,37 @@
-"""How many workers a job that may have MIN to MAX of them should have: as many as bring something.
+"""How many workers a job should have, of a range: as many as increase its throughput.
 
-The policy climbs towards more records per second by trying. It measures the present number for
-a while, tries another one, and keeps what is better: fewer workers if they do nearly as much, more
-if each of them brings at least half of what one of the others does. A trial that failed is not
-repeated soon. Nothing is known of the reasons: a full machine, a network, a slow disk and a
-parameter plane that is busy all look the same from here, and the answer is the same.
+The policy is a hill climb on records per second. It measures the present number for a while, tries
+another one, and keeps the better one: fewer workers if they do nearly as much, more if each of
+them adds at least half of what an average worker does. A failed trial is not repeated soon. The
+policy does not know the reason: a full machine, a network, a slow disk and a busy parameter plane
+all look the same, and so does the answer.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-PART = 8
-"""A trial changes an eighth of the workers, at least one: a thousand are tried out in minutes."""
+TRIAL_DIVISOR = 8
+"""A trial changes an eighth of the workers, at least one: a range of 1,000 takes minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerCountRules:
-    """When to measure and what to keep. In seconds, but ``worth``."""
+    """When to measure and which trials to keep. In seconds, but ``worth``."""
 
     settle_s: float = 10.0
     """After a change, before anything is measured: caches and pipelines fill."""
     window_s: float = 30.0
     """How long records are counted for one measure."""
     worth: float = 0.5
-    """A worker is worth keeping if it brings this part of an average worker's share."""
-    patience_s: float = 120.0
+    """A worker is kept if it adds this share of an average worker's throughput."""
+    retry_after_s: float = 120.0
     """After a trial that failed; doubles with each further one."""
-    patience_max_s: float = 1800.0
+    retry_after_max_s: float = 1800.0
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class WorkerCountChange:
     """Have another number of workers from now on; ``why`` is a sentence."""
 
     workers: int
@@ -58,10 +58,10 @@ class WorkerCountPolicy:
         self.scale(minimum, maximum)
 
     def scale(self, minimum: int, maximum: int) -> None:
-        """Begin anew between other numbers, with the most of them."""
+        """Start again with another range, at its maximum."""
         self._minimum, self._maximum = max(1, minimum), max(1, maximum)
         self.target = self._maximum
-        self._patience_s = self._rules.patience_s
+        self._retry_after_s = self._rules.retry_after_s
         self._rest_until = 0.0
         self._down = True
         self._step: int | None = None
@@ -69,8 +69,8 @@ class WorkerCountPolicy:
         self._window: tuple[float, int] | None = None
         self._settled_at: float | None = None
 
-    def look(self, now: float, ready: int, records: int) -> Change | None:
-        """See how things go; return another number of workers when it is time for one.
+    def observe(self, now: float, ready: int, records: int) -> WorkerCountChange | None:
+        """Take a measurement; return another number of workers when it is time to try one.
 
         Args:
             now: seconds.
@@ -80,7 +80,7 @@ class WorkerCountPolicy:
         if self._minimum >= self._maximum:
             return None
         if ready != self.target:
-            self._settled_at = self._window = None  # somebody is missing, or still here
+            self._settled_at = self._window = None  # a worker is missing, or has not left yet
             return None
         if self._settled_at is None:
             self._settled_at = now + self._rules.settle_s
@@ -96,12 +96,12 @@ class WorkerCountPolicy:
         self._window = None
         return self._try(per_s) if self._trial is None else self._judge(self._trial, per_s, now)
 
-    def _try(self, per_s: float) -> Change | None:
+    def _try(self, per_s: float) -> WorkerCountChange | None:
         if self._down and self.target <= self._minimum:
             self._down = False
         if not self._down and self.target >= self._maximum:
             self._down = True
-        step = self._step or max(1, self.target // PART)
+        step = self._step or max(1, self.target // TRIAL_DIVISOR)
         wanted = self.target - step if self._down else self.target + step
         wanted = min(max(wanted, self._minimum), self._maximum)
         if wanted == self.target or per_s <= 0:
@@ -109,19 +109,19 @@ class WorkerCountPolicy:
         self._trial = _Trial(self.target, per_s)
         return self._aim(wanted, f"trying {wanted} workers: {self.target} do {per_s:,.0f} a second")
 
-    def _judge(self, trial: _Trial, per_s: float, now: float) -> Change | None:
-        """Keep the number that was tried, or go back."""
+    def _judge(self, trial: _Trial, per_s: float, now: float) -> WorkerCountChange | None:
+        """Keep the number that was tried, or return to the previous one."""
         self._trial = None
         changed = abs(self.target - trial.workers)
         if self.target < trial.workers:
-            # The share of an average worker, of those that were there before.
+            # Compared with the share of an average worker before the trial.
             missed = trial.per_s - per_s
             keep = missed < self._rules.worth * changed * trial.per_s / trial.workers
         else:
             gained = per_s - trial.per_s
             keep = gained >= self._rules.worth * changed * trial.per_s / trial.workers
         if keep:
-            self._patience_s = self._rules.patience_s
+            self._retry_after_s = self._rules.retry_after_s
             self._step = None
             return self._try(per_s)
         if changed > 1:
@@ -129,13 +129,13 @@ class WorkerCountPolicy:
         else:
             self._step = 1
             self._down = not self._down
-            self._rest_until = now + self._patience_s
-            self._patience_s = min(2 * self._patience_s, self._rules.patience_max_s)
+            self._rest_until = now + self._retry_after_s
+            self._retry_after_s = min(2 * self._retry_after_s, self._rules.retry_after_max_s)
         back = trial.workers
         why = f"back to {back} workers: {self.target} do {per_s:,.0f} instead of {trial.per_s:,.0f}"
         return self._aim(back, why)
 
-    def _aim(self, workers: int, why: str) -> Change:
+    def _aim(self, workers: int, why: str) -> WorkerCountChange:
         self.target = workers
         self._settled_at = None
-        return Change(workers, f"{why}.")
+        return WorkerCountChange(workers, f"{why}.")

@@ -15,7 +15,7 @@ from edl_master.core.effects import (
     FinishOutput,
     FlushGradients,
     FreezeParameters,
-    Record,
+    LogEvent,
     ReleaseFrozen,
     TakeCheckpoint,
     TakeSnapshot,
@@ -157,7 +157,7 @@ class Training:
             self._ended += 1
             epochs = self._settings.num_epochs
             line = f"Epoch {self._ended} of {epochs} is complete."
-            self._emit(Record("EpochEnded", line, facts={"epoch": str(self._ended)}))
+            self._emit(LogEvent("EpochEnded", line, facts={"epoch": str(self._ended)}))
             if self._ended == epochs:
                 return
             if self._settings.epoch_barrier:
@@ -223,7 +223,7 @@ class Training:
     def output_finished(self) -> bool:
         if self._stage is not Stage.FINISHING:
             return False
-        self._emit(Record("ModelExported", "The trained model is written."))
+        self._emit(LogEvent("ModelExported", "The trained model is written."))
         self._end()
         return True
 

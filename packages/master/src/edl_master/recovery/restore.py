@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 
@@ -14,9 +15,9 @@ from edl_master.adapters.checkpoint_files import LEDGER, PLANE, Checkpoint, read
 from edl_master.adapters.checkpoints import CheckpointStorage
 from edl_master.adapters.data import DataSet
 from edl_master.adapters.outputs import PredictionOutput
-from edl_master.core.effects import Record, Severity
+from edl_master.core.effects import LogEvent, Severity
 from edl_master.core.identifiers import TaskKey, TaskType, Version
-from edl_master.core.job import JobState
+from edl_master.core.job import Interruption, JobState
 from edl_master.core.parameters.sharding import Saved
 from edl_master.core.parameters.snapshot import Snapshot, Stored
 from edl_master.core.settings import JobSettings
@@ -24,6 +25,11 @@ from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 
 log = logging.getLogger(__name__)
+
+
+class _Names(TypedDict):
+    data_names: Sequence[str]
+    validation_names: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +47,7 @@ class RestoredJob:
     job: JobState
     resumed: bool
     saved: Saved | None
-    notes: tuple[Record, ...]
+    notes: tuple[LogEvent, ...]
     path: Path | None = None
 
     @property
@@ -79,15 +85,15 @@ def begin(
             OUTPUT_UNWRITABLE or DISK_FULL for the parts, or for what a store has.
     """
     counts = validation.counts if validation else ()
-    names = {
+    names: _Names = {
         "data_names": data.uris,
         "validation_names": validation.uris if validation else (),
     }
-    notes: list[Record] = []
+    notes: list[LogEvent] = []
 
     def damaged(name: str, problem: str) -> None:
         message = f"Checkpoint {name} is damaged and passed over: {problem}."
-        notes.append(Record("CheckpointDamaged", message, Severity.WARNING))
+        notes.append(LogEvent("CheckpointDamaged", message, Severity.WARNING))
 
     def anew() -> RestoredJob:
         if predictions is not None:
@@ -109,8 +115,7 @@ def begin(
             counts,
             ledger,
             **names,
-            undone_s=undone_s,
-            down_s=down_s,
+            interruption=Interruption(undone_s, down_s),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise EdlError(
@@ -122,13 +127,13 @@ def begin(
     if predictions is not None and not _has_parts(job, predictions):
         message = f"Parts of predictions that {found.name} counts as done are not there any more;"
         message += " all predictions are made again."
-        notes.append(Record("PredictionsMissing", message, Severity.WARNING))
+        notes.append(LogEvent("PredictionsMissing", message, Severity.WARNING))
         return anew()
     at = f", parameter version {plane['version']}" if plane else ""
     message = f"Goes on from checkpoint {found.name}{at}."
     if died_at is not None:
         message += f" {undone_s:.1f} s of work after it are done again."
-    notes.append(Record("CheckpointRestored", message, facts={"checkpoint": found.name}))
+    notes.append(LogEvent("CheckpointRestored", message, facts={"checkpoint": found.name}))
     saved = None
     if plane:
         saved = Saved(_snapshot(found), tuple(_snapshot(part) for part in found.parts))

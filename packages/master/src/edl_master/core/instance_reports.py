@@ -1,0 +1,155 @@
+"""Takes in what the instances of workers, and the platform, report about themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from edl_master.core.effects import Effect
+from edl_master.core.events import InstanceExited, InstanceFound, WorkerRegistered
+from edl_master.core.failure_policy import ExitKind, classify_exit, describe_exit
+from edl_master.core.identifiers import InstanceId, WorkerId, WorkerState
+from edl_master.core.instance_control import InstanceControl, InstanceEnd, worker_event
+from edl_master.core.worker import Worker
+from edl_master.core.worker_pool import WorkerPool
+
+
+class InstanceReports:
+    """Keeps the state of workers in line with what is reported about their instances.
+
+    Args:
+        pool: the workers.
+        control: stops instances that are not wanted, and accounts for their ends.
+        emit: takes effects.
+    """
+
+    def __init__(
+        self, pool: WorkerPool, control: InstanceControl, emit: Callable[[Effect], None]
+    ) -> None:
+        self._pool = pool
+        self._control = control
+        self._emit = emit
+
+    def registered(self, event: WorkerRegistered, now: float) -> Worker | str | None:
+        """Make an instance its worker's current one; return the worker, or why it must leave.
+
+        A new instance replaces the current one: nothing starts a second one without reason.
+        None when the instance is the current one already, whatever its state is by now.
+        """
+        if event.worker >= self._pool.maximum and self._pool.find(event.worker) is None:
+            return "unknown-worker"
+        worker = self._pool.find_or_add(event.worker, now)
+        if not self._pool.wants(worker) or worker.state is WorkerState.LEAVING:
+            return self._why_leave(worker)
+        if worker.knows_dead(event.instance):
+            return "replaced"
+        if event.instance == worker.instance:
+            worker.host, worker.pid = event.host, event.pid  # a found instance has none yet
+            self.heard(worker.id, event.instance, now)
+            return None
+        if worker.instance is not None or worker.state is WorkerState.GONE:
+            worker.clear_instance()
+        worker.move(WorkerState.LOADING, now)
+        worker.attempt = max(worker.attempt, 0)
+        worker.instance, worker.host, worker.pid = event.instance, event.host, event.pid
+        worker.heard_at = now
+        worker.watch.begin(now)
+        line = f"{worker.name} runs and loads the model file."
+        self._emit(worker_event("WorkerStarted", line, worker, attempt=str(worker.attempt)))
+        return worker
+
+    def found(self, event: InstanceFound, now: float) -> None:
+        """An instance of an earlier master is alive.
+
+        It is the current one of its worker unless another one has registered. The master has
+        not heard it yet, so it is lost until its first message.
+        """
+        worker = self._pool.find_or_add(event.worker, now)
+        if worker.instance == event.instance:
+            worker.attempt = max(worker.attempt, event.attempt)  # it registered first
+        if worker.state is not WorkerState.GONE:
+            return
+        worker.clear_instance()
+        worker.move(WorkerState.LOST, now)
+        worker.instance, worker.attempt = event.instance, event.attempt
+        worker.false_alarms = -1  # its first message is no false alarm
+        line = f"{worker.name} has a process from before the master was restarted."
+        self._emit(worker_event("WorkerFound", line, worker))
+        if not self._pool.wants(worker):
+            self._control.stop(worker, "scaled-down", now)
+
+    def ready(self, worker: Worker, now: float) -> bool:
+        """The current instance has loaded the model; False when it was ready before."""
+        if worker.state is WorkerState.READY:
+            return False
+        worker.move(WorkerState.READY, now)
+        worker.was_ready = True
+        worker.watch.begin(now)
+        self._emit(worker_event("WorkerReady", f"{worker.name} is ready.", worker))
+        return True
+
+    def heard(self, worker_id: WorkerId, instance: InstanceId | None, now: float) -> Worker | str:
+        """An instance sent a message; return its worker, or why the instance must leave.
+
+        Args:
+            worker_id: the worker that the message names.
+            instance: the instance that the message names; None if it names none.
+            now: seconds.
+        """
+        worker = self._pool.find(worker_id)
+        if worker is None:
+            return "unknown-worker"
+        if instance is not None and instance != worker.instance:
+            return "unknown-worker" if worker.instance is None else "replaced"
+        worker.heard_at = now
+        if worker.state is WorkerState.LEAVING:
+            return self._why_leave(worker)
+        if worker.state is WorkerState.GONE:
+            return "replaced"
+        if worker.state is WorkerState.LOST:
+            worker.move(WorkerState.READY if worker.was_ready else WorkerState.LOADING, now)
+            worker.false_alarms += 1
+            worker.watch.since = now
+            self._emit(worker_event("WorkerRecovered", f"{worker.name} is heard again.", worker))
+        return worker
+
+    def _why_leave(self, worker: Worker) -> str:
+        if self._pool.closed:
+            return "job-over"
+        return "replaced" if self._pool.wants(worker) else "scaled-down"
+
+    def leaving(self, worker: Worker, reason: str, now: float) -> None:
+        """The instance announced its end, for a reason of its own or of its platform."""
+        if worker.state not in (WorkerState.LEAVING, WorkerState.GONE):
+            kind = ExitKind.PREEMPTED if reason == "preempted" else ExitKind.LEFT
+            worker.leave(reason, kind, now)
+
+    def exited(self, event: InstanceExited, now: float) -> tuple[Worker, InstanceEnd] | None:
+        """The platform saw an instance end; None when it was not its worker's current one."""
+        worker = self._pool.find(event.worker)
+        if worker is None or worker.state is WorkerState.GONE or not worker.is_current(event):
+            return None
+        leaving = worker.leaving_as
+        if leaving is ExitKind.CRASHED or leaving is ExitKind.KILLED:
+            kind: ExitKind = leaving
+        else:
+            preempted = event.preempted or leaving is ExitKind.PREEMPTED
+            kind = classify_exit(
+                event.exit_code,
+                event.signal,
+                preempted=preempted and leaving is not ExitKind.LEFT,
+                leaving=leaving is not None,
+            )
+        how = describe_exit(event.exit_code, event.signal)
+        if leaving is not None:
+            how = f"{how}, {worker.leave_reason}"
+        return worker, self._control.ended(worker, kind, how, event.log_tail, now)
+
+    def not_started(
+        self, worker_id: WorkerId, reason: str, now: float
+    ) -> tuple[Worker, InstanceEnd] | None:
+        """The platform could not start an instance; None when none was being started."""
+        worker = self._pool.find(worker_id)
+        if worker is None or worker.instance is not None or worker.state is WorkerState.GONE:
+            return None
+        how = f"could not be started: {reason}"
+        return worker, self._control.ended(worker, ExitKind.CRASHED, how, "", now)

@@ -1,0 +1,40 @@
+"""The phases of a job, and which may follow which."""
+
+from __future__ import annotations
+
+from edl_master.core.effects import JobPhase
+
+_FINAL = (JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.CANCELLED)
+_NEXT: dict[JobPhase, tuple[JobPhase, ...]] = {
+    JobPhase.STARTING: (JobPhase.RUNNING, JobPhase.STOPPING),
+    JobPhase.RUNNING: (JobPhase.FINISHING, JobPhase.STOPPING),
+    JobPhase.FINISHING: (JobPhase.SUCCEEDED, JobPhase.STOPPING),
+    JobPhase.STOPPING: (JobPhase.FAILED, JobPhase.CANCELLED),
+}
+"""No phase follows a final one."""
+
+
+class IllegalStateChange(Exception):
+    """A job or worker was to change to a state that cannot follow the present one."""
+
+
+class JobPhases:
+    """The present phase of a job."""
+
+    def __init__(self) -> None:
+        self.now = JobPhase.STARTING
+
+    @property
+    def final(self) -> bool:
+        """Whether the job is over."""
+        return self.now in _FINAL
+
+    def move(self, phase: JobPhase) -> None:
+        """Change the phase.
+
+        Raises:
+            IllegalStateChange: the phase cannot follow the present one.
+        """
+        if phase not in _NEXT.get(self.now, ()):
+            raise IllegalStateChange(f"the job goes from {self.now} to {phase}")
+        self.now = phase

@@ -1,0 +1,64 @@
+"""Answers to events that come after the end of a job, and the events about checkpoints.
+
+The last checkpoint of a job is often complete only after the job's end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from edl_master.core.effects import (
+    Effect,
+    HeartbeatAnswer,
+    LeaveJob,
+    LogEvent,
+    Refused,
+    ReleaseFrozen,
+    Severity,
+)
+from edl_master.core.events import (
+    CheckpointFailed,
+    CheckpointTaken,
+    Event,
+    HeartbeatReceived,
+    LeaseRequested,
+    ParametersFrozen,
+    ScaleRequested,
+    TaskCompleted,
+    TaskFailed,
+    WorkerReady,
+    WorkerRegistered,
+)
+
+
+def answer_after_end(event: Event, emit: Callable[[Effect], None]) -> None:
+    """Answer requests that come after the end; nothing changes the job any more."""
+    match event:
+        case WorkerRegistered() | WorkerReady() | LeaseRequested():
+            emit(LeaveJob("job-over"))
+        case HeartbeatReceived(leases=leases):
+            emit(HeartbeatAnswer(leases, "job-over"))
+        case TaskCompleted() | TaskFailed() | ScaleRequested():
+            emit(Refused("the job is over"))
+        case ParametersFrozen(name, _):
+            emit(ReleaseFrozen(name))
+        case CheckpointTaken():
+            emit(checkpoint_taken(event))
+        case CheckpointFailed():
+            emit(checkpoint_failed(event))
+        case _:
+            pass
+
+
+def checkpoint_taken(event: CheckpointTaken) -> LogEvent:
+    """The event for a checkpoint that is complete."""
+    line = f"A checkpoint of parameter version {event.version} took {event.seconds:.1f} s."
+    return LogEvent("CheckpointTaken", line, facts={"version": str(event.version)})
+
+
+def checkpoint_failed(event: CheckpointFailed) -> LogEvent:
+    """The event for a checkpoint that its store did not take."""
+    failure = event.failure
+    line = f"The checkpoint of parameter version {event.version} was not stored: {failure.what}."
+    facts = {"version": str(event.version), "where": failure.where}
+    return LogEvent("CheckpointFailed", line, Severity.WARNING, facts)

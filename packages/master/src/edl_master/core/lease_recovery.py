@@ -1,0 +1,144 @@
+"""Takes leases back, and decides what happens to tasks that failed."""
+
+from __future__ import annotations
+
+from edl_master.core.components import JobComponents
+from edl_master.core.effects import CloseTask, LogEvent, Refused, RevokeLease, Severity
+from edl_master.core.events import TaskFailed
+from edl_master.core.failure import Failure
+from edl_master.core.failure_policy import (
+    DEATHS_PER_FAILURE,
+    CrashLoopDetector,
+    DeadLetterTask,
+    ExitKind,
+    FailJob,
+    RetryTask,
+    after_task_failure,
+)
+from edl_master.core.goodput import TimeCategory
+from edl_master.core.identifiers import TaskType, WorkerId
+from edl_master.core.instance_control import InstanceEnd
+from edl_master.core.leases import Lease
+from edl_master.core.tasks import OpenTask
+from edl_master.core.worker import Worker
+
+
+class LeaseRecovery:
+    """Ends leases whose holders failed, left or fell silent; their tasks are leased again."""
+
+    def __init__(self, components: JobComponents) -> None:
+        self._settings = components.settings
+        self._ledger = components.ledger
+        self._workers = components.workers
+        self._progress = components.progress
+        self._outcome = components.outcome
+        self._emit = components.emit
+        self._crash_loop = CrashLoopDetector(components.settings)
+
+    def progress_made(self) -> None:
+        """Some work of the job got done: earlier crashes are no crash loop."""
+        self._crash_loop.progress()
+
+    def task_failed(self, event: TaskFailed, now: float) -> None:
+        """Take the task back, and decide whether it is tried again."""
+        lease = self._ledger.leases.current(event.worker, event.lease)
+        if lease is None:
+            self._emit(Refused(f"the lease on {event.lease.task} is not current"))
+            return
+        self.take_back(lease, redo=True, now=now)
+        self._judge(lease.task, event.worker, event.failure, event.permanent, now)
+
+    def leases_expired(self, now: float) -> None:
+        """Take back the leases that were not renewed in time."""
+        for lease in self._ledger.leases.expired(now):
+            place = self._ledger.place(lease.task)
+            line = f"Worker {lease.worker} did not renew its lease on {place} in time."
+            self._emit(LogEvent("LeaseExpired", line, Severity.WARNING))
+            self.take_back(lease, redo=True, now=now)
+
+    def instance_replaced(self, worker: Worker, now: float) -> None:
+        """Take all leases back: the instance that registered holds none."""
+        for lease in self._ledger.leases.of(worker.id):
+            self.take_back(lease, redo=True, now=now)
+
+    def instance_lost(self, worker: Worker, now: float) -> None:
+        """The instance is no longer heard: take its leases back."""
+        silence = InstanceEnd(ExitKind.KILLED, "it was no longer heard", worker.productive, "")
+        self.take_back_all(worker, silence, now)
+
+    def instance_ended(self, worker: Worker, ended: InstanceEnd, now: float) -> None:
+        """The instance is gone: take its leases back, and detect a crash loop."""
+        self.take_back_all(worker, ended, now)
+        if not self._outcome.decided and not ended.productive:
+            verdict = self._crash_loop.count(ended.kind, str(worker), ended.how, ended.log_tail)
+            if verdict is not None:
+                self._outcome.fail(verdict.failure)
+
+    def take_back_all(self, worker: Worker, ended: InstanceEnd, now: float) -> None:
+        """Take all leases back. Work had begun on the first one only: its task may be the cause."""
+        for place, lease in enumerate(self._ledger.leases.of(worker.id)):
+            self.take_back(lease, redo=place == 0, now=now)
+            if place == 0:
+                self._count_death(lease.task, worker, ended, now)
+
+    def _count_death(self, task: OpenTask, worker: Worker, ended: InstanceEnd, now: float) -> None:
+        """Count a crash as a failure of the task, and a kill only if kills repeat."""
+        task.deaths += 1
+        if ended.kind is ExitKind.CRASHED or task.deaths > DEATHS_PER_FAILURE:
+            task.deaths = 0
+            what = f"{worker.name} ended while it worked on this task: {ended.how}."
+            remedy = "Read the end of its log below; look at these records and the model file."
+            failure = Failure("WORKER_CRASH_LOOP", what, remedy=remedy, detail=ended.log_tail)
+            self._judge(task, worker.id, failure, permanent=False, now=now)
+
+    def take_back(self, lease: Lease, *, redo: bool, now: float) -> None:
+        """End a lease; ``redo``: its holder may have computed something that is done again."""
+        if redo and lease is self._ledger.leases.of(lease.worker)[0]:
+            in_vain_s = now - self._busy_since(lease.worker)
+            self._progress.goodput.reclassify(TimeCategory.REDONE, in_vain_s)
+        self._ledger.take_back(lease, redo=redo)
+        if lease.task.key.type is TaskType.TRAINING:
+            self._emit(RevokeLease(lease.task.key, lease.token))
+
+    def _judge(
+        self, task: OpenTask, worker_id: WorkerId, failure: Failure, permanent: bool, now: float
+    ) -> None:
+        """Decide what happens to a task that failed and that no worker holds."""
+        if self._outcome.decided:
+            return
+        task.failures += 1
+        place = self._ledger.place(task)
+        type_ = task.key.type
+        facts = {"task": str(task.key), "worker": str(worker_id), "code": failure.code}
+        match after_task_failure(self._settings, type_, task.failures, failure, permanent, place):
+            case RetryTask(reason):
+                task.not_for = worker_id
+                task.not_for_until = now + self._settings.timings.retry_elsewhere_s
+                line = f"Trying {place} again ({reason}): {failure.what}"
+                self._emit(LogEvent("TaskRetried", line, Severity.WARNING, facts))
+            case DeadLetterTask(reason):
+                self._ledger.dead_letter(task, failure)
+                self._ledger.close(task, dead=True)
+                self._crash_loop.progress()  # the cause of the crashes is gone
+                if type_ is TaskType.TRAINING:
+                    self._emit(CloseTask(task.key))
+                line = f"Going on without {place} ({reason}): {failure.what}"
+                self._emit(LogEvent("TaskDeadLettered", line, Severity.ERROR, facts))
+            case FailJob(final, reason):
+                self._ledger.dead_letter(task, failure)
+                line = f"Cannot go on without {place} ({reason}): {failure.what}"
+                self._emit(LogEvent("TaskDeadLettered", line, Severity.ERROR, facts))
+                self._outcome.fail(final)
+
+    def wrong_prediction_count(self, lease: Lease, predictions: int, now: float) -> None:
+        """Fail a task that does not have one prediction for each record."""
+        what = f"{predictions} predictions were made for {lease.task.length} records."
+        remedy = "In prediction the dataset function must keep every record, once."
+        failure = Failure("MODEL_CONTRACT", what, remedy=remedy)
+        self.take_back(lease, redo=True, now=now)
+        self._judge(lease.task, lease.worker, failure, permanent=True, now=now)
+
+    def _busy_since(self, worker_id: WorkerId) -> float:
+        worker = self._workers.find(worker_id)
+        assert worker is not None, "only a worker holds a lease"
+        return worker.watch.since

@@ -1,0 +1,53 @@
+"""What a job does at every tick of the clock: deadlines, stalls, snapshots, number of workers."""
+
+from __future__ import annotations
+
+from edl_master.core.components import JobComponents
+from edl_master.core.effects import JobPhase, LogEvent, TakeSnapshot
+from edl_master.core.lease_recovery import LeaseRecovery
+from edl_master.core.stall_monitor import StallMonitor
+
+
+class PeriodicChecks:
+    """Runs the checks of one tick, in a fixed order."""
+
+    def __init__(
+        self, components: JobComponents, recovery: LeaseRecovery, stalls: StallMonitor
+    ) -> None:
+        self._components = components
+        self._recovery = recovery
+        self._stalls = stalls
+
+    def run(self, phase: JobPhase, now: float) -> None:
+        """Act on everything that is due."""
+        components = self._components
+        self._recovery.leases_expired(now)
+        overdue = components.instances.check_deadlines(now)
+        for worker in overdue.lost:
+            self._recovery.instance_lost(worker, now)
+        for worker, end in overdue.given_up:
+            self._recovery.instance_ended(worker, end, now)
+            if not components.outcome.decided:
+                components.instances.restart_due(now)
+        if not components.outcome.decided:
+            self._stalls.check(now)
+            working = phase in (JobPhase.RUNNING, JobPhase.FINISHING)
+            if working and components.snapshots.is_due(now):
+                components.emit(TakeSnapshot())
+            if phase is JobPhase.RUNNING:
+                self._adjust_worker_count(now)
+        components.instances.restart_due(now)
+
+    def _adjust_worker_count(self, now: float) -> None:
+        """Try other numbers of workers between the minimum and the maximum."""
+        components = self._components
+        ledger, main = components.ledger, components.workflow.main
+        done = ledger.records_complete(main) + ledger.records_applied(main)
+        ready = sum(worker.is_ready for worker in components.workers)
+        change = components.worker_count.observe(now, ready, done)
+        if change is None:
+            return
+        line = f"{change.why[:1].upper()}{change.why[1:]}"
+        facts = {"workers": str(change.workers)}
+        components.emit(LogEvent("WorkerCountTried", line, facts=facts))
+        components.instances.set_target(change.workers, now)
