@@ -26,7 +26,7 @@ def example(**values: Any) -> bytes:
 
 
 def pictures(count: int, shape: tuple[int, ...]) -> Iterator[tuple[np.ndarray, int]]:
-    """Images of 0 to 255 with a bright stripe whose place tells the class."""
+    """Images of 0 to 255 with a bright stripe; its position is the class."""
     rng = np.random.default_rng(1)
     for index in range(count):
         label = index % 10

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from edl_proto.v1 import job_pb2, task_pb2
-from edl_worker.model_file import Batch, ModelFile, ModelOptions, load_model_file
+from edl_worker.model_file import Batch, ModelFile, ModelReference, load_model_file
 from edl_worker.model_file.sample import first_batch
 from edl_worker.tasks import weight_files
 from edl_worker.tasks.loaded_model import read
@@ -20,7 +20,7 @@ Named = dict[str, np.ndarray[Any, Any]]
 
 def load_model(job: job_pb2.JobSpec) -> ModelFile:
     """The model of a job as a worker begins with it."""
-    file = load_model_file(ModelOptions.from_spec(job.model), seed=job.training.seed)
+    file = load_model_file(ModelReference.from_spec(job.model), seed=job.training.seed)
     file.build(first_batch(file, job, Mode.TRAINING, job.minibatch_size))
     return file
 

@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from edl_worker.model_file import ModelFile, ModelOptions, load_model_file
+from edl_worker.model_file import ModelFile, ModelReference, load_model_file
 
 DESIGN_DOCUMENTS = Path(__file__).parent / "model_file" / "design_documents"
 IMPORTS = """\
@@ -36,12 +36,12 @@ class ZooFolder:
         target.write_text(IMPORTS + "\n".join(blocks))
         return target
 
-    def choice(self, model_def: str, **options: str) -> ModelOptions:
-        return ModelOptions(str(self.root), model_def, **options)
+    def reference(self, model_def: str, **options: str) -> ModelReference:
+        return ModelReference(str(self.root), model_def, **options)
 
     def load(self, model_def: str, **options: Any) -> ModelFile:
         keep = {k: options.pop(k) for k in ("context", "purpose", "seed") if k in options}
-        return load_model_file(self.choice(model_def, **options), **keep)
+        return load_model_file(self.reference(model_def, **options), **keep)
 
     def line(self, path: str, text: str) -> int:
         """Number of the first line that contains ``text``."""

@@ -1,4 +1,4 @@
-"""``python -m edl_worker check``: what it answers about a model file."""
+"""``python -m edl_worker check`` describes a model file and reports its errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zoo_folder import ZooFolder
 
 import recordio
 from edl_proto.v1 import error_pb2, job_pb2
-from edl_worker.model_file import ModelOptions, check_model_file, run_check
+from edl_worker.model_file import ModelReference, check_model_file, run_check
 from elasticdl.python.common.constants import Mode
 
 FIRST = ("dataset_fn", "loss", "optimizer", "eval_metrics_fn")
@@ -38,7 +38,7 @@ def images(tmp_path: Path) -> str:
     return uri
 
 
-def test_a_good_file_without_data(zoo: ZooFolder, tmp_path: Path) -> None:
+def test_a_correct_file_without_data(zoo: ZooFolder, tmp_path: Path) -> None:
     zoo.write_document_blocks("mnist.py", "contribution", "model_functional", *FIRST)
     assert run_check(spec(tmp_path, zoo, "mnist")) == {
         "ok": True,
@@ -51,7 +51,9 @@ def test_a_good_file_without_data(zoo: ZooFolder, tmp_path: Path) -> None:
     }
 
 
-def test_a_subclassed_model_is_known_with_data(zoo: ZooFolder, tmp_path: Path, images: str) -> None:
+def test_data_shows_the_parameters_of_a_subclassed_model(
+    zoo: ZooFolder, tmp_path: Path, images: str
+) -> None:
     zoo.write_document_blocks("mnist.py", "contribution", "model_subclass", *FIRST)
     without = run_check(spec(tmp_path, zoo, "mnist"))
     assert (without["ok"], without["parameters"], without["inputs"]) == (True, None, None)
@@ -66,7 +68,7 @@ def run_check_of_functional(zoo: ZooFolder, tmp_path: Path) -> int:
     return parameters
 
 
-def test_data_brings_out_what_the_file_alone_does_not_tell(
+def test_data_shows_errors_that_the_file_alone_does_not(
     zoo: ZooFolder, tmp_path: Path, images: str
 ) -> None:
     path = zoo.write_document_blocks("mnist.py", "contribution", "model_functional", *FIRST)
@@ -78,7 +80,7 @@ def test_data_brings_out_what_the_file_alone_does_not_tell(
     assert [error["code"] for error in answer["errors"]] == ["SHAPE_MISMATCH"]
 
 
-def test_errors_are_messages_of_the_wire(zoo: ZooFolder, tmp_path: Path) -> None:
+def test_errors_are_wire_messages(zoo: ZooFolder, tmp_path: Path) -> None:
     zoo.write("mine.py", "model = tf.keras.Sequential([tf.keras.Input((2,))])")
     answer = run_check(spec(tmp_path, zoo, "mine"))
     assert (answer["ok"], answer["form"], answer["model"]) == (False, None, None)
@@ -92,7 +94,7 @@ def test_errors_are_messages_of_the_wire(zoo: ZooFolder, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("content", [None, "{", '{"nonsense": 1}'])
-def test_a_description_that_cannot_be_read(tmp_path: Path, content: str | None) -> None:
+def test_an_unreadable_specification(tmp_path: Path, content: str | None) -> None:
     path = tmp_path / "spec.json"
     if content is not None:
         path.write_text(content)
@@ -117,19 +119,19 @@ def test_the_command_prints_one_json_object(zoo: ZooFolder, tmp_path: Path) -> N
 
 def test_check_with_a_sample(zoo: ZooFolder) -> None:
     zoo.write_document_blocks("mnist.py", "contribution", "model_subclass", *FIRST)
-    choice = zoo.choice("mnist")
-    assert check_model_file(choice) == []
-    assert check_model_file(choice, sample=float_images(4)) == []
-    (error,) = check_model_file(choice, sample=[b"no example"])
+    reference = zoo.reference("mnist")
+    assert check_model_file(reference) == []
+    assert check_model_file(reference, sample=float_images(4)) == []
+    (error,) = check_model_file(reference, sample=[b"no example"])
     assert error.code == error_pb2.SHAPE_MISMATCH
-    assert check_model_file(choice, purpose=Mode.PREDICTION, sample=float_images(4)) == []
+    assert check_model_file(reference, purpose=Mode.PREDICTION, sample=float_images(4)) == []
 
 
-def test_a_choice_is_read_from_the_wire() -> None:
+def test_a_model_reference_is_read_from_the_wire() -> None:
     message = job_pb2.ModelSpec(
         **{field.name: f"the {field.name}" for field in job_pb2.ModelSpec.DESCRIPTOR.fields}
     )
-    choice = ModelOptions.from_spec(message)
+    reference = ModelReference.from_spec(message)
     for field in job_pb2.ModelSpec.DESCRIPTOR.fields:
-        assert getattr(choice, field.name) == f"the {field.name}"
-    assert ModelOptions("zoo", "a.b").params == ""
+        assert getattr(reference, field.name) == f"the {field.name}"
+    assert ModelReference("zoo", "a.b").params == ""

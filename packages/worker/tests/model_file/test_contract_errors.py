@@ -1,4 +1,4 @@
-"""What is wrong with a model file is found before training, all at once, with its place."""
+"""All errors of a model file are reported before training, each with its place."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def eval_metrics_fn():
 
 
 def write(zoo: ZooFolder, **parts: str) -> None:
-    """A model file that is right but for the parts given; an empty one is left out."""
+    """Writes a correct model file with some definitions replaced, or left out if empty."""
     zoo.write("mine.py", "\n".join({**GOOD, **parts}.values()))
 
 
@@ -54,7 +54,7 @@ def errors(zoo: ZooFolder, **options: str) -> tuple[EdlError, ...]:
 
 
 def build_errors(zoo: ZooFolder, **options: str) -> tuple[EdlError, ...]:
-    """Errors that come to light when the first minibatch is tried."""
+    """Errors that the dry run on the first minibatch finds."""
     model_file = zoo.load("mine", **options)
     first = batches(model_file, float_images(8))[0]
     with pytest.raises(ContractErrors) as caught:
@@ -68,14 +68,14 @@ def only(found: tuple[EdlError, ...]) -> EdlError:
     return error
 
 
-def test_the_file_that_these_tests_spoil_is_right(zoo: ZooFolder) -> None:
+def test_the_unchanged_model_file_has_no_errors(zoo: ZooFolder) -> None:
     write(zoo)
     model_file = zoo.load("mine")
     model_file.build(batches(model_file, float_images(8))[0])
-    assert check_model_file(zoo.choice("mine"), sample=float_images(8)) == []
+    assert check_model_file(zoo.reference("mine"), sample=float_images(8)) == []
 
 
-def test_everything_that_is_missing_is_told_at_once(zoo: ZooFolder) -> None:
+def test_all_missing_definitions_are_reported_at_once(zoo: ZooFolder) -> None:
     write(zoo, dataset_fn="", loss="", optimizer="")
     found = errors(zoo, params="typo=1")
     assert [error.code for error in found] == [error_pb2.MODEL_CONTRACT] * 3 + [
@@ -89,7 +89,7 @@ def test_everything_that_is_missing_is_told_at_once(zoo: ZooFolder) -> None:
     assert all(str(zoo.root / "mine.py") in error.where for error in found[:3])
 
 
-def test_faults_of_many_kinds_are_told_at_once(zoo: ZooFolder) -> None:
+def test_different_errors_are_reported_at_once(zoo: ZooFolder) -> None:
     write(
         zoo,
         loss="def loss(labels, predictions):\n    return tf.reduce_mean(prediction - labels)",
@@ -142,7 +142,7 @@ def test_a_loss_that_cannot_be_called(zoo: ZooFolder, source: str, said: str) ->
         ("return tf.reduce_mean(tf.cast(labels, tf.float32))", "does not depend on the model"),
     ],
 )
-def test_a_loss_that_returns_what_is_no_loss(zoo: ZooFolder, body: str, said: str) -> None:
+def test_a_loss_with_an_unusable_result(zoo: ZooFolder, body: str, said: str) -> None:
     write(zoo, loss=f"def loss(labels, predictions):\n    {body}")
     error = only(build_errors(zoo))
     assert error.code == error_pb2.MODEL_CONTRACT
@@ -191,7 +191,7 @@ def loss(labels, predictions):
         ),
     ],
 )
-def test_an_optimizer_that_is_none(zoo: ZooFolder, source: str, code: int, said: str) -> None:
+def test_an_unusable_optimizer(zoo: ZooFolder, source: str, code: int, said: str) -> None:
     write(zoo, optimizer=source)
     error = only(errors(zoo))
     assert error.code == code
@@ -209,7 +209,7 @@ def test_an_optimizer_that_is_none(zoo: ZooFolder, source: str, code: int, said:
         ("return sum([other for _ in labels])", "name other"),
     ],
 )
-def test_names_that_do_not_exist_are_found_without_running(
+def test_undefined_names_are_found_without_running_the_code(
     zoo: ZooFolder, body: str, said: str
 ) -> None:
     helper = "def helper(x):\n    return undefined_in_helper + x\n"
@@ -231,12 +231,12 @@ def test_names_that_do_not_exist_are_found_without_running(
         "return [labels for labels in (predictions,)][0]",
     ],
 )
-def test_names_that_exist_in_other_ways(zoo: ZooFolder, body: str) -> None:
+def test_names_that_are_defined_in_unusual_ways(zoo: ZooFolder, body: str) -> None:
     write(zoo, loss=f"def loss(labels, predictions):\n    {body}")
     zoo.load("mine")
 
 
-def test_names_in_a_model_s_methods_are_looked_at(zoo: ZooFolder) -> None:
+def test_undefined_names_in_methods_of_a_model_are_found(zoo: ZooFolder) -> None:
     write(
         zoo,
         model="""
@@ -275,7 +275,7 @@ def test_a_dataset_function_that_breaks_the_contract(zoo: ZooFolder, body: str, 
     assert caught.value.where.endswith(", dataset_fn")
 
 
-def test_predictions_in_another_order_than_the_records_are_refused(zoo: ZooFolder) -> None:
+def test_predictions_in_a_different_order_are_refused(zoo: ZooFolder) -> None:
     write(
         zoo,
         dataset_fn="def dataset_fn(dataset, mode):\n"
@@ -308,7 +308,7 @@ def test_a_record_that_does_not_fit(zoo: ZooFolder, records: list[bytes], said: 
     assert "edl data inspect" in caught.value.remedy
 
 
-def test_user_code_that_raises_while_records_go_through_it(zoo: ZooFolder) -> None:
+def test_user_code_that_raises_while_it_processes_records(zoo: ZooFolder) -> None:
     write(
         zoo,
         dataset_fn="""
@@ -421,7 +421,7 @@ class Mine(ElasticDLSpec):
     assert said in only(errors(zoo)).what
 
 
-def test_a_spec_that_lacks_methods(zoo: ZooFolder) -> None:
+def test_a_spec_without_required_methods(zoo: ZooFolder) -> None:
     zoo.write("mine.py", "class Mine(ElasticDLSpec):\n    def create_model(self): pass")
     with pytest.raises(ContractErrors) as caught:
         zoo.load("mine.Mine")
@@ -430,7 +430,7 @@ def test_a_spec_that_lacks_methods(zoo: ZooFolder) -> None:
         assert method in told
 
 
-def test_what_is_told_fits_a_screen(zoo: ZooFolder) -> None:
+def test_an_error_report_fits_a_screen(zoo: ZooFolder) -> None:
     write(zoo, loss="", optimizer="", dataset_fn="", model="model = 3")
     with pytest.raises(ContractErrors) as caught:
         zoo.load("mine")
@@ -439,7 +439,7 @@ def test_what_is_told_fits_a_screen(zoo: ZooFolder) -> None:
     assert "Traceback" not in text
 
 
-def test_an_error_survives_the_wire_with_all_errors_in_its_detail(zoo: ZooFolder) -> None:
+def test_the_detail_on_the_wire_lists_all_errors(zoo: ZooFolder) -> None:
     write(zoo, loss="", optimizer="")
     with pytest.raises(ContractErrors) as caught:
         zoo.load("mine")

@@ -1,4 +1,4 @@
-"""The documents' own examples, block by block as they are printed, with imports in front."""
+"""The examples of the design documents, unchanged except for imports in front."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_second_contract(zoo: ZooFolder, model: str) -> None:
     assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])
 
 
-def test_second_contract_predicts_though_its_function_reads_the_label(zoo: ZooFolder) -> None:
+def test_second_contract_predicts_although_its_function_reads_the_label(zoo: ZooFolder) -> None:
     zoo.write_document_blocks("mnist.py", "building", "model_functional", *SECOND)
     model_file = zoo.load("mnist", purpose=Mode.PREDICTION)
     records = [example(image=bytes(784)) for _ in range(3)]
@@ -72,7 +72,7 @@ def test_second_contract_predicts_though_its_function_reads_the_label(zoo: ZooFo
     assert model_file.call(batch.features, training=False).shape == (3, 10)
 
 
-def test_third_document_s_class_has_an_undefined_name(zoo: ZooFolder) -> None:
+def test_class_of_third_document_has_an_undefined_name(zoo: ZooFolder) -> None:
     zoo.write_document_blocks("mnist.py", "api", "mnist_spec")
     with pytest.raises(ContractErrors) as caught:
         zoo.load("mnist.MnistElasticDLSpec")
@@ -84,7 +84,7 @@ def test_third_document_s_class_has_an_undefined_name(zoo: ZooFolder) -> None:
     assert "outputs" in error.remedy
 
 
-def test_third_document_s_class_trains_with_that_name_mended(zoo: ZooFolder) -> None:
+def test_class_of_third_document_trains_with_that_name_corrected(zoo: ZooFolder) -> None:
     path = zoo.write_document_blocks("mnist.py", "api", "mnist_spec")
     path.write_text(path.read_text().replace("logits=output,", "logits=outputs,"))
     model_file = zoo.load("mnist", seed=1, context={"worker_id": 1})
@@ -94,7 +94,7 @@ def test_third_document_s_class_trains_with_that_name_mended(zoo: ZooFolder) -> 
     assert set(evaluate(model_file, records)) == {"loss", "accuracy"}
 
 
-def test_third_document_s_base_class_is_indented_wrongly(zoo: ZooFolder) -> None:
+def test_base_class_of_third_document_is_indented_wrongly(zoo: ZooFolder) -> None:
     zoo.write_document_blocks("mnist.py", "api", "elasticdl_spec", "mnist_spec")
     with pytest.raises(ContractErrors) as caught:
         zoo.load("mnist.MnistElasticDLSpec")
@@ -104,7 +104,7 @@ def test_third_document_s_base_class_is_indented_wrongly(zoo: ZooFolder) -> None
     assert "unexpected indent" in error.what
 
 
-def test_a_base_class_printed_in_the_file_itself_will_do(zoo: ZooFolder) -> None:
+def test_a_base_class_in_the_file_itself_is_accepted(zoo: ZooFolder) -> None:
     path = zoo.write_document_blocks("mnist.py", "api", "elasticdl_spec", "mnist_spec")
     text = path.read_text().replace("\n         pass\n", "\n        pass\n")
     text = text.replace("logits=output,", "logits=outputs,")
@@ -114,8 +114,8 @@ def test_a_base_class_printed_in_the_file_itself_will_do(zoo: ZooFolder) -> None
     assert len(train(model_file, float_images(32))) == 2
 
 
-def test_the_blocks_are_the_documents_own() -> None:
-    """Whoever mends a block to make a test pass changes what is being tested."""
+def test_the_blocks_are_unchanged() -> None:
+    """Correcting a block to make a test pass would change what is tested."""
     assert "labels=labels.flatten()" in (DESIGN_DOCUMENTS / "contribution" / "loss.txt").read_text()
     assert (
         "isinstance(data, EagerTensor)"

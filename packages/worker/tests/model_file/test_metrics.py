@@ -1,4 +1,4 @@
-"""Metrics add up: however the records are spread, the sum of the states gives one value."""
+"""Metric states add up: the value does not depend on the distribution of the records."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def build(model_file: ModelFile, labels: Any, outputs: Any) -> None:
 
 
 def spread(model_file: ModelFile, labels: Any, outputs: Any, cuts: list[int]) -> EvaluationMetrics:
-    """The sum of the states of tasks that hold the records between the cuts."""
+    """The metrics of the summed states of tasks; ``cuts`` divides the records into tasks."""
     total: dict[str, list[np.ndarray]] = {}
     for start, stop in zip([0, *cuts], [*cuts, len(labels)], strict=True):
         task = model_file.new_metrics()
@@ -85,7 +85,7 @@ ADDITIVE = {
 
 
 @pytest.mark.parametrize("name", ADDITIVE)
-def test_keras_metrics_are_exact_however_records_are_spread(zoo: ZooFolder, name: str) -> None:
+def test_keras_metrics_are_exact_for_any_distribution_of_records(zoo: ZooFolder, name: str) -> None:
     model_file = load(zoo, f"def eval_metrics_fn():\n    return {{'m': {ADDITIVE[name]}}}")
     labels, outputs = data(83)
     build(model_file, labels, outputs)
@@ -100,7 +100,7 @@ def test_keras_metrics_are_exact_however_records_are_spread(zoo: ZooFolder, name
 
 
 def test_every_metric_of_keras_adds_up(zoo: ZooFolder) -> None:
-    """What the rehearsal takes for granted: it tries only classes that are not Keras's own."""
+    """The dry run relies on this: it checks only metric classes of users."""
     from edl_worker.model_file.metrics import _adds_up
 
     arguments = {
@@ -169,7 +169,7 @@ def eval_metrics_fn():
 
 
 @pytest.mark.parametrize("names", ["predictions, labels", "labels, predictions", "y_pred, y_true"])
-def test_a_metrics_function_with_parameters_gives_those_of_a_batch(
+def test_a_metrics_function_with_parameters_computes_values_of_a_batch(
     zoo: ZooFolder, names: str
 ) -> None:
     predictions = "y_pred" if "y_pred" in names else "predictions"
@@ -187,7 +187,7 @@ def test_a_metrics_function_with_parameters_gives_those_of_a_batch(
     assert result["shift"] == pytest.approx(labels.mean(), rel=1e-5)
 
 
-def test_keras_metrics_by_a_function_with_parameters(zoo: ZooFolder) -> None:
+def test_a_metrics_function_with_parameters_may_return_keras_metrics(zoo: ZooFolder) -> None:
     model_file = load(
         zoo, "def eval_metrics_fn(predictions, labels):\n    return {'auc': keras.metrics.AUC()}"
     )
@@ -199,7 +199,7 @@ def test_keras_metrics_by_a_function_with_parameters(zoo: ZooFolder) -> None:
     assert result["auc"] == pytest.approx(float(expected.result()), rel=1e-5)
 
 
-def test_the_loss_of_a_sum_is_told_per_sample(zoo: ZooFolder) -> None:
+def test_the_measured_loss_is_a_mean_over_samples(zoo: ZooFolder) -> None:
     head = HEAD.replace("tf.reduce_mean(", "tf.reduce_sum(")
     model_file = load(zoo, "", head=head)
     labels, outputs = data(23)
@@ -224,7 +224,7 @@ def eval_metrics_fn():
 """
 
 
-def test_a_metric_of_somebody_s_own_that_adds_up(zoo: ZooFolder) -> None:
+def test_a_custom_metric_that_adds_up(zoo: ZooFolder) -> None:
     model_file = load(
         zoo,
         OWN.format(
@@ -278,7 +278,7 @@ def test_a_metric_that_does_not_add_up_is_refused(
         ("def eval_metrics_fn():\n    return {'a': lambda x, y, z: 1}", "cannot be called"),
     ],
 )
-def test_what_is_no_metric(zoo: ZooFolder, metrics: str, said: str) -> None:
+def test_values_that_are_not_metrics_are_refused(zoo: ZooFolder, metrics: str, said: str) -> None:
     with pytest.raises(ContractErrors) as caught:
         load(zoo, metrics)
     (error,) = caught.value.errors

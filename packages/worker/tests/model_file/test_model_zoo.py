@@ -11,14 +11,14 @@ import pytest
 from example_data import example, float_images
 from plain_loop import batches, evaluate, train
 
-from edl_worker.model_file import ModelFile, ModelOptions, load_model_file
+from edl_worker.model_file import ModelFile, ModelReference, load_model_file
 from elasticdl.python.common.constants import Mode
 
 ZOO = Path(__file__).parents[4] / "model_zoo"
 
 
 def from_zoo(model_def: str, *, purpose: Mode = Mode.TRAINING, **options: str) -> ModelFile:
-    return load_model_file(ModelOptions(str(ZOO), model_def, **options), purpose=purpose, seed=1)
+    return load_model_file(ModelReference(str(ZOO), model_def, **options), purpose=purpose, seed=1)
 
 
 def assert_learns(
@@ -45,7 +45,7 @@ def test_mnist(model_def: str) -> None:
     assert set(metrics) == {"loss", "accuracy"}
 
 
-def test_mnist_takes_parameters_by_the_name_of_what_takes_them() -> None:
+def test_mnist_takes_parameters_by_name() -> None:
     model_file = from_zoo("mnist.mnist_subclass.MnistModel", params="filters=4, lr=0.5")
     model_file.build(batches(model_file, float_images(4))[0])
     assert float(model_file.optimizer.learning_rate.numpy()) == 0.5
@@ -60,7 +60,7 @@ def test_cifar10(model_def: str) -> None:
 
 @pytest.fixture
 def employees() -> Callable[..., list[bytes]]:
-    """Rows of the documents' SQL statement: a salary that follows from role and age."""
+    """Rows of the SQL statement in the design document: role and age determine the salary."""
 
     def rows(count: int, *, label: str | None = "salary") -> list[bytes]:
         random = np.random.default_rng(2)
@@ -90,7 +90,7 @@ def test_regressor(model_def: str, input_fn: str, employees: Callable[..., list[
     assert metrics["loss"] == pytest.approx(metrics["root_mean_squared_error"] ** 2, rel=1e-5)
 
 
-def test_regressor_with_the_parameters_of_the_documents(
+def test_regressor_with_the_parameters_of_the_design_document(
     employees: Callable[..., list[bytes]],
 ) -> None:
     model_file = from_zoo(
@@ -113,7 +113,9 @@ def test_sqlflow_predicts_from_rows_without_the_label(
     assert model_file.call(first.features, training=False).shape == (16, 1)
 
 
-def test_sqlflow_is_told_which_column_is_the_label(employees: Callable[..., list[bytes]]) -> None:
+def test_a_parameter_names_the_label_column_of_sqlflow(
+    employees: Callable[..., list[bytes]],
+) -> None:
     records = employees(20, label="wage")
     named = from_zoo("regressor.DNN", params="label='wage'")
     batch = batches(named, records)[0]
@@ -150,7 +152,7 @@ def test_sentiment() -> None:
 
 
 def clicks() -> list[bytes]:
-    """The numbers tell; the ids are those of every record, so no row can."""
+    """Only the numbers determine the label; all records have the same ids."""
     kinds = [index % 2 for index in range(200)]
     return [
         example(
@@ -184,20 +186,20 @@ def people() -> list[bytes]:
         ("ctr.census_wide_and_deep", people),
     ],
 )
-def test_models_with_tables(model_def: str, records: Callable[[], list[bytes]]) -> None:
-    """In a plain loop their rows stay as they begin; what is dense learns."""
+def test_models_with_embedding_tables(model_def: str, records: Callable[[], list[bytes]]) -> None:
+    """In a plain loop the rows keep their initial values; the dense layers learn."""
     model_file = from_zoo(model_def, params="dim=4, hidden=[16], lr=0.1")
     metrics = assert_learns(model_file, records(), epochs=4)
     assert metrics["auc"] > 0.99
 
 
-def test_rows_are_counted_by_their_ids() -> None:
+def test_counting_rows_counts_by_id() -> None:
     model_file = from_zoo("counting_rows")
     records = [example(number=np.array([number])) for number in range(20)]
     assert evaluate(model_file, records) == {"loss": 0.0, "mean_count": 0.0}
 
 
-def test_every_model_file_of_the_zoo_is_tried_here() -> None:
+def test_this_file_covers_every_model_file_of_the_zoo() -> None:
     tried = Path(__file__).read_text()
     helpers = {"cifar10/data.py", "regressor/columns.py"}
     helpers |= {f"ctr/{name}.py" for name in ("__init__", "inputs", "models")}

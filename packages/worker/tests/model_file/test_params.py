@@ -1,4 +1,4 @@
-"""``--params`` is read as literals, never evaluated, and goes to who names it."""
+"""``--params`` has literals, which go to the definitions that name them as parameters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LITERALS = st.recursive(
 )
 
 
-def test_the_documents_parameters() -> None:
+def test_parameters_of_the_design_document() -> None:
     assert parse_params("hidden_units=[10, 100, 20, 5], learning_rate=0.01") == {
         "hidden_units": [10, 100, 20, 5],
         "learning_rate": 0.01,
@@ -42,7 +42,7 @@ def test_any_literals_come_back(values: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "  ", "a=-1", "a=1,", "a=1,\n  b={'x': (1, 2)}", "a=1e-3"])
-def test_readable(text: str) -> None:
+def test_valid_params(text: str) -> None:
     assert all(not isinstance(v, float) or math.isfinite(v) for v in parse_params(text).values())
 
 
@@ -62,7 +62,7 @@ def test_readable(text: str) -> None:
         ("a=1; b=2", "invalid syntax"),
     ],
 )
-def test_unreadable(text: str, said: str) -> None:
+def test_invalid_params(text: str, said: str) -> None:
     with pytest.raises(EdlError) as caught:
         parse_params(text)
     assert caught.value.code == error_pb2.USAGE
@@ -71,7 +71,7 @@ def test_unreadable(text: str, said: str) -> None:
     assert "hidden_units=[10, 100, 20, 5]" in caught.value.remedy
 
 
-def test_the_column_of_what_is_wrong_is_named() -> None:
+def test_an_error_names_the_column() -> None:
     with pytest.raises(EdlError) as caught:
         parse_params("ok=1, bad=open")
     assert caught.value.where.endswith(f"column {'ok=1, bad=open'.index('open') + 1}")
@@ -100,7 +100,7 @@ def optimizer(learning_rate=0.1):
 """
 
 
-def test_each_parameter_goes_to_who_names_it(zoo: ZooFolder) -> None:
+def test_each_parameter_goes_to_the_definition_that_names_it(zoo: ZooFolder) -> None:
     zoo.write("net.py", NET.format(kwargs="", rest=""))
     params = "units=5, scale=2.0, weight=10.0, learning_rate=0.25"
     model_file = zoo.load("net", params=params)
@@ -114,7 +114,7 @@ def test_each_parameter_goes_to_who_names_it(zoo: ZooFolder) -> None:
     assert float(model_file.optimizer.learning_rate.numpy()) == 0.25
 
 
-def test_a_constructor_with_kwargs_gets_what_nobody_names(zoo: ZooFolder) -> None:
+def test_kwargs_of_a_constructor_get_unclaimed_parameters(zoo: ZooFolder) -> None:
     zoo.write("net.py", NET.format(kwargs=", **kwargs", rest="name=kwargs.pop('title')"))
     model_file = zoo.load("net", params="title='mine', learning_rate=0.25")
     assert model_file.model.name == "mine"

@@ -11,14 +11,14 @@ from edl_worker.model_file.errors import ContractErrors
 from edl_worker.model_file.loader import load_model_file
 from edl_worker.model_file.metrics import EvaluationMetrics
 from edl_worker.model_file.model_file import ModelFile
-from edl_worker.model_file.model_options import ModelOptions
+from edl_worker.model_file.model_reference import ModelReference
 
 __all__ = [
     "Batch",
     "ContractErrors",
     "EvaluationMetrics",
     "ModelFile",
-    "ModelOptions",
+    "ModelReference",
     "check_model_file",
     "load_model_file",
     "run_check",

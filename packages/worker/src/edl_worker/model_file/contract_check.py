@@ -17,7 +17,7 @@ from edl_worker.model_file.batch import Batch
 from edl_worker.model_file.errors import ContractErrors
 from edl_worker.model_file.loader import load_model_file
 from edl_worker.model_file.model_file import ModelFile
-from edl_worker.model_file.model_options import ModelOptions
+from edl_worker.model_file.model_reference import ModelReference
 from edl_worker.model_file.sample import first_batch
 from elasticdl.python.common.constants import Mode
 
@@ -30,7 +30,7 @@ _PURPOSES = {
 
 
 def check_model_file(
-    options: ModelOptions,
+    reference: ModelReference,
     *,
     purpose: Mode = Mode.TRAINING,
     sample: Sequence[bytes] = (),
@@ -44,7 +44,7 @@ def check_model_file(
         columns: names of the columns if the records are CSV rows.
     """
     try:
-        model_file = load_model_file(options, purpose=purpose)
+        model_file = load_model_file(reference, purpose=purpose)
     except ContractErrors as error:
         return list(error.errors)
     if not sample:
@@ -84,9 +84,9 @@ def _run_check(spec_json_path: Path) -> dict[str, Any]:
         )
         return _answer(None, [failure])
     purpose = _PURPOSES.get(spec.type, Mode.TRAINING)
-    options = ModelOptions.from_spec(spec.model)
+    reference = ModelReference.from_spec(spec.model)
     try:
-        model_file = load_model_file(options, purpose=purpose)
+        model_file = load_model_file(reference, purpose=purpose)
     except ContractErrors as error:
         return _answer(None, error.errors)
     if not spec.data:

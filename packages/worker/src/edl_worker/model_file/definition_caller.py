@@ -92,7 +92,7 @@ class DefinitionCaller:
                 f'Give --params="{names}", or write a default in the file.',
             )
         try:
-            with compatibility.served():
+            with compatibility.removed_names_provided():
                 return self.function(definition)(**arguments, **(extra or {}))
         except Exception as error:
             refused = [name for name in extra or () if name in str(error)]

@@ -19,7 +19,7 @@ _SAMPLE_RECORDS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class TrialSample:
     """Labels of some records, and made-up outputs of the right shapes for them."""
 
     labels: Any
@@ -115,20 +115,20 @@ class DryRun:
                 loss.place if loss is not None else "",
             )
 
-    def sample(self, batch: Batch, outputs: Any) -> Sample:
+    def sample(self, batch: Batch, outputs: Any) -> TrialSample:
         """Some records for the trials of loss and metrics.
 
         Args:
             outputs: what ``trace_forward`` returned.
         """
         size = min(_SAMPLE_RECORDS, batch.size)
-        return Sample(
+        return TrialSample(
             tf.nest.map_structure(lambda tensor: tensor[:size], batch.labels),
             tf.nest.map_structure(lambda spec: _made_up(spec, size), outputs),
             size,
         )
 
-    def find_reduction(self, sample: Sample) -> Reduction:
+    def find_reduction(self, sample: TrialSample) -> Reduction:
         """``sum`` if twice the batch gives twice the loss, otherwise ``mean``.
 
         Raises:
@@ -145,7 +145,7 @@ class DryRun:
         doubled = abs(double - 2 * single) <= 1e-4 * abs(double)
         return "sum" if doubled and single != 0 else "mean"
 
-    def try_metrics(self, metrics: MetricComputation, sample: Sample) -> None:
+    def try_metrics(self, metrics: MetricComputation, sample: TrialSample) -> None:
         """Creates the state of the metrics and checks that their states add up.
 
         Raises:
@@ -153,7 +153,7 @@ class DryRun:
         """
         half = sample.size // 2
         try:
-            with compatibility.served():
+            with compatibility.removed_names_provided():
                 metrics.prepare(sample.labels, sample.outputs)
                 if sample.size > 1:
                     halves = [sample.part(slice(0, half)), sample.part(slice(half, None))]

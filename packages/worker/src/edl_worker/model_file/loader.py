@@ -22,7 +22,7 @@ from edl_worker.model_file.errors import ContractErrors, ErrorCollector
 from edl_worker.model_file.feature_mapping import FeatureMapper
 from edl_worker.model_file.forms.model_definition import ModelDefinition
 from edl_worker.model_file.model_file import ModelFile
-from edl_worker.model_file.model_options import ModelOptions
+from edl_worker.model_file.model_reference import ModelReference
 from edl_worker.model_file.params import parse_params
 from edl_worker.model_file.random_state import seed_globally
 from edl_worker.model_file.resolver import find_definition, find_model
@@ -34,7 +34,7 @@ from elasticdl.python.common.constants import Mode
 
 _Adapted = TypeVar("_Adapted")
 
-# Option, named as the field of ModelOptions, to the role that it replaces.
+# Field of ModelReference, to the role that it replaces.
 _REPLACING_OPTIONS: dict[str, Role] = {
     "input_fn": "input",
     "dataset_fn": "input",
@@ -81,7 +81,7 @@ _MISSING: dict[Role, tuple[str, str, str]] = {
 
 
 def load_model_file(
-    options: ModelOptions,
+    reference: ModelReference,
     *,
     context: Mapping[str, Any] | None = None,
     purpose: Mode = Mode.TRAINING,
@@ -107,13 +107,13 @@ def load_model_file(
     if seed is not None:
         seed_globally(seed)
     errors = ErrorCollector()
-    params = errors.attempt(parse_params, options.params) or {}
+    params = errors.attempt(parse_params, reference.params) or {}
     try:
-        zoo = open_zoo(options.model_zoo)
-        model = find_model(zoo, options.model_def)
+        zoo = open_zoo(reference.model_zoo)
+        model = find_model(zoo, reference.model_def)
     except EdlError as error:
         raise ContractErrors([*errors.errors, error]) from error
-    definitions = _definitions(zoo, model, options, errors)
+    definitions = _definitions(zoo, model, reference, errors)
     used = {role: d for role, d in definitions.items() if role in _USED[purpose]}
     errors.extend(_missing(model, used, purpose))
     errors.extend(undefined_names([model.code, *(d.value for d in used.values())], zoo))
@@ -124,21 +124,21 @@ def load_model_file(
 
 
 def _definitions(
-    zoo: ModelZoo, model: ModelDefinition, options: ModelOptions, errors: ErrorCollector
+    zoo: ModelZoo, model: ModelDefinition, reference: ModelReference, errors: ErrorCollector
 ) -> dict[Role, Definition]:
     """The definitions by role: the model file's own, or what an option names instead."""
     definitions = model.definitions()
-    if options.input_fn and options.dataset_fn:
+    if reference.input_fn and reference.dataset_fn:
         errors.add(
             EdlError(
                 error_pb2.USAGE,
                 "--input-fn and --dataset-fn are both given",
-                where=f"--input-fn {options.input_fn}, --dataset-fn {options.dataset_fn}",
+                where=f"--input-fn {reference.input_fn}, --dataset-fn {reference.dataset_fn}",
                 remedy="Give one of them.",
             )
         )
     for name, role in _REPLACING_OPTIONS.items():
-        dotted = getattr(options, name)
+        dotted = getattr(reference, name)
         if dotted:
             option = f"--{name.replace('_', '-')}"
             definition = errors.attempt(find_definition, zoo, model, role, option, dotted)

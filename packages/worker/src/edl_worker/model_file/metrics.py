@@ -112,7 +112,7 @@ class MetricComputation:
             EdlError: a metric raised.
         """
         given = {name: states[name] for name in self._keras}
-        with compatibility.served():
+        with compatibility.removed_names_provided():
             if self._eager:
                 means, updated = self._update_eagerly(given, labels, outputs)
             else:

@@ -104,7 +104,7 @@ class ModelFile:
     @_not_converted
     def call(self, features: Any, training: bool) -> Any:
         """The model's outputs; may be traced."""
-        with compatibility.served():
+        with compatibility.removed_names_provided():
             return self._description.feature_mapper(features, training)
 
     @_not_converted
@@ -119,7 +119,7 @@ class ModelFile:
         """
         if self._loss is None:
             raise RuntimeError("the model file was loaded without its loss")
-        with compatibility.served():
+        with compatibility.removed_names_provided():
             value = self._loss.function(outputs=outputs, labels=labels)
         return self._scalar(value)
 

@@ -17,7 +17,7 @@ from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 from edl_worker.embedding.lookup_stages import LayerPurpose, serving
 from edl_worker.embedding.tables import EmbeddingTables
-from edl_worker.model_file import Batch, ModelFile, ModelOptions, load_model_file
+from edl_worker.model_file import Batch, ModelFile, ModelReference, load_model_file
 from edl_worker.model_file.sample import first_batch
 from edl_worker.tasks import trained_model, weight_files
 from edl_worker.tasks.evaluation import Inference
@@ -147,8 +147,8 @@ def load(job: job_pb2.JobSpec, context: dict[str, Any]) -> LoadedModel:
     minibatch_size = minibatch_size or _MINIBATCH
     seed = job.training.seed
     with serving(LayerPurpose.TRAINING if purpose is Mode.TRAINING else LayerPurpose.ANSWERING):
-        choice = ModelOptions.from_spec(spec)
-        file = load_model_file(choice, context=context, purpose=purpose, seed=seed)
+        reference = ModelReference.from_spec(spec)
+        file = load_model_file(reference, context=context, purpose=purpose, seed=seed)
         sample = first_batch(file, job, purpose, minibatch_size)
         file.build(sample)
     zoo = Path(spec.model_zoo).resolve()

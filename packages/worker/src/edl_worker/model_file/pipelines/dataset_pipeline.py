@@ -117,7 +117,7 @@ class DatasetPipeline:
         if key in source.pipelines:
             return source.pipelines[key]
         with (
-            compatibility.served(),
+            compatibility.removed_names_provided(),
             seeded(request.seed),
             _without_shuffles(request.mode),
             maps_in_calling_thread(),

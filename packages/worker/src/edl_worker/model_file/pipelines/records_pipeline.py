@@ -90,7 +90,7 @@ class RecordsPipeline:
         definition = self._function.definition
         try:
             # Every minibatch has its own seed, so that skipped ones do not change the others.
-            with compatibility.served(), seeded(request.seed, index):
+            with compatibility.removed_names_provided(), seeded(request.seed, index):
                 result = self._function(records=rows, mode=request.mode)
         except Exception as error:
             raise user_code_error(

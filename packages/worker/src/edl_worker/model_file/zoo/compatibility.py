@@ -1,7 +1,8 @@
 """Provides removed names of TensorFlow and Keras to model files, each with one warning.
 
-The names exist only while code of a model file runs (``with served(): ...``). The rest of the
-process sees TensorFlow as it is. A warning names the line and what to write instead.
+The names exist only in a block ``with removed_names_provided():``, which surrounds all code of a
+model file. The rest of the process sees TensorFlow as it is. A warning names the line and what to
+write instead.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _warned: set[tuple[str, str, int]] = set()
 
 
 @contextmanager
-def served() -> Iterator[None]:
+def removed_names_provided() -> Iterator[None]:
     """Runs the block with the removed names in place; reentrant, and shared by all threads."""
     global _depth
     with _lock:
@@ -48,9 +49,9 @@ def served() -> Iterator[None]:
                 _remove()
 
 
-def served_attribute(owner: Any, name: str) -> bool:
+def provides(owner: Any, name: str) -> bool:
     """Whether ``owner.name`` exists while the names are served."""
-    with served():
+    with removed_names_provided():
         return hasattr(owner, name)
 
 

@@ -38,7 +38,7 @@ def import_module(zoo: ModelZoo, dotted: str) -> ModuleType:
         EdlError: MODEL_IMPORT, with a traceback of the user's frames.
     """
     try:
-        with compatibility.served():
+        with compatibility.removed_names_provided():
             return zoo.load(dotted)
     except (KeyboardInterrupt, EdlError):
         raise

@@ -139,7 +139,7 @@ def _check(code: CodeType, function: FunctionType) -> Iterator[EdlError]:
                 path = f"{path}.{name}"
                 if path not in reported and not hasattr(owner, name):
                     reported.add(path)
-                    if not compatibility.served_attribute(owner, name):
+                    if not compatibility.provides(owner, name):
                         yield _missing_attribute(owner, name, path, code, line)
                 owner = getattr(owner, name, None)
             case "CACHE" | "EXTENDED_ARG" | "NOP":

@@ -1,4 +1,4 @@
-"""A zoo's modules: found by path, apart from what is installed, with errors that name the line."""
+"""Modules of a zoo are found by path, separate from installed ones; errors name the line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from zoo_folder import ZooFolder
 
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
-from edl_worker.model_file import ContractErrors
 from edl_worker.model_file.resolver import find_model
 from edl_worker.model_file.zoo.importer import ModelZoo
 from edl_worker.model_file.zoo.module_import import import_module, open_zoo
@@ -38,7 +37,7 @@ def test_a_module_or_a_package_is_found_by_its_path(zoo: ZooFolder, path: str) -
     assert (found.form, found.name, found.module.__name__) == ("instance", "model", "a.b")
 
 
-def test_a_file_beside_a_folder_of_its_name_is_its_package(zoo: ZooFolder) -> None:
+def test_a_file_next_to_a_folder_of_its_name_is_its_package(zoo: ZooFolder) -> None:
     zoo.write("regressor.py", "from regressor.parts import WIDTH\nclass DNN(tf.keras.Model): pass")
     zoo.write("regressor/parts.py", "WIDTH = 7")
     zoo.write("regressor/wide_and_deep.py", "from . import DNN\nclass MagicalWAD(DNN): pass")
@@ -91,7 +90,7 @@ def test_a_zoo_inside_a_package_imports_by_relative_and_by_its_own_name(zoo: Zoo
     assert import_module(inner, "net").found == ("us", 7, 7, 7, 7, "us")
 
 
-def test_a_relative_import_out_of_the_zoo_says_so(zoo: ZooFolder) -> None:
+def test_a_relative_import_out_of_the_zoo_is_refused(zoo: ZooFolder) -> None:
     zoo.write("net.py", "from ..other import x")
     error = failure(zoo, "net")
     assert "leads out of the model zoo" in error.what
@@ -99,7 +98,7 @@ def test_a_relative_import_out_of_the_zoo_says_so(zoo: ZooFolder) -> None:
 
 
 @pytest.mark.parametrize("name", ["test", "keras", "queue", "recordio", "edl_worker"])
-def test_an_installed_package_of_the_same_name_is_left_alone(zoo: ZooFolder, name: str) -> None:
+def test_an_installed_package_of_the_same_name_is_unaffected(zoo: ZooFolder, name: str) -> None:
     installed = importlib.import_module(name)
     zoo.write(f"{name}.py", MODEL + "\nfrom shared import VALUE", imports=False)
     path = zoo.root / f"{name}.py"
@@ -111,7 +110,7 @@ def test_an_installed_package_of_the_same_name_is_left_alone(zoo: ZooFolder, nam
     assert importlib.import_module(name) is installed
 
 
-def test_in_the_zoo_its_own_module_goes_before_an_installed_one(zoo: ZooFolder) -> None:
+def test_code_of_the_zoo_prefers_the_zoo_s_modules(zoo: ZooFolder) -> None:
     zoo.write("test/support.py", "WHO = 'the zoo'")
     zoo.write("net.py", "from test.support import WHO\nimport test.support as s\nsame = s.WHO")
     module = import_module(open_(zoo), "net")
@@ -126,13 +125,13 @@ def test_a_module_named_like_a_package_that_it_imports(zoo: ZooFolder) -> None:
     )
 
 
-def test_a_bare_folder_hides_no_installed_package(zoo: ZooFolder) -> None:
+def test_a_folder_without_code_hides_no_installed_package(zoo: ZooFolder) -> None:
     (zoo.root / "numpy" / "docs").mkdir(parents=True)
     zoo.write("net.py", "import numpy\npi = numpy.pi")
     assert import_module(open_(zoo), "net").pi > 3
 
 
-def test_each_opening_executes_the_files_anew(zoo: ZooFolder) -> None:
+def test_opening_a_zoo_executes_its_files_again(zoo: ZooFolder) -> None:
     zoo.write("net.py", "count = []")
     first = import_module(open_(zoo), "net")
     zoo.write("net.py", "count = [1]")
@@ -140,70 +139,14 @@ def test_each_opening_executes_the_files_anew(zoo: ZooFolder) -> None:
     assert (first.count, second.count) == ([], [1])
 
 
-def test_a_zoo_that_is_not_there(zoo: ZooFolder) -> None:
+def test_a_missing_zoo(zoo: ZooFolder) -> None:
     with pytest.raises(EdlError) as caught:
         open_zoo(str(zoo.root / "none"))
     assert caught.value.code == error_pb2.MODEL_NOT_FOUND
     assert str(zoo.root / "none") in caught.value.where
 
 
-@pytest.mark.parametrize(
-    ("model_def", "suggested"),
-    [("mnist.mnist_functional", "mnist.mnist_functional_api"), ("minst.model", "mnist")],
-)
-def test_a_module_that_is_not_there_names_the_nearest(
-    zoo: ZooFolder, model_def: str, suggested: str
-) -> None:
-    zoo.write("mnist/mnist_functional_api.py", MODEL)
-    error = failure(zoo, model_def)
-    assert error.code == error_pb2.MODEL_NOT_FOUND
-    assert suggested in error.remedy
-
-
-def test_a_name_that_is_not_there_names_the_nearest(zoo: ZooFolder) -> None:
-    zoo.write("nets.py", "class WideNet(tf.keras.Model): pass")
-    error = failure(zoo, "nets.WideNett")
-    assert error.code == error_pb2.MODEL_NOT_FOUND
-    assert "WideNet" in error.remedy
-
-
-def test_several_models_are_listed(zoo: ZooFolder) -> None:
-    zoo.write("nets.py", "class A(tf.keras.Model): pass\nclass B(tf.keras.Model): pass")
-    error = failure(zoo, "nets")
-    assert "A, B" in error.what
-    assert "--model-def nets.A" in error.remedy
-
-
-@pytest.mark.parametrize(
-    ("source", "form"),
-    [
-        (MODEL + "class Other(tf.keras.Model): pass", "instance"),
-        ("class Net(tf.keras.Model): pass", "class"),
-        ("def custom_model(): pass\ndef unrelated(): pass", "function"),
-        ("class Net(ElasticDLSpec):\n    create_model = create_optimizer = create_loss = "
-         "create_dataset = lambda self: None", "spec"),
-    ],
-)  # fmt: skip
-def test_the_only_model_of_a_module_is_found(zoo: ZooFolder, source: str, form: str) -> None:
-    zoo.write("net.py", source)
-    assert find_model(open_(zoo), "net").form == form
-
-
-def test_a_class_that_is_only_imported_is_no_candidate(zoo: ZooFolder) -> None:
-    zoo.write("base.py", "class Base(tf.keras.Model): pass")
-    zoo.write("net.py", "from base import Base\nclass Net(Base): pass")
-    assert find_model(open_(zoo), "net").name == "Net"
-
-
-@pytest.mark.parametrize("value", ["3", "'model'", "tf", "tf.keras.layers.Dense"])
-def test_what_is_no_model(zoo: ZooFolder, value: str) -> None:
-    zoo.write("net.py", f"thing = {value}")
-    error = failure(zoo, "net.thing")
-    assert error.code == error_pb2.MODEL_CONTRACT
-    assert "not a model" in error.what
-
-
-def test_an_import_that_raises_shows_the_user_s_frames_alone(zoo: ZooFolder) -> None:
+def test_traceback_of_a_failed_import_has_only_user_frames(zoo: ZooFolder) -> None:
     zoo.write("inner.py", "def divide():\n    return 1 / 0")
     zoo.write("net.py", "from inner import divide\ndivide()")
     error = failure(zoo, "net")
@@ -230,21 +173,12 @@ def test_a_package_that_is_not_installed(zoo: ZooFolder) -> None:
     assert "requirements.txt" in error.remedy
 
 
-def test_a_file_that_ends_the_interpreter_is_an_error_like_any(zoo: ZooFolder) -> None:
+def test_a_file_that_exits_the_interpreter_is_an_error(zoo: ZooFolder) -> None:
     zoo.write("net.py", "import sys\nsys.exit('bye')")
     assert "SystemExit: bye" in failure(zoo, "net").what
 
 
-def test_a_zoo_that_cannot_be_written_to(zoo: ZooFolder, tmp_path: Path) -> None:
+def test_nothing_is_written_into_a_zoo(zoo: ZooFolder, tmp_path: Path) -> None:
     zoo.write("net.py", MODEL)
     find_model(open_(zoo), "net")
     assert [path.name for path in tmp_path.rglob("*")] == ["net.py"]
-
-
-def test_errors_come_with_every_fault_at_once(zoo: ZooFolder) -> None:
-    with pytest.raises(ContractErrors) as caught:
-        zoo.load("a.b", params="x=y")
-    assert [error.code for error in caught.value.errors] == [
-        error_pb2.USAGE,
-        error_pb2.MODEL_NOT_FOUND,
-    ]

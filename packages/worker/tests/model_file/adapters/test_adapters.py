@@ -1,49 +1,15 @@
-"""Parts of the contract: every way to write one, overrides, and arguments bound by name."""
+"""Every way to write a definition, options that replace one, and arguments by name."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from example_data import example
+from model_files import LOSS, MODEL, REST, rows
 from plain_loop import batches, train
 from zoo_folder import ZooFolder
 
 from edl_worker.model_file import ContractErrors
-from edl_worker.model_file.columns import Column, shape_features, shape_labels
-from elasticdl.python.common.constants import Mode
-
-REST = """
-def dataset_fn(dataset, mode):
-    def parse(record):
-        r = tf.io.parse_single_example(record, {
-            "x": tf.io.FixedLenFeature([2], tf.float32),
-            "y": tf.io.FixedLenFeature([1], tf.float32)})
-        return {"x": r["x"]}, r["y"]
-    return dataset.map(parse)
-
-def optimizer(lr=0.1):
-    return tf.keras.optimizers.SGD(lr)
-"""
-MODEL = """
-inputs = tf.keras.Input((2,), name="x")
-model = tf.keras.Model(inputs, tf.keras.layers.Dense(1)(inputs))
-"""
-LOSS = """
-def loss(labels, predictions):
-    return tf.square(labels - predictions)
-"""
-
-
-def rows(count: int = 64) -> list[bytes]:
-    random = np.random.default_rng(4)
-    return [
-        example(x=x.astype(np.float32), y=np.array([x[0] - 2 * x[1]], np.float32))
-        for x in random.random((count, 2))
-    ]
-
 
 LABELS = np.array([[1.0], [0.0], [3.0], [2.0]], np.float32)
 OUTPUTS = np.array([[0.5], [2.0], [3.0], [1.0]], np.float32)
@@ -157,8 +123,8 @@ BY_RECORDS = """
 
 @pytest.mark.parametrize("style", ["@staticmethod", "@classmethod", "", "plain"])
 @pytest.mark.parametrize("kind", ["dataset", "records"])
-def test_a_class_s_defaults(zoo: ZooFolder, style: str, kind: str) -> None:
-    """Static, bound to class or instance, or a plain function without self."""
+def test_defaults_of_a_model_class(zoo: ZooFolder, style: str, kind: str) -> None:
+    """A default may be static, bound to class or instance, or a plain function without self."""
     first = {"@classmethod": "cls", "": "self"}.get(style, "")
     source = CLASS.format(
         decorator=style if style.startswith("@") else "# as it is",
@@ -188,7 +154,7 @@ def test_a_class_s_defaults(zoo: ZooFolder, style: str, kind: str) -> None:
         ("batch", "records"),
     ],
 )
-def test_an_input_function_s_signature_tells_its_kind(
+def test_the_signature_decides_the_kind_of_an_input_function(
     zoo: ZooFolder, signature: str, kind: str
 ) -> None:
     body = BY_DATASET if kind == "dataset" else BY_RECORDS
@@ -202,7 +168,7 @@ def test_an_input_function_s_signature_tells_its_kind(
     assert batch.labels.shape == (4, 1)
 
 
-def test_overrides_from_the_module_from_another_and_from_keras(zoo: ZooFolder) -> None:
+def test_options_name_definitions_of_the_module_of_others_and_of_keras(zoo: ZooFolder) -> None:
     zoo.write("mine.py", MODEL + REST + LOSS + "def other_loss(labels, predictions): return 7.0")
     zoo.write(
         "team/parts.py",
@@ -241,7 +207,7 @@ def test_overrides_from_the_module_from_another_and_from_keras(zoo: ZooFolder) -
         ({"input_fn": "a.b", "dataset_fn": "c.d"}, "both given", "one of them"),
     ],
 )
-def test_an_override_that_leads_nowhere(
+def test_an_option_that_names_nothing(
     zoo: ZooFolder, options: dict[str, str], said: str, hint: str
 ) -> None:
     zoo.write("mine.py", MODEL + REST + LOSS)
@@ -253,7 +219,7 @@ def test_an_override_that_leads_nowhere(
     assert hint in first.remedy
 
 
-def test_a_spec_is_given_context_and_parameters(zoo: ZooFolder) -> None:
+def test_a_spec_gets_context_and_parameters(zoo: ZooFolder) -> None:
     zoo.write(
         "mine.py",
         """
@@ -287,151 +253,3 @@ def net(units=2):
 """
     zoo.write("mine.py", net + REST + LOSS)
     assert zoo.load("mine.net", params="units=5").model.output_shape == (None, 5)
-
-
-# Features to inputs.
-
-
-def call(zoo: ZooFolder, model: str, features: Any, columns: str = "") -> Any:
-    zoo.write("mine.py", model + REST + LOSS + columns)
-    model_file = zoo.load("mine", purpose=Mode.PREDICTION)
-    from edl_worker.model_file import Batch
-
-    model_file.build(Batch(features, None, 3))
-    return model_file.call(features, training=False)
-
-
-TWO = """
-left, right = tf.keras.Input((2,), name="left"), tf.keras.Input((2,), name="right")
-model = tf.keras.Model({inputs}, left - 2 * right)
-"""
-A, B = tf.fill((3, 2), 5.0), tf.fill((3, 2), 1.0)
-
-
-@pytest.mark.parametrize(
-    "inputs", ["[left, right]", "(left, right)", "{'left': left, 'right': right}", "[right, left]"]
-)
-@pytest.mark.parametrize(
-    "features", [{"right": B, "left": A}, {"left": A, "right": B, "unused": A}]
-)
-def test_inputs_are_fed_by_name(zoo: ZooFolder, inputs: str, features: Any) -> None:
-    np.testing.assert_array_equal(call(zoo, TWO.format(inputs=inputs), features), 3.0)
-
-
-def test_inputs_are_fed_by_position_without_names(zoo: ZooFolder) -> None:
-    np.testing.assert_array_equal(call(zoo, TWO.format(inputs="[left, right]"), (A, B)), 3.0)
-
-
-def test_columns_feed_inputs_by_position_whatever_their_names(zoo: ZooFolder) -> None:
-    columns = """
-def feature_columns():
-    return [tf.feature_column.numeric_column(key, shape=[2]) for key in ("zeta", "alpha")]
-"""
-    found = call(zoo, TWO.format(inputs="[left, right]"), {"alpha": B, "zeta": A}, columns)
-    np.testing.assert_array_equal(found, 3.0)
-
-
-@pytest.mark.parametrize(
-    "features",
-    [tf.ones((3, 2)), {"x": tf.ones((3, 2))}, {"y": tf.ones((3, 2), tf.int32)}, [tf.ones((3, 2))]],
-)
-def test_a_single_input_is_fed_with_the_single_feature(zoo: ZooFolder, features: Any) -> None:
-    assert call(zoo, MODEL, features).shape == (3, 1)
-
-
-SUBCLASS = """
-class Layer(tf.keras.layers.Layer):
-    def call(self, inputs):
-        return inputs["x"] * 2.0
-
-class Net(tf.keras.Model):
-    def __init__(self):
-        super().__init__()
-        self.dense = tf.keras.layers.Dense(1)
-        self.layer = Layer()
-    def call(self, {signature}):
-        return {body}
-"""
-
-
-@pytest.mark.parametrize(
-    ("signature", "body", "features"),
-    [
-        ("inputs", "self.dense(inputs)", {"x": A}),
-        ("inputs", "self.dense(inputs)", A),
-        ("inputs", "self.dense(inputs['x'])", {"x": A}),
-        ("inputs", "self.dense(inputs['x'] - inputs['y'])", {"x": A, "y": B}),
-        ("inputs, training=False", "self.dense(inputs.get('x'))", {"x": A}),
-        ("inputs: dict", "self.dense(self.layer(inputs))", {"x": A}),
-        ("inputs", "self.dense(self.layer(inputs))", {"x": A}),
-        ("inputs", "self.dense(self.layer(inputs))", {"x": A, "y": B}),
-        ("x, y", "self.dense(x - y)", {"y": B, "x": A}),
-        ("inputs", "self.dense(inputs[0] - inputs[1])", (A, B)),
-    ],
-)
-def test_a_subclassed_model_is_fed_as_its_call_wants(
-    zoo: ZooFolder, signature: str, body: str, features: Any
-) -> None:
-    model = SUBCLASS.format(signature=signature, body=body)
-    assert call(zoo, model + "\nmodel = Net()\n", features).shape == (3, 1)
-
-
-def test_building_runs_nothing(zoo: ZooFolder) -> None:
-    """A layer called with training=True has statistics that a forward pass would move."""
-    zoo.write("mine.py", REST + LOSS + """
-class Net(tf.keras.Model):
-    def __init__(self):
-        super().__init__()
-        self.norm = tf.keras.layers.BatchNormalization()
-        self.dense = tf.keras.layers.Dense(1)
-    def call(self, inputs):
-        return self.dense(self.norm(inputs, training=True))
-""")  # fmt: skip
-    model_file = zoo.load("mine")
-    model_file.build(batches(model_file, rows())[0])
-    values = {v.path.rpartition("/")[2]: v.numpy() for v in model_file.model.variables}
-    np.testing.assert_array_equal(values["moving_mean"], 0.0)
-    np.testing.assert_array_equal(values["moving_variance"], 1.0)
-
-
-def test_variables_have_the_same_unique_paths_each_time(zoo: ZooFolder) -> None:
-    zoo.write("mine.py", SUBCLASS.format(signature="inputs", body="self.dense(inputs)") + REST
-              + LOSS + "\nmodel = Net()\n")  # fmt: skip
-    paths = []
-    for _ in range(2):
-        model_file = zoo.load("mine", seed=7)
-        model_file.build(batches(model_file, rows())[0])
-        paths.append({v.path: v.numpy().tolist() for v in model_file.model.variables})
-    assert paths[0] == paths[1]
-    assert len(paths[0]) == 2
-
-
-# Columns.
-
-
-def test_columns_fix_dtype_and_shape() -> None:
-    image = Column("image", (1, 2, 3), tf.float32)
-    shaped = shape_features({"image": np.arange(12).reshape(2, 6), "more": 1}, [image], "here")
-    assert (shaped["image"].shape, shaped["image"].dtype) == ((2, 1, 2, 3), tf.float32)
-    assert list(shaped) == ["image"]
-
-
-@pytest.mark.parametrize(
-    ("labels", "shape"), [(np.zeros(4), (4,)), (np.zeros((4, 1)), (4, 1))], ids=["flat", "column"]
-)
-def test_a_scalar_label_stays_as_it_comes(labels: Any, shape: tuple[int, ...]) -> None:
-    shaped = shape_labels(labels, [Column("label", (1,), tf.int64)], "here")
-    assert (shaped.shape, shaped.dtype) == (shape, tf.int64)
-
-
-@pytest.mark.parametrize(
-    ("features", "said"),
-    [
-        ({"image": np.zeros((2, 5))}, r"shape \(5,\) per record, its column has \(1, 2, 3\)"),
-        ({"picture": np.zeros((2, 6))}, "lack the column image; they are picture"),
-        ({"image": np.array([b"a", b"b"], object)}, "dtype string, its column float32"),
-    ],
-)
-def test_what_does_not_fit_its_column(features: Any, said: str) -> None:
-    with pytest.raises(Exception, match=said):
-        shape_features(features, [Column("image", (1, 2, 3), tf.float32)], "here")

@@ -1,4 +1,4 @@
-"""Mapped functions run in the asking thread where they can, and give what they always gave."""
+"""Mapped functions run in the calling thread where possible, with the same results."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ LEFT: tuple[Callable[[Any], Any], ...] = branches, loops, nested_loops, checks
 
 
 def plain(element: Any) -> Any:
-    """Something that can be compared."""
+    """An element as plain Python values, for comparison."""
     if isinstance(element, tf.SparseTensor):
         element = tf.sparse.to_dense(element)
     if isinstance(element, tf.RaggedTensor):
@@ -79,7 +79,7 @@ def plain(element: Any) -> Any:
 
 
 @pytest.mark.parametrize("moved", [True, False])
-def test_what_comes_out_is_the_same(moved: bool) -> None:
+def test_elements_are_the_same(moved: bool) -> None:
     for function in MOVED if moved else LEFT:
         usual = tf.data.Dataset.range(6).map(function)
         with maps_in_calling_thread():
@@ -91,7 +91,7 @@ def test_what_comes_out_is_the_same(moved: bool) -> None:
         assert maps_in_pool(ours) == [not moved]
 
 
-def test_what_asks_for_something_else_and_what_is_built_elsewhere_stay_as_they_are() -> None:
+def test_parallel_synchronous_and_other_maps_are_unchanged() -> None:
     with maps_in_calling_thread():
         parallel = tf.data.Dataset.range(6).map(several, num_parallel_calls=2)
         synchronous = tf.data.Dataset.range(6).map(several, synchronous=True)
@@ -99,7 +99,7 @@ def test_what_asks_for_something_else_and_what_is_built_elsewhere_stay_as_they_a
     assert maps_in_pool(tf.data.Dataset.range(6).map(several)) == [True]
 
 
-def test_each_of_several_is_moved_by_itself() -> None:
+def test_each_of_several_maps_is_handled_separately() -> None:
     with maps_in_calling_thread():
         dataset = tf.data.Dataset.range(6).map(lambda x: x + 1).map(branches).batch(2)
         dataset = dataset.map(lambda x: x * 2).prefetch(1)

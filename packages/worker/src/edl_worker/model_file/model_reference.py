@@ -1,4 +1,4 @@
-"""The options of a job that name its model, as the user typed them."""
+"""Which model of which zoo a job uses, as the user typed it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from edl_proto.v1 import job_pb2
 
 
 @dataclass(frozen=True, slots=True)
-class ModelOptions:
-    """The model zoo, the model in it, and definitions that replace the model file's own.
+class ModelReference:
+    """Names the model zoo, the model in it, and definitions that replace the model file's own.
 
     The fields are those of ``edl.v1.ModelSpec``; an empty one means that the option is not given.
     """
@@ -26,7 +26,7 @@ class ModelOptions:
     label_columns: str = ""
 
     @classmethod
-    def from_spec(cls, spec: job_pb2.ModelSpec) -> ModelOptions:
+    def from_spec(cls, spec: job_pb2.ModelSpec) -> ModelReference:
         return cls(
             model_zoo=spec.model_zoo,
             model_def=spec.model_def,

@@ -1,4 +1,4 @@
-"""Removed names are served to model files alone, each with one warning that names the place."""
+"""Removed names exist for model files only, each with one warning that names the place."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_optimizers_of_tensorflow_1(
         ("float(tf.keras.optimizers.Adam(lr=0.5).learning_rate)", 0.5),
     ],
 )
-def test_other_names(zoo: ZooFolder, expression: str, value: object) -> None:
+def test_other_removed_names(zoo: ZooFolder, expression: str, value: object) -> None:
     found, warned = run(zoo, f"found = {expression}")
     assert found == value
     assert len(warned) == 1
@@ -87,7 +87,7 @@ def test_one_warning_for_each_place(zoo: ZooFolder) -> None:
     assert len(warned) == 2
 
 
-def test_the_names_are_gone_outside_of_model_files(zoo: ZooFolder) -> None:
+def test_removed_names_do_not_exist_outside_model_files(zoo: ZooFolder) -> None:
     init = keras.optimizers.SGD.__mro__[-3].__init__
     run(zoo, "found = tf.train.Optimizer")
     for owner, name in (
@@ -103,16 +103,16 @@ def test_the_names_are_gone_outside_of_model_files(zoo: ZooFolder) -> None:
         keras.optimizers.SGD(lr=0.5)
 
 
-def test_the_names_go_when_the_last_of_several_threads_leaves() -> None:
+def test_removed_names_exist_until_the_last_thread_is_done() -> None:
     entered, leave = threading.Event(), threading.Event()
 
     def other() -> None:
-        with compatibility.served():
+        with compatibility.removed_names_provided():
             entered.set()
             assert leave.wait(30)
 
     thread = threading.Thread(target=other)
-    with compatibility.served():
+    with compatibility.removed_names_provided():
         thread.start()
         assert entered.wait(30)
     assert hasattr(tf.Tensor, "flatten")
@@ -121,8 +121,8 @@ def test_the_names_go_when_the_last_of_several_threads_leaves() -> None:
     assert not hasattr(tf.Tensor, "flatten")
 
 
-def test_what_tensorflow_still_has_is_left_as_it_is() -> None:
+def test_existing_names_are_not_replaced() -> None:
     before = {name: getattr(tf, name) for name in ("cast", "reshape", "Tensor")}
-    with compatibility.served():
+    with compatibility.removed_names_provided():
         assert all(getattr(tf, name) is value for name, value in before.items())
         assert tf.math.log is not tf.log
