@@ -1,14 +1,16 @@
 """``python -m edl.master_container --job-dir DIR``: the container of a job's master.
 
-This process lives as long as the container and ends as that ends. So whoever starts masters and
-watches over them (``adapters.launcher``, ``edl.supervisor``) sees a process, as without containers.
-Ending this process with SIGTERM removes the container; if it is killed, the container goes on.
+This process lives as long as the container and ends as the container ends. So to the job's
+supervisor, its parent, every master is a child process. SIGTERM removes the container. If this
+process is killed, the container goes on, and the next process of this kind stays with it.
+
+Workers in containers cannot start a process of the machine, so this process also looks at the
+supervisor's lock (docs/adr/0016).
 """
 
 from __future__ import annotations
 
 import argparse
-import fcntl
 import json
 import logging
 import os
@@ -16,6 +18,7 @@ import secrets
 import shlex
 import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,16 +40,24 @@ from edl_proto.v1 import job_pb2
 log = logging.getLogger(__name__)
 
 _AGAIN_S = 0.5
-_OTHER_STARTS_S = 60.0
+_LOOK_EVERY_S = 1.0
+_PROBE = (
+    "python3 -P -c 'import importlib.util as u, sys; sys.exit(not u.find_spec(\"edl_master\"))'"
+    f" || exit {job_directory.NO_MASTER_PACKAGE};"
+)
+"""An image without ``edl_master`` ends with a code that says so."""
+
 _SIGNALLED = 128  # shells and engines add a signal's number to this
 
 
 class _Asked(BaseException):
-    """Somebody wants this master ended."""
+    """This process received SIGTERM."""
 
 
 def run(job_dir: Path) -> int:
-    """Start the container, stay for its life, and return its exit code; 1 if that is not known.
+    """Start the container, or find it; stay for its life and return its exit code.
+
+    The code is 1 if the engine does not know it.
 
     Raises:
         EdlError: ENGINE_UNAVAILABLE.
@@ -59,12 +70,18 @@ def run(job_dir: Path) -> int:
         json_format.Parse(
             (job_dir / job_directory.SPEC).read_text(), spec, ignore_unknown_fields=True
         )
-        name = f"edl-{spec.name}-master-{secrets.token_hex(4)}"
-        container = container_engine.Container(spec.containers.engine, name)
+        container, runs = container_engine.read(job_dir), False
+        if container is not None:
+            runs = supervision.is_directory_held(job_dir) and container.is_alive
+        if container is None or not runs:
+            name = f"edl-{spec.name}-master-{secrets.token_hex(4)}"
+            container = container_engine.Container(spec.containers.engine, name)
         _write_down(job_dir, container)
+        _watch_supervisor(job_dir)
         try:
-            with container_engine.told(container.engine):
-                _start(container, spec, job_dir)
+            if not runs:
+                with container_engine.told(container.engine):
+                    _start(container, spec, job_dir)
             return _await_end(container, job_dir)
         except BaseException:
             container.send(signal.SIGKILL)
@@ -72,22 +89,27 @@ def run(job_dir: Path) -> int:
 
 
 def _alone(job_dir: Path) -> IO[str] | None:
-    """Be the only one who starts this job's container; None if the job gets a master anyway.
-
-    The master's own lock is taken only when its container is up.
-    """
+    """Be the only process that stays with this job's container; None if another one does."""
     file = (job_dir / job_directory.CONTAINER_LOCK).open("a")
-    deadline = time.monotonic() + _OTHER_STARTS_S
-    while not supervision.has_master(job_dir):
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return file
-        except OSError:
-            if time.monotonic() > deadline:
-                break
-            time.sleep(_AGAIN_S)
-    file.close()
-    return None
+    try:
+        supervision.take_lock(file.fileno())
+    except BlockingIOError:
+        file.close()
+        return None
+    return file
+
+
+def _watch_supervisor(job_dir: Path) -> None:
+    """Start the job's supervisor whenever it has none, as long as this process lives."""
+    watch = supervision.SupervisorWatch(job_dir)
+
+    def look() -> None:
+        while True:
+            time.sleep(_LOOK_EVERY_S)
+            if watch.look():
+                log.warning("the job has no supervisor: one is started")
+
+    threading.Thread(target=look, name="supervisor-watch", daemon=True).start()
 
 
 def _write_down(job_dir: Path, container: container_engine.Container) -> None:
@@ -132,7 +154,7 @@ def _start(container: container_engine.Container, spec: job_pb2.JobSpec, job_dir
         image=spec.image,
         name=container.name,
         user=spec.containers.user,
-        entrypoint=["sh", "-c", f'exec "$@" >>{shlex.quote(str(output))} 2>&1', "sh"],
+        entrypoint=["sh", "-c", f'{_PROBE} exec "$@" >>{shlex.quote(str(output))} 2>&1', "sh"],
         command=master,
         environment=environment,
         labels={
@@ -172,7 +194,7 @@ def _await_end(container: container_engine.Container, job_dir: Path) -> int:
             return 1
         except Exception as error:
             log.warning("the engine does not tell of %s: %s", container.name, error)
-            if not supervision.has_master(job_dir):
+            if not supervision.is_directory_held(job_dir):
                 return 1
             time.sleep(_AGAIN_S)
 

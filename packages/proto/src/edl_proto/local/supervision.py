@@ -156,9 +156,20 @@ def beat(job_dir: Path) -> None:
         os.utime(job_dir / job_directory.SUPERVISOR_LOCK)
 
 
-def has_master(job_dir: Path) -> bool:
+def is_directory_held(job_dir: Path) -> bool:
     """Whether a master holds the job's directory: at work, starting, or frozen."""
     return _is_locked(job_dir)
+
+
+def has_master(job_dir: Path) -> bool:
+    """Whether the job has a process that a supervisor can observe as its master.
+
+    In a job of containers that is the process that stays with the master's container: if it was
+    killed, another one has to be started, which finds the container.
+    """
+    if (job_dir / job_directory.CONTAINER).exists():
+        return _is_locked(job_dir / job_directory.CONTAINER_LOCK)
+    return is_directory_held(job_dir)
 
 
 def master_life_sign(job_dir: Path) -> int:
