@@ -122,7 +122,7 @@ class JobDirectory:
         """Keep every other master out until this process ends.
 
         Args:
-            inherited: what ``hand_on`` gave to an earlier program of this process.
+            inherited: what ``hand_on`` returned in an earlier program of this process.
 
         Raises:
             EdlError: JOB_EXISTS if another master has this directory.

@@ -57,9 +57,10 @@ from edl_master.metrics import (
     TableCollector,
     WorkerCounters,
 )
-from edl_master.parameter_servers.processes import BEGIN_AGAIN, ParameterServers
+from edl_master.parameter_servers.processes import ParameterServers
 from edl_master.recovery import restore
 from edl_master.recovery.requests import RecordedRequests
+from edl_master.recovery.restart import RESTART, SUSPENDED
 from edl_master.reporting.curves import Curves
 from edl_master.reporting.job_report import JobReport
 from edl_master.reporting.report_writer import ReportWriter
@@ -76,9 +77,6 @@ log = logging.getLogger(__name__)
 
 _SNAPSHOTS_KEPT = 2
 """One to use, and one if that is damaged."""
-
-SUSPENDED = 76
-"""The result of ``App.run`` after a signal; no exit code of a process."""
 
 _LOOK_S = 0.2
 """How soon a lost parameter server is seen, and a job that has ended without being told."""
@@ -110,7 +108,7 @@ class App:
         self._training = config.type is JobType.TRAIN
         self._incarnation = secrets.token_hex(4)
         self._failure: Failure | None = None
-        self._falling = False
+        self._ending = False
         self._snapshots: LocalCheckpoints | None = None
         self._acknowledged = threading.Event()
         self._leave = threading.Event()
@@ -351,7 +349,7 @@ class App:
         """Work on the job until it has ended.
 
         Returns:
-            The exit code of the process, ``BEGIN_AGAIN``, or ``SUSPENDED``.
+            The exit code of the process, ``RESTART``, or ``SUSPENDED``.
         """
         rhythm = self._config.rhythm
         self._directory.write_master(
@@ -374,8 +372,8 @@ class App:
             self._beside(lambda: kernel("accumulate"))
         while (end := self._controller.wait_for_end(_LOOK_S)) is None:
             lost = self._servers.look() if self._servers else ""
-            if self._servers is not None and lost and self._fall_back(self._servers, lost):
-                return BEGIN_AGAIN
+            if self._servers is not None and lost and self._roll_back(self._servers, lost):
+                return RESTART
             if self.received_signal is not None:
                 self._suspend(self.received_signal)
                 return SUSPENDED
@@ -385,16 +383,16 @@ class App:
         self._leave.wait(self._config.spec.serving.keep_page_s)
         return 0 if status.state == job_pb2.SUCCEEDED else 1
 
-    def _fall_back(self, servers: ParameterServers, lost: str) -> bool:
-        """Make ready to begin anew from the last snapshot; False if the job fails instead."""
-        self._falling = True  # what fails from here on, fails for want of the servers
+    def _roll_back(self, servers: ParameterServers, lost: str) -> bool:
+        """Prepare a restart from the last snapshot; False if the job fails instead."""
+        self._ending = True  # errors from here on only mean that the servers are gone
         try:
-            servers.prepare_to_fall()
+            servers.prepare_rollback()
         except EdlError as error:
-            self._falling = False
+            self._ending = False
             self._fail(error)
             return False
-        line = f"{lost}; all go on from the last snapshot."
+        line = f"{lost}; the job goes on from the last snapshot."
         self._works.record(
             LogEvent("ParameterServerLost", line, Severity.WARNING), self._controller.seconds
         )
@@ -403,7 +401,7 @@ class App:
 
     def _suspend(self, received: signal.Signals) -> None:
         """Keep the state as it is on the disk; workers wait for the next master."""
-        self._falling = True  # an error from here on does not end the job
+        self._ending = True  # an error from here on does not end the job
         line = f"The master received {received.name} and ends; the job's state is kept."
         self._works.record(
             LogEvent("MasterSuspended", line, Severity.WARNING), self._controller.seconds
@@ -507,7 +505,7 @@ class App:
 
     def _fail(self, error: Exception) -> None:
         """Something of the master's own failed: the job fails, even if it is all but over."""
-        if self._falling:
+        if self._ending:
             return
         failure = failure_from_exception(error)
         self._failure = self._failure or failure

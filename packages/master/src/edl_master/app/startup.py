@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import logging
-import os
-import signal
-import sys
 import time
 from pathlib import Path
-from typing import NoReturn
 
 from edl_master import codec, config
 from edl_master.adapters.job_directory import JobDirectory, rfc3339
 from edl_master.adapters.journal import Journal, event
-from edl_master.app.master import SUSPENDED, App
+from edl_master.app.master import App
 from edl_master.control.effect_executor import failure_from_exception
 from edl_master.control.worker_instances import PlatformFactory, platform_for_job
 from edl_master.core.failure import Failure
-from edl_master.parameter_servers.processes import BEGIN_AGAIN, begin_again, inherited_hold
+from edl_master.recovery.restart import (
+    RESTART,
+    SUSPENDED,
+    end_by_signal,
+    inherited_lock,
+    restart_program,
+)
 from edl_proto.errors import EdlError
 from edl_proto.local import job_directory
 from edl_proto.v1 import error_pb2, job_pb2
@@ -35,7 +37,7 @@ def run(job_dir: Path, platform_factory: PlatformFactory = platform_for_job) -> 
     """
     directory = JobDirectory(job_dir)
     try:
-        directory.hold(inherited_hold())
+        directory.hold(inherited_lock())
     except EdlError as error:
         # The directory is another master's, or is not there: nothing is written to it.
         log.error("%s", error)
@@ -59,10 +61,10 @@ def run(job_dir: Path, platform_factory: PlatformFactory = platform_for_job) -> 
         app.take_signals()
         try:
             code = app.run()
-            if code == BEGIN_AGAIN:
-                begin_again(directory.hand_on())
-            if code == SUSPENDED:
-                _end_by(app.received_signal)
+            if code == RESTART:
+                restart_program(directory.hand_on())
+            if code == SUSPENDED and app.received_signal is not None:
+                end_by_signal(app.received_signal)
             return code
         except Exception as error:
             log.exception("the master ends")
@@ -70,19 +72,6 @@ def run(job_dir: Path, platform_factory: PlatformFactory = platform_for_job) -> 
             return FAILED
         finally:
             directory.let_go()
-
-
-def _end_by(received: signal.Signals | None) -> NoReturn:
-    """End this process by the signal that it received, and leave the workers running.
-
-    Its parent learns from that that nothing failed.
-    """
-    assert received is not None, "only a signal suspends a job"
-    sys.stdout.flush()
-    sys.stderr.flush()
-    signal.signal(received, signal.SIG_DFL)
-    os.kill(os.getpid(), received)
-    os._exit(128 + received)
 
 
 def _say_why(directory: JobDirectory, spec: job_pb2.JobSpec, failure: Failure) -> None:

@@ -1,19 +1,12 @@
-"""The parameter servers of a master: started, watched, and given up together.
+"""The parameter servers of a master: started, observed, and ended together.
 
-A server that dies takes a part of every minibatch since the last snapshot with it. The whole
-incarnation falls back to that snapshot (docs/adr/0010): the master begins anew in its own process,
-with the same number and children, as a master that was killed is begun anew by its supervisor.
+If one of them is lost, the master rolls back to the last snapshot (``recovery.restart``).
 """
 
 from __future__ import annotations
 
-import os
-import sys
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 from edl_master.adapters.processes import limit_threads
 from edl_master.adapters.server_processes import ServerProcesses
@@ -21,74 +14,19 @@ from edl_master.config import Config
 from edl_master.control.job_controller import CHECKPOINTS, SNAPSHOTS
 from edl_master.core.identifiers import Version
 from edl_master.parameter_servers.group import Crew
+from edl_master.recovery.restart import MAX_RESTARTS, RestartCount
 from edl_proto.errors import EdlError
 from edl_proto.local import job_directory
 from edl_proto.v1 import error_pb2, job_pb2
 
-BEGIN_AGAIN = 75
-"""What a master's work comes to when it has to fall back; no exit code of a process."""
-
 _SILENCE_S = 5.0
-"""A server that has said nothing for so long is frozen or cut off: ten of its heartbeats. A server
-that has only much to do is not silent, and losing one costs the job some seconds. With what new
-servers take to start, the next gradient is applied well within 15 s."""
+"""A server without a heartbeat for so long is frozen or cut off: it misses ten of them. A busy
+server sends heartbeats, and losing a server costs the job some seconds. New servers start fast
+enough that the next gradient is applied well within 15 s."""
 
 _HELD_UP_S = 2.0
-"""Between two looks of the master: then it was held up itself, and nobody is to blame."""
-
-_FALLS = "EDL_MASTER_FALLS"
-"""Carries ``Falls`` to the next incarnation of the same process."""
-
-_HOLD = "EDL_MASTER_HOLD"
-"""Carries the hold on the job's directory likewise."""
-
-_MOST_FALLS = 5
-"""From one and the same snapshot: something ends the servers whenever they begin."""
-
-
-@dataclass(frozen=True, slots=True)
-class Falls:
-    """How often this master has fallen back.
-
-    Attributes:
-        all: since its process began.
-        in_a_row: from one and the same version.
-        version: parameter version that it went on from the last time; -1 for the beginning.
-    """
-
-    all: int = 0
-    in_a_row: int = 0
-    version: int = -1
-
-    @classmethod
-    def read(cls, environ: Mapping[str, str] = os.environ) -> Falls:
-        numbers = environ.get(_FALLS, "").split()
-        return cls(*map(int, numbers)) if len(numbers) == 3 else cls()
-
-    def next(self, version: Version | None) -> Falls:
-        """One more, of an incarnation that went on from this version."""
-        now = -1 if version is None else version
-        again = self.all > 0 and now == self.version
-        return Falls(self.all + 1, self.in_a_row + 1 if again else 1, now)
-
-
-def begin_again(held: int) -> NoReturn:
-    """Run this process's program from the start; what is open is closed, children stay.
-
-    Args:
-        held: file descriptor that holds the job's directory, for the next incarnation: nobody
-            else may take this for a master that has ended.
-    """
-    os.environ[_HOLD] = str(held)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
-
-
-def inherited_hold() -> int | None:
-    """What ``begin_again`` was given in the same process; None if it has just been started."""
-    held = os.environ.pop(_HOLD, "")
-    return int(held) if held else None
+"""A longer time between two observations means that the master was held up: the deadlines of its
+servers are extended."""
 
 
 class ParameterServers:
@@ -110,7 +48,7 @@ class ParameterServers:
         self._config = config
         self._incarnation = incarnation
         self._began_at = began_at
-        self._falls = Falls.read()
+        self._restarts = RestartCount.read()
         self._lost = ""
         self._looked_at = time.monotonic()
         self._processes: ServerProcesses | None = None
@@ -144,7 +82,7 @@ class ParameterServers:
         )
 
     def look(self) -> str:
-        """What became of a server that is gone or silent; empty while all are there."""
+        """How a server was lost, in words; empty while all of them run."""
         now = time.monotonic()
         if now - self._looked_at > _HELD_UP_S:
             self.crew.excuse()
@@ -154,26 +92,26 @@ class ParameterServers:
         return self._lost
 
     def lose(self, server: int, how: str) -> None:
-        """A server is gone; the first one that is, is told."""
+        """Remember that a server is lost; the first one is reported."""
         self._lost = self._lost or f"Parameter server {server} {how}"
 
-    def prepare_to_fall(self) -> None:
-        """End all servers, for others to go on from the last snapshot.
+    def prepare_rollback(self) -> None:
+        """End all servers, so that others can go on from the last snapshot.
 
         Raises:
-            EdlError: WORKER_CRASH_LOOP; it has happened too often from there.
+            EdlError: WORKER_CRASH_LOOP; too many restarts from that snapshot.
         """
-        falls = self._falls.next(self._began_at)
-        if falls.in_a_row > _MOST_FALLS:
+        restarts = self._restarts.next(self._began_at)
+        if restarts.consecutive > MAX_RESTARTS:
             raise EdlError(
                 error_pb2.WORKER_CRASH_LOOP,
-                f"{self._lost}, as {_MOST_FALLS} times before without any progress",
+                f"{self._lost}, as {MAX_RESTARTS} times before without any progress",
                 where="parameter servers",
                 remedy="See logs/server-N.log in the job's directory, and whether the machine "
                 "has the memory for parameters and optimizer slots.",
             )
         self.close(0)
-        os.environ[_FALLS] = f"{falls.all} {falls.in_a_row} {falls.version}"
+        restarts.write()
 
     def status(self) -> list[job_pb2.ParameterServerStatus]:
         """Each server as the job's status has it."""
@@ -186,7 +124,7 @@ class ParameterServers:
                 state=there if number in addresses else "starting",
                 address=addresses.get(number, ""),
                 pid=pid,
-                restarts=self._falls.all,
+                restarts=self._restarts.total,
             )
             for number, pid in enumerate(pids)
         ]

@@ -1,0 +1,94 @@
+"""How the program of a master ends without the end of its job: a restart, or a suspension.
+
+A parameter server that dies takes a part of every minibatch since the last snapshot with it. Then
+the master rolls back to that snapshot: its program restarts in the same process (docs/adr/0010),
+with the same process number and children, as if a supervisor had started it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NoReturn
+
+from edl_master.core.identifiers import Version
+
+RESTART = 75
+"""The result of ``App.run`` when the master has to roll back; no exit code of a process."""
+
+SUSPENDED = 76
+"""The result of ``App.run`` after a signal; no exit code of a process."""
+
+MAX_RESTARTS = 5
+"""From one and the same snapshot: something ends the servers whenever they start."""
+
+_RESTARTS = "EDL_MASTER_RESTARTS"
+"""Carries ``RestartCount`` to the next program of the same process."""
+
+_LOCK = "EDL_MASTER_LOCK"
+"""Carries the lock of the job's directory likewise."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestartCount:
+    """How often the program of this process has restarted.
+
+    Attributes:
+        total: since the process began.
+        consecutive: from one and the same version.
+        version: parameter version of the last restart; -1 for the beginning of the job.
+    """
+
+    total: int = 0
+    consecutive: int = 0
+    version: int = -1
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str] = os.environ) -> RestartCount:
+        """What ``write`` gave to this program."""
+        numbers = environ.get(_RESTARTS, "").split()
+        return cls(*map(int, numbers)) if len(numbers) == 3 else cls()
+
+    def write(self) -> None:
+        """Give the count to the next program of this process."""
+        os.environ[_RESTARTS] = f"{self.total} {self.consecutive} {self.version}"
+
+    def next(self, version: Version | None) -> RestartCount:
+        """One more, of a program that went on from this version."""
+        now = -1 if version is None else version
+        again = self.total > 0 and now == self.version
+        return RestartCount(self.total + 1, self.consecutive + 1 if again else 1, now)
+
+
+def restart_program(lock: int) -> NoReturn:
+    """Run this process's program from the start; open files are closed, children stay.
+
+    Args:
+        lock: file descriptor that locks the job's directory, for the next program: no other
+            process may take this one for a master that has ended.
+    """
+    os.environ[_LOCK] = str(lock)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+def inherited_lock() -> int | None:
+    """What ``restart_program`` was given in this process; None if the process is new."""
+    lock = os.environ.pop(_LOCK, "")
+    return int(lock) if lock else None
+
+
+def end_by_signal(received: signal.Signals) -> NoReturn:
+    """End this process by the signal that it received, and leave the workers running.
+
+    The exit status tells its parent that nothing failed.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    signal.signal(received, signal.SIG_DFL)
+    os.kill(os.getpid(), received)
+    os._exit(128 + received)

@@ -1,0 +1,57 @@
+"""Commands that outlive the master that acknowledged them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from edl_master.adapters import job_directory as files
+from edl_master.adapters.job_directory import JobDirectory
+from edl_master.core.events import ScaleRequested, StopRequested
+from edl_master.recovery.requests import RecordedRequests
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+
+
+def test_without_commands_there_is_nothing_to_do(tmp_path: Path) -> None:
+    assert RecordedRequests(JobDirectory(tmp_path)).events(1, 2) == ()
+
+
+def test_the_next_master_finds_what_was_acknowledged(tmp_path: Path) -> None:
+    RecordedRequests(JobDirectory(tmp_path)).record_scale(1, 4)
+    later = RecordedRequests(JobDirectory(tmp_path))
+    assert later.events(1, 2) == (ScaleRequested(1, 4),)
+    assert later.events(1, 4) == (), "its snapshot knows already"
+    later.record_stop("enough")
+    assert later.events(1, 2) == (ScaleRequested(1, 4), StopRequested("enough"))
+    recorded = json.loads((tmp_path / "requests.json").read_bytes())
+    assert recorded == {"workers": {"min": 1, "max": 4}, "stop": {"reason": "enough"}}
+
+
+def test_a_job_on_a_full_disk_can_be_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reserved space is used; only without it the command is refused."""
+    directory = JobDirectory(tmp_path)
+    directory.reserve()
+    reserve = tmp_path / ".reserve"
+    write = files.replace_file
+
+    def full(path: Path, content: bytes, *, durable: bool = False) -> None:
+        if reserve.exists():
+            raise OSError(28, "No space left on device")
+        write(path, content, durable=durable)
+
+    monkeypatch.setattr(files, "replace_file", full)
+    RecordedRequests(directory).record_stop("enough")
+    assert RecordedRequests(directory).events(1, 1) == (StopRequested("enough"),)
+
+    def never(path: Path, content: bytes, *, durable: bool = False) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files, "replace_file", never)
+    with pytest.raises(EdlError) as refused:
+        RecordedRequests(directory).record_stop("again")
+    assert refused.value.code == error_pb2.DISK_FULL
