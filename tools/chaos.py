@@ -54,7 +54,8 @@ class Fault:
 
     Attributes:
         after_s: since the fault before.
-        role: worker, server, master, supervisor, both (master and supervisor), client.
+        role: worker, server, master, supervisor, both (master and supervisor), everything (both
+            and all workers, as at the end of a session), client.
         what: kill, term, freeze, slow.
         for_s: how long a freeze lasts, or slowness.
         index: which worker or parameter server, modulo how many there are.
@@ -73,10 +74,13 @@ WEIGHTS = {
     ("worker", "freeze"): 4,
     ("worker", "slow"): 2,
     ("master", "kill"): 4,
+    ("master", "term"): 1,
     ("master", "freeze"): 2,
     ("supervisor", "kill"): 2,
     ("supervisor", "freeze"): 1,
     ("both", "kill"): 2,
+    ("both", "freeze"): 1,
+    ("everything", "term"): 1,
     ("client", "kill"): 2,
     ("server", "kill"): 3,
     ("server", "freeze"): 3,
@@ -157,7 +161,7 @@ class Job:
 
     @property
     def is_over(self) -> bool:
-        return self.status().get("state") in ("SUCCEEDED", "FAILED", "CANCELLED")
+        return supervision.is_over(self.directory)
 
     @property
     def has_begun(self) -> bool:
@@ -193,12 +197,16 @@ class Job:
                 pids = [one["pid"] for one in servers if one["id"] == fault.index % self.servers]
                 return [pid for pid in pids if _is_server(pid)]
             case role:
-                found = []
-                if role in ("master", "both"):
+                found, workers = [], []
+                if role == "everything":
+                    pods = sorted((self.directory / "pods").glob("*.json"))
+                    workers = [self._read(f"pods/{pod.name}").get("pid") for pod in pods]
+                if role in ("master", "both", "everything"):
                     found.append(self._read("master.json").get("pid"))
-                if role in ("supervisor", "both"):
+                if role in ("supervisor", "both", "everything"):
                     found.append(supervision.supervisor_pid(self.directory))
-                return [pid for pid in found if pid and _is_ours(pid, self.name)]
+                ours = [pid for pid in found if pid and _is_ours(pid, self.name)]
+                return ours + [pid for pid in workers if pid]
 
     def close(self) -> None:
         """End everything of it."""
@@ -281,8 +289,8 @@ def torment(
         say(f"  {time.monotonic() - began:6.1f} s  {what} (pid {', '.join(map(str, victims))})")
         commit(fault, victims)
         done[f"{fault.role} {fault.what}"] += 1
-        if fault.role == "client":
-            job.follow()
+        if fault.role in ("client", "everything"):
+            job.follow()  # of a job without processes only a client can start the supervisor
     return done
 
 

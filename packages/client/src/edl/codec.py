@@ -95,11 +95,6 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def is_final(state: job_pb2.JobState.ValueType) -> bool:
-    """Whether a job in this state is over."""
-    return _STATES.get(state, JobState.STARTING).is_final
-
-
 def decode_verb(kind: job_pb2.JobType.ValueType) -> Verb:
     return _VERBS.get(kind, Verb.TRAIN)
 

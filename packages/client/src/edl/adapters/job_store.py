@@ -23,6 +23,7 @@ from edl.core.job_status import JobEvent, JobState, JobStatus
 from edl.core.suggestions import did_you_mean
 from edl_proto.errors import EdlError
 from edl_proto.local import job_directory, process_identity, supervision
+from edl_proto.local.job_status import read_status
 from edl_proto.v1 import error_pb2, job_pb2
 
 START_DEADLINE_S = 60.0
@@ -187,17 +188,7 @@ class JobStore:
 
     def status_message(self, name: str, spec: job_pb2.JobSpec | None = None) -> job_pb2.JobStatus:
         """The same as the master's message."""
-        message = job_pb2.JobStatus()
-        try:
-            text = (self.path(name) / job_directory.STATUS).read_text()
-            json_format.Parse(text, message, ignore_unknown_fields=True)
-        except (OSError, json_format.ParseError, UnicodeDecodeError):
-            message.Clear()
-        report = supervision.read_report(self.path(name))
-        if "error" in report and not codec.is_final(message.state):
-            message.state = job_pb2.FAILED
-            json_format.ParseDict(report["error"], message.error, ignore_unknown_fields=True)
-            message.finished_at = str(report.get("finished_at", ""))
+        message = read_status(self.path(name))
         if spec is not None:
             message.name = message.name or name
             message.type = message.type or spec.type

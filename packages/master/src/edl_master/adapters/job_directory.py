@@ -18,11 +18,10 @@ from google.protobuf.message import Message
 
 from edl_proto.errors import EdlError
 from edl_proto.local import job_directory, process_identity, supervision
+from edl_proto.local.job_status import FINAL_STATES
 from edl_proto.v1 import error_pb2, job_pb2
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-
-_FINAL_STATES = (job_pb2.SUCCEEDED, job_pb2.FAILED, job_pb2.CANCELLED)
 
 _LIFE_SIGN_EVERY_S = 1.0
 
@@ -182,7 +181,7 @@ class JobDirectory:
             written_after = status.stat().st_mtime_ns >= spec.stat().st_mtime_ns
         except OSError:
             return False
-        return written_after and self.read_status().state in _FINAL_STATES
+        return written_after and self.read_status().state in FINAL_STATES
 
     def hand_on(self) -> int:
         """A file descriptor by which the next program of this process has the directory."""

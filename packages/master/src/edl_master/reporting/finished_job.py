@@ -14,6 +14,7 @@ from edl_master.adapters.job_directory import JobDirectory
 from edl_master.adapters.journal import read_events
 from edl_proto.errors import EdlError
 from edl_proto.local import job_directory
+from edl_proto.local.job_status import read_status
 from edl_proto.v1 import error_pb2, job_pb2
 
 log = logging.getLogger(__name__)
@@ -36,8 +37,11 @@ class FinishedJob:
         self._directory = directory
 
     def status(self) -> job_pb2.JobStatus:
-        """The last status; an empty one if the master never wrote any."""
-        return self._directory.read_status()
+        """The last status; an empty one if the master never wrote any.
+
+        If the supervisor has given the master up, the job has failed with that error.
+        """
+        return read_status(self._directory.path)
 
     def events(self, after: int, limit: int) -> Sequence[job_pb2.Event]:
         """Events with numbers above ``after``, oldest first."""

@@ -1,0 +1,32 @@
+"""The state of a job on this machine, from the files of its directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from google.protobuf import json_format
+
+from edl_proto.local import job_directory, supervision
+from edl_proto.v1 import job_pb2
+
+FINAL_STATES = frozenset((job_pb2.SUCCEEDED, job_pb2.FAILED, job_pb2.CANCELLED))
+
+
+def read_status(job_dir: Path) -> job_pb2.JobStatus:
+    """The last status that the master wrote; an empty one if there is none, or if it is damaged.
+
+    The master is the only writer of that file. If the job's supervisor has given the master up,
+    the job has failed with the error of the supervisor's report.
+    """
+    status = job_pb2.JobStatus()
+    try:
+        text = (job_dir / job_directory.STATUS).read_text()
+        json_format.Parse(text, status, ignore_unknown_fields=True)
+    except (OSError, json_format.ParseError, UnicodeDecodeError):
+        status.Clear()
+    report = supervision.read_report(job_dir)
+    if "error" in report and status.state not in FINAL_STATES:
+        status.state = job_pb2.FAILED
+        json_format.ParseDict(report["error"], status.error, ignore_unknown_fields=True)
+        status.finished_at = str(report.get("finished_at", ""))
+    return status
