@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Unpack, get_type_hints
 
 from edl import codec
-from edl.app import Client
+from edl.app import job_submitter
 from edl.core.job_result import Result, of_status
 from edl.core.job_status import JobState
 from edl.core.options import Given, Verb, options_of
@@ -73,19 +73,22 @@ def _run(verb: Verb, options: Mapping[str, Any], progress: bool) -> Result:
         for name, value in options.items()
         if value is not None
     }
-    client = Client()
-    plan = client.prepare(verb, flags)
+    submitter = job_submitter()
+    plan = submitter.prepare(verb, flags)
     if plan.job.dry_run:
         return Result(job=plan.job.name, state=JobState.NOT_STARTED.value)
     display: JobDisplay = PlainDisplay() if progress else Silence()
-    plan = client.equip(plan, PlainBuild(plan.job.build_log) if progress else SilentBuild())
-    started = client.start(plan)
+    plan = submitter.provide_image(
+        plan, PlainBuild(plan.job.build_log) if progress else SilentBuild()
+    )
+    started = submitter.start(plan)
     if progress:
         display.say(f"{started.name} started, page: {started.dashboard_url}")
     if plan.job.detach:
-        return of_status(client.store.read(started.name).status)
+        return of_status(submitter.catalog.recorded(started.name).status)
     try:
-        status = JobWatcher(client.store, started.name, display, plan.job.timeout).run()
+        backend = submitter.catalog.find(started.name)
+        status = JobWatcher(backend, started.name, display, plan.job.timeout).run()
     except KeyboardInterrupt as interrupt:
         interrupt.add_note(
             f"The job {started.name} goes on; edl status {started.name} shows it,"

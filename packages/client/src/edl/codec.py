@@ -73,12 +73,12 @@ def _plain(value: Any, field: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-def differences(one: job_pb2.JobSpec, other: job_pb2.JobSpec) -> list[str]:
+def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """Dotted names of what two submissions differ in, the time of submitting aside.
 
     Nor does the image count: it is built for the one that is started.
     """
-    left, right = _flat(to_dict(one)), _flat(to_dict(other))
+    left, right = _flat(one), _flat(other)
     ignored = {"submitted_at", "job_dir", "image"}
     return sorted(
         name for name in (left.keys() | right.keys()) - ignored if left.get(name) != right.get(name)

@@ -6,11 +6,9 @@ This module sets every field of a ``JobSpec``: master and worker check them, and
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from typing import Any
 
 from edl.codec import JOB_TYPES
-from edl.core.mounts import BindMount
 from edl.core.options import options_of
 from edl.core.options.kinds import WorkerRange
 from edl.core.submission import HOST, Submission
@@ -23,19 +21,13 @@ WORKER_CRASHES = 3
 WORKER_GRACE_S = 10.0
 """From SIGTERM to SIGKILL: enough for one minibatch and a call that returns the task."""
 
-IMAGE_ZOO = "/model_zoo"
-"""Where an image has its model zoo."""
 
-
-def encode_spec(
-    job: Submission, job_dir: str, submitted_at: str, binds: Sequence[BindMount] = ()
-) -> job_pb2.JobSpec:
-    """The specification of a job.
+def encode_spec(job: Submission, job_dir: str, submitted_at: str) -> job_pb2.JobSpec:
+    """The specification of a job; a backend adds what only its own jobs need.
 
     Args:
         job_dir: absolute path; empty if the job is not started.
         submitted_at: RFC 3339.
-        binds: folders of this machine that its containers see.
     """
     spec = job_pb2.JobSpec(
         type=JOB_TYPES[job.verb],
@@ -51,8 +43,6 @@ def encode_spec(
             _set(spec, option.spec, getattr(job, option.name))
     if job_dir and not spec.tensorboard_dir:
         spec.tensorboard_dir = os.path.join(job_dir, job_directory.TENSORBOARD)
-    if job.in_containers:
-        _set_containers(spec, job, binds)
     return spec
 
 
@@ -71,19 +61,3 @@ def _set(spec: job_pb2.JobSpec, path: str, value: object) -> None:
         setattr(message, name, field.enum_type.values_by_name[str(value).upper()].number)
     else:
         setattr(message, name, value)
-
-
-def _set_containers(spec: job_pb2.JobSpec, job: Submission, binds: Sequence[BindMount]) -> None:
-    if job.model_zoo:
-        spec.model.model_zoo = IMAGE_ZOO
-    spec.containers.CopyFrom(
-        job_pb2.ContainersSpec(
-            engine=job.engine,
-            user=f"{os.getuid()}:{os.getgid()}",
-            mounts=[
-                job_pb2.Mount(path=bind.path, writable=bind.writable, for_workers=bind.for_workers)
-                for bind in binds
-            ],
-            model_zoo=job.model_zoo,
-        )
-    )

@@ -10,6 +10,7 @@ from conftest import STAND_IN, Edl, eventually
 
 from edl.adapters.job_store import JobStore
 from edl.adapters.launcher import LocalLauncher
+from edl.adapters.local_processes import ProcessRuntime
 from edl_proto.errors import EdlError
 from edl_proto.local import supervision
 from edl_proto.v1 import error_pb2, job_pb2
@@ -22,7 +23,7 @@ def test_a_restarted_master_that_never_listens_is_ended_too(
     tidy.part = "late"
     for name, value in tidy.env.items():
         monkeypatch.setenv(name, value)
-    store = JobStore(tidy.home / "jobs")
+    store = JobStore(tidy.home / "jobs", ProcessRuntime())
     store.create("late", job_pb2.JobSpec(name="late", type=job_pb2.TRAIN))
     births = tidy.job_dir("late") / "births"
     launcher = LocalLauncher(store, shlex.split(STAND_IN))

@@ -242,12 +242,12 @@ def test_a_refused_job_is_an_object_too(attempt: Attempt) -> None:
 def test_a_defect_of_our_own_is_told_as_one(
     attempt: Attempt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import edl.app
+    from edl.use_cases.job_submission import JobSubmitter
 
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("on purpose")
 
-    monkeypatch.setattr(edl.app.Client, "prepare", broken)
+    monkeypatch.setattr(JobSubmitter, "prepare", broken)
     done = attempt()
     assert done.code == 70
     assert "ZeroDivisionError: on purpose" in done.err

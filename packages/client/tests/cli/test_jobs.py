@@ -284,7 +284,7 @@ def test_the_same_job_submitted_twice_is_followed_and_not_started_twice(tidy: Ed
     first = master_pid(tidy, "once")
     again = tidy.start(*tidy.job("--name", "once"))
     assert again.stderr is not None
-    assert "is running already" in again.stderr.readline()
+    assert "runs already" in again.stderr.readline()
     tidy("stop", "once")
     again.communicate(timeout=60)
     assert again.returncode == 8

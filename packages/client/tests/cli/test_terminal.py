@@ -138,13 +138,13 @@ def test_a_second_ctrl_c_stops_the_job(tidy: Edl, job: tuple[str, ...]) -> None:
 def test_delete_asks_and_takes_no_for_an_answer(tidy: Edl) -> None:
     tidy(*tidy.job("--name", "asked"))
     terminal = Terminal(tidy, "delete", "asked")
-    terminal.read_until(lambda text: "Forget asked" in text)
+    terminal.read_until(lambda text: "Delete asked" in text)
     terminal.press(b"n\n")
     assert terminal.end() != 0
     assert "Traceback" not in terminal.seen
     assert tidy.job_dir("asked").exists()
     terminal = Terminal(tidy, "delete", "asked")
-    terminal.read_until(lambda text: "Forget asked" in text)
+    terminal.read_until(lambda text: "Delete asked" in text)
     terminal.press(b"y\n")
     assert terminal.end() == 0
     assert not tidy.job_dir("asked").exists()

@@ -88,8 +88,8 @@ class Notes:
         self.said: list[str] = []
         self.ticks = 0
 
-    def look(self, look: BuildStatus) -> None:
-        self.phases.append(look.phase)
+    def update(self, status: BuildStatus) -> None:
+        self.phases.append(status.phase)
 
     def line(self, text: str) -> None:
         self.lines.append(text)
@@ -226,11 +226,11 @@ def test_ctrl_c_leaves_a_service_and_says_what_it_does(
 def test_lines_where_nothing_can_be_redrawn() -> None:
     written: list[str] = []
     display = PlainBuild(every_s=0.0, write=written.append)
-    display.look(BuildStatus("b", "queued", position=2, waiting=1))
-    display.look(BuildStatus("b", "building", waiting=2))
-    display.look(BuildStatus("b", "building", waiting=2))
+    display.update(BuildStatus("b", "queued", position=2, waiting=1))
+    display.update(BuildStatus("b", "building", waiting=2))
+    display.update(BuildStatus("b", "building", waiting=2))
     display.line("Step 3/9 : RUN pip install")
-    display.look(BuildStatus("b", "done"))
+    display.update(BuildStatus("b", "done"))
     assert written[0] == "image: waiting for its turn, number 2"
     assert written[1] == "image: building, with another caller"
     assert written[2].startswith("image: building, with another caller, ")
@@ -241,7 +241,7 @@ def test_lines_where_nothing_can_be_redrawn() -> None:
 def test_every_line_on_demand() -> None:
     written: list[str] = []
     display = PlainBuild(every_line=True, every_s=60, write=written.append)
-    display.look(BuildStatus("b", "building"))
+    display.update(BuildStatus("b", "building"))
     display.line("one")
     display.line("two")
     assert written == ["image: building", "  | one", "  | two"]

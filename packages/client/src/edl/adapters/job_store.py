@@ -16,11 +16,13 @@ from pathlib import Path
 from google.protobuf import json_format
 
 from edl import codec
-from edl.adapters import container_engine, processes
+from edl.adapters import processes
+from edl.adapters.local_runtime import LocalRuntime
 from edl.adapters.processes import Body
 from edl.core import names
+from edl.core.job_backend import JobEntry
 from edl.core.job_status import JobEvent, JobState, JobStatus
-from edl.core.suggestions import did_you_mean
+from edl.core.options.job import PROCESSES
 from edl_proto.errors import EdlError
 from edl_proto.local import job_directory, process_identity, supervision
 from edl_proto.local.job_status import read_status
@@ -66,16 +68,18 @@ class JobStore:
 
     Args:
         root: folder of all jobs; by default that of ``edl_proto.local.job_directory``.
+        runtime: finds the processes of a job.
     """
 
-    def __init__(self, root: Path | None = None) -> None:
+    def __init__(self, root: Path | None, runtime: LocalRuntime) -> None:
         self.root = root or job_directory.jobs()
+        self.runtime = runtime
 
     def path(self, name: str) -> Path:
         return self.root / name
 
-    def names(self) -> list[str]:
-        """Names of all jobs, the newest first."""
+    def entries(self) -> list[JobEntry]:
+        """All jobs."""
         try:
             entries = [entry for entry in os.scandir(self.root) if entry.is_dir()]
         except FileNotFoundError:
@@ -83,14 +87,22 @@ class JobStore:
         found = []
         for entry in entries:
             try:
-                at = os.stat(os.path.join(entry.path, job_directory.SPEC)).st_mtime_ns
+                created_s = os.stat(os.path.join(entry.path, job_directory.SPEC)).st_mtime
             except OSError:
                 continue
-            found.append((at, entry.name))
-        return [name for _, name in sorted(found, reverse=True)]
+            found.append(JobEntry(entry.name, created_s))
+        return found
 
     def has(self, name: str) -> bool:
-        return (self.path(name) / job_directory.SPEC).exists()
+        return not names.fault(name) and (self.path(name) / job_directory.SPEC).exists()
+
+    def platform(self, name: str) -> str:
+        """The platform that a job was submitted to; processes if its specification is damaged."""
+        try:
+            spec = json.loads((self.path(name) / job_directory.SPEC).read_bytes())
+            return str(spec.get("platform") or PROCESSES)
+        except (OSError, ValueError, AttributeError):
+            return PROCESSES
 
     def create(self, name: str, spec: job_pb2.JobSpec) -> bool:
         """Make the directory of a new job, whole or not at all.
@@ -132,8 +144,13 @@ class JobStore:
             EdlError: JOB_NOT_FOUND, or DATA_DAMAGED if its directory cannot be read.
         """
         path = self.path(name)
-        if names.fault(name) or not (path / job_directory.SPEC).exists():
-            raise self._unknown(name)
+        if not self.has(name):
+            raise EdlError(
+                error_pb2.JOB_NOT_FOUND,
+                f"there is no job named {name}",
+                where=str(self.root),
+                remedy="edl list shows all jobs.",
+            )
         spec = job_pb2.JobSpec()
         try:
             json_format.Parse(
@@ -170,9 +187,9 @@ class JobStore:
             facts = json.loads((self.path(name) / job_directory.MASTER).read_bytes())
             return MasterRecord(
                 address=str(facts["address"]),
-                # Numbers of processes within a container mean nothing outside.
-                process=container_engine.read(self.path(name))
-                or process_identity.Process(int(facts["pid"]), int(facts["start_time"])),
+                process=self.runtime.master(
+                    self.path(name), int(facts["pid"]), int(facts["start_time"])
+                ),
                 dashboard_url=str(facts.get("dashboard_url", "")),
                 incarnation=str(facts.get("incarnation", "")),
             )
@@ -222,8 +239,8 @@ class JobStore:
         return tail(self.log(name), lines)
 
     def workers(self, name: str) -> list[Body]:
-        """Processes that the job's master started and wrote down, or its containers."""
-        found: list[Body] = list(container_engine.of_job(self.path(name), "worker"))
+        """Processes or containers that the job's master started."""
+        found = self.runtime.workers(self.path(name))
         for record in sorted((self.path(name) / job_directory.PODS).glob("*.json")):
             try:
                 facts = json.loads(record.read_bytes())
@@ -255,7 +272,7 @@ class JobStore:
         Raises:
             EdlError: OUTPUT_UNWRITABLE.
         """
-        container_engine.sweep(self.path(name))
+        self.runtime.remove(self.path(name))
         try:
             # Out of sight in one step, so that nobody meets half a job.
             doomed = Path(tempfile.mkdtemp(prefix=".old-", dir=self.root))
@@ -268,15 +285,6 @@ class JobStore:
                 where=str(self.path(name)),
                 remedy="Look at the permissions of this folder.",
             ) from error
-
-    def _unknown(self, name: str) -> EdlError:
-        near = did_you_mean(name, self.names())
-        return EdlError(
-            error_pb2.JOB_NOT_FOUND,
-            f"there is no job named {name}",
-            where=str(self.root),
-            remedy=near or "edl list shows all jobs.",
-        )
 
 
 def tail(path: Path, lines: int) -> str:

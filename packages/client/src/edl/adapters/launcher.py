@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from edl import codec
-from edl.adapters import container_engine, processes
+from edl.adapters import processes
 from edl.adapters.job_store import START_DEADLINE_S, JobStore, MasterRecord
 from edl_proto.errors import EdlError
 from edl_proto.local import supervision
@@ -33,11 +33,6 @@ def master_command(environ: Mapping[str, str] = os.environ) -> list[str]:
     if custom := environ.get("EDL_MASTER_COMMAND"):
         return shlex.split(custom)
     return [python(environ), "-m", "edl_master"]
-
-
-def container_command() -> list[str]:
-    """The command that runs a master as a container; ``--job-dir DIR`` is appended to it."""
-    return [sys.executable, "-P", "-m", "edl.master_container"]
 
 
 def supervisor_command() -> list[str]:
@@ -136,4 +131,4 @@ class LocalLauncher:
         """Leave nothing running of a job whose master did not come up."""
         processes.end(self._store.leave_alone(name), _END_S)
         processes.end(self._store.workers(name), _END_S)
-        container_engine.sweep(self._store.path(name))
+        self._store.runtime.remove(self._store.path(name))

@@ -9,6 +9,7 @@ from typing import TypeVar
 import grpc
 
 from edl import codec
+from edl.core.job_backend import MasterUnreachable
 from edl.core.job_status import JobEvent, JobStatus
 from edl.core.options.kinds import WorkerRange
 from edl_proto.errors import EdlError
@@ -19,10 +20,6 @@ CALL_S = 5.0
 """Deadline of a call. A master answers at once; a busy machine may take a second or two."""
 
 T = TypeVar("T")
-
-
-class MasterUnreachable(Exception):
-    """The master did not answer; it may be gone, starting or busy."""
 
 
 class MasterClient:

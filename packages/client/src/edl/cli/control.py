@@ -12,14 +12,13 @@ from edl.cli.commands import CONTEXT, EdlCommand
 from edl.cli.output import Name, NoInput, Output, Quiet, put, reporting
 
 if TYPE_CHECKING:
-    from edl.adapters.job_store import JobStore
-    from edl.adapters.master_client import MasterClient
+    from edl.core.job_backend import JobBackend
     from edl.core.job_status import JobStatus
+    from edl.use_cases.job_catalog import JobCatalog
 
 app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
 
 _POLL_S = 0.25
-_GRACE_S = 5.0
 
 
 @app.command(cls=EdlCommand, epilog="edl wait my-job\nedl wait first second --timeout 2h -o json")
@@ -35,19 +34,19 @@ def wait(
     """Wait for the end of jobs. The exit code is that of the first one that did not succeed."""
     with reporting(output_format):
         from edl import codec
-        from edl.adapters.job_store import JobStore
+        from edl.app import job_catalog
         from edl.core.job_result import of_status
         from edl.render import terminal
         from edl.render.errors import show
         from edl.render.job_text import summary
 
-        store = JobStore()
-        ends = _await_ends(store, list(dict.fromkeys(names)), _seconds(timeout))
+        catalog = job_catalog()
+        ends = _await_ends(catalog, list(dict.fromkeys(names)), _seconds(timeout))
         results = [of_status(status).to_dict() for status in ends]
         if not quiet:
             for status in ends:
-                kept_s = store.read(status.job).spec.serving.keep_page_s
-                terminal.message("\n".join(summary(status, kept_s)))
+                keep_page_s = catalog.recorded(status.job).keep_page_s
+                terminal.message("\n".join(summary(status, keep_page_s)))
         put(
             results[0] if len(results) == 1 else results,
             output_format,
@@ -69,11 +68,7 @@ def _seconds(timeout: str | None) -> float | None:
         raise usage(f"--timeout: {error}", where="--timeout") from None
 
 
-def _await_ends(store: JobStore, names: list[str], timeout_s: float | None) -> list[JobStatus]:
-    from dataclasses import replace
-
-    from edl.core.job_status import JobState
-    from edl.use_cases.job_watcher import last_word, unexplained
+def _await_ends(catalog: JobCatalog, names: list[str], timeout_s: float | None) -> list[JobStatus]:
     from edl_proto.errors import EdlError
     from edl_proto.v1 import error_pb2
 
@@ -81,12 +76,12 @@ def _await_ends(store: JobStore, names: list[str], timeout_s: float | None) -> l
     ends: dict[str, JobStatus] = {}
     while True:
         for name in names:
-            stored = store.read(name)
-            if name not in ends and stored.is_over:
-                status = last_word(store, stored.status)
-                if status.state is not JobState.SUCCEEDED and status.failure is None:
-                    status = replace(status, failure=unexplained(status))
-                ends[name] = status
+            if name in ends:
+                continue
+            backend = catalog.find(name)
+            snapshot = backend.status(name, ask=False)
+            if snapshot.is_over:
+                ends[name] = backend.conclude(name, snapshot.status)
         if len(ends) == len(names):
             return [ends[name] for name in names]
         if deadline is not None and time.monotonic() > deadline:
@@ -95,7 +90,7 @@ def _await_ends(store: JobStore, names: list[str], timeout_s: float | None) -> l
                 error_pb2.TIMED_OUT,
                 f"not over in time: {', '.join(left)}",
                 where="--timeout",
-                remedy=f"The job goes on; edl status {left[0]} tells how far it is.",
+                remedy=f"The job goes on; edl status {left[0]} shows its progress.",
             )
         time.sleep(_POLL_S)
 
@@ -110,9 +105,12 @@ def scale(
 ) -> None:
     """Give a running job more or fewer workers. Those that leave hand their work back."""
     with reporting(output_format):
-        from edl.adapters.job_store import JobStore
+        from edl.app import job_catalog
+        from edl.core.job_backend import MasterUnreachable
         from edl.core.options.kinds import Workers
         from edl.core.problem import usage
+        from edl_proto.errors import EdlError
+        from edl_proto.v1 import error_pb2
 
         try:
             wanted = Workers().read(workers)
@@ -120,8 +118,15 @@ def scale(
             raise usage(
                 f"--workers: {error}", where="--workers", remedy="For example: --workers 1:4"
             ) from None
-        with _running(JobStore(), name) as link:
-            now = link.scale(wanted)
+        try:
+            now = job_catalog().find(name).scale(name, wanted)
+        except MasterUnreachable as error:
+            raise EdlError(
+                error_pb2.MASTER_LOST,
+                f"the master of job {name} does not answer ({error})",
+                where=name,
+                remedy="The master may be restarting: try again.",
+            ) from error
         put(
             {"job": name, "workers": {"min": now.min, "max": now.max}},
             output_format,
@@ -143,31 +148,27 @@ def stop(
 ) -> None:
     """End a job. Workers hand back what they hold; its state, logs and checkpoints stay."""
     with reporting(output_format):
-        from edl.adapters.job_store import JobStore
+        from edl.app import job_catalog
         from edl.core.job_result import of_status
 
-        status = end(JobStore(), name, reason, at_once=now)
+        status = end(job_catalog().find(name), name, reason, now=now)
         line = f"{name} {status.state.words}"
         put(of_status(status).to_dict(), output_format, [line], [name])
 
 
-def end(store: JobStore, name: str, reason: str, *, at_once: bool = False) -> JobStatus:
-    """End a job and everything that belongs to it; harmless if it is over."""
-    from edl.adapters import processes
+def end(backend: JobBackend, name: str, reason: str, *, now: bool = False) -> JobStatus:
+    """Stop a job and wait for its end; harmless if it is over."""
     from edl.render.line_display import Silence
-    from edl.use_cases.job_watcher import JobWatcher, last_word
+    from edl.use_cases.job_watcher import JobWatcher
 
-    stored = store.read(name)
-    if at_once and stored.master is not None:
-        # Each would start the next one anew: supervisor, master, workers.
-        starting = store.leave_alone(name)
-        processes.end([stored.master.process, *starting], 0.0)
-        stored = store.read(name)
-    if stored.is_over:
-        return last_word(store, stored.status)
-    follower = JobWatcher(store, name, Silence())
-    follower.stop(reason)
-    return follower.run()
+    if now:
+        backend.stop(name, reason, now=True)
+    snapshot = backend.status(name, ask=False)
+    if snapshot.is_over:
+        return backend.conclude(name, snapshot.status)
+    watcher = JobWatcher(backend, name, Silence())
+    watcher.stop(reason)
+    return watcher.run()
 
 
 @app.command(cls=EdlCommand, epilog="edl delete my-job\nedl delete my-job --stop --yes")
@@ -180,51 +181,29 @@ def delete(
 ) -> None:
     """Forget a job that is over: its state, logs and events. Its output stays."""
     with reporting(output_format):
-        from edl.adapters import processes
-        from edl.adapters.job_store import JobStore
+        from edl.app import job_catalog
         from edl.core.problem import usage
         from edl_proto.errors import EdlError
         from edl_proto.v1 import error_pb2
 
-        store = JobStore()
-        stored = store.read(name)
-        if not stored.is_over and not stop_first:
+        backend = job_catalog().find(name)
+        snapshot = backend.status(name, ask=False)
+        if not snapshot.is_over and not stop_first:
             raise EdlError(
                 error_pb2.JOB_EXISTS,
-                f"{name} is {stored.status.state.words}; a running job is not deleted",
-                where=str(stored.path),
+                f"{name} is {snapshot.status.state.words}; a running job is not deleted",
+                where=snapshot.location,
                 remedy=f"edl stop {name} first, or edl delete {name} --stop",
             )
         if not yes:
             if no_input or not sys.stdin.isatty():
                 raise usage(
-                    f"nobody can be asked whether to delete {name}",
+                    f"the deletion of {name} has to be confirmed, and stdin is no terminal",
                     where="edl delete",
                     remedy=f"edl delete {name} --yes",
                 )
-            typer.confirm(f"Forget {name}, its logs and events ({stored.path})?", abort=True)
-        if not stored.is_over:
-            end(store, name, "edl delete --stop")
-        processes.end(store.leave_alone(name), _GRACE_S)
-        # A master that only keeps its page goes with the job.
-        if stored.master is not None:
-            processes.end([stored.master.process], _GRACE_S)
-        processes.end(store.workers(name), _GRACE_S)
-        store.delete(name)
+            typer.confirm(f"Delete {name}, its logs and events ({snapshot.location})?", abort=True)
+        if not snapshot.is_over:
+            end(backend, name, "edl delete --stop")
+        backend.delete(name)
         put({"job": name, "deleted": True}, output_format, [f"{name} deleted"], [name])
-
-
-def _running(store: JobStore, name: str) -> MasterClient:
-    from edl.adapters.master_client import MasterClient
-    from edl_proto.errors import EdlError
-    from edl_proto.v1 import error_pb2
-
-    stored = store.read(name)
-    if stored.is_over or stored.master is None:
-        raise EdlError(
-            error_pb2.JOB_NOT_FOUND,
-            f"{name} is not running: {stored.status.state.words}",
-            where=str(stored.path),
-            remedy="edl list --running shows the jobs that are.",
-        )
-    return MasterClient(stored.master.address)

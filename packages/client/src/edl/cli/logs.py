@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -36,8 +37,7 @@ def logs(
     ] = None,
 ) -> None:
     """What the processes of a job write; each line says whose it is, unless only one is asked."""
-    from edl.adapters.job_store import JobStore
-    from edl.adapters.log_tail import Tail
+    from edl.app import job_catalog
     from edl.core.problem import usage
     from edl.render import terminal
     from edl_proto.errors import EdlError
@@ -45,32 +45,21 @@ def logs(
 
     if master and worker is not None:
         raise usage("--master and --worker exclude each other", remedy="Leave one out.")
-    store = JobStore()
-    stored = store.read(name)
-    if worker is not None and not follow and not store.log(name, worker).exists():
-        known = ", ".join(str(number) for number in store.workers_with_logs(name)) or "none"
+    backend = job_catalog().find(name)
+    logs = backend.logs(name, master=master, worker=worker, tail=tail)
+    if worker is not None and not follow and worker not in logs.workers():
+        known = ", ".join(str(number) for number in logs.workers()) or "none"
         raise EdlError(
             error_pb2.JOB_NOT_FOUND,
-            f"worker {worker} of {name} has written nothing",
-            where=str(store.log(name, worker)),
+            f"worker {worker} of {name} has no log",
+            where=backend.status(name, ask=False).location,
             remedy=f"Workers with a log: {known}.",
         )
     single = master or worker is not None
-    tails: dict[str, Tail] = {}
-    first = True
     while True:
-        over = not follow or store.read(stored.name).is_over
-        sources = {} if worker is not None else {"master": store.log(name)}
-        numbers = store.workers_with_logs(name) if worker is None else [worker]
-        if not master:
-            sources.update({f"worker {number}": store.log(name, number) for number in numbers})
-        for title, path in sources.items():
-            if title not in tails:
-                # Files that appear later are shown whole.
-                tails[title] = Tail(path, tail if first else None)
-            for line in tails[title].read(final=over):
-                terminal.result(line if single else f"[{title}] {line}")
-        first = False
+        over = not follow or backend.status(name, ask=False).is_over
+        for line in logs.poll(final=over):
+            terminal.result(line.text if single else f"[{line.source}] {line.text}")
         if over:
             return
         time.sleep(_POLL_S)
@@ -82,18 +71,18 @@ def logs(
 def events(name: Name, follow: Follow = False, output_format: Output = None) -> None:
     """What happened to a job, oldest first. ``-o json`` puts out one object per line."""
     with reporting(output_format):
-        from edl.adapters.job_store import JobStore
+        from edl.app import job_catalog
 
-        store = JobStore()
-        stored = store.read(name)
-        seen = _show(store.events(name), 0, output_format)
-        while follow and not stored.is_over:
+        backend = job_catalog().find(name)
+        snapshot = backend.status(name, ask=False)
+        seen = _show(backend.events(name), 0, output_format)
+        while follow and not snapshot.is_over:
             time.sleep(_POLL_S)
-            stored = store.read(name)
-            seen = _show(store.events(name, seen), seen, output_format)
+            snapshot = backend.status(name, ask=False)
+            seen = _show(backend.events(name, seen), seen, output_format)
 
 
-def _show(found: list[JobEvent], seen: int, form: Format | None) -> int:
+def _show(found: Sequence[JobEvent], seen: int, form: Format | None) -> int:
     import json
     from dataclasses import asdict
 

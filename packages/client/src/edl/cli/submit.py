@@ -18,10 +18,10 @@ from edl.core.options import Given, Verb, options_of
 from edl.render.output_format import Format
 
 if TYPE_CHECKING:
-    from edl.app import Client, Plan, Started
     from edl.core.job_status import JobStatus
     from edl.core.submission import Submission
     from edl.use_cases.image_build import BuildDisplay
+    from edl.use_cases.job_submission import JobSubmitter, StartedJob, SubmissionPlan
     from edl.use_cases.job_watcher import JobDisplay
 
 app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
@@ -78,37 +78,37 @@ for _verb in Verb:
 
 
 def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet: bool) -> None:
-    """Start a job, follow it to its end, and put out what came of it."""
+    """Start a job, watch it until its end, and print the result."""
     with reporting(form, lambda error: _refused(flags, error)):
-        from edl.app import Client
+        from edl.app import job_submitter
         from edl.render import terminal
 
-        client = Client()
-        plan = client.prepare(verb, flags)
+        submitter = job_submitter()
+        plan = submitter.prepare(verb, flags)
         if plan.job.dry_run:
-            _put_plan(plan.spec, form)
+            _put_plan(plan, form)
             return
-        plan = equip(client, plan, quiet=quiet)
-        started = client.start(plan)
+        plan = provide_image(submitter, plan, quiet=quiet)
+        started = submitter.start(plan)
         if not quiet:
-            how = "is running already; following it" if started.attached else "started"
+            how = "runs already; watching it" if started.attached else "started"
             terminal.message(f"{started.name} {how}, page: {started.dashboard_url}")
         if plan.job.detach:
-            _put_detached(client, started, form, quiet=quiet)
+            _put_detached(submitter, started, form, quiet=quiet)
             return
-    status = follow(client, plan.job, _display(quiet), form)
+    status = follow(submitter, plan.job, _display(quiet), form)
     finish(status, form, quiet=quiet, keep_page_s=plan.job.keep_page)
 
 
-def equip(client: Client, plan: Plan, *, quiet: bool) -> Plan:
-    """See to a job's image; a Ctrl-C says what becomes of it, and no job is started."""
+def provide_image(submitter: JobSubmitter, plan: SubmissionPlan, *, quiet: bool) -> SubmissionPlan:
+    """Provide a job's image; Ctrl-C prints what happens to the build, and no job is started."""
     with interruptible():
-        return client.equip(plan, build_display(quiet, plan.job.build_log))
+        return submitter.provide_image(plan, build_display(quiet, plan.job.build_log))
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Within, Ctrl-C ends the command, with the words that come with it."""
+    """A context in which Ctrl-C ends the command with the notes of the interrupt as message."""
     from edl.render import terminal
 
     try:
@@ -119,7 +119,7 @@ def interruptible() -> Iterator[None]:
 
 
 def build_display(quiet: bool, every_line: bool) -> BuildDisplay:
-    """How the build of an image is shown here."""
+    """The display for the build of an image that suits the options and the terminal."""
     from edl.render import build_display, terminal
 
     if quiet:
@@ -129,15 +129,17 @@ def build_display(quiet: bool, every_line: bool) -> BuildDisplay:
     return build_display.PlainBuild(every_line)
 
 
-def follow(client: Client, job: Submission, display: JobDisplay, form: Format | None) -> JobStatus:
-    """Follow a job to its end, or until the user has had enough: then exit, the job goes on."""
+def follow(
+    submitter: JobSubmitter, job: Submission, display: JobDisplay, form: Format | None
+) -> JobStatus:
+    """Watch a job until its end; the first Ctrl-C exits and leaves the job running."""
     from edl.core.job_result import of_status
     from edl.render import terminal
     from edl.use_cases.job_watcher import JobWatcher
 
-    follower = JobWatcher(client.store, job.name, display, job.timeout)
+    watcher = JobWatcher(submitter.catalog.find(job.name), job.name, display, job.timeout)
     try:
-        return follower.run()
+        return watcher.run()
     except KeyboardInterrupt:
         try:
             display.close()
@@ -147,9 +149,9 @@ def follow(client: Client, job: Submission, display: JobDisplay, form: Format | 
                 time.sleep(AGAIN_S)
         except KeyboardInterrupt:
             terminal.message(f"\nstopping {job.name}")
-            follower.stop("stopped by Ctrl-C")
-            return follower.run()
-        so_far = of_status(client.store.read(job.name).status)
+            watcher.stop("stopped by Ctrl-C")
+            return watcher.run()
+        so_far = of_status(submitter.catalog.recorded(job.name).status)
         put(so_far.to_dict(), form, [], [job.name])
         raise typer.Exit(INTERRUPTED) from None
     finally:
@@ -165,7 +167,7 @@ def goes_on(name: str) -> str:
 
 
 def finish(status: JobStatus, form: Format | None, *, quiet: bool, keep_page_s: float) -> None:
-    """Tell what became of a job; exits with its code unless it succeeded."""
+    """Print the result of a job; exit with the code of its failure unless it succeeded."""
     from edl import codec
     from edl.core.job_result import of_status
     from edl.render import terminal
@@ -195,7 +197,7 @@ def _display(quiet: bool) -> JobDisplay:
 
 
 def _refused(flags: Mapping[str, Given], error: dict[str, str]) -> dict[str, Any]:
-    """The result object of a job that was not even started."""
+    """The result object of a job that could not be started."""
     from edl.core.job_result import Result
     from edl.core.job_status import JobState
 
@@ -203,23 +205,24 @@ def _refused(flags: Mapping[str, Given], error: dict[str, str]) -> dict[str, Any
     return Result(job=name, state=JobState.NOT_STARTED.value, error=error).to_dict()
 
 
-def _put_plan(spec: Any, form: Format | None) -> None:
-    """What would be submitted, for ``--dry-run``."""
-    from edl import codec
+def _put_plan(plan: SubmissionPlan, form: Format | None) -> None:
+    """Print what would be submitted, for ``--dry-run``."""
     from edl.render.output_format import dump
 
-    values = codec.to_dict(spec)
-    put(values, form, [dump(values, Format.YAML)], [spec.name])
+    values = dict(plan.description)
+    put(values, form, [dump(values, Format.YAML)], [plan.job.name])
 
 
-def _put_detached(client: Client, started: Started, form: Format | None, *, quiet: bool) -> None:
+def _put_detached(
+    submitter: JobSubmitter, started: StartedJob, form: Format | None, *, quiet: bool
+) -> None:
     from dataclasses import replace
 
     from edl.core.job_result import of_status
     from edl.render import terminal
     from edl.render.job_text import come_back
 
-    result = of_status(client.store.read(started.name).status)
+    result = of_status(submitter.catalog.recorded(started.name).status)
     result = replace(result, dashboard_url=started.dashboard_url)
     if not quiet:
         terminal.message("\n".join(come_back(started.name)))

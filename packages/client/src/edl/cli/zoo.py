@@ -90,13 +90,13 @@ def check(**values: Any) -> None:
     output_format = values["output_format"]
     with reporting(output_format):
         from edl.adapters import model_file_check
-        from edl.app import model_submission
         from edl.core.exit_codes import present
         from edl.core.job_result import error_fields
         from edl.core.quantities import plural
         from edl.job_spec import encode_spec
         from edl.render import terminal
         from edl.render.job_text import failure_lines
+        from edl.use_cases.job_submission import model_submission
 
         job = model_submission(Verb.TRAIN, given(_CHECK_OPTIONS, values))
         verdict = model_file_check.check(encode_spec(job, job_dir="", submitted_at=""))
@@ -135,12 +135,12 @@ def build(**values: Any) -> None:
     """Build an image of a model zoo and push it. Prints its name, pinned by its digest."""
     output_format, quiet = values["output_format"], values["quiet"]
     with reporting(output_format):
-        from edl.app import build_image
         from edl.cli.submit import build_display, interruptible
         from edl.render import terminal
+        from edl.use_cases.image_request import build_zoo_image
 
         with interruptible():
-            image = build_image(
+            image = build_zoo_image(
                 given(_BUILD_OPTIONS, values),
                 build_display(quiet, bool(values["build_log"])),
                 values["tag"],

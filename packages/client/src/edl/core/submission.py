@@ -39,10 +39,6 @@ class Submission(
     with_image: bool = False
 
     @property
-    def in_containers(self) -> bool:
-        return self.platform == DOCKER
-
-    @property
     def git_source(self) -> GitSource | None:
         """The git repository of the model zoo, if the zoo is in one."""
         return git_source.parse(self.model_zoo)

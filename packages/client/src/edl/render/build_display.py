@@ -37,12 +37,12 @@ class PlainBuild:
         self._since = time.monotonic()
         self._next = self._since + every_s
 
-    def look(self, look: BuildStatus) -> None:
-        if look.words == self._words:
+    def update(self, status: BuildStatus) -> None:
+        if status.words == self._words:
             return
-        self._words, self._last = look.words, ""
-        if not look.is_final:
-            self._tell(look.words)
+        self._words, self._last = status.words, ""
+        if not status.is_final:
+            self._tell(status.words)
 
     def line(self, text: str) -> None:
         self._last = text
@@ -83,9 +83,9 @@ class LiveBuild:
         self._last = ""
         self._shown = False
 
-    def look(self, look: BuildStatus) -> None:
-        self._words = look.words
-        if look.is_final:
+    def update(self, status: BuildStatus) -> None:
+        self._words = status.words
+        if status.is_final:
             self.close()
         else:
             self.tick()
@@ -127,7 +127,7 @@ class LiveBuild:
 class SilentBuild:
     """Shows nothing; for ``-q`` and for programs."""
 
-    def look(self, look: BuildStatus) -> None:
+    def update(self, status: BuildStatus) -> None:
         """Not shown."""
 
     def line(self, text: str) -> None:

@@ -122,9 +122,8 @@ def summary(status: JobStatus, keep_page_s: float = 0.0) -> list[str]:
     if status.servers:
         lines.append(f"  parameter servers {servers(status)}")
     if status.dead_letters:
-        lines.append(
-            f"  NOT done: {quantities.plural(len(status.dead_letters), 'task')} failed at every try"
-        )
+        failed = quantities.plural(len(status.dead_letters), "task")
+        lines.append(f"  NOT done: {failed} failed at every try")
         lines.extend(f"    {letter}" for letter in status.dead_letters[:5])
     if status.dashboard_url:
         stays = (

@@ -1,0 +1,115 @@
+"""Jobs as containers of this machine's engine (``--platform docker``)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from edl import codec
+from edl.adapters import container_engine
+from edl.adapters.job_store import JobStore
+from edl.adapters.local_jobs import LocalJobBackend, submission_time
+from edl.adapters.processes import Body
+from edl.core import mounts
+from edl.core.mounts import BindMount
+from edl.core.options import Verb
+from edl.core.options.job import DOCKER
+from edl.core.problem import Problem
+from edl.core.submission import Submission
+from edl.job_spec import encode_spec
+from edl_proto.local import job_directory, process_identity
+from edl_proto.v1 import job_pb2
+
+_IMAGE_ZOO = "/model_zoo"
+"""Where an image has its model zoo."""
+
+
+class ContainerRuntime:
+    """Master and workers are containers; a process of this machine stays with the master's."""
+
+    platform = DOCKER
+
+    def master_command(self) -> Sequence[str]:
+        return [sys.executable, "-P", "-m", "edl.master_container"]
+
+    def master(self, job_dir: Path, pid: int, start_time: int) -> Body:
+        # Process numbers of a container mean nothing outside of it.
+        return container_engine.read(job_dir) or process_identity.Process(pid, start_time)
+
+    def workers(self, job_dir: Path) -> list[Body]:
+        return list(container_engine.of_job(job_dir, "worker"))
+
+    def remove(self, job_dir: Path) -> None:
+        container_engine.sweep(job_dir)
+
+
+class ContainerPlacement:
+    """Containers see only the folders that the job names, under the same paths."""
+
+    runs_in_image = True
+
+    def __init__(self, encode: Callable[[Submission], job_pb2.JobSpec]) -> None:
+        self._encode = encode
+
+    def resolve(self, job: Submission, environ: Mapping[str, str]) -> Submission:
+        job = replace(job, engine=container_engine.engine_url(job.engine, environ))
+        container_engine.check_engine(job.engine)
+        return job
+
+    def describe(self, job: Submission) -> Mapping[str, Any]:
+        return codec.to_dict(self._encode(job))
+
+    def provide_image(
+        self,
+        job: Submission,
+        image: str,
+        on_pull: Callable[[], None],
+        on_line: Callable[[str], None],
+    ) -> None:
+        if not container_engine.has_image(job.engine, image):
+            on_pull()
+            container_engine.pull(job.engine, image, on_line)
+
+
+def local_containers(root: Path | None = None) -> LocalJobBackend:
+    """The backend for containers.
+
+    Args:
+        root: directory of all jobs; by default below ``$EDL_HOME``.
+    """
+    runtime = ContainerRuntime()
+    store = JobStore(root, runtime)
+
+    def encode(job: Submission) -> job_pb2.JobSpec:
+        job_dir = str(store.path(job.name).absolute())
+        try:
+            binds = mounts.binds(job, str(Path.home()))
+        except Problem as problem:
+            raise codec.error_of(problem) from None
+        if job.verb is Verb.PREDICT:
+            binds += (BindMount(os.path.join(job_dir, job_directory.PARTS), writable=True),)
+        spec = encode_spec(job, job_dir, submission_time())
+        _set_containers(spec, job, binds)
+        return spec
+
+    return LocalJobBackend(store, runtime, ContainerPlacement(encode), encode)
+
+
+def _set_containers(spec: job_pb2.JobSpec, job: Submission, binds: Sequence[BindMount]) -> None:
+    if job.model_zoo:
+        spec.model.model_zoo = _IMAGE_ZOO
+    spec.containers.CopyFrom(
+        job_pb2.ContainersSpec(
+            engine=job.engine,
+            user=f"{os.getuid()}:{os.getgid()}",
+            mounts=[
+                job_pb2.Mount(path=bind.path, writable=bind.writable, for_workers=bind.for_workers)
+                for bind in binds
+            ],
+            model_zoo=job.model_zoo,
+        )
+    )

@@ -1,0 +1,242 @@
+"""Jobs of this machine: a directory for each, processes or containers as the runtime has them."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypeVar
+
+from edl import codec
+from edl.adapters import processes
+from edl.adapters.dashboard_viewer import viewer
+from edl.adapters.job_store import START_DEADLINE_S, JobStore, StoredJob
+from edl.adapters.launcher import LocalLauncher
+from edl.adapters.local_logs import LocalJobLogs
+from edl.adapters.local_runtime import LocalRuntime
+from edl.core.job_backend import (
+    JobEntry,
+    JobLogs,
+    JobPlacement,
+    JobSnapshot,
+    MasterUnreachable,
+    ServedPage,
+)
+from edl.core.job_status import Failure, JobEvent, JobState, JobStatus
+from edl.core.options.kinds import WorkerRange
+from edl.core.submission import Submission
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2, job_pb2
+
+if TYPE_CHECKING:
+    from edl.adapters.master_client import MasterClient
+
+_POLL_S = 0.05
+_GRACE_S = 5.0
+_WORKER_GRACE_S = 2.0
+_LOG_LINES = 15
+
+
+def submission_time() -> str:
+    """Now, as specifications have it (RFC 3339)."""
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+Encode = Callable[[Submission], job_pb2.JobSpec]
+T = TypeVar("T")
+
+
+class LocalJobBackend:
+    """The ``JobBackend`` of this machine.
+
+    Args:
+        store: the directories of jobs; jobs of other platforms in it are left alone.
+        runtime: starts and finds the processes of a job.
+        placement: fits submissions to the runtime.
+        encode: the specification of a submission that is made now.
+    """
+
+    def __init__(
+        self, store: JobStore, runtime: LocalRuntime, placement: JobPlacement, encode: Encode
+    ) -> None:
+        self.platform = runtime.platform
+        self.location = str(store.root)
+        self.placement = placement
+        self._store = store
+        self._runtime = runtime
+        self._encode = encode
+        self._clients: dict[str, MasterClient] = {}
+
+    def has(self, name: str) -> bool:
+        return self._store.has(name) and self._store.platform(name) == self.platform
+
+    def list(self) -> Sequence[JobEntry]:
+        return [
+            it for it in self._store.entries() if self._store.platform(it.name) == self.platform
+        ]
+
+    def submit(self, job: Submission) -> bool:
+        if self._store.create(job.name, self._encode(job)):
+            LocalLauncher(self._store, self._runtime.master_command()).start(job.name)
+            return True
+        self._await_master(job.name)
+        return False
+
+    def status(self, name: str, *, ask: bool = True) -> JobSnapshot:
+        # The record is read before the call: if nobody answers then, nothing more will come.
+        stored = self._store.read(name)
+        if ask and stored.master is not None and stored.master_is_alive:
+            with contextlib.suppress(MasterUnreachable):
+                message = self._call(stored.master.address, name, lambda it: it.status_message())
+                return _snapshot(stored, message, codec.decode_status(message), answered=True)
+        message = self._store.status_message(name, stored.spec)
+        return _snapshot(stored, message, stored.status, answered=False)
+
+    def events(self, name: str, after: int = 0) -> Sequence[JobEvent]:
+        if (client := self._clients.get(name)) is not None:
+            with contextlib.suppress(MasterUnreachable):
+                return self._call(client.address, name, lambda it: it.events(after))
+        return self._store.events(name, after)
+
+    def logs(self, name: str, *, master: bool, worker: int | None, tail: int | None) -> JobLogs:
+        self._store.read(name)
+        return LocalJobLogs(self._store, name, master=master, worker=worker, tail=tail)
+
+    def scale(self, name: str, workers: WorkerRange) -> WorkerRange:
+        stored = self._store.read(name)
+        if stored.is_over or stored.master is None:
+            raise EdlError(
+                error_pb2.JOB_NOT_FOUND,
+                f"{name} is not running: {stored.status.state.words}",
+                where=str(stored.path),
+                remedy="edl list --running lists the running jobs.",
+            )
+        return self._call(stored.master.address, name, lambda it: it.scale(workers))
+
+    def stop(self, name: str, reason: str, *, now: bool = False) -> None:
+        stored = self._store.read(name)
+        if now:
+            if stored.master is not None:
+                # Supervisor, master and workers would each start the next one again.
+                starting = self._store.leave_alone(name)
+                processes.end([stored.master.process, *starting], 0.0)
+            return
+        if stored.is_over:
+            return
+        if stored.master is None:
+            raise MasterUnreachable(f"the master of job {name} does not listen yet")
+        self._call(stored.master.address, name, lambda it: it.stop(reason))
+
+    def conclude(self, name: str, status: JobStatus) -> JobStatus:
+        if (client := self._clients.get(name)) is not None:
+            with contextlib.suppress(MasterUnreachable, EdlError):
+                # A master that has ended already needs no acknowledgement.
+                client.acknowledge()
+            self._disconnect(name)
+        if not status.state.is_final:
+            return self._lost(status)
+        if status.state is JobState.SUCCEEDED or status.failure is not None:
+            return status
+        stopped = status.state is JobState.CANCELLED
+        return replace(
+            status,
+            failure=Failure(
+                code="STOPPED" if stopped else "INTERNAL",
+                what=f"job {name} " + ("was stopped" if stopped else "failed without a reason"),
+                where=name,
+                remedy=f"edl events {name} shows what happened before.",
+            ),
+        )
+
+    def delete(self, name: str) -> None:
+        stored = self._store.read(name)
+        processes.end(self._store.leave_alone(name), _GRACE_S)
+        # A master that only serves the page of its finished job ends with the job.
+        if stored.master is not None:
+            processes.end([stored.master.process], _GRACE_S)
+        processes.end(self._store.workers(name), _GRACE_S)
+        self._disconnect(name)
+        self._store.delete(name)
+
+    def reach(self, name: str) -> str:
+        stored = self._store.read(name)
+        return stored.master.address if stored.master and stored.master_is_alive else ""
+
+    @contextlib.contextmanager
+    def serve_page(self, name: str, port: int) -> Iterator[ServedPage]:
+        with viewer(self._store.read(name).path, port) as (url, process):
+            yield ServedPage(url, process.wait)
+
+    def _lost(self, status: JobStatus) -> JobStatus:
+        """The end of a job whose master is gone and left no final status."""
+        ended = 0
+        while left := processes.end(self._store.workers(status.job), _WORKER_GRACE_S):
+            ended += len(left)
+        also = f"; {ended} of its workers were ended" if ended else ""
+        return replace(
+            status,
+            state=JobState.LOST,
+            failure=Failure(
+                code="MASTER_LOST",
+                what=f"the master of job {status.job} is gone and left no final status{also}",
+                where=str(self._store.log(status.job)),
+                remedy=(
+                    "If the system killed it (out of memory?), correct that; then submit the job"
+                    f" under another name, or after edl delete {status.job} --yes."
+                ),
+                detail=self._store.log_tail(status.job, _LOG_LINES),
+            ),
+        )
+
+    def _await_master(self, name: str) -> None:
+        """Wait for the master of a job that another caller has created."""
+        deadline = time.monotonic() + START_DEADLINE_S
+        while True:
+            stored = self._store.read(name)
+            if stored.master is not None or stored.is_over:
+                return
+            if time.monotonic() > deadline:
+                raise EdlError(
+                    error_pb2.MASTER_LOST,
+                    f"the master of job {name} does not start",
+                    where=str(self._store.log(name)),
+                    remedy=f"edl logs {name} may show the reason.",
+                )
+            time.sleep(_POLL_S)
+
+    def _call(self, address: str, name: str, call: Callable[[MasterClient], T]) -> T:
+        client = self._clients.get(name)
+        if client is None or client.address != address:
+            from edl.adapters.master_client import MasterClient
+
+            self._disconnect(name)
+            client = self._clients[name] = MasterClient(address)
+        try:
+            return call(client)
+        except MasterUnreachable:
+            self._disconnect(name)
+            raise
+
+    def _disconnect(self, name: str) -> None:
+        if (client := self._clients.pop(name, None)) is not None:
+            client.close()
+
+
+def _snapshot(
+    stored: StoredJob, message: job_pb2.JobStatus, status: JobStatus, *, answered: bool
+) -> JobSnapshot:
+    keep_page_s = stored.spec.serving.keep_page_s
+    # A master whose job is over may live a moment longer than its page.
+    served = not status.state.is_over or keep_page_s > 0
+    page = stored.master if served and stored.master_is_alive else None
+    return JobSnapshot(
+        status=status,
+        answered=answered,
+        location=str(stored.path),
+        keep_page_s=keep_page_s,
+        dashboard_url=page.dashboard_url if page is not None else "",
+        description=lambda: codec.to_dict(stored.spec),
+        details=lambda: {**codec.to_dict(message), "state": status.state.value},
+    )

@@ -1,0 +1,75 @@
+"""Jobs as processes of this machine (``--platform processes``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from edl import codec
+from edl.adapters.job_store import JobStore
+from edl.adapters.launcher import master_command
+from edl.adapters.local_jobs import LocalJobBackend, submission_time
+from edl.adapters.processes import Body
+from edl.core.options.job import PROCESSES
+from edl.core.submission import Submission
+from edl.job_spec import encode_spec
+from edl_proto.local import process_identity
+from edl_proto.v1 import job_pb2
+
+
+class ProcessRuntime:
+    """Master and workers are processes, each with its own session."""
+
+    platform = PROCESSES
+
+    def master_command(self) -> Sequence[str]:
+        return master_command()
+
+    def master(self, job_dir: Path, pid: int, start_time: int) -> Body:
+        return process_identity.Process(pid, start_time)
+
+    def workers(self, job_dir: Path) -> list[Body]:
+        return []
+
+    def remove(self, job_dir: Path) -> None:
+        """Processes leave nothing outside the job's directory."""
+
+
+class ProcessPlacement:
+    """Processes see the same files as the user: every submission fits."""
+
+    runs_in_image = False
+
+    def __init__(self, encode: Callable[[Submission], job_pb2.JobSpec]) -> None:
+        self._encode = encode
+
+    def resolve(self, job: Submission, environ: Mapping[str, str]) -> Submission:
+        return job
+
+    def describe(self, job: Submission) -> Mapping[str, Any]:
+        return codec.to_dict(self._encode(job))
+
+    def provide_image(
+        self,
+        job: Submission,
+        image: str,
+        on_pull: Callable[[], None],
+        on_line: Callable[[str], None],
+    ) -> None:
+        """Nothing runs in the image: the trained model only names it."""
+
+
+def local_processes(root: Path | None = None) -> LocalJobBackend:
+    """The backend for processes.
+
+    Args:
+        root: directory of all jobs; by default below ``$EDL_HOME``.
+    """
+    runtime = ProcessRuntime()
+    store = JobStore(root, runtime)
+
+    def encode(job: Submission) -> job_pb2.JobSpec:
+        return encode_spec(job, str(store.path(job.name).absolute()), submission_time())
+
+    return LocalJobBackend(store, runtime, ProcessPlacement(encode), encode)

@@ -1,0 +1,33 @@
+"""What differs between processes and containers for a job of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from edl.adapters.processes import Body
+
+
+class LocalRuntime(Protocol):
+    """How the processes of a local job are started and found."""
+
+    @property
+    def platform(self) -> str:
+        """The value of ``--platform``."""
+
+    def master_command(self) -> Sequence[str]:
+        """The command that starts a master; ``--job-dir DIR`` is appended to it."""
+
+    def master(self, job_dir: Path, pid: int, start_time: int) -> Body:
+        """The running master.
+
+        Args:
+            pid: as the master wrote it down, in its own process namespace.
+        """
+
+    def workers(self, job_dir: Path) -> list[Body]:
+        """Running workers that ``pods/*.json`` does not list."""
+
+    def remove(self, job_dir: Path) -> None:
+        """Remove everything of the job that is outside its directory. Harmless when repeated."""

@@ -1,0 +1,247 @@
+"""The port to the places where jobs run: processes or containers of this machine, or a cluster.
+
+An adapter implements two protocols: ``JobPlacement`` fits a submission to the backend before the
+job exists, and ``JobBackend`` runs and inspects jobs by name. ``tests/conformance`` holds one suite
+that every adapter passes. ``docs/adr/0015-job-backends.md`` says what a cluster needs of this port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from edl.core.job_status import JobEvent, JobStatus
+from edl.core.options.kinds import WorkerRange
+from edl.core.submission import Submission
+
+
+class MasterUnreachable(Exception):
+    """The master did not answer. It may be starting, busy, restarted at the moment, or gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSnapshot:
+    """A job at one moment.
+
+    Attributes:
+        answered: the master itself gave this status; otherwise it is the last recorded one, with
+            the state that follows from what is left of the job.
+        location: where the job's state is, for messages: a directory, or namespace and name.
+        keep_page_s: how long the master serves the job's page after the end, in seconds.
+        dashboard_url: URL of the page while the master serves it; empty otherwise.
+        description: the job's specification as plain values, as ``JobPlacement.describe`` gives it.
+        details: all fields of the status as plain values, for programs.
+    """
+
+    status: JobStatus
+    answered: bool
+    location: str
+    keep_page_s: float
+    dashboard_url: str
+    description: Callable[[], Mapping[str, Any]]
+    details: Callable[[], dict[str, Any]]
+
+    @property
+    def is_over(self) -> bool:
+        return self.status.state.is_over
+
+
+@dataclass(frozen=True, slots=True)
+class JobEntry:
+    """A job in a list; ``created_s`` is the time of its creation in seconds since the epoch."""
+
+    name: str
+    created_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobLogLine:
+    """A line that a process of the job wrote.
+
+    Attributes:
+        source: ``master`` or ``worker N``.
+    """
+
+    source: str
+    text: str
+
+
+class JobLogs(Protocol):
+    """The output of a job's processes, each line once."""
+
+    def poll(self, final: bool = False) -> Iterator[JobLogLine]:
+        """Lines completed since the last call, the master's first.
+
+        Processes that started since the last call MUST be included from their first line.
+
+        Args:
+            final: the job is over; a last line without line end is given, too.
+        """
+
+    def workers(self) -> Sequence[int]:
+        """Numbers of the workers that have a log, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedPage:
+    """The page of a job that is over; ``wait`` returns when nothing serves it any more."""
+
+    url: str
+    wait: Callable[[], object]
+
+
+class JobPlacement(Protocol):
+    """Fits a submission to a backend. Nothing here starts or writes anything."""
+
+    @property
+    def runs_in_image(self) -> bool:
+        """Whether jobs run in a container image, and therefore need one."""
+
+    def resolve(self, job: Submission, environ: Mapping[str, str]) -> Submission:
+        """Complete what only the backend knows, and check that the backend can be used.
+
+        Raises:
+            EdlError: USAGE, or ENGINE_UNAVAILABLE if the backend does not answer.
+        """
+
+    def describe(self, job: Submission) -> Mapping[str, Any]:
+        """The job's specification as plain values, as the backend would start it.
+
+        Raises:
+            EdlError: USAGE, naming an option whose location the backend's processes cannot use.
+        """
+
+    def provide_image(
+        self,
+        job: Submission,
+        image: str,
+        on_pull: Callable[[], None],
+        on_line: Callable[[str], None],
+    ) -> None:
+        """Make an image available before the job starts. May do nothing if the backend pulls later.
+
+        Args:
+            image: pinned by its digest.
+            on_pull: called once if the image is pulled now.
+            on_line: called with each line of progress.
+
+        Raises:
+            EdlError: ENGINE_UNAVAILABLE or REGISTRY_UNAVAILABLE.
+        """
+
+
+class JobBackend(Protocol):
+    """Runs jobs and answers for them by name.
+
+    Methods that take ``name`` MUST raise EdlError JOB_NOT_FOUND for a job that this backend does
+    not have. Every method MUST work from a process that did not submit the job, and after that
+    process has ended. Callers MUST NOT assume that they share a file system or a network with the
+    job.
+    """
+
+    @property
+    def platform(self) -> str:
+        """The value of ``--platform`` that selects this backend."""
+
+    @property
+    def location(self) -> str:
+        """Where the state of all its jobs is, for messages."""
+
+    @property
+    def placement(self) -> JobPlacement:
+        """Fits submissions to this backend."""
+
+    def has(self, name: str) -> bool:
+        """Whether a job of this name exists, over or not."""
+
+    def list(self) -> Sequence[JobEntry]:
+        """All jobs, in any order. Damaged jobs MUST be included."""
+
+    def submit(self, job: Submission) -> bool:
+        """Create a job and start its master; return when the master answers.
+
+        Of several callers that submit one name at the same time exactly one MUST create the job;
+        for the others the call waits until that job's master answers. A job that cannot be started
+        MUST leave no process behind.
+
+        Returns:
+            Whether this call created the job.
+
+        Raises:
+            EdlError: what the master reports, or MASTER_LOST, DISK_FULL, OUTPUT_UNWRITABLE.
+        """
+
+    def status(self, name: str, *, ask: bool = True) -> JobSnapshot:
+        """The newest status: the master's if it answers, else the recorded one.
+
+        A job that is neither over nor alive, and that somebody is to restart, MUST be restarted, or
+        its restart MUST be under way, when this returns. The state is LOST if nobody restarts the
+        job, and NOT_STARTED if it never had a master.
+
+        Args:
+            ask: ask the master; False gives the recorded status without a call.
+        """
+
+    def events(self, name: str, after: int = 0) -> Sequence[JobEvent]:
+        """Events with a number above ``after``, oldest first, also of a job that is over."""
+
+    def logs(self, name: str, *, master: bool, worker: int | None, tail: int | None) -> JobLogs:
+        """The logs of a job's processes. Logs of processes that are gone MUST be included.
+
+        Args:
+            master: only the master's.
+            worker: only this worker's.
+            tail: only so many last lines of each existing log; None for all.
+        """
+
+    def scale(self, name: str, workers: WorkerRange) -> WorkerRange:
+        """Change the number of workers of a running job; returns the accepted range.
+
+        Raises:
+            MasterUnreachable: the master did not answer; nothing is known about the change.
+        """
+
+    def stop(self, name: str, reason: str, *, now: bool = False) -> None:
+        """Stop a job; harmless if it is over. The job's state and logs stay.
+
+        Args:
+            now: end all processes without asking the master. The job MUST NOT be restarted.
+
+        Raises:
+            MasterUnreachable: the master did not answer; without ``now`` the job may go on.
+        """
+
+    def conclude(self, name: str, status: JobStatus) -> JobStatus:
+        """Finish a job that is over: acknowledge the result, end processes that it left.
+
+        Returns:
+            The final status, with a failure unless the job succeeded. A job that is LOST gets
+            MASTER_LOST with the end of the master's log.
+        """
+
+    def delete(self, name: str) -> None:
+        """End what is left of a job, and remove its state, logs and events; never its output.
+
+        Raises:
+            EdlError: OUTPUT_UNWRITABLE.
+        """
+
+    def reach(self, name: str) -> str:
+        """Address (``host:port``) where the job's master answers callers of this machine now.
+
+        Empty if there is none at the moment. The address may change with each restart, so callers
+        MUST ask again after a failed call. A backend that forwards a port MUST keep it open until
+        the process ends, and MUST NOT open another one while the first works.
+        """
+
+    def serve_page(self, name: str, port: int) -> AbstractContextManager[ServedPage]:
+        """Serve the page of a job that is over, within a context.
+
+        Args:
+            port: on this machine; 0 for any free port.
+
+        Raises:
+            EdlError: PORT_IN_USE, or MASTER_LOST if the page cannot be served.
+        """

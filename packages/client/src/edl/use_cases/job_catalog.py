@@ -1,0 +1,67 @@
+"""All jobs that this client can reach, whichever backend runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from edl.core.job_backend import JobBackend, JobSnapshot
+from edl.core.submission import Submission
+from edl.core.suggestions import did_you_mean
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+
+
+class JobCatalog:
+    """Finds the backend of a job.
+
+    Args:
+        backends: one for each platform. A name is looked for in this order.
+    """
+
+    def __init__(self, backends: Sequence[JobBackend]) -> None:
+        self._backends = backends
+
+    def backend_for(self, job: Submission) -> JobBackend:
+        """The backend that is to run a submission."""
+        for backend in self._backends:
+            if backend.platform == job.platform:
+                return backend
+        raise ValueError(f"no backend for the platform {job.platform}")
+
+    @property
+    def location(self) -> str:
+        """Where the state of all jobs is, for messages."""
+        return ", ".join(dict.fromkeys(backend.location for backend in self._backends))
+
+    def names(self) -> list[str]:
+        """Names of all jobs, the newest first."""
+        found = [entry for backend in self._backends for entry in backend.list()]
+        return [it.name for it in sorted(found, key=lambda it: it.created_s, reverse=True)]
+
+    def has(self, name: str) -> bool:
+        """Whether any backend has a job of this name."""
+        return any(backend.has(name) for backend in self._backends)
+
+    def find(self, name: str) -> JobBackend:
+        """The backend that has a job.
+
+        Raises:
+            EdlError: JOB_NOT_FOUND.
+        """
+        for backend in self._backends:
+            if backend.has(name):
+                return backend
+        raise EdlError(
+            error_pb2.JOB_NOT_FOUND,
+            f"there is no job named {name}",
+            where=self.location,
+            remedy=did_you_mean(name, self.names()) or "edl list shows all jobs.",
+        )
+
+    def recorded(self, name: str) -> JobSnapshot:
+        """The recorded status of a job, without a call to its master.
+
+        Raises:
+            EdlError: JOB_NOT_FOUND.
+        """
+        return self.find(name).status(name, ask=False)

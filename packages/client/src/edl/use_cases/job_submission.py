@@ -1,0 +1,191 @@
+"""From options to a running job: check everything, provide the image, start or find the job."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edl import codec, settings
+from edl.adapters import model_zoo, preflight_checks
+from edl.core.image_build import BuildRequest, BuildStatus, service_of
+from edl.core.job_backend import JobBackend
+from edl.core.options import Given, Verb
+from edl.core.problem import Problem
+from edl.core.submission import Submission, build
+from edl.use_cases.job_catalog import JobCatalog
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+
+if TYPE_CHECKING:
+    from edl.use_cases.image_build import BuildDisplay
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionPlan:
+    """A job that has been checked and can be started.
+
+    Attributes:
+        description: the job's specification as plain values.
+        running: the very same job runs already, so there is nothing to start.
+        image: the image that the job runs in, or that its trained model names; empty if it has
+            still to be built.
+        build_request: the image to build before the job starts.
+    """
+
+    job: Submission
+    description: Mapping[str, Any]
+    running: bool = False
+    image: str = ""
+    build_request: BuildRequest | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StartedJob:
+    """A job whose master answers; ``attached`` if it ran before this submission."""
+
+    name: str
+    dashboard_url: str
+    attached: bool
+
+
+class JobSubmitter:
+    """Submits jobs to the backend that their platform names."""
+
+    def __init__(self, catalog: JobCatalog) -> None:
+        self.catalog = catalog
+
+    def prepare(
+        self,
+        verb: Verb,
+        flags: Mapping[str, Given],
+        *,
+        environ: Mapping[str, str] = os.environ,
+        cwd: Path | None = None,
+    ) -> SubmissionPlan:
+        """Complete a job's options from the settings, and check all that needs no TensorFlow.
+
+        Raises:
+            EdlError: the first thing that is wrong; nothing has been started or written.
+        """
+        folder = cwd or Path.cwd()
+        try:
+            given = settings.gather(verb, flags, environ=environ, cwd=folder)
+            requested = build(verb, given, cwd=str(folder), environ=environ)
+        except Problem as problem:
+            raise codec.error_of(problem) from None
+        backend = self.catalog.backend_for(requested)
+        placement = backend.placement
+        job = placement.resolve(requested, environ)
+        checkout = None
+        if job.git_source is not None:
+            from edl.use_cases import image_request
+
+            checkout = image_request.fetched(job, placement)
+            if checkout is not None and not placement.runs_in_image:
+                job = replace(job, model_zoo=str(checkout))
+        if job.name and self.catalog.has(job.name):
+            running = self._same_job_runs(backend, job)
+            return SubmissionPlan(job, placement.describe(job), running)
+        named = job.named(secrets.token_hex(2))
+        while named is not job and self.catalog.has(named.name):
+            named = job.named(secrets.token_hex(2))
+        preflight_checks.check(
+            replace(named, model_zoo=str(checkout)) if checkout is not None else named
+        )
+        description = placement.describe(named)
+        if not job.with_image:
+            return SubmissionPlan(named, description)
+        from edl.use_cases import image_request
+
+        try:
+            request = image_request.request_of(requested, checkout, placement)
+        except Problem as problem:
+            raise codec.error_of(problem) from None
+        image = image_request.image_of(named, placement)
+        return SubmissionPlan(named, description, image=image, build_request=request)
+
+    def provide_image(self, plan: SubmissionPlan, display: BuildDisplay) -> SubmissionPlan:
+        """Provide the image of a plan, if it needs one: build it, or have the backend pull it.
+
+        Raises:
+            EdlError: the image cannot be provided; nothing has been started.
+            KeyboardInterrupt: with a note that says what happens to the build.
+        """
+        if plan.running or not plan.job.with_image:
+            return plan
+        from edl.use_cases import image_build
+
+        image = plan.image
+        if plan.build_request is not None:
+            built = image_build.build(plan.build_request, service_of(plan.job), display)
+            image = built.name
+            display.say(str(built))
+        placement = self.catalog.backend_for(plan.job).placement
+        placement.provide_image(
+            plan.job, image, lambda: display.update(BuildStatus("", "pulling")), display.line
+        )
+        display.close()
+        return replace(plan, image=image, job=replace(plan.job, image=image))
+
+    def start(self, plan: SubmissionPlan) -> StartedJob:
+        """Start the job of a plan, or find it running.
+
+        Raises:
+            EdlError: the master could not be started, or reports at once what is wrong.
+        """
+        name = plan.job.name
+        backend = self.catalog.backend_for(plan.job)
+        if plan.running:
+            self._same_job_runs(backend, plan.job)  # raises if the job was deleted meanwhile
+        attached = not backend.submit(plan.job)
+        if attached:
+            # The job ran before, or somebody else submitted this name at the same moment.
+            self._same_job_runs(backend, plan.job)
+        snapshot = backend.status(name, ask=False)
+        url = snapshot.dashboard_url or snapshot.status.dashboard_url
+        return StartedJob(name, url, attached)
+
+    def _same_job_runs(self, backend: JobBackend, job: Submission) -> bool:
+        """True if the job of this name is the same and not over; an error otherwise."""
+        found = self.catalog.find(job.name).status(job.name, ask=False)
+        remedy = f"Choose another --name, or delete that job first: edl delete {job.name} --yes"
+        if found.is_over:
+            what = f"a job named {job.name} exists already; it is over ({found.status.state.words})"
+        elif other := codec.differences(found.description(), backend.placement.describe(job)):
+            what = f"a job named {job.name} is running with other options: {', '.join(other)}"
+            remedy = f"Choose another --name, or look at that job: edl status {job.name}"
+        else:
+            return True
+        raise EdlError(error_pb2.JOB_EXISTS, what, where=found.location, remedy=remedy)
+
+
+def model_submission(
+    verb: Verb,
+    flags: Mapping[str, Given],
+    *,
+    environ: Mapping[str, str] = os.environ,
+    cwd: Path | None = None,
+) -> Submission:
+    """A job that only names a model, for checking the model file; its zoo has been checked.
+
+    Raises:
+        EdlError: a wrong option, or MODEL_NOT_FOUND.
+    """
+    # The other required options of such a job do not matter here.
+    needed = {"data": Given("-", "-"), "output": Given("-", "-")}
+    folder = cwd or Path.cwd()
+    try:
+        given = settings.gather(verb, {**needed, **flags}, environ=environ, cwd=folder)
+        job = build(verb, given, cwd=str(folder), environ=environ)
+    except Problem as problem:
+        raise codec.error_of(problem) from None
+    if job.git_source is not None:
+        from edl.adapters import git_checkout
+
+        job = replace(job, model_zoo=str(git_checkout.fetch(job.git_source)))
+    model_zoo.check(job)
+    return replace(job, output="", data=job.data if "data" in flags else ())
