@@ -90,7 +90,7 @@ def test_relative_places_become_absolute(tidy: Edl) -> None:
     )
     spec = json.loads((tidy.job_dir("near") / "spec.json").read_text())
     assert spec["model"]["model_zoo"] == str(tidy.place / "zoo")
-    assert spec["data"] == str(tidy.place / "data/*.recordio")
+    assert spec["data"] == [str(tidy.place / "data/*.recordio")]
     assert spec["output"] == str(tidy.place / "out")
     assert spec["job_dir"] == str(tidy.job_dir("near"))
 
