@@ -145,12 +145,7 @@ class JobStore:
         """
         path = self.path(name)
         if not self.has(name):
-            raise EdlError(
-                error_pb2.JOB_NOT_FOUND,
-                f"there is no job named {name}",
-                where=str(self.root),
-                remedy="edl list shows all jobs.",
-            )
+            raise self.unknown(name)
         spec = job_pb2.JobSpec()
         try:
             json_format.Parse(
@@ -166,6 +161,15 @@ class JobStore:
         master = self.master(name)
         status = self.status(name, spec)
         return StoredJob(name, path, spec, master, self._judge(path, status, master))
+
+    def unknown(self, name: str) -> EdlError:
+        """The error for a name that no job has."""
+        return EdlError(
+            error_pb2.JOB_NOT_FOUND,
+            f"there is no job named {name}",
+            where=str(self.root),
+            remedy="edl list shows all jobs.",
+        )
 
     def _judge(self, path: Path, status: JobStatus, master: MasterRecord | None) -> JobStatus:
         """The status with the state that follows from what is left of the master."""

@@ -69,9 +69,6 @@ class LocalJobBackend:
         self._encode = encode
         self._clients: dict[str, MasterClient] = {}
 
-    def has(self, name: str) -> bool:
-        return self._store.has(name) and self._store.platform(name) == self.platform
-
     def list(self) -> Sequence[JobEntry]:
         return [
             it for it in self._store.entries() if self._store.platform(it.name) == self.platform
@@ -86,7 +83,7 @@ class LocalJobBackend:
 
     def status(self, name: str, *, ask: bool = True) -> JobSnapshot:
         # The record is read before the call: if nobody answers then, nothing more will come.
-        stored = self._store.read(name)
+        stored = self._read(name)
         if ask and stored.master is not None and stored.master_is_alive:
             with contextlib.suppress(MasterUnreachable):
                 message = self._call(stored.master.address, name, lambda it: it.status_message())
@@ -101,11 +98,11 @@ class LocalJobBackend:
         return self._store.events(name, after)
 
     def logs(self, name: str, *, master: bool, worker: int | None, tail: int | None) -> JobLogs:
-        self._store.read(name)
+        self._read(name)
         return LocalJobLogs(self._store, name, master=master, worker=worker, tail=tail)
 
     def scale(self, name: str, workers: WorkerRange) -> WorkerRange:
-        stored = self._store.read(name)
+        stored = self._read(name)
         if stored.is_over or stored.master is None:
             raise EdlError(
                 error_pb2.JOB_NOT_FOUND,
@@ -116,7 +113,7 @@ class LocalJobBackend:
         return self._call(stored.master.address, name, lambda it: it.scale(workers))
 
     def stop(self, name: str, reason: str, *, now: bool = False) -> None:
-        stored = self._store.read(name)
+        stored = self._read(name)
         if now:
             if stored.master is not None:
                 # Supervisor, master and workers would each start the next one again.
@@ -151,7 +148,7 @@ class LocalJobBackend:
         )
 
     def delete(self, name: str) -> None:
-        stored = self._store.read(name)
+        stored = self._read(name)
         processes.end(self._store.leave_alone(name), _GRACE_S)
         # A master that only serves the page of its finished job ends with the job.
         if stored.master is not None:
@@ -161,13 +158,22 @@ class LocalJobBackend:
         self._store.delete(name)
 
     def reach(self, name: str) -> str:
-        stored = self._store.read(name)
+        stored = self._read(name)
         return stored.master.address if stored.master and stored.master_is_alive else ""
+
+    def close(self) -> None:
+        for name in list(self._clients):
+            self._disconnect(name)
 
     @contextlib.contextmanager
     def serve_page(self, name: str, port: int) -> Iterator[ServedPage]:
-        with viewer(self._store.read(name).path, port) as (url, process):
+        with viewer(self._read(name).path, port) as (url, process):
             yield ServedPage(url, process.wait)
+
+    def _read(self, name: str) -> StoredJob:
+        if self._store.platform(name) != self.platform:
+            raise self._store.unknown(name)
+        return self._store.read(name)
 
     def _lost(self, status: JobStatus) -> JobStatus:
         """The end of a job whose master is gone and left no final status."""
@@ -194,7 +200,7 @@ class LocalJobBackend:
         """Wait for the master of a job that another caller has created."""
         deadline = time.monotonic() + START_DEADLINE_S
         while True:
-            stored = self._store.read(name)
+            stored = self._read(name)
             if stored.master is not None or stored.is_over:
                 return
             if time.monotonic() > deadline:

@@ -153,9 +153,6 @@ class JobBackend(Protocol):
     def placement(self) -> JobPlacement:
         """Fits submissions to this backend."""
 
-    def has(self, name: str) -> bool:
-        """Whether a job of this name exists, over or not."""
-
     def list(self) -> Sequence[JobEntry]:
         """All jobs, in any order. Damaged jobs MUST be included."""
 
@@ -235,6 +232,9 @@ class JobBackend(Protocol):
         MUST ask again after a failed call. A backend that forwards a port MUST keep it open until
         the process ends, and MUST NOT open another one while the first works.
         """
+
+    def close(self) -> None:
+        """Release connections to masters. Harmless when repeated; later calls connect again."""
 
     def serve_page(self, name: str, port: int) -> AbstractContextManager[ServedPage]:
         """Serve the page of a job that is over, within a context.

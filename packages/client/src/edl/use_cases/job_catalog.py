@@ -40,7 +40,7 @@ class JobCatalog:
 
     def has(self, name: str) -> bool:
         """Whether any backend has a job of this name."""
-        return any(backend.has(name) for backend in self._backends)
+        return self._holder(name) is not None
 
     def find(self, name: str) -> JobBackend:
         """The backend that has a job.
@@ -48,9 +48,8 @@ class JobCatalog:
         Raises:
             EdlError: JOB_NOT_FOUND.
         """
-        for backend in self._backends:
-            if backend.has(name):
-                return backend
+        if (backend := self._holder(name)) is not None:
+            return backend
         raise EdlError(
             error_pb2.JOB_NOT_FOUND,
             f"there is no job named {name}",
@@ -65,3 +64,19 @@ class JobCatalog:
             EdlError: JOB_NOT_FOUND.
         """
         return self.find(name).status(name, ask=False)
+
+    def close(self) -> None:
+        """Release connections to masters."""
+        for backend in self._backends:
+            backend.close()
+
+    def _holder(self, name: str) -> JobBackend | None:
+        for backend in self._backends:
+            try:
+                backend.status(name, ask=False)
+            except EdlError as error:
+                if error.code == error_pb2.JOB_NOT_FOUND:
+                    continue
+                # Its state is damaged, so the job exists; the caller's next call says so.
+            return backend
+        return None

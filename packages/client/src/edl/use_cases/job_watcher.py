@@ -67,23 +67,10 @@ class JobWatcher:
             EdlError: MASTER_LOST, if the master lives but does not answer; JOB_NOT_FOUND, if
                 the job was deleted meanwhile.
         """
-        silent_since: float | None = None
-        while True:
-            snapshot = self._backend.status(self._name)
-            now = time.monotonic()
-            if snapshot.answered or snapshot.is_over:
-                self._show_events(self._backend.events(self._name, self._shown))
-            if snapshot.answered:
-                silent_since = None
-                self._display.update(snapshot.status)
-            elif silent_since is None:
-                silent_since = now
-            elif now - silent_since > SILENCE_S and not snapshot.is_over:
-                raise self._unanswered()
-            if snapshot.is_over:
-                return self._end(snapshot.status)
-            self._check_time(now)
-            time.sleep(POLL_S)
+        try:
+            return self._watch()
+        finally:
+            self._backend.close()
 
     def stop(self, reason: str) -> None:
         """Ask the job to stop; ``run`` then sees its end.
@@ -101,6 +88,25 @@ class JobWatcher:
                 # The master may be busy or restarting. A job that never gets the request goes on.
                 if time.monotonic() > deadline:
                     raise self._unanswered() from None
+            time.sleep(POLL_S)
+
+    def _watch(self) -> JobStatus:
+        silent_since: float | None = None
+        while True:
+            snapshot = self._backend.status(self._name)
+            now = time.monotonic()
+            if snapshot.answered or snapshot.is_over:
+                self._show_events(self._backend.events(self._name, self._shown))
+            if snapshot.answered:
+                silent_since = None
+                self._display.update(snapshot.status)
+            elif silent_since is None:
+                silent_since = now
+            elif now - silent_since > SILENCE_S and not snapshot.is_over:
+                raise self._unanswered()
+            if snapshot.is_over:
+                return self._end(snapshot.status)
+            self._check_time(now)
             time.sleep(POLL_S)
 
     def _check_time(self, now: float) -> None:
