@@ -79,8 +79,15 @@ def job(points: Path, tmp_path: Path) -> job_pb2.JobSpec:
         data=[str(points)],
         output=str(tmp_path / "out"),
         minibatch_size=8,
-        training=job_pb2.TrainingSpec(num_epochs=1, update=job_pb2.ASYNC, seed=1),
+        training=job_pb2.TrainingSpec(
+            num_epochs=1, update=job_pb2.ASYNC, local_steps=1, seed=1, keep_checkpoints=3
+        ),
+        workers=job_pb2.WorkersSpec(min=1, max=1),
+        failures=job_pb2.FailureSpec(task_attempts=3, worker_crashes=3),
+        serving=job_pb2.ServingSpec(host="127.0.0.1"),
         worker_grace_s=5.0,
+        tensorboard_dir=str(tmp_path / "tensorboard"),
+        platform="processes",
     )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from edl_master.app.startup import run
-from edl_master.config import HOST
+from edl_master.config.job_config import LOOPBACK
 from edl_master.reporting.finished_job import view
 
 
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         stream=sys.stderr,
     )
     if options.view is not None:
-        return view(options.view.absolute(), HOST, options.port)
+        return view(options.view.absolute(), LOOPBACK, options.port)
     return run(options.job_dir.absolute())
 
 

@@ -12,10 +12,10 @@ from acting.threads import Machine, ThreadPlatform
 from acting.worker import Acting, Weights
 
 import recordio
-from edl_master import config
 from edl_master.adapters.job_directory import JobDirectory
 from edl_master.app.master import App
-from edl_master.config import Config, Rhythm
+from edl_master.config import job_config
+from edl_master.config.job_config import Config, Rhythm
 from edl_master.core.platform import Platform
 from edl_proto.transport import channels
 from edl_proto.v1 import job_pb2, job_pb2_grpc
@@ -39,18 +39,51 @@ def write_numbers(directory: Path, sizes: Iterable[int], first: int = 0) -> str:
     return str(directory / "*.recordio")
 
 
+def complete_spec(**fields: object) -> job_pb2.JobSpec:
+    """A training job with every field that a job must have, as the client submits it."""
+    complete: dict[str, object] = {
+        "name": "counting",
+        "type": job_pb2.TRAIN,
+        "model": job_pb2.ModelSpec(model_zoo="/zoo", model_def="counting"),
+        "data": ["/data/*.recordio"],
+        "minibatch_size": 32,
+        "workers": job_pb2.WorkersSpec(min=1, max=1),
+        "failures": job_pb2.FailureSpec(task_attempts=3, worker_crashes=3),
+        "serving": job_pb2.ServingSpec(host="127.0.0.1"),
+        "worker_grace_s": 10,
+        "tensorboard_dir": "/tensorboard",
+        "platform": "processes",
+        "training": job_pb2.TrainingSpec(
+            num_epochs=2,
+            update=job_pb2.ASYNC,
+            local_steps=1,
+            shuffle=True,
+            seed=7,
+            keep_checkpoints=3,
+        ),
+    }
+    return job_pb2.JobSpec(**{**complete, **fields})  # type: ignore[arg-type]
+
+
+def set_update(spec: job_pb2.JobSpec, update: str) -> None:
+    """Set the mode of updates, with the client's default of its number: that of the workers."""
+    spec.training.update = job_pb2.UpdateMode.Value(update)
+    if update == "SYNC":
+        spec.training.grads_to_wait = spec.workers.max
+    elif update == "BOUNDED":
+        spec.training.max_staleness = spec.workers.max
+
+
 def training_spec(tmp_path: Path, sizes: tuple[int, ...] = (37, 64, 5)) -> job_pb2.JobSpec:
     """A small training job of the counting model."""
-    return job_pb2.JobSpec(
-        name="counting",
-        type=job_pb2.TRAIN,
+    return complete_spec(
         data=[write_numbers(tmp_path / "data", sizes)],
         output=str(tmp_path / "model"),
         minibatch_size=4,
         records_per_task=10,
-        training=job_pb2.TrainingSpec(num_epochs=2, update=job_pb2.ASYNC, shuffle=True, seed=7),
         workers=job_pb2.WorkersSpec(min=1, max=2),
         worker_grace_s=20,
+        tensorboard_dir=str(tmp_path / "job" / "tensorboard"),
     )
 
 
@@ -76,7 +109,9 @@ class RunningJob:
             return self.platforms[-1]
 
         try:
-            self.app = App(config.read(spec, job_dir, {}, rhythm), self.directory, platform_factory)
+            self.app = App(
+                job_config.read(spec, job_dir, {}, rhythm), self.directory, platform_factory
+            )
         except BaseException:
             self.directory.let_go()
             raise

@@ -11,7 +11,7 @@ from typing import Any
 
 import fsspec
 import pytest
-from acting.jobs import DEADLINE_S, RunningJob, training_spec
+from acting.jobs import DEADLINE_S, RunningJob, set_update, training_spec
 from acting.store import Trouble, emptied, refuse, trouble
 from acting.worker import Acting, Worker
 from test_training import EPOCHS, RECORDS, SIZES, check_exact, events_of
@@ -29,7 +29,7 @@ def store() -> Iterator[str]:
 
 def spec_of(tmp_path: Path, store: str, update: str = "ASYNC") -> job_pb2.JobSpec:
     spec = training_spec(tmp_path, SIZES)
-    spec.training.update = job_pb2.UpdateMode.Value(update)
+    set_update(spec, update)
     spec.training.checkpoint_dir = store
     spec.training.checkpoint_steps = 5
     return spec

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from acting.jobs import DEADLINE_S, RunningJob, training_spec, write_numbers
+from acting.jobs import DEADLINE_S, RunningJob, complete_spec, training_spec, write_numbers
 from acting.threads import Died
 from acting.worker import Acting, Worker
 
@@ -23,15 +23,18 @@ from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 
 
 def spec_of(tmp_path: Path, kind: str, sizes: tuple[int, ...]) -> job_pb2.JobSpec:
-    return job_pb2.JobSpec(
-        name="counting",
+    spec = complete_spec(
         type=job_pb2.JobType.Value(kind),
         data=[write_numbers(tmp_path / "data", sizes)],
         trained_model=str(tmp_path / "model"),
         output=str(tmp_path / "out" / "predictions") if kind == "PREDICT" else "",
         records_per_task=10,
         workers=job_pb2.WorkersSpec(min=1, max=2),
+        tensorboard_dir=str(tmp_path / "job" / "tensorboard"),
     )
+    spec.ClearField("model")
+    spec.ClearField("training")
+    return spec
 
 
 def test_an_evaluation_job_gives_metrics(tmp_path: Path) -> None:

@@ -9,7 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from acting.jobs import DEADLINE_S, RunningJob, trained_weights, training_spec, write_numbers
+from acting.jobs import (
+    DEADLINE_S,
+    RunningJob,
+    set_update,
+    trained_weights,
+    training_spec,
+    write_numbers,
+)
 from acting.threads import Died
 from acting.worker import Acting, Worker
 
@@ -40,8 +47,8 @@ def check_exact(spec: job_pb2.JobSpec, status: job_pb2.JobStatus) -> None:
 @pytest.mark.parametrize("workers", [1, 3])
 def test_every_weight_is_the_number_of_epochs(tmp_path: Path, update: str, workers: int) -> None:
     spec = training_spec(tmp_path, SIZES)
-    spec.training.update = job_pb2.UpdateMode.Value(update)
     spec.workers.max = workers
+    set_update(spec, update)
     acting = Acting(RECORDS, sync=update == "SYNC")
     with RunningJob(spec, tmp_path / "job", acting) as job:
         assert job.wait() == 0
@@ -78,7 +85,7 @@ def test_a_worker_that_rises_from_the_dead_changes_nothing(tmp_path: Path, updat
         assert not zombies or buried.wait(DEADLINE_S)
 
     spec = training_spec(tmp_path, SIZES)
-    spec.training.update = job_pb2.UpdateMode.Value(update)
+    set_update(spec, update)
     spec.training.grads_to_wait = 1
     acting = Acting(RECORDS, sync=update == "SYNC", at_minibatch=at_minibatch)
     with RunningJob(spec, tmp_path / "job", acting) as job:
@@ -150,7 +157,7 @@ def test_workers_asked_to_leave_hand_their_tasks_back(tmp_path: Path) -> None:
 
 def test_evaluations_are_of_one_frozen_version(tmp_path: Path) -> None:
     spec = training_spec(tmp_path, SIZES)
-    spec.training.update = job_pb2.SYNC
+    set_update(spec, "SYNC")
     spec.training.evaluation_steps = 3
     spec.validation_data.append(write_numbers(tmp_path / "validation", (20, 11)))
     acting = Acting(RECORDS, sync=True)
@@ -181,7 +188,7 @@ def test_a_stopped_job_goes_on_from_its_checkpoint(tmp_path: Path, update: str) 
             stop.set()
 
     spec = training_spec(tmp_path, SIZES)
-    spec.training.update = job_pb2.UpdateMode.Value(update)
+    set_update(spec, update)
     spec.training.checkpoint_dir = str(tmp_path / "checkpoints")
     spec.training.checkpoint_steps = 5
     acting = Acting(RECORDS, sync=update == "SYNC", at_minibatch=at_minibatch)

@@ -294,14 +294,12 @@ def predictions(
 
 
 def predict_job(job: job_pb2.JobSpec, trained: Path) -> job_pb2.JobSpec:
-    return job_pb2.JobSpec(
-        name="predicting",
-        type=job_pb2.PREDICT,
-        data=job.data,
-        trained_model=str(trained),
-        output="unused",
-        worker_grace_s=5,
-    )
+    spec = job_pb2.JobSpec()
+    spec.CopyFrom(job)
+    spec.ClearField("model")
+    spec.ClearField("training")
+    spec.type, spec.trained_model, spec.output = job_pb2.PREDICT, str(trained), "unused"
+    return spec
 
 
 def test_each_record_gets_its_prediction_in_order_on_a_machine_without_the_zoo(

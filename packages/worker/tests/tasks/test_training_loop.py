@@ -258,7 +258,7 @@ def test_synchronous_workers_make_the_updates_of_one_large_minibatch(
     start_master: Master,
     start_process: StartProcess,
 ) -> None:
-    job.training.update = job_pb2.SYNC
+    job.training.update, job.training.grads_to_wait = job_pb2.SYNC, 2
     tasks = [training(points, 0, 40), training(points, 40, 80, number=1)]
     master = start_master(job, [tasks], grads_to_wait=2)
     # In processes: two model files cannot be open in one.
@@ -287,7 +287,7 @@ def _replayed(
 def test_a_slot_is_asked_for_until_it_is_granted(
     job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
 ) -> None:
-    job.training.update = job_pb2.SYNC
+    job.training.update, job.training.grads_to_wait = job_pb2.SYNC, 1
     master = start_master(job, [[training(points, 0, 40)]], grads_to_wait=1)
     master.slots.add(999)  # held by a worker that never comes back
     worker = start_worker(master, slot_wait_s=0.05)

@@ -30,7 +30,7 @@ from edl_master.adapters.journal import Journal
 from edl_master.adapters.outputs import JobOutput, PredictionOutput, check_output
 from edl_master.adapters.stored_checkpoints import ObjectStoreCheckpoints
 from edl_master.adapters.tcp_ports import is_free
-from edl_master.config import Config
+from edl_master.config.job_config import Config
 from edl_master.control.effect_executor import EffectExecutor, failure_from_exception
 from edl_master.control.job_controller import End, JobController
 from edl_master.control.worker_instances import PlatformFactory, adopt_instances, exit_reason

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from edl_master.adapters.processes import LocalProcesses, limit_threads
-from edl_master.config import Config
+from edl_master.config.job_config import Config
 from edl_master.core.events import InstanceExited
 from edl_master.core.identifiers import WorkerId
 from edl_master.core.platform import LiveInstance, Platform
@@ -71,17 +71,17 @@ def platform_for_job(config: Config, address: Callable[[], str]) -> Platform:
     """The platform that the job names.
 
     Raises:
-        EdlError: USAGE; there is none of that name here.
+        EdlError: USAGE; this master has no platform of that name.
     """
     match config.spec.platform:
-        case "" | "processes":
+        case "processes":
             return local_processes(config, address)
         case "docker":
             return local_containers(config, address)
         case other:
             raise EdlError(
                 error_pb2.USAGE,
-                f"this master knows no platform {other!r}",
+                f"there is no platform {other!r}",
                 where=job_directory.SPEC,
                 remedy="Client and master must be of the same version.",
             )

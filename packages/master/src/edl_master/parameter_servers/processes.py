@@ -10,7 +10,7 @@ from pathlib import Path
 
 from edl_master.adapters.processes import limit_threads
 from edl_master.adapters.server_processes import ServerProcesses
-from edl_master.config import Config
+from edl_master.config.job_config import Config
 from edl_master.control.job_controller import CHECKPOINTS, SNAPSHOTS
 from edl_master.core.identifiers import Version
 from edl_master.parameter_servers.group import Crew

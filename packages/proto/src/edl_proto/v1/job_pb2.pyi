@@ -228,7 +228,7 @@ class TrainingSpec(_message.Message):
     overlap: _builtins.bool
     """compute while a gradient is pushed; not with SYNC"""
     local_steps: _builtins.int
-    """minibatches that a worker applies locally before it pushes; 0: 1"""
+    """minibatches that a worker applies locally before it pushes"""
     wire_precision: Global___WirePrecision.ValueType
     def __init__(
         self,
@@ -407,7 +407,9 @@ Global___ContainersSpec: _TypeAlias = ContainersSpec  # noqa: Y015
 
 @_typing.final
 class JobSpec(_message.Message):
-    """All that a user submits."""
+    """All that a user submits. The client resolves every default: a field that is zero or empty means
+    that, unless its comment says otherwise. edl_proto/job_spec.py has the fields that must be set.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -443,7 +445,7 @@ class JobSpec(_message.Message):
     data_format: _builtins.str
     """empty: detected from the content"""
     job_dir: _builtins.str
-    """directory of the job's state, logs and events"""
+    """directory of the job's state; empty if no job is started"""
     image: _builtins.str
     """reference with digest; empty for local processes"""
     submitted_at: _builtins.str
@@ -451,9 +453,8 @@ class JobSpec(_message.Message):
     worker_grace_s: _builtins.float
     """time from SIGTERM to SIGKILL"""
     tensorboard_dir: _builtins.str
-    """empty: in the job directory"""
     platform: _builtins.str
-    """processes (the default), docker"""
+    """processes, docker"""
     @_builtins.property
     def model(self) -> Global___ModelSpec: ...
     @_builtins.property

@@ -12,6 +12,7 @@ from typing import Any
 from google.protobuf import json_format
 
 from edl_proto.errors import EdlError
+from edl_proto.job_spec import require
 from edl_proto.v1 import error_pb2, job_pb2
 from edl_worker.model_file.batch import Batch
 from edl_worker.model_file.errors import ContractErrors
@@ -91,10 +92,12 @@ def _run_check(spec_json_path: Path) -> dict[str, Any]:
         return _answer(None, error.errors)
     if not spec.data:
         return _answer(model_file, [])
-    size = spec.minibatch_size or _SAMPLE
-    return _answer(
-        model_file, _build_errors(model_file, lambda: first_batch(model_file, spec, purpose, size))
-    )
+
+    def first() -> Batch:
+        require(spec, ["minibatch_size"])
+        return first_batch(model_file, spec, purpose, spec.minibatch_size)
+
+    return _answer(model_file, _build_errors(model_file, first))
 
 
 def _build_errors(model_file: ModelFile, first: Callable[[], Batch]) -> list[EdlError]:

@@ -41,7 +41,7 @@ class Session:
     load: Callable[[job_pb2.JobSpec], TaskRunner]
     metrics_port: int
     started: float
-    grace_s: float = field(default=10.0, init=False)
+    grace_s: float = field(default=10.0, init=False)  # until registration brings the job's own
     registrations: int = field(default=0, init=False)
     job_dir: str = field(default="", init=False)
 
@@ -72,7 +72,7 @@ class Session:
         reply = self.client.register(self.metrics_port)
         self.state.replaced = False
         self.registrations += 1
-        self.grace_s = reply.job.worker_grace_s or self.grace_s
+        self.grace_s = reply.job.worker_grace_s
         self.job_dir = reply.job.job_dir
         self.heartbeat.start(reply.heartbeat_every_s)
         self._reached("registered")

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 import recordio
 from edl_proto.errors import EdlError
+from edl_proto.job_spec import check_complete
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 from edl_worker.embedding.lookup_stages import LayerPurpose, serving
 from edl_worker.embedding.tables import EmbeddingTables
@@ -30,7 +31,6 @@ from elasticdl.python.common.constants import Mode
 
 log = logging.getLogger(__name__)
 
-_MINIBATCH = 32  # as Keras
 
 _PURPOSES = {
     job_pb2.TRAIN: Mode.TRAINING,
@@ -51,7 +51,6 @@ class LoadedModel:
     Attributes:
         job: what was submitted.
         zoo: root of the model zoo, for places in error messages.
-        minibatch_size: of the job, or of the training that made the model.
         tables: embedding tables of the model; None if it has none, or the job does not train.
         arena, trainer, exporter: None unless the job trains.
     """
@@ -59,7 +58,6 @@ class LoadedModel:
     job: job_pb2.JobSpec
     model_file: ModelFile
     zoo: Path
-    minibatch_size: int
     infer: Inference
     tables: EmbeddingTables | None = None
     arena: Arena | None = None
@@ -94,7 +92,7 @@ class LoadedModel:
         return self.model_file.batches(
             lambda: read(lease.records),
             mode=mode,
-            minibatch_size=self.minibatch_size,
+            minibatch_size=self.job.minibatch_size,
             seed=lease.seed,
             skip=lease.skip_minibatches,
             columns=list(lease.records.columns) or None,
@@ -134,27 +132,27 @@ def load(job: job_pb2.JobSpec, context: dict[str, Any]) -> LoadedModel:
 
     Raises:
         ContractErrors: everything that is wrong with the model file.
-        EdlError: the data or the trained model cannot be read, or do not fit the model.
+        EdlError: the specification is incomplete, or the data or the trained model cannot be read
+            or do not fit the model.
     """
     tf.get_logger().setLevel("WARNING")
+    check_complete(job)
     purpose = _PURPOSES[job.type]
     directory = None
-    spec, minibatch_size = job.model, job.minibatch_size
+    spec = job.model
     if purpose is not Mode.TRAINING:
         directory = trained_model.open_directory(job.trained_model)
         spec = directory.model_spec(job.model)
-        minibatch_size = minibatch_size or directory.description.minibatch_size
-    minibatch_size = minibatch_size or _MINIBATCH
     seed = job.training.seed
     with serving(LayerPurpose.TRAINING if purpose is Mode.TRAINING else LayerPurpose.ANSWERING):
         reference = ModelReference.from_spec(spec)
         file = load_model_file(reference, context=context, purpose=purpose, seed=seed)
-        sample = first_batch(file, job, purpose, minibatch_size)
+        sample = first_batch(file, job, purpose, job.minibatch_size)
         file.build(sample)
     zoo = Path(spec.model_zoo).resolve()
     if directory is not None:
         weight_files.assign(file.model, directory.read_values())
-        return LoadedModel(job, file, zoo, minibatch_size, Inference(file))
+        return LoadedModel(job, file, zoo, Inference(file))
     if job.training.init_from:
         trained_model.initialize(file.model, job.training.init_from)
     _spread_seeds(file.model, int(context["worker_id"]))
@@ -176,7 +174,7 @@ def load(job: job_pb2.JobSpec, context: dict[str, Any]) -> LoadedModel:
     trainer.prime(sample)
     exporter = Exporter(job, file, open_size_spec(sample.features, sample.size))
     infer = Inference(file, tables)
-    return LoadedModel(job, file, zoo, minibatch_size, infer, tables, arena, trainer, exporter)
+    return LoadedModel(job, file, zoo, infer, tables, arena, trainer, exporter)
 
 
 def _spread_seeds(model: keras.Model, worker_id: int) -> None:

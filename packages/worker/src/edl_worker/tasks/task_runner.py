@@ -54,8 +54,8 @@ class TaskRunner:
                 zoo=loaded.zoo,
                 sync=loaded.job.training.update == job_pb2.SYNC,
                 overlap=loaded.job.training.overlap,
-                local_steps=max(1, loaded.job.training.local_steps),
-                minibatch_size=loaded.minibatch_size,
+                local_steps=loaded.job.training.local_steps,
+                minibatch_size=loaded.job.minibatch_size,
                 prefetch_lead_s=settings.prefetch_lead_s,
                 tables=loaded.tables,
             )

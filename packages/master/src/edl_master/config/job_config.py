@@ -1,6 +1,7 @@
-"""A job as submitted, read into settings; every default has its unit and its reason here.
+"""The settings of one master, read from the specification of its job.
 
-What the core needs becomes ``JobSettings``; the rest is ``Config``.
+The specification is complete: the client has resolved every default. What the core needs becomes
+``JobSettings``; everything else is in ``Config``.
 """
 
 from __future__ import annotations
@@ -16,38 +17,17 @@ from edl_master.codec import JOB_TYPES
 from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, UpdateMode
 from edl_master.core.settings import JobSettings, JobType, choose_records_per_task, timings_for
 from edl_proto.errors import EdlError
+from edl_proto.job_spec import check_complete
 from edl_proto.local import job_directory
 from edl_proto.v1 import error_pb2, job_pb2
 
-MINIBATCH_SIZE = 32
-"""Records. Keras's own default."""
-
-NUM_EPOCHS = 1
-
-WORKERS = 1
-"""More than one is a decision about the machine, which is the user's."""
-
-TASK_ATTEMPTS = 3
-"""Twice is bad luck."""
-
-WORKER_CRASHES = 3
-"""In a row and without progress: the fourth would not be different."""
-
-WORKER_GRACE_S = 10.0
-"""Seconds from SIGTERM to SIGKILL: one minibatch and a call to return the rest."""
-
-KEEP_CHECKPOINTS = 3
-"""One to use, one if that is damaged, one to look back at."""
-
 SNAPSHOT_EVERY_S = 5.0
-"""What a killed master costs at most, unless writing takes long: see ``core.keeping``."""
 
-HOST = "127.0.0.1"
-"""Whoever can reach a master can stop its job: the outside has to be asked for."""
+LOOPBACK = "127.0.0.1"
+"""Address of the page of a job that is over; no other machine can reach it."""
 
-
-MOST_SERVERS = 256
-"""Parameter servers of a job; a machine has fewer cores than that."""
+MAX_PARAMETER_SERVERS = 256
+"""Of one job; a machine has fewer cores than that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +58,6 @@ class Config:
         spec: what the user submitted; workers get it whole.
         job_dir: state, logs and events of this job.
         type: of the job.
-        update: async, sync or bounded.
         workers_max: the most workers that may run at a time.
         output: where the result goes, an absolute path or a URI; empty: nowhere.
         parameter_servers: processes that hold the parameters; 0: the master does.
@@ -93,7 +72,6 @@ class Config:
     spec: job_pb2.JobSpec
     job_dir: Path
     type: JobType
-    update: job_pb2.UpdateMode.ValueType
     workers_min: int
     workers_max: int
     parameter_servers: int
@@ -111,7 +89,7 @@ class Config:
     @property
     def sees_supervisor(self) -> bool:
         """Whether the job's supervisor is a process beside this one, not outside a container."""
-        return self.spec.platform in ("", "processes")
+        return self.spec.platform == "processes"
 
     @property
     def reduction(self) -> Reduction | None:
@@ -122,17 +100,15 @@ class Config:
     def update_mode(self, reduction: Reduction) -> UpdateMode:
         """How gradients become updates.
 
-        A synchronous update is of everybody unless told otherwise; in bounded mode a worker
-        may be overtaken once by each other one, twice where gradients overlap computing.
+        Args:
+            reduction: how the loss reduces a minibatch.
         """
         training = self.spec.training
-        match self.update:
+        match training.update:
             case job_pb2.SYNC:
-                return Sync(training.grads_to_wait or self.workers_max, reduction)
+                return Sync(training.grads_to_wait, reduction)
             case job_pb2.BOUNDED:
-                if training.HasField("max_staleness"):
-                    return Bounded(training.max_staleness)
-                return Bounded(self.workers_max * (2 if training.overlap else 1))
+                return Bounded(training.max_staleness)
             case _:
                 return Async(local=training.local_steps > 1)
 
@@ -140,31 +116,30 @@ class Config:
         """What the core needs, for data of so many records.
 
         Raises:
-            EdlError: USAGE; a number makes no sense.
+            EdlError: USAGE; a number is out of range.
         """
-        spec = self.spec
-        minibatch_size = spec.minibatch_size or MINIBATCH_SIZE
-        length = spec.records_per_task or choose_records_per_task(
-            records, minibatch_size, self.workers_max
+        spec, training = self.spec, self.spec.training
+        records_per_task = spec.records_per_task or choose_records_per_task(
+            records, spec.minibatch_size, self.workers_max
         )
         try:
             return JobSettings(
                 type=self.type,
-                records_per_task=length,
-                minibatch_size=minibatch_size,
-                num_epochs=spec.training.num_epochs or NUM_EPOCHS,
-                epoch_barrier=self.update == job_pb2.SYNC,
-                evaluation_steps=spec.training.evaluation_steps,
-                checkpoint_steps=spec.training.checkpoint_steps if self.checkpoint_dir else 0,
+                records_per_task=records_per_task,
+                minibatch_size=spec.minibatch_size,
+                num_epochs=training.num_epochs if self.type is JobType.TRAIN else 1,
+                epoch_barrier=training.update == job_pb2.SYNC,
+                evaluation_steps=training.evaluation_steps,
+                checkpoint_steps=training.checkpoint_steps if self.checkpoint_dir else 0,
                 snapshot_every_s=SNAPSHOT_EVERY_S,
                 export=bool(self.output),
-                seed=spec.training.seed,
-                shuffle=spec.training.shuffle,
+                seed=training.seed,
+                shuffle=training.shuffle,
                 min_workers=self.workers_min,
                 max_workers=self.workers_max,
-                task_attempts=spec.failures.task_attempts or TASK_ATTEMPTS,
+                task_attempts=spec.failures.task_attempts,
                 allow_dead_letters=spec.failures.allow_dead_letters,
-                worker_crashes=spec.failures.worker_crashes or WORKER_CRASHES,
+                worker_crashes=spec.failures.worker_crashes,
                 timings=timings_for(self.workers_max, self.worker_grace_s),
             )
         except ValueError as error:
@@ -186,62 +161,52 @@ def read(
         rhythm: for tests.
 
     Raises:
-        EdlError: USAGE; something is missing or makes no sense.
+        EdlError: USAGE; the specification is incomplete, or a field is out of range.
     """
-    if spec.type not in JOB_TYPES:
-        raise _usage("the job has no type: TRAIN, EVALUATE or PREDICT")
-    required = {"name": spec.name, "data": spec.data}
-    if spec.type == job_pb2.PREDICT:
-        required["output"] = spec.output
-    for name, value in required.items():
-        if not value:
-            raise _usage(f"the job has no {name}")
-    workers_max = spec.workers.max or max(spec.workers.min, WORKERS)
-    workers_min = spec.workers.min if spec.workers.max else workers_max
-    if workers_min > workers_max:
-        raise _usage(f"at least {workers_min} and at most {workers_max} workers cannot be")
-    reduction = spec.training.gradient_reduction
-    if reduction and reduction not in tuple(Reduction):
-        raise _usage(f"the gradient reduction is mean or sum, not {reduction!r}")
-    local_steps = spec.training.local_steps
-    if local_steps > 1 and spec.training.update in (job_pb2.SYNC, job_pb2.BOUNDED):
-        raise _usage("local steps are for --update async")
-    if spec.training.wire_precision not in job_pb2.WirePrecision.values():
-        raise _usage(f"numbers do not travel in precision {spec.training.wire_precision}")
-    if spec.training.parameter_servers > MOST_SERVERS:
-        raise _usage(f"there can be at most {MOST_SERVERS} parameter servers")
-    checkpoints, tensorboard = spec.training.checkpoint_dir, spec.tensorboard_dir
+    check_complete(spec)
+    _check_ranges(spec)
+    checkpoints = spec.training.checkpoint_dir
     stored = is_store(checkpoints)
-    here = None
-    if checkpoints:
-        here = (
-            job_dir / job_directory.CHECKPOINTS
-            if stored
-            else _local(checkpoints, "--checkpoint-dir")
-        )
+    checkpoint_dir = None
+    if stored:
+        checkpoint_dir = job_dir / job_directory.CHECKPOINTS
+    elif checkpoints:
+        checkpoint_dir = _local(checkpoints, "--checkpoint-dir")
     return Config(
         spec=spec,
         job_dir=job_dir,
         type=JOB_TYPES[spec.type],
-        update=spec.training.update or job_pb2.ASYNC,
-        workers_min=workers_min,
-        workers_max=workers_max,
-        parameter_servers=spec.training.parameter_servers if spec.type == job_pb2.TRAIN else 0,
-        host=spec.serving.host or HOST,
+        workers_min=spec.workers.min,
+        workers_max=spec.workers.max,
+        parameter_servers=spec.training.parameter_servers,
+        host=spec.serving.host,
         output=_place(spec.output) if spec.output else "",
-        checkpoint_dir=here,
+        checkpoint_dir=checkpoint_dir,
         checkpoint_store=checkpoints if stored else "",
-        keep_checkpoints=spec.training.keep_checkpoints or KEEP_CHECKPOINTS,
-        tensorboard_dir=(
-            _local(tensorboard, "--tensorboard-dir")
-            if tensorboard
-            else job_dir / job_directory.TENSORBOARD
-        ),
-        worker_grace_s=spec.worker_grace_s or WORKER_GRACE_S,
+        keep_checkpoints=spec.training.keep_checkpoints,
+        tensorboard_dir=_local(spec.tensorboard_dir, "--tensorboard-dir"),
+        worker_grace_s=spec.worker_grace_s,
         python=environ.get("EDL_PYTHON") or sys.executable,
         environ=environ,
         rhythm=rhythm,
     )
+
+
+def _check_ranges(spec: job_pb2.JobSpec) -> None:
+    """Check what the fields of a complete specification may hold."""
+    workers, training = spec.workers, spec.training
+    if spec.type not in JOB_TYPES:
+        raise _usage(f"the job type is TRAIN, EVALUATE or PREDICT, not {spec.type}")
+    if workers.min > workers.max:
+        raise _usage(f"workers.min is {workers.min}, above workers.max, {workers.max}")
+    if training.gradient_reduction not in ("", *Reduction):
+        raise _usage(f"the gradient reduction is mean or sum, not {training.gradient_reduction!r}")
+    if training.local_steps > 1 and training.update != job_pb2.ASYNC:
+        raise _usage("local steps need --update async")
+    if training.wire_precision not in job_pb2.WirePrecision.values():
+        raise _usage(f"there is no wire precision {training.wire_precision}")
+    if training.parameter_servers > MAX_PARAMETER_SERVERS:
+        raise _usage(f"a job has at most {MAX_PARAMETER_SERVERS} parameter servers")
 
 
 def _place(place: str) -> str:

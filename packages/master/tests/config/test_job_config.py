@@ -1,0 +1,125 @@
+"""From a job's specification to the settings of its master."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from acting.jobs import complete_spec
+
+from edl_master.config import job_config
+from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2, job_pb2
+
+
+def training(**fields: object) -> job_pb2.TrainingSpec:
+    complete = {
+        "num_epochs": 1,
+        "update": job_pb2.ASYNC,
+        "local_steps": 1,
+        "keep_checkpoints": 3,
+    }
+    return job_pb2.TrainingSpec(**{**complete, **fields})
+
+
+def read(message: job_pb2.JobSpec, **environ: str) -> job_config.Config:
+    return job_config.read(message, Path("/jobs/a"), environ)
+
+
+def test_the_specification_is_used() -> None:
+    found = read(
+        complete_spec(
+            minibatch_size=64,
+            records_per_task=1000,
+            workers=job_pb2.WorkersSpec(min=2, max=5),
+            failures=job_pb2.FailureSpec(
+                task_attempts=7, allow_dead_letters=True, worker_crashes=4
+            ),
+            serving=job_pb2.ServingSpec(host="0.0.0.0"),
+            training=training(
+                num_epochs=4,
+                evaluation_steps=10,
+                seed=3,
+                shuffle=True,
+                checkpoint_dir="/checkpoints",
+                checkpoint_steps=20,
+                keep_checkpoints=9,
+            ),
+            tensorboard_dir="/board",
+            worker_grace_s=2.5,
+        )
+    )
+    settings = found.job_settings(records=10)
+    assert (settings.minibatch_size, settings.records_per_task) == (64, 1000)
+    assert (settings.min_workers, settings.max_workers) == (2, 5)
+    assert (settings.task_attempts, settings.allow_dead_letters) == (7, True)
+    assert settings.worker_crashes == 4
+    assert (settings.num_epochs, settings.seed, settings.shuffle) == (4, 3, True)
+    assert (settings.evaluation_steps, settings.checkpoint_steps) == (10, 20)
+    assert settings.timings.worker_grace_s == 2.5
+    assert not settings.epoch_barrier
+    assert not settings.export
+    assert (found.host, found.tensorboard_dir) == ("0.0.0.0", Path("/board"))
+    assert found.checkpoint_dir == Path("/checkpoints")
+    assert found.keep_checkpoints == 9
+
+
+def test_the_master_chooses_the_length_of_tasks_from_the_data() -> None:
+    settings = read(complete_spec(minibatch_size=32)).job_settings(records=100_000)
+    assert settings.records_per_task == 64 * 32
+
+
+def test_the_environment_names_the_interpreter_of_workers() -> None:
+    assert read(complete_spec()).python == sys.executable
+    assert read(complete_spec(), EDL_PYTHON="/opt/python").python == "/opt/python"
+
+
+def test_the_update_mode_is_that_of_the_specification() -> None:
+    sync = read(complete_spec(training=training(update=job_pb2.SYNC, grads_to_wait=4)))
+    assert sync.update_mode(Reduction.SUM) == Sync(4, Reduction.SUM)
+    assert sync.job_settings(100).epoch_barrier
+    for updates in (3, 0):
+        bounded = training(update=job_pb2.BOUNDED, max_staleness=updates)
+        assert read(complete_spec(training=bounded)).update_mode(Reduction.MEAN) == Bounded(updates)
+    for steps in (3, 1):
+        found = read(complete_spec(training=training(local_steps=steps)))
+        assert found.update_mode(Reduction.MEAN) == Async(local=steps > 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"type": 17}, "job type"),
+        ({"minibatch_size": 0}, "minibatch_size"),
+        ({"workers": job_pb2.WorkersSpec(min=3, max=2)}, "workers.min"),
+        ({"training": training(gradient_reduction="median")}, "gradient reduction"),
+        (
+            {"training": training(local_steps=2, update=job_pb2.SYNC, grads_to_wait=1)},
+            "local steps",
+        ),
+        (
+            {"training": training(local_steps=2, update=job_pb2.BOUNDED, max_staleness=1)},
+            "local steps",
+        ),
+        ({"training": training(wire_precision=17)}, "wire precision"),
+        ({"training": training(parameter_servers=257)}, "parameter servers"),
+        (
+            {"training": training(checkpoint_dir="gs://bucket/x"), "tensorboard_dir": "gs://b"},
+            "gs:",
+        ),
+    ],
+    ids=str,
+)
+def test_a_wrong_field_is_refused(changes: dict[str, object], named: str) -> None:
+    with pytest.raises(EdlError) as caught:
+        read(complete_spec(**changes))
+    assert caught.value.code == error_pb2.USAGE
+    assert named in caught.value.what
+    assert caught.value.remedy
+
+
+def test_an_output_may_be_in_a_store() -> None:
+    assert read(complete_spec(output="gs://bucket/model")).output == "gs://bucket/model"
+    assert read(complete_spec(output="file:///tmp/model")).output == "/tmp/model"

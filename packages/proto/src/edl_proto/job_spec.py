@@ -1,0 +1,80 @@
+"""Which fields of a ``JobSpec`` must be set.
+
+The client resolves every default. Whoever reads a specification checks it with this module, and
+has no defaults of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from edl_proto.errors import EdlError
+from edl_proto.local import job_directory
+from edl_proto.v1 import error_pb2, job_pb2
+
+_ALWAYS = (
+    "name",
+    "type",
+    "data",
+    "minibatch_size",
+    "workers.max",
+    "failures.task_attempts",
+    "failures.worker_crashes",
+    "serving.host",
+    "worker_grace_s",
+    "tensorboard_dir",
+    "platform",
+)
+_BY_TYPE: dict[job_pb2.JobType.ValueType, tuple[str, ...]] = {
+    job_pb2.TRAIN: (
+        "model.model_zoo",
+        "model.model_def",
+        "training.num_epochs",
+        "training.update",
+        "training.local_steps",
+        "training.keep_checkpoints",
+    ),
+    job_pb2.EVALUATE: ("trained_model",),
+    job_pb2.PREDICT: ("trained_model", "output"),
+}
+_BY_UPDATE: dict[job_pb2.UpdateMode.ValueType, tuple[str, ...]] = {
+    job_pb2.SYNC: ("training.grads_to_wait",),
+    job_pb2.BOUNDED: ("training.max_staleness",),
+}
+
+
+def check_complete(spec: job_pb2.JobSpec) -> None:
+    """Check that every field is set that a job of this type needs.
+
+    Raises:
+        EdlError: USAGE, naming all fields that are missing, zero or empty.
+    """
+    required = [*_ALWAYS, *_BY_TYPE.get(spec.type, ())]
+    if spec.type == job_pb2.TRAIN:
+        required += _BY_UPDATE.get(spec.training.update, ())
+    require(spec, required)
+
+
+def require(spec: job_pb2.JobSpec, paths: Iterable[str]) -> None:
+    """Check that fields are set, given by paths such as ``training.num_epochs``.
+
+    Raises:
+        EdlError: USAGE, naming all of them that are missing, zero or empty.
+    """
+    missing = [path for path in paths if not _is_set(spec, path.split("."))]
+    if missing:
+        raise EdlError(
+            error_pb2.USAGE,
+            f"the job's specification is incomplete: {', '.join(missing)}",
+            where=job_directory.SPEC,
+            remedy="Submit the job with edl, or set these fields.",
+        )
+
+
+def _is_set(message: Any, path: Iterable[str]) -> bool:
+    *parents, name = path
+    for parent in parents:
+        message = getattr(message, parent)
+    field = message.DESCRIPTOR.fields_by_name[name]
+    return message.HasField(name) if field.has_presence else bool(getattr(message, name))
