@@ -15,14 +15,14 @@ import recordio
 from edl_master.adapters.job_directory import JobDirectory
 from edl_master.app.master import App
 from edl_master.config import job_config
-from edl_master.config.job_config import Config, Rhythm
+from edl_master.config.job_config import Config, Intervals
 from edl_master.core.platform import Platform
 from edl_proto.transport import channels
 from edl_proto.v1 import job_pb2, job_pb2_grpc
 
 DEADLINE_S = 120.0
 
-FAST = Rhythm(
+FAST = Intervals(
     tick_s=0.02, status_every_s=0.1, flush_every_s=0.02, acknowledge_s=0.0, workers_leave_s=10.0
 )
 """Tests do not wait for people."""
@@ -95,7 +95,7 @@ class RunningJob:
         spec: job_pb2.JobSpec,
         job_dir: Path,
         acting: Acting,
-        rhythm: Rhythm = FAST,
+        intervals: Intervals = FAST,
         machine: Machine | None = None,
     ) -> None:
         job_dir.mkdir(parents=True, exist_ok=True)
@@ -110,7 +110,7 @@ class RunningJob:
 
         try:
             self.app = App(
-                job_config.read(spec, job_dir, {}, rhythm), self.directory, platform_factory
+                job_config.read(spec, job_dir, {}, intervals), self.directory, platform_factory
             )
         except BaseException:
             self.directory.let_go()
@@ -151,5 +151,5 @@ def trained_weights(spec: job_pb2.JobSpec) -> Weights:
     return weights
 
 
-def rhythm(**changes: float) -> Rhythm:
+def intervals(**changes: float) -> Intervals:
     return replace(FAST, **changes)

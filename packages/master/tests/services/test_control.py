@@ -12,7 +12,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from acting.jobs import DEADLINE_S, RunningJob, rhythm, training_spec
+from acting.jobs import DEADLINE_S, RunningJob, intervals, training_spec
 from acting.worker import Acting, Worker
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
@@ -196,7 +196,7 @@ def test_a_finished_job_keeps_its_page_and_ends_when_the_client_has_read_the_res
 ) -> None:
     spec = training_spec(tmp_path)
     spec.serving.keep_page_s = DEADLINE_S
-    slow = rhythm(acknowledge_s=DEADLINE_S)
+    slow = intervals(acknowledge_s=DEADLINE_S)
     with RunningJob(spec, tmp_path / "job", Acting(106), slow) as job:
         until(lambda: job.status().state == job_pb2.SUCCEEDED)
         assert job.exit_code is None

@@ -121,7 +121,7 @@ class App:
             self._opened = opened.pop_all()
 
     def _open(self, opened: ExitStack, platform_factory: PlatformFactory) -> None:
-        config, spec, rhythm = self._config, self._config.spec, self._config.rhythm
+        config, spec, intervals = self._config, self._config.spec, self._config.intervals
         died_at = self._directory.last_seen()
         self._directory.reserve()
         self._journal = Journal(config.job_dir / job_directory.EVENTS)
@@ -162,8 +162,8 @@ class App:
             self._directory,
             self._journal,
             config.tensorboard_dir,
-            rhythm.status_every_s,
-            rhythm.flush_every_s,
+            intervals.status_every_s,
+            intervals.flush_every_s,
             self._fail,
         )
         self._platform = platform_factory(config, lambda: self.address)
@@ -351,7 +351,7 @@ class App:
         Returns:
             The exit code of the process, ``RESTART``, or ``SUSPENDED``.
         """
-        rhythm = self._config.rhythm
+        intervals = self._config.intervals
         self._directory.write_master(
             {
                 "address": self.address,
@@ -379,7 +379,7 @@ class App:
                 return SUSPENDED
         status = self._finish(end)
         # The client has seen the end, or will look at status.json.
-        self._acknowledged.wait(rhythm.acknowledge_s)
+        self._acknowledged.wait(intervals.acknowledge_s)
         self._leave.wait(self._config.spec.serving.keep_page_s)
         return 0 if status.state == job_pb2.SUCCEEDED else 1
 
@@ -418,7 +418,7 @@ class App:
     def _finish(self, end: End) -> job_pb2.JobStatus:
         """Bring everything to disk, and say how the job ended."""
         self._works.close(_LONGEST_S)
-        self._platform.close(self._config.rhythm.workers_leave_s)
+        self._platform.close(self._config.intervals.workers_leave_s)
         if self._servers is not None:
             self._servers.close()
         self._over.set()
@@ -454,7 +454,7 @@ class App:
         restored = self._controller.view()
         for request in self._recorded.events(restored.min_workers, restored.max_workers):
             self._tell(request)
-        while not self._over.wait(self._config.rhythm.tick_s):
+        while not self._over.wait(self._config.intervals.tick_s):
             self._tell(Tick())
             self._buffers.trim(time.monotonic())
 

@@ -31,23 +31,23 @@ MAX_PARAMETER_SERVERS = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Rhythm:
-    """How often the master looks at what nobody tells it. All in seconds."""
+class Intervals:
+    """How often the master polls and writes. All in seconds."""
 
     tick_s: float = 0.25
-    """Deadlines are in seconds; a quarter more is not noticed."""
+    """Time between looks at the clock: deadlines are in seconds, and may be a quarter late."""
 
     status_every_s: float = 1.0
-    """A person reads status.json or the page; a terminal shows one line per second."""
+    """Time between two versions of status.json, for people who read it or the page."""
 
     flush_every_s: float = 0.25
-    """How old an event may be before it is in events.jsonl."""
+    """Age at which an event is written to events.jsonl."""
 
     acknowledge_s: float = 2.0
-    """How long a finished job waits for its client to read the result: two of its looks."""
+    """How long the master of a finished job waits for its client to read the result."""
 
     workers_leave_s: float = 3.0
-    """How long workers that were told to leave may take after the end, before they are killed."""
+    """How long workers may take to leave after the end of the job, before they are killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +55,22 @@ class Config:
     """Settings of everything around the core.
 
     Attributes:
-        spec: what the user submitted; workers get it whole.
-        job_dir: state, logs and events of this job.
-        type: of the job.
-        workers_max: the most workers that may run at a time.
-        output: where the result goes, an absolute path or a URI; empty: nowhere.
-        parameter_servers: processes that hold the parameters; 0: the master does.
-        checkpoint_dir: where they are written; None: no checkpoints.
-        checkpoint_store: URI of the store that they are sent to from there; empty: none.
-        tensorboard_dir: where event files go.
-        python: interpreter of the workers.
-        environ: their environment.
-        rhythm: how often things are looked at.
+        spec: the complete specification; workers receive it unchanged.
+        job_dir: directory of the job's state, logs and events.
+        type: type of the job.
+        workers_min: smallest number of workers that run at a time.
+        workers_max: largest number of workers that run at a time.
+        parameter_servers: number of parameter server processes; 0: the master holds the parameters.
+        host: address to listen on.
+        output: absolute path or URI of the result; empty: no result is written.
+        checkpoint_dir: local directory of checkpoints; None: no checkpoints.
+        checkpoint_store: URI that checkpoints are copied to from there; empty: not copied.
+        keep_checkpoints: number of checkpoints to keep.
+        tensorboard_dir: directory of TensorBoard event files.
+        worker_grace_s: seconds from SIGTERM to SIGKILL of a worker.
+        python: interpreter of worker processes.
+        environ: environment of worker processes.
+        intervals: how often the master polls and writes.
     """
 
     spec: job_pb2.JobSpec
@@ -84,7 +88,7 @@ class Config:
     worker_grace_s: float
     python: str
     environ: Mapping[str, str]
-    rhythm: Rhythm
+    intervals: Intervals
 
     @property
     def sees_supervisor(self) -> bool:
@@ -93,9 +97,9 @@ class Config:
 
     @property
     def reduction(self) -> Reduction | None:
-        """How the loss reduces a minibatch, if the user has said so."""
-        word = self.spec.training.gradient_reduction
-        return Reduction(word) if word else None
+        """How gradients are combined, if the user chose that; otherwise as the loss reduces."""
+        chosen = self.spec.training.gradient_reduction
+        return Reduction(chosen) if chosen else None
 
     def update_mode(self, reduction: Reduction) -> UpdateMode:
         """How gradients become updates.
@@ -150,15 +154,15 @@ def read(
     spec: job_pb2.JobSpec,
     job_dir: Path,
     environ: Mapping[str, str] = os.environ,
-    rhythm: Rhythm = Rhythm(),
+    intervals: Intervals = Intervals(),
 ) -> Config:
     """Settings of a job.
 
     Args:
-        spec: what the user submitted.
-        job_dir: where the master was told to work.
-        environ: ``EDL_PYTHON`` names the workers' interpreter.
-        rhythm: for tests.
+        spec: the specification that the client wrote.
+        job_dir: directory of the job, as the master's command line names it.
+        environ: ``EDL_PYTHON`` is the workers' interpreter; the rest is their environment.
+        intervals: shorter ones for tests.
 
     Raises:
         EdlError: USAGE; the specification is incomplete, or a field is out of range.
@@ -188,7 +192,7 @@ def read(
         worker_grace_s=spec.worker_grace_s,
         python=environ.get("EDL_PYTHON") or sys.executable,
         environ=environ,
-        rhythm=rhythm,
+        intervals=intervals,
     )
 
 
@@ -210,13 +214,13 @@ def _check_ranges(spec: job_pb2.JobSpec) -> None:
 
 
 def _place(place: str) -> str:
-    """A URI of a store as it is; a path made absolute."""
+    """The URI of a store unchanged; a path made absolute."""
     path = place.removeprefix("file://")
     return path if "://" in path else str(Path(path).absolute())
 
 
 def _local(place: str, option: str) -> Path:
-    """A place on this machine. A URI of a store taken for a path would make odd directories."""
+    """An absolute path on this machine; a URI is refused, before it becomes an odd directory."""
     path = place.removeprefix("file://")
     if "://" in path:
         raise _usage(f"{option} must be a path on this machine, not {place}")
