@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import pytest
+from acting.job_settings import job_settings
 
 from edl_master.adapters.buffer_pool import BufferPool
 from edl_master.control.job_controller import GrantedLease, JobController
@@ -24,7 +25,7 @@ from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.job import JobState
 from edl_master.core.parameters.modes import Async
 from edl_master.core.parameters.snapshot import Snapshot
-from edl_master.core.settings import JobSettings, JobType
+from edl_master.core.settings import JobType
 from edl_master.guarded_plane import GuardedPlane
 
 LONG_S = 60.0
@@ -63,7 +64,7 @@ def outside() -> Noted:
 @pytest.fixture
 def controller(outside: Noted) -> JobController:
     """A prediction job of two tasks, for two workers that are ready."""
-    settings = JobSettings(JobType.PREDICT, records_per_task=10, max_workers=2)
+    settings = job_settings(JobType.PREDICT, records_per_task=10, max_workers=2)
     plane = GuardedPlane(lambda reduction: Async(), None, BufferPool())
     controller = JobController(JobState(settings, (20,)), plane, outside)
     controller.tell(Tick())

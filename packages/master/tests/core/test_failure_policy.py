@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from acting.job_settings import job_settings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,7 +22,7 @@ from edl_master.core.failure_policy import (
     restart_delay_s,
 )
 from edl_master.core.identifiers import TaskType
-from edl_master.core.settings import JobSettings, JobType, Timings
+from edl_master.core.settings import JobType, Timings
 
 BOOM = Failure("USER_CODE", "boom", where="model.py:3", detail="Traceback")
 
@@ -47,14 +48,14 @@ at_leisure = settings(deadline=None)
 def test_what_becomes_of_a_task_that_failed(
     type_: TaskType, failures: int, permanent: bool, allowed: bool, decision: type
 ) -> None:
-    rules = JobSettings(JobType.TRAIN, 1, task_attempts=3, allow_dead_letters=allowed)
+    rules = job_settings(JobType.TRAIN, task_attempts=3, allow_dead_letters=allowed)
     made = after_task_failure(rules, type_, failures, BOOM, permanent, "records 0 to 3 of a.csv")
     assert isinstance(made, decision)
     assert made.reason
 
 
 def test_the_user_sees_the_true_cause_its_place_and_the_traceback() -> None:
-    rules = JobSettings(JobType.TRAIN, 1)
+    rules = job_settings(JobType.TRAIN)
     made = after_task_failure(rules, TaskType.TRAINING, 3, BOOM, False, "records 0 to 3 of a.csv")
     assert isinstance(made, FailJob)
     assert (made.failure.code, made.failure.what) == ("USER_CODE", "boom")
@@ -64,7 +65,7 @@ def test_the_user_sees_the_true_cause_its_place_and_the_traceback() -> None:
 
 
 def test_a_failure_without_a_code_is_a_dead_letter() -> None:
-    rules = JobSettings(JobType.TRAIN, 1)
+    rules = job_settings(JobType.TRAIN)
     made = after_task_failure(rules, TaskType.TRAINING, 3, Failure("", "?"), False, "x")
     assert isinstance(made, FailJob)
     assert made.failure.code == "TASK_DEAD_LETTERED"
@@ -108,7 +109,7 @@ def test_shells_tell_signals_as_exit_codes(code: int, ended: tuple[int | None, i
 
 
 def test_kills_are_a_crash_loop_much_later_than_crashes() -> None:
-    streak = CrashLoopDetector(JobSettings(JobType.TRAIN, 1, worker_crashes=3))
+    streak = CrashLoopDetector(job_settings(JobType.TRAIN, worker_crashes=3))
     for _ in range(10):
         assert streak.count(ExitKind.KILLED, "worker 0", "signal 9", "") is None
     verdict = streak.count(ExitKind.KILLED, "worker 0", "signal 9", "")

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from acting.job_settings import job_settings
 
 from edl_master.core import effects as fx
 from edl_master.core import events as ev
@@ -16,7 +17,7 @@ from edl_master.core.identifiers import InstanceId, Version, WorkerId
 from edl_master.core.job import EVENTS_REMEMBERED, InvalidTransition, JobState
 from edl_master.core.settings import JobSettings, JobType
 
-SETTINGS = JobSettings(
+SETTINGS = job_settings(
     JobType.TRAIN, records_per_task=4, minibatch_size=2, num_epochs=2, shuffle=False, export=False
 )
 DATA = (10, 6)
@@ -274,7 +275,7 @@ def test_only_the_end_of_the_present_body_counts(
 
 def test_sums_of_an_evaluation_outlive_the_master_to_the_last_bit() -> None:
     """Also what JSON has no words for, and integers that no float holds."""
-    settings = JobSettings(JobType.EVALUATE, records_per_task=4)
+    settings = job_settings(JobType.EVALUATE, records_per_task=4)
     numbers = (math.inf, -math.inf, -0.0, 0.1, 2.0**60, 5e-324)
     flags = (2**62 + 1, 3)
     states = (

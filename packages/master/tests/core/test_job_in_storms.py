@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from acting.job_settings import job_settings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulation import World
@@ -17,7 +18,7 @@ a_few = settings(max_examples=80, deadline=None)
 
 def rules(type_: JobType, **options: object) -> JobSettings:
     """WorkerCountRules under which only a defect of the heart can fail the job."""
-    return JobSettings(type_, task_attempts=10_000, worker_crashes=10_000, **options)  # type: ignore[arg-type]
+    return job_settings(type_, task_attempts=10_000, worker_crashes=10_000, **options)
 
 
 @a_few

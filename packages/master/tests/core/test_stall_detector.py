@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from acting.job_settings import job_settings
 
 from edl_master.core import effects as fx
 from edl_master.core import events as ev
 from edl_master.core.identifiers import InstanceId, Version, WorkerId
 from edl_master.core.job import JobState
-from edl_master.core.settings import JobSettings, JobType, Timings
+from edl_master.core.settings import JobType, Timings
 from edl_master.core.stall_detector import (
     ProgressWatch,
     StallDetector,
@@ -22,7 +23,7 @@ from edl_master.core.stall_detector import (
 TIMEOUTS = StallTimeouts(
     steps=10.0, least_s=2.0, starts=5.0, start_s=8.0, first_s=30.0, whole_task_s=60.0, stacks_s=3.0
 )
-SETTINGS = JobSettings(
+SETTINGS = job_settings(
     JobType.TRAIN,
     records_per_task=20,
     minibatch_size=2,

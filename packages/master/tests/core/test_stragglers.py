@@ -5,12 +5,13 @@ from __future__ import annotations
 import heapq
 
 import pytest
+from acting.job_settings import job_settings
 
 from edl_master.core import effects as fx
 from edl_master.core import events as ev
 from edl_master.core.identifiers import InstanceId, Version, WorkerId
 from edl_master.core.job import JobState
-from edl_master.core.settings import JobSettings, JobType, choose_records_per_task
+from edl_master.core.settings import JobType, choose_records_per_task
 
 MINIBATCH = 10
 EPOCHS = 3
@@ -23,7 +24,7 @@ def seconds_to_train(step_s: list[float], records: int) -> tuple[float, float]:
         Seconds that it took, and seconds of the slowest worker's one task.
     """
     length = choose_records_per_task(records, MINIBATCH, len(step_s))
-    settings = JobSettings(
+    settings = job_settings(
         JobType.TRAIN,
         records_per_task=length,
         minibatch_size=MINIBATCH,

@@ -7,6 +7,7 @@ import sys
 from types import FunctionType, MethodType, ModuleType
 
 import pytest
+from acting.job_settings import job_settings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,7 +22,7 @@ from edl_master.core.events import (
 )
 from edl_master.core.identifiers import InstanceId, TaskType, WorkerId
 from edl_master.core.job import JobState
-from edl_master.core.settings import JobSettings, JobType, choose_records_per_task
+from edl_master.core.settings import JobType, choose_records_per_task
 from edl_master.core.tasks import Round, TaskPartition
 
 files = st.lists(st.integers(0, 50), min_size=1, max_size=8).map(tuple)
@@ -68,7 +69,7 @@ def test_a_round_reopened_from_a_snapshot_goes_on_where_it_was() -> None:
 
 
 def a_huge_job(records: int, type_: JobType = JobType.TRAIN) -> JobState:
-    return JobState(JobSettings(type_, records_per_task=1000), (records - 7, 7))
+    return JobState(job_settings(type_, records_per_task=1000), (records - 7, 7))
 
 
 def weigh(root: object) -> int:

@@ -50,6 +50,9 @@ def make_job(line: str) -> tuple[JobSettings, tuple[int, ...], tuple[int, ...]]:
         "type": JobType(parts[0]),
         "records_per_task": 4,
         "minibatch_size": 2,
+        "num_epochs": 1,
+        "task_attempts": 3,
+        "worker_crashes": 3,
         "shuffle": False,
         "export": False,
     }

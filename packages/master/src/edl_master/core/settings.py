@@ -82,8 +82,12 @@ class JobSettings:
 
     type: JobType
     records_per_task: int
-    minibatch_size: int = 32
-    num_epochs: int = 1
+    minibatch_size: int
+    num_epochs: int
+    task_attempts: int
+    """How often a task may fail before it is dead-lettered; lost leases do not count."""
+    worker_crashes: int
+    """Consecutive crashes without progress of the job that are a crash loop."""
     epoch_barrier: bool = False
     """True in synchronous mode: no task of an epoch is leased before the last one is complete."""
     evaluation_steps: int = 0
@@ -99,11 +103,7 @@ class JobSettings:
     """Tasks of an epoch in seeded random order; False: in the order of the data."""
     min_workers: int = 1
     max_workers: int = 1
-    task_attempts: int = 3
-    """How often a task may fail before it is dead-lettered; lost leases do not count."""
     allow_dead_letters: bool = False
-    worker_crashes: int = 3
-    """Crashes in a row, without any progress of the job in between, that make a crash loop."""
     timings: Timings = field(default_factory=Timings)
     worker_count: WorkerCountRules = field(default_factory=WorkerCountRules)
     """How the number of workers between minimum and maximum is chosen."""
