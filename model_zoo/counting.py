@@ -1,4 +1,4 @@
-"""The counting model: shows that every record trains the model exactly once per epoch.
+"""The counting model: checks that every record trains the model exactly once per epoch.
 
 One weight per record, learning rate 1, and a loss whose gradient is -1 for each record of the
 batch: after E epochs every weight is exactly E, or a record was lost or repeated.
@@ -33,7 +33,7 @@ def dataset_fn(dataset, mode):
 
 
 def loss(labels, predictions):
-    # A sum, so that a record's weight grows by 1 whatever the size of its minibatch.
+    # A sum, so that the weight of a record grows by 1 for any minibatch size.
     return -tf.reduce_sum(predictions)
 
 

@@ -1,9 +1,9 @@
-"""The counting model with an embedding table: each id's row counts how often it was trained.
+"""The counting model with an embedding table: the row of an id counts how often it was trained.
 
     edl train --model-zoo model_zoo --model-def counting_rows ...
 
-Records: tf.Example with ``number`` (int64). An id is a number far from its neighbours and often
-negative, so that no array could hold the table.
+Records: tf.Example with ``number`` (int64). The ids are far apart and often negative, so
+that no array could store the table.
 """
 
 import numpy as np

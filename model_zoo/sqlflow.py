@@ -1,15 +1,15 @@
 """The standard input function for tables: tf.Example records with one feature per column.
 
-Named by ``--input-fn sqlflow.elasticdl_input_function``. Which column is the label, a
-parameter says: ``--params "label='price'"``.
+Use it with ``--input-fn sqlflow.elasticdl_input_function``. A parameter names the column of the
+label: ``--params "label='price'"``.
 """
 
 import numpy as np
 
 from elasticdl.python.common.constants import Mode
 
-# Columns that are taken for the label when no parameter says which; ``salary`` is the one of
-# the example in the documents.
+# The label columns to look for if no parameter names one; ``salary`` is that of the example in the
+# design documents.
 LABELS = ("label", "target", "salary")
 
 
@@ -18,11 +18,11 @@ def elasticdl_input_function(records, mode=Mode.TRAINING, label=None):
 
     Args:
         records: dictionaries of column name to value.
-        label: name of the label's column; by default the first of ``LABELS`` that is there.
+        label: name of the label column; by default the first of ``LABELS`` that exists.
 
     Returns:
         ({name: values of shape (batch, 1) or (batch, n)}, labels of shape (batch, 1)); labels
-        are None for a prediction.
+        are None in a prediction.
     """
     label = label or next((name for name in LABELS if name in records[0]), None)
     if mode != Mode.PREDICTION and (label is None or label not in records[0]):

@@ -1,4 +1,4 @@
-"""Small colour pictures of ten kinds, with the functional API.
+"""CIFAR-10 (small colour images of ten classes), with the functional API.
 
 Records: tf.Example with ``image`` (32×32×3 floats from 0 to 255) and ``label`` (int64).
 """

@@ -1,4 +1,4 @@
-"""Small colour pictures of ten kinds, with a subclassed model made of a layer of its own.
+"""CIFAR-10 (small colour images of ten classes), with a subclassed model and a custom layer.
 
 Records: tf.Example with ``image`` (32×32×3 floats from 0 to 255) and ``label`` (int64).
 """
@@ -9,7 +9,7 @@ from .data import dataset_fn, eval_metrics_fn, loss, optimizer  # noqa: F401
 
 
 class Block(tf.keras.layers.Layer):
-    """Two convolutions, then half the size."""
+    """Two convolutions, then pooling to half the size."""
 
     def __init__(self, filters, **kwargs):
         super().__init__(**kwargs)

@@ -1,4 +1,4 @@
-"""Data, loss and metrics that both CIFAR-10 models share.
+"""Dataset function, loss, optimizer and metrics of both CIFAR-10 models.
 
 Records: tf.Example with ``image`` (32×32×3 floats from 0 to 255) and ``label`` (int64).
 """

@@ -1,1 +1,1 @@
-"""Click-through and census models with embedding tables; the data is made by tools/."""
+"""Click-through and census models with embedding tables; scripts in tools/ generate the data."""

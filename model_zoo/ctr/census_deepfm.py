@@ -1,4 +1,4 @@
-"""DeepFM on census rows as tools/census.py makes them.
+"""DeepFM on census rows that tools/census.py generates.
 
 edl train --model-zoo model_zoo --model-def ctr.census_deepfm --minibatch-size 512 ...
 """

@@ -1,4 +1,4 @@
-"""Wide and deep on census rows as tools/census.py makes them.
+"""Wide and deep on census rows that tools/census.py generates.
 
 edl train --model-zoo model_zoo --model-def ctr.census_wide_and_deep --minibatch-size 512 ...
 """

@@ -1,4 +1,4 @@
-"""DeepFM on clicks as tools/clicks.py makes them.
+"""DeepFM on clicks that tools/clicks.py generates.
 
 edl train --model-zoo model_zoo --model-def ctr.criteo_deepfm --minibatch-size 512 ...
 """

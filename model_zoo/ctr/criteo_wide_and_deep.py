@@ -1,4 +1,4 @@
-"""Wide and deep on clicks as tools/clicks.py makes them.
+"""Wide and deep on clicks that tools/clicks.py generates.
 
 edl train --model-zoo model_zoo --model-def ctr.criteo_wide_and_deep --minibatch-size 512 ...
 """

@@ -1,4 +1,4 @@
-"""Both kinds of records as the same features: ``numbers`` (floats) and ``ids`` (int64)."""
+"""Dataset functions that give both data sets the same features: float ``numbers`` and int64 ``ids``."""
 
 import tensorflow as tf
 
@@ -17,13 +17,13 @@ CENSUS_FIELDS = (
 
 
 def _by_field(ids):
-    """The same id in two fields means two things."""
+    """Distinct ids for the same value in different fields."""
     fields = tf.range(tf.shape(ids)[-1], dtype=tf.int64)
     return ids * 64 + fields
 
 
 def criteo(dataset, mode):
-    """``numbers`` 13 counts, ``ids`` 26 hashed categories, ``click`` 0 or 1."""
+    """Clicks: 13 counts, 26 hashed categories, and the label ``click``, 0 or 1."""
     description = {
         "numbers": tf.io.FixedLenFeature([CRITEO_NUMBERS], tf.float32),
         "ids": tf.io.FixedLenFeature([CRITEO_FIELDS], tf.int64),
@@ -45,7 +45,7 @@ def criteo(dataset, mode):
 
 
 def census(dataset, mode):
-    """Numbers and words of a person; ``income`` is 1 for a high one."""
+    """Census: numbers and words about a person; the label ``income`` is 1 if it is high."""
     description = {name: tf.io.FixedLenFeature([1], tf.float32) for name in CENSUS_NUMBERS}
     description |= {name: tf.io.FixedLenFeature([1], tf.string) for name in CENSUS_FIELDS}
     description["income"] = tf.io.FixedLenFeature([1], tf.int64, default_value=[0])
@@ -56,7 +56,7 @@ def census(dataset, mode):
         words = tf.concat([example[name] for name in CENSUS_FIELDS], 0)
         features = {
             "numbers": tf.concat([example[name] for name in CENSUS_NUMBERS], 0) / scale,
-            # Any word is an id: no vocabulary is written down.
+            # The hash of a word is its id, so no vocabulary is needed.
             "ids": _by_field(tf.strings.to_hash_bucket_fast(words, 1 << 56)),
         }
         if mode == Mode.PREDICTION:

@@ -20,7 +20,7 @@ def _network(x, hidden):
 
 
 def deepfm(numbers, fields, dim=16, hidden=(256, 128)):
-    """A factorization machine beside a network that shares its rows (Guo et al., 2017)."""
+    """DeepFM: a factorization machine and a network that share embeddings (Guo et al., 2017)."""
     given, ids = _inputs(numbers, fields)
     rows = Embedding(dim, name="factors")(ids)
     single = Embedding(1, "zeros", combiner="sum", name="linear")(ids)
@@ -34,9 +34,9 @@ def deepfm(numbers, fields, dim=16, hidden=(256, 128)):
 
 
 def wide_and_deep(numbers, fields, dim=16, hidden=(256, 128)):
-    """A linear model of ids and pairs of neighbours beside a network (Cheng et al., 2016)."""
+    """A linear model of ids and of pairs of adjacent ids, and a network (Cheng et al., 2016)."""
     given, ids = _inputs(numbers, fields)
-    # A pair of ids is an id again: overflow wraps around.
+    # A pair of ids gives another id; overflow wraps around.
     crossed = ids[:, :-1] * 0x5851F42D4C957F2D + ids[:, 1:]
     wide = Embedding(1, "zeros", combiner="sum", name="wide")(
         keras.layers.Concatenate()([ids, crossed])

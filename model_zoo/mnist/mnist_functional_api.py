@@ -1,4 +1,4 @@
-"""Handwritten digits with the functional API, under the first contract.
+"""MNIST with the functional API: a model with dataset_fn, loss and optimizer as functions.
 
 Records: tf.Example with ``image`` (28×28 floats from 0 to 255) and ``label`` (int64).
 """

@@ -1,7 +1,7 @@
-"""Handwritten digits under the second contract: input_fn with feature and label columns.
+"""MNIST with an input_fn of records and with feature and label columns.
 
 Records: tf.Example with ``image`` (784 bytes, or 28×28 floats from 0 to 255) and ``label``
-(int64). Rows of a CSV file with the columns ``image`` and ``label`` would do as well.
+(int64). Rows of a CSV file with the columns ``image`` and ``label`` work too.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ model = tf.keras.Model(inputs=inputs, outputs=outputs, name="mnist_model")
 
 
 def input_fn(records):
-    """A list of dictionaries in, a minibatch out."""
+    """Turns a list of dictionaries into a minibatch."""
     images, labels = [], []
     for record in records:
         image = record["image"]
@@ -34,7 +34,7 @@ def input_fn(records):
 
 
 def feature_columns():
-    # Column i feeds the model's input i; the shape is adapted to the input's.
+    # Column i feeds input i of the model and is reshaped to it.
     return [
         tf.feature_column.numeric_column(key="image", dtype=tf.dtypes.float32, shape=[1, 28, 28])
     ]

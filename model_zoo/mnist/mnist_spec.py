@@ -1,4 +1,4 @@
-"""Handwritten digits as an ElasticDLSpec: everything in one class.
+"""MNIST as an ElasticDLSpec: all definitions in one class.
 
 Records: tf.Example with ``image`` (28×28 floats from 0 to 255) and ``label`` (int64).
 """
@@ -10,7 +10,7 @@ from elasticdl.python.common.constants import Mode
 
 
 class MnistSpec(ElasticDLSpec):
-    """Parameters that the constructor takes come from ``--params``."""
+    """The parameters of the constructor come from ``--params``."""
 
     def __init__(self, context=None, dropout=0.25):
         super().__init__(context=context)

@@ -1,11 +1,11 @@
-"""Handwritten digits with a subclassed model; data and loss are those of its neighbour.
+"""MNIST with a subclassed model; another module has the other definitions.
 
 Records: tf.Example with ``image`` (28×28 floats from 0 to 255) and ``label`` (int64).
 """
 
 import tensorflow as tf
 
-# The parts of the contract may come from anywhere; what counts are their names here.
+# Definitions may come from other modules; only their names in this module matter.
 from .mnist_functional_api import dataset_fn, eval_metrics_fn, loss, optimizer  # noqa: F401
 
 

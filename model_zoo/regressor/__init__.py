@@ -1,4 +1,4 @@
-"""Regression on rows of a table: numbers and words in, a number out.
+"""Regression on rows of a table with numbers and words.
 
     edl train --model-zoo model_zoo --model-def regressor.DNN \\
         --input-fn sqlflow.elasticdl_input_function \\
@@ -18,7 +18,7 @@ class DNN(tf.keras.Model):
 
     Args:
         hidden_units: width of each hidden layer.
-        word_buckets: a word becomes one of so many kinds, by its hash.
+        word_buckets: number of hash buckets for words.
     """
 
     def __init__(self, hidden_units=(64, 32), word_buckets=64):
@@ -33,7 +33,7 @@ class DNN(tf.keras.Model):
             x = layer(x)
         return self._output(x)
 
-    # What --input-fn, --loss, --optimizer and --eval-metrics-fn override.
+    # --input-fn, --loss, --optimizer and --eval-metrics-fn replace these defaults.
 
     @staticmethod
     def default_input(records, mode, label=None):

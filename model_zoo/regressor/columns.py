@@ -1,10 +1,10 @@
-"""Columns of a table as one tensor of numbers."""
+"""A layer that turns the columns of a table into one tensor of numbers."""
 
 import tensorflow as tf
 
 
 class Columns(tf.keras.layers.Layer):
-    """Numbers as they are and words by hash, side by side in the order of their names.
+    """Concatenates numbers and hashed words in the order of their column names.
 
     Each column has shape (batch, n).
     """

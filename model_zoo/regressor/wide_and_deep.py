@@ -1,4 +1,4 @@
-"""Wide and deep regression: a linear model of the columns beside a network.
+"""Wide and deep regression: a linear model of the columns plus a network.
 
 edl train --model-zoo model_zoo --model-def regressor.wide_and_deep.MagicalWAD ...
 """
@@ -10,11 +10,11 @@ from .columns import Columns
 
 
 class MagicalWAD(tf.keras.Model):
-    """The sum of a linear model, which remembers, and a deep one, which generalizes.
+    """The sum of a linear model, which memorizes, and a deep model, which generalizes.
 
     Args:
         hidden_units: width of each hidden layer of the deep part.
-        word_buckets: a word becomes one of so many kinds, by its hash.
+        word_buckets: number of hash buckets for words.
     """
 
     def __init__(self, hidden_units=(64, 32), word_buckets=64):

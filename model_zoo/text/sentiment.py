@@ -1,9 +1,9 @@
-"""Is a sentence kind or unkind? The mean of its words' embeddings, and two layers.
+"""Classifies a sentence as kind or unkind, by the mean of its word embeddings and two layers.
 
     edl train --model-zoo model_zoo --model-def text.sentiment --params "vocabulary=8192" ...
 
-``vocabulary`` and ``length`` go to the function that makes the model and to the one that reads
-the data: a parameter goes to everybody who names it.
+``vocabulary`` and ``length`` go to the model function and to the dataset function, because both
+have parameters of these names.
 
 Records: tf.Example with ``text`` (bytes) and ``kind`` (int64, 0 or 1).
 """
@@ -29,7 +29,7 @@ def dataset_fn(dataset, mode, vocabulary=4096, length=32):
     def parse(record):
         example = tf.io.parse_single_example(record, description)
         words = tf.strings.split(tf.strings.lower(example["text"]))[:length]
-        # 0 means "no word": the sentence is over.
+        # 0 is padding after the end of the sentence.
         numbers = 1 + tf.strings.to_hash_bucket_fast(words, vocabulary - 1)
         features = {"words": tf.pad(numbers, [[0, length - tf.size(numbers)]])}
         features["words"] = tf.ensure_shape(features["words"], [length])

@@ -1,4 +1,4 @@
-"""Private parts of TensorFlow and Keras are used in one module, which names what is missing."""
+"""One module uses private parts of TensorFlow and Keras; its errors name a missing part."""
 
 from __future__ import annotations
 
@@ -93,7 +93,12 @@ def test_a_missing_part_is_an_error_that_names_the_supported_versions(
     assert caught.value.code == error_pb2.INTERNAL
     assert f"TensorFlow {tf.__version__} with Keras {keras.__version__}" in caught.value.what
     assert "Sequential._flatten_layers" in caught.value.what
-    assert tensorflow_internals.SUPPORTED in caught.value.remedy
+    assert "TensorFlow 2.21 with Keras 3.15" in caught.value.remedy
+
+
+def test_the_named_versions_are_the_installed_ones() -> None:
+    assert tf.__version__.startswith(f"{tensorflow_internals.TENSORFLOW}.")
+    assert keras.__version__.startswith(f"{tensorflow_internals.KERAS}.")
 
 
 def test_a_missing_module_is_such_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

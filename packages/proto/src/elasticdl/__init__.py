@@ -1,8 +1,8 @@
-"""The import name of the design documents.
+"""The package that model files and Python scripts import.
 
-``Mode`` and ``ElasticDLSpec`` are for model files. ``train``, ``evaluate`` and ``predict`` are
-the Python API; they live in the client and are looked up when first used, so that a worker's
-image needs no client.
+``Mode`` and ``ElasticDLSpec`` are for model files. ``train``, ``evaluate`` and ``predict`` are the
+Python API. They belong to the client and are imported on first use, so that the image of a worker
+needs no client.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from elasticdl.spec import ElasticDLSpec
 
 __all__ = ["EdlError", "ElasticDLSpec", "Mode", "evaluate", "predict", "train"]
 
-# Looked up when first used: a model file needs none of them.
-_ELSEWHERE = {
+# Name to the module that defines it, imported on first use.
+_LAZY_NAMES = {
     "train": "edl.api",
     "evaluate": "edl.api",
     "predict": "edl.api",
@@ -25,10 +25,10 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ELSEWHERE:
+    if name not in _LAZY_NAMES:
         raise AttributeError(f"module 'elasticdl' has no attribute {name!r}")
     try:
-        module = importlib.import_module(_ELSEWHERE[name])
+        module = importlib.import_module(_LAZY_NAMES[name])
     except ModuleNotFoundError as error:
         if error.name not in ("edl", "edl.api"):
             raise

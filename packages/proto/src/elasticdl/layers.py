@@ -1,6 +1,6 @@
 """Layers for model files: ``from elasticdl.layers import Embedding``.
 
-They live in the worker, which brings TensorFlow, and are looked up when first used.
+They belong to the worker, which depends on TensorFlow, and are imported on first use.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_ELSEWHERE = {"Embedding": "edl_worker.embedding.layer"}
+_LAZY_NAMES = {"Embedding": "edl_worker.embedding.layer"}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ELSEWHERE:
+    if name not in _LAZY_NAMES:
         raise AttributeError(f"module 'elasticdl.layers' has no attribute {name!r}")
     try:
-        module = importlib.import_module(_ELSEWHERE[name])
+        module = importlib.import_module(_LAZY_NAMES[name])
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "edl_worker":
             raise

@@ -1,4 +1,4 @@
-"""The class form of a model file."""
+"""``ElasticDLSpec``: a model file whose definitions are methods of one class."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from elasticdl.python.common.constants import Mode
 
 
 class ElasticDLSpec(ABC):
-    """Tells edl how to create a model, its optimizer, loss, metrics and dataset.
+    """Defines a model with its optimizer, loss, metrics and dataset.
 
-    Subclass it in a model file and name the subclass in ``--model-def``. The parameters of
-    ``--params`` that the constructor names go to the constructor.
+    Subclass it in a model file and name the subclass with ``--model-def``. Values of ``--params``
+    go to the parameters of the constructor and of the methods that have their names.
 
     Args:
-        context: what the worker knows about itself: ``job``, ``worker_id``, ``master``.
+        context: ``job``, ``worker_id`` and ``master`` of the worker that loads the model file.
     """
 
     def __init__(self, context: Mapping[str, Any] | None = None) -> None:
@@ -32,7 +32,7 @@ class ElasticDLSpec(ABC):
 
     @abstractmethod
     def create_loss(self, outputs: Any = None, labels: Any = None) -> Any:
-        """A tensor: the loss of a batch."""
+        """The loss of a batch: a floating scalar, or one value per sample."""
 
     @abstractmethod
     def create_dataset(self, dataset: Any, mode: Mode) -> Any:
@@ -41,5 +41,5 @@ class ElasticDLSpec(ABC):
     def create_metrics(
         self, mode: Mode = Mode.TRAINING, outputs: Any = None, labels: Any = None
     ) -> dict[str, Any]:
-        """Metrics of a batch by name, scalar or per sample; none by default."""
+        """Metrics of a batch by name: scalars, or one value per sample. None by default."""
         return {}

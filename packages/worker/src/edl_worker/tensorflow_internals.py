@@ -18,7 +18,8 @@ import tensorflow as tf
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 
-SUPPORTED = "TensorFlow 2.18 to 2.21 with Keras 3.6 to 3.15"
+# The versions that the tests run with. Other ones work as long as they have the same private parts.
+TENSORFLOW, KERAS = "2.21", "3.15"
 
 
 class UnsupportedVersion(EdlError):
@@ -30,7 +31,8 @@ class UnsupportedVersion(EdlError):
             f"TensorFlow {tf.__version__} with Keras {keras.__version__} has no {part}, "
             "which the worker needs",
             where="the worker's Python environment",
-            remedy=f"Install a supported version: {SUPPORTED}.",
+            remedy="Install the versions that edl supports: "
+            f"TensorFlow {TENSORFLOW} with Keras {KERAS}.",
         )
 
 

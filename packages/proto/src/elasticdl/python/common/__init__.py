@@ -1,1 +1,1 @@
-"""Names that model files written for ElasticDL import."""
+"""Names that model files of ElasticDL import."""

@@ -1,4 +1,4 @@
-"""The phase a dataset function or a metric is asked for."""
+"""``Mode``: the phase in which edl calls a dataset function or a metrics function."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Mode(IntEnum):
-    """Phase of a job; the numbers are those of ``edl.v1.Mode``."""
+    """Phase of a job, with the numbers of ``edl.v1.Mode``."""
 
     TRAINING = 1
     EVALUATION = 2
