@@ -425,9 +425,9 @@ def test_a_spec_without_required_methods(zoo: ZooFolder) -> None:
     zoo.write("mine.py", "class Mine(ElasticDLSpec):\n    def create_model(self): pass")
     with pytest.raises(ContractErrors) as caught:
         zoo.load("mine.Mine")
-    told = str(caught.value)
+    report = str(caught.value)
     for method in ("create_optimizer", "create_loss", "create_dataset"):
-        assert method in told
+        assert method in report
 
 
 def test_an_error_report_fits_a_screen(zoo: ZooFolder) -> None:

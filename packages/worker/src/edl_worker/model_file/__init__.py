@@ -1,4 +1,4 @@
-"""Everything that turns a model file into something that trains.
+"""Loads model files: what workers and `edl zoo check` import from this package.
 
 Importing this package imports TensorFlow.
 """

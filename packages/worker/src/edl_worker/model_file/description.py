@@ -43,7 +43,7 @@ class LossFunction:
 
 @dataclass(frozen=True, slots=True)
 class MetricDefinitions:
-    """What an evaluation measures beside the loss.
+    """What an evaluation measures in addition to the loss.
 
     Attributes:
         keras_metrics: Keras metrics by name.

@@ -101,6 +101,20 @@ def load_model_file(
     Raises:
         ContractErrors: all errors that were found.
     """
+    return ModelFile(describe_model_file(reference, context=context, purpose=purpose, seed=seed))
+
+
+def describe_model_file(
+    reference: ModelReference,
+    *,
+    context: Mapping[str, Any] | None,
+    purpose: Mode,
+    seed: int | None,
+) -> ModelFileDescription:
+    """The strict description of a model file of any form.
+
+    The arguments and errors are those of ``load_model_file``.
+    """
     # Keras numbers the layers of each class to name variables; restart the numbers.
     keras.backend.clear_session(free_memory=False)
     compatibility.forget_warnings()
@@ -120,7 +134,7 @@ def load_model_file(
     all_definitions = [*model.constructors(), *definitions.values()]
     caller = DefinitionCaller(zoo.root, params, context, all_definitions)
     errors.extend(_unknown_parameters(model, caller))
-    return ModelFile(_describe(model, used, caller, errors))
+    return _describe(model, used, caller, errors)
 
 
 def _definitions(

@@ -43,7 +43,7 @@ class RecordMetadata:
 
 @dataclass(frozen=True, slots=True)
 class _PipelineKey:
-    """What the pipeline of a task depends on beside records and seed."""
+    """What the pipeline of a task depends on, apart from records and seed."""
 
     mode: Mode
     minibatch_size: int
