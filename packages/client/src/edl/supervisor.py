@@ -186,8 +186,6 @@ class Supervisor:
         remedy = "The end of its log is below; if memory is short, give the job fewer workers."
         if last.get("start_error"):
             where, remedy = shlex.join(self._command), "edl doctor tells what is missing."
-        elif last.get("exit_code") == job_directory.NO_MASTER_PACKAGE:
-            remedy = "The image has no edl_master: use a --base-image with worker and master."
         elif not last.get("listened"):
             remedy = "The end of its log is below; edl doctor checks this machine."
         error = {"code": "MASTER_LOST", "what": why, "where": where, "remedy": remedy}

@@ -180,9 +180,12 @@ class JobStore:
             supervision.ensure(path)
         if master is not None and master.process.is_alive:
             return replace(status, dashboard_url=status.dashboard_url or master.dashboard_url)
+        if supervised:
+            return status  # the supervisor starts the next master
         age_s = time.time() - (path / job_directory.SPEC).stat().st_mtime
-        if supervised or (master is None and age_s < START_DEADLINE_S):
-            return status  # the supervisor, or first the client that submitted the job, starts it
+        submitting = master is None and age_s < START_DEADLINE_S
+        if submitting and not (path / job_directory.SUPERVISOR_LOCK).exists():
+            return status  # the client that submits the job starts its supervisor in a moment
         return replace(status, state=JobState.NOT_STARTED if master is None else JobState.LOST)
 
     def master(self, name: str) -> MasterRecord | None:

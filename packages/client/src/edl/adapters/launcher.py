@@ -15,7 +15,7 @@ from edl import codec
 from edl.adapters import processes
 from edl.adapters.job_store import START_DEADLINE_S, JobStore, MasterRecord
 from edl_proto.errors import EdlError
-from edl_proto.local import supervision
+from edl_proto.local import job_directory, supervision
 from edl_proto.v1 import error_pb2
 
 _POLL_S = 0.02
@@ -110,10 +110,12 @@ class LocalLauncher:
         """Why a job is over before any of its masters listened."""
         failure = self._store.status(name).failure
         assert failure is not None, "a job that is over before it began has a reason"
-        if failure.code == "MASTER_LOST" and self._lacks_master():
-            remedy = (
-                f"Install it where {self._command[0]} finds it: pip install 'edl-client[local]'"
-            )
+        report = supervision.read_report(self._store.path(name))
+        code = report.get("last_exit", {}).get("exit_code")
+        if failure.code == "MASTER_LOST" and (
+            code == job_directory.NO_MASTER_PACKAGE or self._lacks_master()
+        ):
+            remedy = self._store.runtime.install_remedy(self._command)
             failure = replace(failure, remedy=remedy)
         return codec.error_of(failure)
 

@@ -46,6 +46,9 @@ class ContainerRuntime:
     def remove(self, job_dir: Path) -> None:
         container_engine.sweep(job_dir)
 
+    def install_remedy(self, command: Sequence[str]) -> str:
+        return "The image has no edl_master: use a --base-image with worker and master."
+
 
 class ContainerPlacement:
     """Containers see only the folders that the job names, under the same paths."""

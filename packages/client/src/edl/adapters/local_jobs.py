@@ -16,6 +16,7 @@ from edl.adapters.job_store import START_DEADLINE_S, JobStore, StoredJob
 from edl.adapters.launcher import LocalLauncher
 from edl.adapters.local_logs import LocalJobLogs
 from edl.adapters.local_runtime import LocalRuntime
+from edl.adapters.processes import Body
 from edl.core.job_backend import (
     JobEntry,
     JobLogs,
@@ -115,10 +116,11 @@ class LocalJobBackend:
     def stop(self, name: str, reason: str, *, now: bool = False) -> None:
         stored = self._read(name)
         if now:
+            # The supervisor first: it would start the next master.
+            masters: list[Body] = [*self._store.leave_alone(name)]
             if stored.master is not None:
-                # Supervisor, master and workers would each start the next one again.
-                starting = self._store.leave_alone(name)
-                processes.end([stored.master.process, *starting], 0.0)
+                masters.append(stored.master.process)
+            processes.end(masters, 0.0)
             return
         if stored.is_over:
             return

@@ -35,6 +35,9 @@ class ProcessRuntime:
     def remove(self, job_dir: Path) -> None:
         """Processes leave nothing outside the job's directory."""
 
+    def install_remedy(self, command: Sequence[str]) -> str:
+        return f"Install it where {command[0]} finds it: pip install 'edl-client[local]'"
+
 
 class ProcessPlacement:
     """Processes see the same files as the user: every submission fits."""

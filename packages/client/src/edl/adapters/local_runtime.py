@@ -31,3 +31,6 @@ class LocalRuntime(Protocol):
 
     def remove(self, job_dir: Path) -> None:
         """Remove everything of the job that is outside its directory. Harmless when repeated."""
+
+    def install_remedy(self, command: Sequence[str]) -> str:
+        """What to do if the master's command does not find ``edl_master``."""
