@@ -200,8 +200,10 @@ def worker_acts(world: World) -> World:
     """Go on by one phase, and look at the supervisor; loading or not makes no difference."""
     if world.worker is None or world.worker_frozen:
         return world
-    if world.is_over:
-        return replace(world, worker=None)
+    if world.is_over and (world.supervisor is None or world.holder is None):
+        return replace(
+            world, worker=None
+        )  # with a frozen supervisor: after a minute without a master
     return replace(looks(world), worker=READY)
 
 
@@ -355,6 +357,15 @@ def test_while_any_process_runs_the_job_comes_back() -> None:
         for order in permutations(ACTS):
             end = calmly(world, order)
             assert without_unknown(end).is_well, f"{world}\nends as\n{end}"
+
+
+def test_without_the_workers_some_jobs_would_not_come_back() -> None:
+    """So their part in the protocol is needed."""
+    indifferent = (supervisor_acts, master_acts)
+    assert any(
+        world.anybody_runs and not world.is_over and not calmly(world, indifferent).is_well
+        for world in WORLDS
+    )
 
 
 def without_unknown(world: World) -> World:

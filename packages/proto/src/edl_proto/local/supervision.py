@@ -236,6 +236,11 @@ class SupervisorWatch:
         self._sign: tuple[int, float] | None = None
         self._missing_since: float | None = None
 
+    @property
+    def is_missing(self) -> bool:
+        """Whether the last look found no supervisor."""
+        return self._missing_since is not None
+
     def look(self, now: float | None = None) -> bool:
         """See to it that a job that needs a supervisor has one; say whether one was started."""
         now = time.monotonic() if now is None else now
@@ -247,9 +252,11 @@ class SupervisorWatch:
                 return False
             return _apply(self._job_dir, 0.0)
         self._missing_since = None
+        # A thousand workers look once a second: nothing is read while all is well.
         sign = _time_of(self._job_dir / job_directory.SUPERVISOR_LOCK)
         if self._sign is None or self._sign[0] != sign:
             self._sign = (sign, now)
+            return False
         return _apply(self._job_dir, now - self._sign[1])
 
 

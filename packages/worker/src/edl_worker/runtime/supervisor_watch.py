@@ -49,14 +49,15 @@ class SupervisorWatch:
 
     def look(self, now: float) -> None:
         """Look once; ``now`` is in seconds of a monotonic clock."""
-        if supervision.is_over(self._job_dir):
-            self._over_since = now if self._over_since is None else self._over_since
-            if now - self._over_since >= OVER_S:
-                self._state.leave(Departure("job-over", tell=False))
-            return
-        self._over_since = None
         if self._watch.look(now):
             log.warning("the job has no supervisor: one is started")
+        # A supervisor ends the workers of a job that is over itself.
+        if not self._watch.is_missing or not supervision.is_over(self._job_dir):
+            self._over_since = None
+        elif self._over_since is None:
+            self._over_since = now
+        elif now - self._over_since >= OVER_S:
+            self._state.leave(Departure("job-over", tell=False))
 
     def _run(self) -> None:
         while not self._state.leaving:
