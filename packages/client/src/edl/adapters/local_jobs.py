@@ -96,6 +96,7 @@ class LocalJobBackend:
         if (client := self._clients.get(name)) is not None:
             with contextlib.suppress(MasterUnreachable):
                 return self._call(client.address, name, lambda it: it.events(after))
+        self._read(name)
         return self._store.events(name, after)
 
     def logs(self, name: str, *, master: bool, worker: int | None, tail: int | None) -> JobLogs:

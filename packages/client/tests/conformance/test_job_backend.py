@@ -1,0 +1,316 @@
+"""The conformance suite of the port ``JobBackend``; every adapter passes it.
+
+A new adapter adds a ``Harness`` to ``harness`` below. The master is the stand-in, so the suite
+tests backends and not training.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+
+import grpc
+import pytest
+from conftest import STAND_IN, Edl, eventually
+from fake_engine import IMAGE, FakeEngine
+
+from edl.adapters.local_containers import local_containers
+from edl.adapters.local_processes import local_processes
+from edl.core.job_backend import JobBackend
+from edl.core.job_status import JobState
+from edl.core.options import Given, Verb
+from edl.core.options.kinds import WorkerRange
+from edl.core.submission import Submission, build
+from edl_proto.errors import EdlError
+from edl_proto.local import job_directory
+from edl_proto.v1 import error_pb2
+
+
+@dataclass
+class Harness:
+    """What the suite needs of an adapter.
+
+    Attributes:
+        make: a new backend, as another process of the same user would make one.
+        flags: options that a job of this backend needs besides the usual ones.
+    """
+
+    edl: Edl
+    monkeypatch: pytest.MonkeyPatch
+    make: Callable[[], JobBackend]
+    flags: dict[str, str]
+
+    def play(self, part: str) -> None:
+        """Choose the part that the stand-in master plays."""
+        self.monkeypatch.setenv("STAND_IN", part)
+
+    def job(self, name: str, **flags: Any) -> Submission:
+        """A checked submission."""
+        given = {
+            "model_zoo": str(self.edl.place / "zoo"),
+            "model_def": "mine",
+            "data": str(self.edl.place / "data" / "*.recordio"),
+            "output": str(self.edl.place / "results" / "out"),
+            "name": name,
+            **self.flags,
+            **flags,
+        }
+        job = build(
+            Verb.TRAIN,
+            {key: Given(value, "--" + key.replace("_", "-")) for key, value in given.items()},
+            cwd=str(self.edl.place),
+            environ=os.environ,
+        )
+        return self.make().placement.resolve(job, os.environ)
+
+    def kill_master(self, name: str) -> None:
+        record = json.loads((self.edl.job_dir(name) / job_directory.MASTER).read_bytes())
+        os.kill(record["pid"], signal.SIGKILL)
+
+
+@pytest.fixture(params=["processes", "containers"])
+def harness(
+    request: pytest.FixtureRequest, tidy: Edl, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Harness]:
+    for name, value in tidy.env.items():
+        monkeypatch.setenv(name, value)
+    (tidy.place / "results").mkdir()
+    with ExitStack() as opened:
+        if request.param == "processes":
+            made = Harness(tidy, monkeypatch, local_processes, {})
+        else:
+            engine = opened.enter_context(FakeEngine(shlex.split(STAND_IN)))
+            flags = {"platform": "docker", "engine": engine.url, "image": IMAGE}
+            made = Harness(tidy, monkeypatch, local_containers, flags)
+        made.play("endless")
+        yield made
+
+
+@pytest.fixture
+def backend(harness: Harness) -> Iterator[JobBackend]:
+    made = harness.make()
+    yield made
+    made.close()
+
+
+def running(backend: JobBackend, name: str) -> bool:
+    snapshot = backend.status(name)
+    return snapshot.answered and snapshot.status.state is JobState.RUNNING
+
+
+def over(backend: JobBackend, name: str) -> bool:
+    return backend.status(name).is_over
+
+
+def end(backend: JobBackend, name: str) -> None:
+    backend.stop(name, "the test is over")
+    eventually(lambda: over(backend, name), "the job is over")
+    backend.conclude(name, backend.status(name).status)
+
+
+# --- submission ----------------------------------------------------------------------------
+
+
+def test_a_submitted_job_runs_and_is_known(harness: Harness, backend: JobBackend) -> None:
+    assert backend.submit(harness.job("first"))
+    eventually(lambda: running(backend, "first"), "the job runs")
+    assert [entry.name for entry in backend.list()] == ["first"]
+    snapshot = backend.status("first")
+    assert (snapshot.status.job, snapshot.status.verb) == ("first", Verb.TRAIN)
+    assert snapshot.dashboard_url.startswith("http://")
+    assert snapshot.details()["state"] == "RUNNING"
+    end(backend, "first")
+
+
+def test_the_description_is_that_of_the_running_job(harness: Harness, backend: JobBackend) -> None:
+    job = harness.job("described", num_epochs="3")
+    planned = dict(backend.placement.describe(job))
+    assert backend.list() == []
+    backend.submit(job)
+    found = dict(backend.status("described").description())
+    for each in (planned, found):
+        each.pop("submitted_at")
+    assert found == planned
+    assert found["training"]["num_epochs"] == 3
+    end(backend, "described")
+
+
+def test_one_name_is_one_job_whoever_submits_it(harness: Harness) -> None:
+    job = harness.job("race")
+    backends = [harness.make() for _ in range(3)]
+    with ThreadPoolExecutor(3) as pool:
+        created = list(pool.map(lambda each: each.submit(job), backends))
+    assert sorted(created) == [False, False, True]
+    assert not backends[0].submit(job)
+    assert len(backends[0].list()) == 1
+    end(backends[0], "race")
+    for each in backends:
+        each.close()
+
+
+@pytest.mark.parametrize(
+    ("part", "code"), [("crash", error_pb2.MASTER_LOST), ("early", error_pb2.DATA_DAMAGED)]
+)
+def test_a_job_that_cannot_start_says_why_and_leaves_no_process(
+    harness: Harness, backend: JobBackend, part: str, code: int
+) -> None:
+    harness.play(part)
+    with pytest.raises(EdlError) as caught:
+        backend.submit(harness.job("broken"))
+    assert caught.value.code == code
+    eventually(lambda: not harness.edl.processes(), "all processes have ended")
+
+
+def test_jobs_of_other_backends_are_not_its_jobs(harness: Harness, backend: JobBackend) -> None:
+    backend.submit(harness.job("mine"))
+    other = local_containers() if backend.platform == "processes" else local_processes()
+    assert other.list() == []
+    with pytest.raises(EdlError):
+        other.status("mine")
+    end(backend, "mine")
+
+
+# --- a running job -------------------------------------------------------------------------
+
+
+def test_another_process_can_do_everything(harness: Harness, backend: JobBackend) -> None:
+    backend.submit(harness.job("shared", num_workers="1:4"))
+    backend.close()
+    other = harness.make()
+    eventually(lambda: running(other, "shared"), "the job runs")
+    assert other.scale("shared", WorkerRange(2, 3)) == WorkerRange(2, 3)
+    eventually(lambda: "Scaled" in {each.kind for each in other.events("shared")}, "the event")
+    other.stop("shared", "by the test")
+    eventually(lambda: over(other, "shared"), "the job is over")
+    end_status = other.conclude("shared", other.status("shared").status)
+    assert end_status.state is JobState.CANCELLED
+    assert end_status.failure is not None
+    assert end_status.failure.code == "STOPPED"
+    other.close()
+
+
+def test_its_master_can_be_reached(harness: Harness, backend: JobBackend) -> None:
+    backend.submit(harness.job("reached"))
+    with grpc.insecure_channel(backend.reach("reached")) as channel:
+        grpc.channel_ready_future(channel).result(timeout=30)
+    end(backend, "reached")
+    eventually(lambda: backend.reach("reached") == "", "nobody answers")
+
+
+def test_a_killed_master_is_restarted(harness: Harness, backend: JobBackend) -> None:
+    backend.submit(harness.job("revived"))
+    eventually(lambda: running(backend, "revived"), "the job runs")
+    before = backend.reach("revived")
+    harness.kill_master("revived")
+    eventually(lambda: backend.reach("revived") not in ("", before), "another master answers")
+    eventually(lambda: running(backend, "revived"), "the job runs on")
+    end(backend, "revived")
+
+
+def test_events_are_numbered_and_stay(harness: Harness, backend: JobBackend) -> None:
+    backend.submit(harness.job("told"))
+    eventually(lambda: running(backend, "told"), "the job runs")
+    end(backend, "told")
+    found = backend.events("told")
+    assert [each.number for each in found] == list(range(1, len(found) + 1))
+    assert found[0].kind == "JobStarted"
+    assert list(backend.events("told", found[0].number)) == list(found[1:])
+
+
+def test_logs_stay_after_the_end(harness: Harness, backend: JobBackend) -> None:
+    backend.submit(harness.job("logged", num_workers="2"))
+    everything = backend.logs("logged", master=False, worker=None, tail=None)
+    seen: list[str] = []
+
+    def poll() -> bool:
+        seen.extend(f"{line.source}: {line.text}" for line in everything.poll())
+        return len(seen) >= 3
+
+    eventually(poll, "a line of each process")
+    assert set(seen) == {
+        "master: stand-in listens",
+        "worker 0: worker 0 here",
+        "worker 1: worker 1 here",
+    }
+    end(backend, "logged")
+    one = backend.logs("logged", master=False, worker=1, tail=1)
+    assert list(one.workers()) == [0, 1]
+    assert [line.text for line in one.poll(final=True)] == ["worker 1 here"]
+    assert [line.source for line in backend.logs(
+        "logged", master=True, worker=None, tail=None
+    ).poll(final=True)] == ["master"]  # fmt: skip
+
+
+# --- the end -------------------------------------------------------------------------------
+
+
+def test_a_finished_job_succeeded_and_cannot_be_scaled(
+    harness: Harness, backend: JobBackend
+) -> None:
+    harness.play("quick")
+    backend.submit(harness.job("done"))
+    eventually(lambda: over(backend, "done"), "the job is over")
+    status = backend.conclude("done", backend.status("done").status)
+    assert (status.state, status.failure) == (JobState.SUCCEEDED, None)
+    eventually(lambda: not harness.edl.processes(), "all processes have ended")
+    with pytest.raises(EdlError) as caught:
+        backend.scale("done", WorkerRange(1, 1))
+    assert caught.value.code == error_pb2.JOB_NOT_FOUND
+    backend.stop("done", "harmless")
+    assert backend.status("done", ask=False).status.state is JobState.SUCCEEDED
+
+
+def test_stop_now_ends_everything_and_nothing_restarts_the_job(
+    harness: Harness, backend: JobBackend
+) -> None:
+    backend.submit(harness.job("killed", num_workers="2"))
+    eventually(lambda: running(backend, "killed"), "the job runs")
+    backend.stop("killed", "at once", now=True)
+    eventually(lambda: over(backend, "killed"), "the job is over")
+    status = backend.conclude("killed", backend.status("killed").status)
+    assert status.state is JobState.LOST
+    assert status.failure is not None
+    assert status.failure.code == "MASTER_LOST"
+    eventually(lambda: not harness.edl.processes(), "all processes have ended")
+
+
+def test_delete_removes_state_and_processes_but_not_the_output(
+    harness: Harness, backend: JobBackend
+) -> None:
+    harness.play("quick")
+    job = replace(harness.job("deleted"), keep_page=600.0)
+    backend.submit(job)
+    eventually(lambda: over(backend, "deleted"), "the job is over")
+    assert backend.status("deleted").keep_page_s == 600.0
+    backend.delete("deleted")
+    assert backend.list() == []
+    assert (harness.edl.place / "results" / "out").exists()
+    eventually(lambda: not harness.edl.processes(), "all processes have ended")
+    assert backend.submit(replace(harness.job("deleted"), output=""))
+    eventually(lambda: over(backend, "deleted"), "the next job of this name is over")
+    backend.conclude("deleted", backend.status("deleted").status)
+
+
+@pytest.mark.parametrize("name", ["nobody", "../escape", ""])
+def test_an_unknown_name_is_job_not_found(harness: Harness, backend: JobBackend, name: str) -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: backend.status(name),
+        lambda: backend.logs(name, master=False, worker=None, tail=None),
+        lambda: backend.events(name),
+        lambda: backend.scale(name, WorkerRange(1, 1)),
+        lambda: backend.stop(name, "why"),
+        lambda: backend.stop(name, "why", now=True),
+        lambda: backend.delete(name),
+        lambda: backend.reach(name),
+    ]
+    for call in calls:
+        with pytest.raises(EdlError) as caught:
+            call()
+        assert caught.value.code == error_pb2.JOB_NOT_FOUND
