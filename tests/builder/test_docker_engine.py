@@ -11,8 +11,8 @@ from conformance.engine_suite import EngineSuite
 
 from edl_builder.adapters.docker_engine import DockerEngine
 from edl_builder.adapters.registry import HttpRegistry, RegistryAccess
-from edl_builder.core.names import Reason, Refused
-from edl_builder.core.plan import MARK
+from edl_builder.core.names import BuilderError, Reason
+from edl_builder.core.recipe import IMAGE_LABEL
 from edl_builder.core.references import Reference, parse_reference
 
 from .docker_world import World, free_port
@@ -33,7 +33,7 @@ class _Harness:
     def leftovers(self) -> tuple[int, int]:
         client = self._world.client()
         try:
-            mark = {"label": f"{MARK}=1", "dangling": True}
+            mark = {"label": f"{IMAGE_LABEL}=1", "dangling": True}
             return len(client.images.list(filters=mark)), len(client.containers.list(all=True))
         finally:
             client.close()
@@ -64,7 +64,7 @@ class TestDockerEngine(EngineSuite):
 
 
 def test_an_engine_that_is_not_there_is_a_clear_refusal(tmp_path: Path) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(BuilderError) as refused:
         DockerEngine(f"unix://{tmp_path}/none.sock").ping()
     assert refused.value.failure.reason is Reason.ENGINE
     assert "none.sock" in refused.value.failure.where
@@ -73,12 +73,12 @@ def test_an_engine_that_is_not_there_is_a_clear_refusal(tmp_path: Path) -> None:
 def test_a_registry_that_is_not_there_is_a_clear_refusal() -> None:
     host = f"127.0.0.1:{free_port()}"
     registry = HttpRegistry({host: RegistryAccess(plain_http=True)})
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(BuilderError) as refused:
         registry.find(Reference(host, "a/b", "c"))
     assert refused.value.failure.reason is Reason.REGISTRY
 
 
 def test_a_registry_without_tls_is_refused_with_the_option_that_allows_it(world: World) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(BuilderError) as refused:
         HttpRegistry({}).find(Reference(world.registry, "a/b", "c"))
     assert f"--plain-http {world.registry}" in refused.value.failure.remedy

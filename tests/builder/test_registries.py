@@ -15,7 +15,7 @@ import requests
 import zoos
 
 from edl_builder.adapters.registry import HttpRegistry, RegistryAccess
-from edl_builder.core.names import Reason, Refused
+from edl_builder.core.names import BuilderError, Reason
 from edl_builder.core.references import Reference
 from edl_proto.v1 import builder_pb2 as pb
 from edl_proto.v1 import error_pb2
@@ -138,6 +138,6 @@ def test_a_wrong_password_is_told_and_not_shown(
 def test_a_registry_whose_certificate_is_not_trusted_is_refused(tmp_path: Path) -> None:
     with guarded_registry(tmp_path, tls=True) as guarded:
         registry = HttpRegistry({guarded.host: RegistryAccess("builder", PASSWORD)})
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(BuilderError) as refused:
             registry.find(Reference(guarded.host, "team/zoo", "v1"))
     assert refused.value.failure.reason is Reason.REGISTRY

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from edl_builder.core.names import Reason, Refused
-from edl_builder.core.ports import Found, Line, Steps, Stop
+from edl_builder.core.names import BuilderError, Reason
+from edl_builder.core.ports import Cancellation, RegistryImage, StepCounts, WriteLine
 from edl_builder.core.references import Reference
 
 
@@ -24,19 +24,19 @@ class FakeRegistry:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._images: dict[str, dict[str, Found]] = {}
+        self._images: dict[str, dict[str, RegistryImage]] = {}
         self.down = False
 
-    def put(self, name: Reference, found: Found) -> None:
+    def put(self, name: Reference, found: RegistryImage) -> None:
         with self._lock:
             images = self._images.setdefault(name.repository, {})
             images[found.digest] = found
             if name.tag:
                 images[name.tag] = found
 
-    def find(self, name: Reference) -> Found | None:
+    def find(self, name: Reference) -> RegistryImage | None:
         if self.down:
-            raise Refused(Reason.REGISTRY, f"the registry {name.registry} cannot be reached")
+            raise BuilderError(Reason.REGISTRY, f"the registry {name.registry} cannot be reached")
         with self._lock:
             images = self._images.get(name.repository, {})
             return images.get(name.digest or name.tag or "latest")
@@ -44,7 +44,7 @@ class FakeRegistry:
     def tag(self, name: Reference, tag: str) -> None:
         found = self.find(name)
         if found is None:
-            raise Refused(Reason.REGISTRY, "no such image")
+            raise BuilderError(Reason.REGISTRY, "no such image")
         with self._lock:
             self._images[name.repository][tag] = found
 
@@ -74,7 +74,7 @@ class FakeEngine:
 
     def ping(self) -> None:
         if self.down:
-            raise Refused(Reason.ENGINE, "the engine cannot be reached")
+            raise BuilderError(Reason.ENGINE, "the engine cannot be reached")
 
     def build(
         self,
@@ -82,18 +82,18 @@ class FakeEngine:
         base: Reference,
         name: Reference,
         labels: Mapping[str, str],
-        on_line: Line,
-        stop: Stop,
-    ) -> Steps:
+        on_line: WriteLine,
+        cancellation: Cancellation,
+    ) -> StepCounts:
         self.ping()
         if self.registry.find(base) is None:
-            raise Refused(Reason.REGISTRY, f"{base.repository} cannot be pushed or pulled")
+            raise BuilderError(Reason.REGISTRY, f"{base.repository} cannot be pushed or pulled")
         with self._lock:
             self.running += 1
             self.most = max(self.most, self.running)
             self.builds.append(str(name))
         try:
-            return self._follow(context, name, labels, on_line, stop)
+            return self._follow(context, name, labels, on_line, cancellation)
         finally:
             with self._lock:
                 self.running -= 1
@@ -103,9 +103,9 @@ class FakeEngine:
         context: PurePath,
         name: Reference,
         labels: Mapping[str, str],
-        on_line: Line,
-        stop: Stop,
-    ) -> Steps:
+        on_line: WriteLine,
+        cancellation: Cancellation,
+    ) -> StepCounts:
         files = _content(context)
         recipe = [line for line in files["Dockerfile"].decode().splitlines() if line]
         steps = [*recipe, *(f"LABEL {k}={v}" for k, v in sorted(labels.items()))]
@@ -122,55 +122,55 @@ class FakeEngine:
                 cached += 1
                 on_line(" ---> Using cache")
             elif step.startswith("RUN "):
-                self._run(step, files, on_line, stop, done)
-            stop.check()
+                self._run(step, files, on_line, cancellation, done)
+            cancellation.check()
             with self._lock:
                 self._cache.add(state)
             done.append(state)
         with self._lock:
             self._images[str(name)] = state
             self._steps[str(name)] = done
-        return Steps(len(steps), cached)
+        return StepCounts(len(steps), cached)
 
     def _run(
         self,
         step: str,
         files: Mapping[str, bytes],
-        on_line: Line,
-        stop: Stop,
+        on_line: WriteLine,
+        cancellation: Cancellation,
         done: list[str],
     ) -> None:
         woken = threading.Event()
-        silence = stop.on_stop(woken.set)
+        unregister = cancellation.on_cancel(woken.set)
         while self.hold.is_set() and not woken.wait(0.01):
             pass
-        silence()
+        unregister()
         try:
-            stop.check()
+            cancellation.check()
             if "-r /opt/edl-requirements" in step:
                 for line in files["requirements/requirements.txt"].decode().splitlines():
                     on_line(f"Collecting {line}")
                     if line.startswith("no-such-package"):
                         on_line(f"ERROR: No matching distribution found for {line}")
-                        raise Refused(Reason.BUILD, "the build failed: pip", detail=line)
-        except Refused:
+                        raise BuilderError(Reason.BUILD, "the build failed: pip", detail=line)
+        except BuilderError:
             with self._lock:
                 self.half_built.update(done[-1:])
             raise
 
-    def push(self, name: Reference, on_line: Line, stop: Stop) -> str:
+    def push(self, name: Reference, on_line: WriteLine, cancellation: Cancellation) -> str:
         self.ping()
-        stop.check()
+        cancellation.check()
         with self._lock:
             state = self._images.get(str(name))
         if state is None:
-            raise Refused(Reason.REGISTRY, "an image of this name does not exist")
+            raise BuilderError(Reason.REGISTRY, "an image of this name does not exist")
         on_line("The push refers to repository")
         digest = f"sha256:{state}"
-        self.registry.put(name, Found(digest, 1000 + len(state)))
+        self.registry.put(name, RegistryImage(digest, 1000 + len(state)))
         return digest
 
-    def collect(self, keep: int) -> bool:
+    def prune(self, keep: int) -> bool:
         self.ping()
         with self._lock:
             assert not self.running, "cleaned while a build runs"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from edl_builder import config
 from edl_builder.app import App
 from edl_builder.codec import error_to
-from edl_builder.core.names import Refused
+from edl_builder.core.names import BuilderError
 from edl_proto.v1 import error_pb2
 
 _FAILED, _USAGE = 1, 2
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             where = {"address": app.address, "metrics_port": app.metrics_port, "pid": os.getpid()}
             print(json.dumps(where), flush=True)
             app.run()
-    except Refused as error:
+    except BuilderError as error:
         problem = error_to(error.failure)
         print(problem, file=sys.stderr)
         return _USAGE if problem.code == error_pb2.USAGE else _FAILED

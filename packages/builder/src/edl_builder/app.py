@@ -13,20 +13,20 @@ from typing import Self
 
 from prometheus_client import start_http_server
 
+from edl_builder.adapters.build_store import BuildStore
 from edl_builder.adapters.docker_engine import DockerEngine
 from edl_builder.adapters.git import Git
-from edl_builder.adapters.records import Records
 from edl_builder.adapters.registry import HttpRegistry
+from edl_builder.build_service import BuildService
+from edl_builder.build_steps import BuildSteps
 from edl_builder.config import Config
-from edl_builder.core.names import Reason, Refused
+from edl_builder.core.names import BuilderError, Reason
 from edl_builder.core.ports import Engine, Registry
 from edl_builder.core.redaction import Redactor
 from edl_builder.metrics import Metrics
 from edl_builder.server import Server
+from edl_builder.servicers.authentication import Authenticator
 from edl_builder.servicers.builder import BuilderServicer
-from edl_builder.servicers.callers import Callers
-from edl_builder.work import Work
-from edl_builder.workshop import Workshop
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class App:
         registry: registries over HTTP, if None.
 
     Raises:
-        Refused: it cannot be started; everything that was opened is closed again.
+        BuilderError: it cannot be started; everything that was opened is closed again.
     """
 
     def __init__(
@@ -59,10 +59,10 @@ class App:
         config = self._config
         redact = Redactor(config.secrets)
         metrics = Metrics()
-        store = Records(config.state_dir)
+        store = BuildStore(config.state_dir)
         opened.callback(store.close)
         engine = engine or DockerEngine(config.engine, config.network, config.registries)
-        work = Work(
+        work = BuildSteps(
             engine,
             registry or HttpRegistry(config.registries),
             Git(config.policy.sources, config.git_credentials, config.archive, config.git_ca_file),
@@ -71,7 +71,7 @@ class App:
             config.wheels,
             config.requirements,
         )
-        workshop = Workshop(
+        service = BuildService(
             config.limits,
             config.archive,
             config.log_nbytes,
@@ -82,8 +82,8 @@ class App:
             metrics,
             redact,
         )
-        opened.callback(workshop.close, _STOP_S)
-        servicer = BuilderServicer(workshop, Callers(config.access), config.policy, metrics)
+        opened.callback(service.close, _STOP_S)
+        servicer = BuilderServicer(service, Authenticator(config.access), config.policy, metrics)
         self._server = Server(
             servicer,
             config.host,
@@ -91,7 +91,7 @@ class App:
             config.limits.waiting,
             config.tls,
             redact,
-            metrics.defects.inc,
+            metrics.internal_errors.inc,
         )
         opened.callback(self._server.close, _GRACE_S)
         self.metrics = metrics
@@ -103,7 +103,7 @@ class App:
         try:
             http, thread = start_http_server(port, self._config.host, self.metrics.registry)
         except OSError as error:
-            raise Refused(
+            raise BuilderError(
                 Reason.INVALID,
                 f"metrics cannot be served on port {port}: {error.strerror}",
                 where="--metrics-port",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from edl_builder.core.names import Failure, Phase, Reason, Refused, Result
-from edl_builder.core.orders import Asked
-from edl_builder.core.views import LogLine, View
+from edl_builder.core.build_request import UncheckedRequest
+from edl_builder.core.build_status import BuildStatus, LogLine
+from edl_builder.core.names import BuilderError, Failure, Phase, Reason, Result
 from edl_proto.errors import EdlError
 from edl_proto.v1 import builder_pb2, error_pb2
 
@@ -33,15 +33,15 @@ CODES: dict[Reason, error_pb2.ErrorCode.ValueType] = {
     Reason.TIMEOUT: error_pb2.TIMED_OUT,
     Reason.CANCELLED: error_pb2.STOPPED,
     Reason.RESTARTED: error_pb2.BUILDER_RESTARTED,
-    Reason.DEFECT: error_pb2.INTERNAL,
+    Reason.INTERNAL: error_pb2.INTERNAL,
 }
 
 
-def asked_from(spec: builder_pb2.BuildSpec) -> Asked:
+def request_from(spec: builder_pb2.BuildSpec) -> UncheckedRequest:
     """A request."""
     source = spec.WhichOneof("source")
     git = spec.git
-    return Asked(
+    return UncheckedRequest(
         repository=spec.repository,
         tag=spec.tag,
         base_image=spec.base_image,
@@ -52,9 +52,9 @@ def asked_from(spec: builder_pb2.BuildSpec) -> Asked:
     )
 
 
-def refusal(what: str, where: str, remedy: str) -> Refused:
+def refusal(what: str, where: str, remedy: str) -> BuilderError:
     """A message that is not as the contract says."""
-    return Refused(Reason.INVALID, what, where=where, remedy=remedy)
+    return BuilderError(Reason.INVALID, what, where=where, remedy=remedy)
 
 
 def error_to(failure: Failure) -> EdlError:
@@ -68,7 +68,7 @@ def error_to(failure: Failure) -> EdlError:
     )
 
 
-def status_to(view: View) -> builder_pb2.BuildStatus:
+def status_to(view: BuildStatus) -> builder_pb2.BuildStatus:
     """A build."""
     return builder_pb2.BuildStatus(
         id=view.id,
@@ -77,16 +77,16 @@ def status_to(view: View) -> builder_pb2.BuildStatus:
         repository=view.repository,
         submitted_at=view.submitted_at,
         finished_at=view.finished_at,
-        queue_position=view.position,
-        subscribers=view.waiting,
+        queue_position=view.queue_position,
+        subscribers=view.subscribers,
         result=_result_to(view.result) if view.result else None,
         error=error_to(view.failure).to_proto() if view.failure else None,
     )
 
 
-def progress_to(news: View | LogLine) -> builder_pb2.BuildProgress:
+def progress_to(news: BuildStatus | LogLine) -> builder_pb2.BuildProgress:
     """What is streamed."""
-    if isinstance(news, View):
+    if isinstance(news, BuildStatus):
         return builder_pb2.BuildProgress(status=status_to(news))
     line = builder_pb2.LogLine(
         number=news.number, at=news.at, phase=PHASES[news.phase], text=news.text

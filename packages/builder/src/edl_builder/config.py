@@ -14,10 +14,10 @@ from typing import Any
 from edl_builder.adapters.git import GitCredential
 from edl_builder.adapters.registry import RegistryAccess
 from edl_builder.core.archive import ArchiveLimits
-from edl_builder.core.builds import Limits
-from edl_builder.core.names import Caller, Reason, Refused
-from edl_builder.core.orders import Policy, Tenant
-from edl_builder.core.plan import Index
+from edl_builder.core.build import BuildLimits
+from edl_builder.core.build_request import RequestPolicy, Tenant
+from edl_builder.core.names import BuilderError, Caller, Reason
+from edl_builder.core.recipe import PackageIndex
 from edl_builder.core.references import parse_reference
 from edl_builder.core.source_policy import SourcePolicy
 
@@ -69,8 +69,8 @@ class Config:
     host: str
     port: int
     state_dir: Path
-    policy: Policy
-    limits: Limits = field(default_factory=Limits)
+    policy: RequestPolicy
+    limits: BuildLimits = field(default_factory=BuildLimits)
     archive: ArchiveLimits = field(
         default_factory=lambda: ArchiveLimits(ARCHIVE_NBYTES, UNPACKED_NBYTES, FILES)
     )
@@ -78,7 +78,7 @@ class Config:
     keep_images: int = KEEP_IMAGES
     engine: str = ""
     network: str = ""
-    index: Index = field(default_factory=Index)
+    index: PackageIndex = field(default_factory=PackageIndex)
     wheels: tuple[Path, ...] = ()
     requirements: tuple[str, ...] = ()
     registries: Mapping[str, RegistryAccess] = field(default_factory=dict)
@@ -131,7 +131,7 @@ def read(arguments: Sequence[str] | None = None) -> Config:
     """The settings of a command line and its file.
 
     Raises:
-        Refused: a setting is wrong; says which.
+        BuilderError: a setting is wrong; says which.
     """
     options = parser().parse_args(arguments)
     file = _load(options.config) if options.config else {}
@@ -152,7 +152,7 @@ def read(arguments: Sequence[str] | None = None) -> Config:
         host=host,
         port=port,
         state_dir=options.state_dir.absolute(),
-        policy=Policy(
+        policy=RequestPolicy(
             default_base=base,
             bases=(*options.allow_base, *policy.get("bases", ())),
             registries=tuple(dict.fromkeys((*options.registry, *policy.get("registries", ())))),
@@ -167,7 +167,7 @@ def read(arguments: Sequence[str] | None = None) -> Config:
         keep_images=rest.get("keep_images", KEEP_IMAGES),
         engine=options.engine,
         network=options.network,
-        index=Index(options.index_url, options.find_links),
+        index=PackageIndex(options.index_url, options.find_links),
         wheels=_wheels(options.runtime_wheels),
         requirements=tuple(options.runtime_requirement),
         registries=registries,
@@ -190,8 +190,8 @@ def read(arguments: Sequence[str] | None = None) -> Config:
     return config
 
 
-def _wrong(where: str, what: str) -> Refused:
-    return Refused(
+def _wrong(where: str, what: str) -> BuilderError:
+    return BuilderError(
         Reason.INVALID,
         what,
         where=where,
@@ -296,8 +296,8 @@ def hash_token(token: str) -> str:
 
 def _limits(
     file: Mapping[str, Any], building: int
-) -> tuple[Limits, ArchiveLimits, Mapping[str, int]]:
-    of_builds = set(Limits.__slots__)
+) -> tuple[BuildLimits, ArchiveLimits, Mapping[str, int]]:
+    of_builds = set(BuildLimits.__slots__)
     of_archives = set(ArchiveLimits.__slots__)
     found = _section(file, "limits", of_builds | of_archives | {"log_nbytes", "keep_images"})
     for name, value in found.items():
@@ -312,7 +312,7 @@ def _limits(
         "files": FILES,
     }
     archives = defaults | {name: value for name, value in found.items() if name in of_archives}
-    return Limits(**builds), ArchiveLimits(**archives), found
+    return BuildLimits(**builds), ArchiveLimits(**archives), found
 
 
 def _wheels(folder: Path | None) -> tuple[Path, ...]:

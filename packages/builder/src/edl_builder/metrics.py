@@ -63,7 +63,7 @@ class Metrics:
             "Builds that were taken up again after a restart.",
             registry=self.registry,
         )
-        self.defects = Counter(
+        self.internal_errors = Counter(
             "edl_defects_total",
             "Calls that failed for a reason that edl does not know.",
             registry=self.registry,

@@ -14,7 +14,7 @@ from grpc_reflection.v1alpha import reflection
 
 from edl_builder.codec import error_to
 from edl_builder.config import Tls
-from edl_builder.core.names import Failure, Reason, Refused
+from edl_builder.core.names import BuilderError, Failure, Reason
 from edl_builder.servicers.builder import BuilderServicer
 from edl_proto.errors import EdlError, ErrorInterceptor
 from edl_proto.transport.channels import SERVER_OPTIONS
@@ -39,7 +39,7 @@ class Server:
         on_internal_error: told of every call that failed for a reason that is not known.
 
     Raises:
-        Refused: the port is taken, or the address is none of this machine.
+        BuilderError: the port is taken, or the address is none of this machine.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Server:
                 else self._server.add_insecure_port(address)
             )
         except RuntimeError:
-            raise Refused(
+            raise BuilderError(
                 Reason.INVALID,
                 f"the builder cannot listen on {shown}:{port}",
                 where="--listen",
@@ -103,7 +103,7 @@ def _credentials(tls: Tls) -> grpc.ServerCredentials:
 
 def _translate(error: Exception) -> EdlError | None:
     match error:
-        case Refused():
+        case BuilderError():
             return error_to(error.failure)
         case DecodeError():
             return error_to(Failure(Reason.INVALID, "a message cannot be read", where="Build"))

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from git_server import Remote, serving
 
+from edl_builder.adapters.cancellation import CancellationFlag
 from edl_builder.adapters.git import Git, GitCredential
-from edl_builder.adapters.stopping import StopSignal
 from edl_builder.core.archive import ArchiveLimits
-from edl_builder.core.names import Reason, Refused
+from edl_builder.core.names import BuilderError, Reason
 from edl_builder.core.source_policy import SourcePolicy, allow
 
 LIMITS = ArchiveLimits(1 << 20, 1 << 20, 100)
@@ -58,7 +58,7 @@ class Fetching:
             str(self.remote.ca),
             self.longest_s,
         )
-        return git.fetch(source, self.folder, self.lines.append, StopSignal())
+        return git.fetch(source, self.folder, self.lines.append, CancellationFlag())
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_nothing_else_is_left(fetch: Fetching) -> None:
 def test_what_cannot_be_fetched_is_told_by_git(
     fetch: Fetching, ref: str, folder: str, credential: str
 ) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(BuilderError) as refused:
         fetch(ref, folder, credential)
     assert refused.value.failure.reason is Reason.SOURCE
     assert list(fetch.folder.iterdir()) == []
@@ -107,7 +107,7 @@ def test_a_credential_goes_to_its_own_hosts_alone(
     fetch: Fetching, remote: Remote, credential: str
 ) -> None:
     remote.asked.clear()
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(BuilderError) as refused:
         fetch(credential=credential)
     assert refused.value.failure.reason is Reason.FORBIDDEN
     assert remote.asked == []
@@ -115,7 +115,7 @@ def test_a_credential_goes_to_its_own_hosts_alone(
 
 def test_no_secret_is_said(fetch: Fetching) -> None:
     fetch()
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(BuilderError) as refused:
         fetch("no-such-ref")
     said = "\n".join([*fetch.lines, str(refused.value.failure)])
     assert SECRET not in said
@@ -124,13 +124,13 @@ def test_no_secret_is_said(fetch: Fetching) -> None:
 
 def test_redirects_are_not_followed(fetch: Fetching, remote: Remote) -> None:
     remote.asked.clear()
-    with pytest.raises(Refused):
+    with pytest.raises(BuilderError):
         fetch(name="moved")
     assert all(path.startswith("/moved") for path in remote.asked)
 
 
 def test_a_large_repository_is_not_kept(fetch: Fetching) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(BuilderError) as refused:
         fetch(name="big")
     assert refused.value.failure.reason is Reason.LIMIT
     assert list(fetch.folder.iterdir()) == []
@@ -145,7 +145,7 @@ def test_a_server_that_says_nothing_is_not_waited_for(
     stuck.chmod(0o755)
     monkeypatch.setenv("PATH", str(stuck.parent), prepend=os.pathsep)
     fetch.longest_s = 1.0
-    with pytest.raises(Refused, match="not done within 1 s") as refused:
+    with pytest.raises(BuilderError, match="not done within 1 s") as refused:
         fetch()
     assert refused.value.failure.reason is Reason.SOURCE
 
@@ -153,7 +153,7 @@ def test_a_server_that_says_nothing_is_not_waited_for(
 def test_a_private_address_is_never_asked(fetch: Fetching, remote: Remote) -> None:
     remote.asked.clear()
     fetch.private = False
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(BuilderError) as refused:
         fetch()
     assert refused.value.failure.reason is Reason.UNSAFE
     assert remote.asked == []

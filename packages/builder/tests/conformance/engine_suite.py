@@ -21,12 +21,12 @@ import pytest
 import zoos
 
 from edl_builder.adapters import archives
-from edl_builder.adapters.stopping import StopSignal
+from edl_builder.adapters.cancellation import CancellationFlag
 from edl_builder.core.archive import ArchiveLimits
 from edl_builder.core.content import Runtime
-from edl_builder.core.names import Reason, Refused
-from edl_builder.core.plan import Index, dockerfile
-from edl_builder.core.ports import Engine, Registry, Steps
+from edl_builder.core.names import BuilderError, Reason
+from edl_builder.core.ports import Engine, Registry, StepCounts
+from edl_builder.core.recipe import PackageIndex, dockerfile
 from edl_builder.core.references import Reference
 
 LIMITS = ArchiveLimits(1 << 20, 1 << 20, 100)
@@ -78,15 +78,15 @@ class EngineSuite:
         place.mkdir()
         (place / "archive").write_bytes(zoos.tar(files))
         zoo, context = archives.repack(place / "archive", place, LIMITS)
-        recipe = dockerfile(str(harness.base), Runtime(), bool(zoo.requirements), Index())
+        recipe = dockerfile(str(harness.base), Runtime(), bool(zoo.requirements), PackageIndex())
         archives.complete(context, recipe, zoo, ())
         return context
 
     def build(
         self, harness: EngineHarness, context: Path, name: Reference, lines: list[str]
-    ) -> Steps:
+    ) -> StepCounts:
         return harness.engine.build(
-            context, harness.base, name, {"team": "a"}, lines.append, StopSignal()
+            context, harness.base, name, {"team": "a"}, lines.append, CancellationFlag()
         )
 
     def test_answers(self, harness: EngineHarness) -> None:
@@ -99,7 +99,7 @@ class EngineSuite:
         assert harness.registry.find(name) is None
         steps = self.build(harness, context, name, lines)
         assert steps.layers > steps.cached
-        digest = harness.engine.push(name, lines.append, StopSignal())
+        digest = harness.engine.push(name, lines.append, CancellationFlag())
         found = harness.registry.find(name)
         assert found is not None
         assert found.digest == digest
@@ -112,7 +112,7 @@ class EngineSuite:
     ) -> None:
         context = self.context(harness, tmp_path, {"m.py": f"x = '{name.tag}'"})
         self.build(harness, context, name, lines)
-        digest = harness.engine.push(name, lines.append, StopSignal())
+        digest = harness.engine.push(name, lines.append, CancellationFlag())
         harness.registry.tag(name, f"{name.tag}-b")
         found = harness.registry.find(replace(name, tag=f"{name.tag}-b"))
         assert found is not None
@@ -137,19 +137,19 @@ class EngineSuite:
         files = {"m.py": f"x = '{name.tag}'"}
         first = self.build(harness, self.context(harness, tmp_path, files), name, lines)
         second = self.build(harness, self.context(harness, tmp_path, files, "d"), name, lines)
-        assert second == Steps(first.layers, first.layers - 1)
+        assert second == StepCounts(first.layers, first.layers - 1)
 
     def test_a_failing_step_is_a_failed_build_with_its_log(
         self, harness: EngineHarness, tmp_path: Path, name: Reference, lines: list[str]
     ) -> None:
         files = {"requirements.txt": "no-such-package-of-anybody-0\n", "m.py": ""}
         before = harness.leftovers()
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(BuilderError) as refused:
             self.build(harness, self.context(harness, tmp_path, files), name, lines)
         assert refused.value.failure.reason is Reason.BUILD
         assert any("no-such-package-of-anybody-0" in line for line in lines)
         assert harness.leftovers()[1] == before[1]
-        assert harness.engine.collect(100)
+        assert harness.engine.prune(100)
         assert harness.leftovers() == (0, before[1])
 
     def test_a_stopped_build_ends_and_leaves_nothing(
@@ -160,45 +160,45 @@ class EngineSuite:
             harness, tmp_path, {"requirements.txt": f"toolz # {name.tag}\n", "m.py": ""}
         )
         harness.hold(context)
-        stop = StopSignal()
+        cancellation = CancellationFlag()
         begun, ended = threading.Event(), threading.Event()
         failures: list[Exception] = []
 
-        def say(line: str) -> None:
+        def write_line(line: str) -> None:
             if "RUN" in line:
                 begun.set()
 
         def build() -> None:
             try:
-                harness.engine.build(context, harness.base, name, {}, say, stop)
+                harness.engine.build(context, harness.base, name, {}, write_line, cancellation)
             except Exception as error:
                 failures.append(error)
             ended.set()
 
         threading.Thread(target=build, daemon=True).start()
         assert begun.wait(DEADLINE_S)
-        stop.set()
+        cancellation.set()
         assert ended.wait(DEADLINE_S)
         (failure,) = failures
-        assert isinstance(failure, Refused)
+        assert isinstance(failure, BuilderError)
         assert failure.failure.reason is Reason.CANCELLED
         # The engine may take a moment to end its step.
-        _until(lambda: harness.engine.collect(100) and harness.leftovers() == (0, containers))
+        _until(lambda: harness.engine.prune(100) and harness.leftovers() == (0, containers))
 
     def test_a_base_that_is_not_there_is_a_clear_refusal(
         self, harness: EngineHarness, tmp_path: Path, name: Reference, lines: list[str]
     ) -> None:
         missing = replace(harness.base, digest="sha256:" + "0" * 64)
         context = self.context(harness, tmp_path, {"m.py": ""})
-        with pytest.raises(Refused) as refused:
-            harness.engine.build(context, missing, name, {}, lines.append, StopSignal())
+        with pytest.raises(BuilderError) as refused:
+            harness.engine.build(context, missing, name, {}, lines.append, CancellationFlag())
         assert refused.value.failure.reason is Reason.REGISTRY
 
     def test_what_was_not_built_cannot_be_pushed(
         self, harness: EngineHarness, name: Reference, lines: list[str]
     ) -> None:
-        with pytest.raises(Refused) as refused:
-            harness.engine.push(name, lines.append, StopSignal())
+        with pytest.raises(BuilderError) as refused:
+            harness.engine.push(name, lines.append, CancellationFlag())
         assert refused.value.failure.reason is Reason.REGISTRY
 
     def test_old_images_are_removed_and_new_ones_stay(
@@ -208,7 +208,7 @@ class EngineSuite:
         for number, each in enumerate(names):
             context = self.context(harness, tmp_path, {"m.py": str(each)}, f"c{number}")
             self.build(harness, context, each, lines)
-        harness.engine.collect(1)
+        harness.engine.prune(1)
         assert [harness.has_image(each) for each in names] == [False, False, True]
 
 

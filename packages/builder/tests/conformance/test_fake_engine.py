@@ -8,7 +8,7 @@ import pytest
 from fakes import FakeEngine, FakeRegistry
 
 from conformance.engine_suite import EngineSuite
-from edl_builder.core.ports import Found
+from edl_builder.core.ports import RegistryImage
 from edl_builder.core.references import Reference
 
 
@@ -19,7 +19,7 @@ class _Harness:
     def __init__(self) -> None:
         self.registry = FakeRegistry()
         self.engine = FakeEngine(self.registry)
-        self.registry.put(self.base, Found(self.base.digest, 1))
+        self.registry.put(self.base, RegistryImage(self.base.digest, 1))
 
     def leftovers(self) -> tuple[int, int]:
         return len(self.engine.half_built), self.engine.running

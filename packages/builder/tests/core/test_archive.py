@@ -9,35 +9,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edl_builder.core.archive import ArchiveLimits, Entry, Judge, Kind
-from edl_builder.core.names import Reason, Refused
+from edl_builder.core.archive import ArchiveLimits, Entry, EntryKind, EntryValidator
+from edl_builder.core.names import BuilderError, Reason
 
 LIMITS = ArchiveLimits(1000, 1000, 50)
 
 
-def judge(*entries: Entry) -> list[str]:
-    found = Judge(LIMITS)
+def authorize(*entries: Entry) -> list[str]:
+    found = EntryValidator(LIMITS)
     return [found.accept(entry) for entry in entries]
 
 
 def file(path: str, nbytes: int = 1) -> Entry:
-    return Entry(path, Kind.FILE, nbytes)
+    return Entry(path, EntryKind.FILE, nbytes)
 
 
 def link(path: str, target: str) -> Entry:
-    return Entry(path, Kind.SYMLINK, 0, target)
+    return Entry(path, EntryKind.SYMLINK, 0, target)
 
 
 def test_plain_paths_are_taken_as_they_are() -> None:
     entries = [
-        Entry("./", Kind.FOLDER),
+        Entry("./", EntryKind.FOLDER),
         file("./a.py"),
-        Entry("b/", Kind.FOLDER),
+        Entry("b/", EntryKind.FOLDER),
         file("b//c.py"),
         file("d/e/f.py"),
         link("d/l", "../b/c.py"),
     ]
-    assert judge(*entries) == ["", "a.py", "b", "b/c.py", "d/e/f.py", "d/l"]
+    assert authorize(*entries) == ["", "a.py", "b", "b/c.py", "d/e/f.py", "d/l"]
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ def test_plain_paths_are_taken_as_they_are() -> None:
     ],
 )
 def test_paths_that_lead_elsewhere_are_refused(path: str) -> None:
-    with pytest.raises(Refused) as refused:
-        judge(file(path))
+    with pytest.raises(BuilderError) as refused:
+        authorize(file(path))
     assert refused.value.failure.reason is Reason.UNSAFE
 
 
@@ -69,15 +69,15 @@ def test_paths_that_lead_elsewhere_are_refused(path: str) -> None:
     ],
 )
 def test_links_out_of_the_tree_are_refused(path: str, target: str) -> None:
-    with pytest.raises(Refused) as refused:
-        judge(link(path, target))
+    with pytest.raises(BuilderError) as refused:
+        authorize(link(path, target))
     assert refused.value.failure.reason is Reason.UNSAFE
 
 
-@pytest.mark.parametrize("kind", [Kind.HARDLINK, Kind.OTHER])
-def test_special_files_are_refused(kind: Kind) -> None:
-    with pytest.raises(Refused, match=str(kind)):
-        judge(Entry("x", kind, 0, "a"))
+@pytest.mark.parametrize("kind", [EntryKind.HARDLINK, EntryKind.OTHER])
+def test_special_files_are_refused(kind: EntryKind) -> None:
+    with pytest.raises(BuilderError, match=str(kind)):
+        authorize(Entry("x", kind, 0, "a"))
 
 
 @pytest.mark.parametrize(
@@ -87,23 +87,23 @@ def test_special_files_are_refused(kind: Kind) -> None:
         (file("a"), file("a/x")),
         (file("a/x"), link("a", "b")),
         (file("a"), file("./a")),
-        (file("a"), Entry("a", Kind.FOLDER)),
+        (file("a"), Entry("a", EntryKind.FOLDER)),
         (file("."),),
     ],
 )
 def test_nothing_lies_below_a_link_or_comes_twice(entries: tuple[Entry, ...]) -> None:
-    with pytest.raises(Refused):
-        judge(*entries)
+    with pytest.raises(BuilderError):
+        authorize(*entries)
 
 
 def test_limits_hold() -> None:
-    judge(*[file(f"f{n}", 20) for n in range(50)])
+    authorize(*[file(f"f{n}", 20) for n in range(50)])
     for too_much in ([file(f"f{n}", 0) for n in range(51)], [file("a", 600), file("b", 401)]):
-        with pytest.raises(Refused) as refused:
-            judge(*too_much)
+        with pytest.raises(BuilderError) as refused:
+            authorize(*too_much)
         assert refused.value.failure.reason is Reason.LIMIT
-    with pytest.raises(Refused):
-        judge(file("a", -1))
+    with pytest.raises(BuilderError):
+        authorize(file("a", -1))
 
 
 _part = st.sampled_from(["a", "b", "c", "..", ".", ""])
@@ -111,7 +111,7 @@ _paths = st.lists(_part, min_size=1, max_size=5).map("/".join)
 _entries = st.lists(
     st.one_of(
         st.builds(file, _paths),
-        st.builds(lambda p: Entry(p, Kind.FOLDER), _paths),
+        st.builds(lambda p: Entry(p, EntryKind.FOLDER), _paths),
         st.builds(link, _paths, _paths),
     ),
     max_size=12,
@@ -126,18 +126,18 @@ def test_what_is_accepted_stays_in_the_tree_on_a_real_disk(entries: list[Entry])
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(temporary).resolve() / "outer" / "zoo"
         root.mkdir(parents=True)
-        judge_ = Judge(LIMITS)
+        judge_ = EntryValidator(LIMITS)
         for entry in entries:
             try:
                 path = judge_.accept(entry)
-            except Refused:
+            except BuilderError:
                 continue
             place = root / path
             place.parent.mkdir(parents=True, exist_ok=True)
             match entry.kind:
-                case Kind.FOLDER:
+                case EntryKind.FOLDER:
                     place.mkdir(exist_ok=True)
-                case Kind.SYMLINK:
+                case EntryKind.SYMLINK:
                     place.symlink_to(entry.target)
                 case _:
                     place.write_text("x")

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edl_builder.core.content import Runtime, Zoo, ZooFile, content_key
-from edl_builder.core.names import Key, Refused
-from edl_builder.core.plan import Index, dockerfile
+from edl_builder.core.names import BuilderError, Key
+from edl_builder.core.recipe import PackageIndex, dockerfile
 from edl_builder.core.redaction import Redactor
 from edl_builder.core.requirements import check_requirements
 
@@ -60,17 +60,21 @@ def test_names_cannot_be_moved_into_contents(pairs: list[tuple[str, str]]) -> No
 
 
 def test_the_code_lies_above_the_requirements_and_the_worker() -> None:
-    recipe = dockerfile("x.com/base@sha256:0", RUNTIME, True, Index("https://i/simple")).split("\n")
-    order = [
+    recipe = dockerfile(
+        "x.com/base@sha256:0", RUNTIME, True, PackageIndex("https://i/simple")
+    ).split("\n")
+    request = [
         next(n for n, line in enumerate(recipe) if part in line)
         for part in ("FROM x.com/base", "edl-worker", "-r /opt", "COPY zoo/ /model_zoo/", "USER 10")
     ]
-    assert order == sorted(order)
+    assert request == sorted(request)
     assert recipe[-2] == "USER 10001:10001"
 
 
 def test_a_recipe_quotes_what_the_operator_sets() -> None:
-    recipe = dockerfile("b", Runtime((), ("edl-worker[cpu]>=1; x",)), False, Index("https://x/;id"))
+    recipe = dockerfile(
+        "b", Runtime((), ("edl-worker[cpu]>=1; x",)), False, PackageIndex("https://x/;id")
+    )
     assert "'edl-worker[cpu]>=1; x'" in recipe
     assert "'https://x/;id'" in recipe
 
@@ -121,7 +125,7 @@ def test_packages_are_taken(text: str) -> None:
     ],
 )
 def test_other_lines_are_refused_with_their_number(text: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(BuilderError) as refused:
         check_requirements(b"toolz\n" + text.encode())
     failure = refused.value.failure
     assert failure.where.startswith("requirements.txt, line")
@@ -130,7 +134,7 @@ def test_other_lines_are_refused_with_their_number(text: str) -> None:
 
 def test_text_that_is_none_is_refused() -> None:
     for content in (b"\xff\xfe", b"x" * 300_000):
-        with pytest.raises(Refused):
+        with pytest.raises(BuilderError):
             check_requirements(content)
 
 
@@ -139,7 +143,7 @@ def test_no_option_gets_through_but_those_that_are_meant(text: str) -> None:
     """Fuzz: what pip would take for an option was looked at."""
     try:
         check_requirements(text.encode("utf-8", "surrogatepass"))
-    except Refused:
+    except BuilderError:
         return
     for line in text.replace("\\\n", " ").splitlines():
         words = line.split()

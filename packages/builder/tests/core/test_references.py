@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edl_builder.core.names import Key, Refused
+from edl_builder.core.names import BuilderError, Key
 from edl_builder.core.references import (
     check_labels,
     check_tag,
@@ -40,19 +40,19 @@ BAD += ["$(id)/x", "x/y --privileged", "https://x.com/y", "x.com/", "x" * 300, "
 
 @pytest.mark.parametrize("text", BAD)
 def test_what_is_no_name_is_refused(text: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(BuilderError):
         parse_reference(text, "base image")
 
 
 @pytest.mark.parametrize("text", [*BAD, "debian", "x.com/a:1", f"x.com/a@{DIGEST}", "a/b"])
 def test_a_repository_has_a_registry_and_no_tag(text: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(BuilderError):
         parse_repository(text)
 
 
 @pytest.mark.parametrize("tag", ["-x", ".x", "a/b", "a b", "x" * 129, "a\n", "edl-0"])
 def test_other_tags_are_refused(tag: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(BuilderError):
         check_tag(tag)
 
 
@@ -69,7 +69,7 @@ def test_tags_are_taken() -> None:
     ],
 )
 def test_other_labels_are_refused(labels: list[tuple[str, str]]) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(BuilderError):
         check_labels(labels)
 
 
@@ -82,7 +82,7 @@ def test_a_name_that_is_taken_is_read_the_same_again(text: str) -> None:
     """Fuzz: nothing but letters of names gets through, and never a leading dash."""
     try:
         found = parse_reference(text, "base image")
-    except Refused:
+    except BuilderError:
         return
     assert parse_reference(str(found), "base image") == found
     assert not str(found).startswith("-")

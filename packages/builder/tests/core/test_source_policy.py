@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edl_builder.core.names import Reason, Refused
+from edl_builder.core.names import BuilderError, Reason
 from edl_builder.core.source_policy import (
     AllowedSource,
     SourcePolicy,
@@ -65,7 +65,7 @@ def test_public_https_urls_are_allowed(url: str, shown: str) -> None:
     ],
 )
 def test_other_urls_are_refused(url: str, reason: Reason) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(BuilderError) as refused:
         check(url)
     assert refused.value.failure.reason is reason
     assert "secret" not in str(refused.value.failure)
@@ -73,7 +73,7 @@ def test_other_urls_are_refused(url: str, reason: Reason) -> None:
 
 @pytest.mark.parametrize(("ref", "folder", "where"), [("-x", "", "ref"), ("", "../a", "folder")])
 def test_the_part_that_is_wrong_is_named(ref: str, folder: str, where: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(BuilderError) as refused:
         allow("https://example.com/a.git", ref, folder, "", OPEN)
     assert refused.value.failure.reason is Reason.INVALID
     assert refused.value.failure.where == f"git {where}"
@@ -81,7 +81,7 @@ def test_the_part_that_is_wrong_is_named(ref: str, folder: str, where: str) -> N
 
 @pytest.mark.parametrize("credential", ["A B", "../x", "ghp_" + "x" * 70, "tok:en", "-x"])
 def test_a_credential_is_a_name(credential: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(BuilderError) as refused:
         check(credential=credential)
     assert credential not in str(refused.value.failure)
 
@@ -90,7 +90,7 @@ def test_hosts_are_limited_by_policy() -> None:
     policy = SourcePolicy(hosts=("*.example.com",))
     check("https://git.example.com/a", policy=policy)
     for url in ("https://example.org/a", "https://example.com/a"):
-        with pytest.raises(Refused):
+        with pytest.raises(BuilderError):
             check(url, policy=policy)
 
 
@@ -121,9 +121,9 @@ ADDRESSES = [
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_addresses_that_are_not_public_are_refused_whatever_the_name(address: str) -> None:
     url = check().source.url
-    with pytest.raises(Refused):
+    with pytest.raises(BuilderError):
         choose_address(url, [address], OPEN)
-    with pytest.raises(Refused):
+    with pytest.raises(BuilderError):
         choose_address(url, ["93.184.216.34", address], OPEN)
     assert choose_address(url, [address], SourcePolicy(private_hosts=("example.com",))) == address
 
@@ -134,7 +134,7 @@ def test_a_public_address_is_taken() -> None:
 
 
 def test_a_name_without_an_address_is_refused() -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(BuilderError) as refused:
         choose_address(check().source.url, [], OPEN)
     assert refused.value.failure.reason is Reason.SOURCE
 
@@ -150,5 +150,5 @@ def test_no_private_address_passes(address: ipaddress.IPv4Address) -> None:
 def test_a_private_host_is_allowed_by_name_and_port() -> None:
     policy = SourcePolicy(hosts=(), private_hosts=("127.0.0.1:8443",))
     check("https://127.0.0.1:8443/a", policy=policy)
-    with pytest.raises(Refused):
+    with pytest.raises(BuilderError):
         check("https://127.0.0.1:8444/a", policy=policy)

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from edl_builder.core.names import Refused
+from edl_builder.core.names import BuilderError
 from edl_builder.core.source_policy import SourcePolicy, allow
 
 EXAMPLES = int(os.environ.get("EDL_FUZZ_EXAMPLES", "500"))
@@ -116,7 +116,7 @@ words = st.one_of(
 def test_what_is_accepted_is_harmless(url: str, ref: str, folder: str, credential: str) -> None:
     try:
         allowed = allow(url, ref, folder, credential, OPEN)
-    except Refused as refused:
+    except BuilderError as refused:
         failure = refused.failure
         assert failure.what
         said = f"{failure.what}{failure.where}{failure.remedy}"

@@ -21,10 +21,10 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from edl_builder.app import App
 from edl_builder.config import Access, Config, Tls, hash_token
 from edl_builder.core.archive import ArchiveLimits
-from edl_builder.core.builds import Limits
-from edl_builder.core.names import Caller, Refused
-from edl_builder.core.orders import Policy, Tenant
-from edl_builder.core.ports import Found
+from edl_builder.core.build import BuildLimits
+from edl_builder.core.build_request import RequestPolicy, Tenant
+from edl_builder.core.names import BuilderError, Caller
+from edl_builder.core.ports import RegistryImage
 from edl_builder.core.references import Reference
 from edl_proto.errors import EdlError
 from edl_proto.v1 import builder_pb2 as pb
@@ -75,13 +75,13 @@ def settings(state: Path) -> Config:
         host="127.0.0.1",
         port=0,
         state_dir=state,
-        policy=Policy(
+        policy=RequestPolicy(
             default_base=BASE,
             bases=("registry.test/bases/*",),
             registries=("registry.test",),
             archive_nbytes=100_000,
         ),
-        limits=Limits(building=2, abandon_s=0.5),
+        limits=BuildLimits(building=2, abandon_s=0.5),
         archive=ArchiveLimits(100_000, 200_000, 100),
     )
 
@@ -91,7 +91,7 @@ def serving(config: Config, engine: FakeEngine | None = None) -> Iterator[Bench]
     if engine is None:
         engine = FakeEngine(FakeRegistry())
         digest = "sha256:" + "b" * 64
-        engine.registry.put(Reference("registry.test", "base", "1"), Found(digest, 1))
+        engine.registry.put(Reference("registry.test", "base", "1"), RegistryImage(digest, 1))
     with App(config, engine, engine.registry) as app:
         yield Bench(config, engine.registry, engine, app)
 
@@ -323,7 +323,7 @@ def test_after_a_restart_all_is_known_and_the_rest_is_built(tmp_path: Path) -> N
 
 
 def test_two_services_do_not_share_a_folder(tmp_path: Path, bench: Bench) -> None:
-    with pytest.raises(Refused, match="another builder works in"):
+    with pytest.raises(BuilderError, match="another builder works in"):
         App(bench.config, bench.engine, bench.registry)
 
 

@@ -8,7 +8,8 @@ for record in recordio.open_source("a.recordio").read(0, 10):
 
 from recordio.errors import DamagedFile, NoSuchData, RecordError, UnreadableFile
 from recordio.expand import expand
-from recordio.source import Hint, Index, Source, open_source
+from recordio.formats import open_source
+from recordio.source import Hint, Index, Source
 from recordio.tfrecord import TFRecordWriter
 from recordio.writer import Writer, concatenate
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from recordio.errors import NoSuchData
-from recordio.source import named_format
+from recordio.formats import named_format
 from recordio.storage import filesystem, is_uri, local_path
 
 _LISTED = 6

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from recordio import heap
-from recordio.source import Hint, Source, open_source
+from recordio.formats import open_source
+from recordio.source import Hint, Source
 
 BLOCK_BYTES = 1 << 20
 """Of records that go to TensorFlow at once; less costs calls, more leaves the caches."""

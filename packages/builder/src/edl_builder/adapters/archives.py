@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO, cast
 
-from edl_builder.core.archive import ArchiveLimits, Entry, Judge, Kind, too_large
+from edl_builder.core.archive import ArchiveLimits, Entry, EntryKind, EntryValidator, too_large
 from edl_builder.core.content import Zoo, ZooFile
-from edl_builder.core.names import Reason, Refused
-from edl_builder.core.plan import CONTEXT_REQUIREMENTS, CONTEXT_RUNTIME, CONTEXT_ZOO
+from edl_builder.core.names import BuilderError, Reason
+from edl_builder.core.recipe import CONTEXT_REQUIREMENTS, CONTEXT_RUNTIME, CONTEXT_ZOO
 from edl_builder.core.requirements import FILE as REQUIREMENTS
 from edl_builder.core.requirements import check_requirements
 
@@ -36,7 +36,7 @@ def receive(
     """Write an archive as it comes in.
 
     Raises:
-        Refused: larger than allowed, of another size than announced, or damaged.
+        BuilderError: larger than allowed, of another size than announced, or damaged.
     """
     digest, nbytes = hashlib.sha256(), 0
     with path.open("xb") as file:
@@ -69,13 +69,13 @@ def repack(
         What the zoo holds, and the tar file (not yet with a Dockerfile).
 
     Raises:
-        Refused: the archive is damaged, unsafe or too large.
+        BuilderError: the archive is damaged, unsafe or too large.
     """
     plain = _unzip(archive, folder / "plain.tar", limits)
     context = folder / "context.tar"
     try:
         with plain.open("rb") as raw, tarfile.open(context, "w", format=tarfile.PAX_FORMAT) as out:
-            zoo = _copy(_Bounded(raw), out, Judge(limits), check)
+            zoo = _copy(_Bounded(raw), out, EntryValidator(limits), check)
     except (tarfile.TarError, EOFError, ValueError, OverflowError, UnicodeError) as error:
         raise _damaged(f"the archive cannot be read: {type(error).__name__}") from error
     finally:
@@ -151,7 +151,9 @@ class _Bounded(io.RawIOBase):
         return self._file.read(size)
 
 
-def _copy(raw: _Bounded, out: tarfile.TarFile, judge: Judge, check: Callable[[], None]) -> Zoo:
+def _copy(
+    raw: _Bounded, out: tarfile.TarFile, authorize: EntryValidator, check: Callable[[], None]
+) -> Zoo:
     files: list[ZooFile] = []
     requirements = b""
     total = 0
@@ -160,7 +162,7 @@ def _copy(raw: _Bounded, out: tarfile.TarFile, judge: Judge, check: Callable[[],
     with tarfile.open(fileobj=raw, mode="r:", encoding="utf-8", errors="surrogateescape") as tar:
         for member in tar:
             check()
-            path = judge.accept(_entry(member))
+            path = authorize.accept(_entry(member))
             name = f"{CONTEXT_ZOO}/{path}"
             if member.isdir():
                 if path:
@@ -187,7 +189,7 @@ def _copy(raw: _Bounded, out: tarfile.TarFile, judge: Judge, check: Callable[[],
         if raw.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
             raise _damaged("the archive is cut off or damaged")
     if not files:
-        raise Refused(
+        raise BuilderError(
             Reason.INVALID,
             "the archive holds no files",
             where="archive",
@@ -213,23 +215,23 @@ class _Hashing(io.RawIOBase):
         self.sha256.update(piece)
         if self._keep:
             if len(self.kept) > _CHUNK:
-                raise Refused(Reason.LIMIT, f"{REQUIREMENTS} is too large", where=REQUIREMENTS)
+                raise BuilderError(Reason.LIMIT, f"{REQUIREMENTS} is too large", where=REQUIREMENTS)
             self.kept += piece
         return piece
 
 
 def _entry(member: tarfile.TarInfo) -> Entry:
     if member.issym():
-        kind = Kind.SYMLINK
+        kind = EntryKind.SYMLINK
     elif member.islnk():
-        kind = Kind.HARDLINK
+        kind = EntryKind.HARDLINK
     elif member.isdir():
-        kind = Kind.FOLDER
+        kind = EntryKind.FOLDER
     elif member.isreg() and member.sparse is None:
-        kind = Kind.FILE
+        kind = EntryKind.FILE
     else:
-        kind = Kind.OTHER
-    return Entry(member.name, kind, member.size if kind is Kind.FILE else 0, member.linkname)
+        kind = EntryKind.OTHER
+    return Entry(member.name, kind, member.size if kind is EntryKind.FILE else 0, member.linkname)
 
 
 def _info(
@@ -246,8 +248,8 @@ def _add(out: tarfile.TarFile, info: tarfile.TarInfo, content: IO[bytes] | None 
     out.addfile(info, content)
 
 
-def _damaged(what: str) -> Refused:
-    return Refused(
+def _damaged(what: str) -> BuilderError:
+    return BuilderError(
         Reason.INVALID,
         what,
         where="archive",

@@ -16,9 +16,9 @@ import urllib3
 from docker.errors import APIError, DockerException, ImageNotFound
 
 from edl_builder.adapters.registry import RegistryAccess
-from edl_builder.core.names import Reason, Refused
-from edl_builder.core.plan import MARK
-from edl_builder.core.ports import Line, Steps, Stop
+from edl_builder.core.names import BuilderError, Reason
+from edl_builder.core.ports import Cancellation, StepCounts, WriteLine
+from edl_builder.core.recipe import IMAGE_LABEL
 from edl_builder.core.references import DOCKER_HUB, Reference
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class DockerEngine:
         self._access = access or {}
 
     def ping(self) -> None:
-        """Return if the engine answers. Raises: Refused: ENGINE."""
+        """Return if the engine answers. Raises: BuilderError: ENGINE."""
         with self._client(_CALL_S) as client:
             client.ping()
 
@@ -62,11 +62,11 @@ class DockerEngine:
         base: Reference,
         name: Reference,
         labels: Mapping[str, str],
-        on_line: Line,
-        stop: Stop,
-    ) -> Steps:
-        """Build a context. Raises: Refused: see ``Engine``."""
-        with self._client(_SILENCE_S) as client, _Cut(client, stop) as cut:
+        on_line: WriteLine,
+        cancellation: Cancellation,
+    ) -> StepCounts:
+        """Build a context. Raises: BuilderError: see ``Engine``."""
+        with self._client(_SILENCE_S) as client, _Cut(client, cancellation) as cut:
             self._pull(client, base, cut, on_line)
             layers = cached = 0
             last: list[str] = []
@@ -90,11 +90,11 @@ class DockerEngine:
                         cached += line == _CACHED
                         last = [*last[-_LAST:], line]
                         on_line(line)
-        return Steps(layers, cached)
+        return StepCounts(layers, cached)
 
-    def push(self, name: Reference, on_line: Line, stop: Stop) -> str:
-        """Push an image, return its digest. Raises: Refused: see ``Engine``."""
-        with self._client(_SILENCE_S) as client, _Cut(client, stop) as cut:
+    def push(self, name: Reference, on_line: WriteLine, cancellation: Cancellation) -> str:
+        """Push an image, return its digest. Raises: BuilderError: see ``Engine``."""
+        with self._client(_SILENCE_S) as client, _Cut(client, cancellation) as cut:
             news = client.push(
                 name.repository,
                 tag=name.tag,
@@ -113,9 +113,9 @@ class DockerEngine:
                 raise _transfer_failed(name, "the engine named no digest")
             return digest
 
-    def collect(self, keep: int) -> bool:
-        """Remove half-built and old images. Raises: Refused: ENGINE."""
-        mark = {"label": [f"{MARK}=1"]}
+    def prune(self, keep: int) -> bool:
+        """Remove half-built and old images. Raises: BuilderError: ENGINE."""
+        mark = {"label": [f"{IMAGE_LABEL}=1"]}
         with self._client(_CALL_S * 5) as client:
             tagged = [
                 image for image in client.images(filters=mark) if _names(image) != ["<none>:<none>"]
@@ -130,7 +130,7 @@ class DockerEngine:
             client.prune_images(filters={**mark, "dangling": True})
             return not client.images(filters={**mark, "dangling": True})
 
-    def _pull(self, client: Any, base: Reference, cut: _Cut, on_line: Line) -> None:
+    def _pull(self, client: Any, base: Reference, cut: _Cut, on_line: WriteLine) -> None:
         try:
             client.inspect_image(str(base))
         except ImageNotFound:
@@ -173,7 +173,7 @@ class DockerEngine:
             finally:
                 client.close()
         except APIError as error:
-            raise Refused(
+            raise BuilderError(
                 Reason.ENGINE, f"the engine refused: {error.explanation}", where="docker"
             ) from error
         except (
@@ -182,7 +182,7 @@ class DockerEngine:
             urllib3.exceptions.HTTPError,
             OSError,
         ) as error:
-            raise Refused(
+            raise BuilderError(
                 Reason.ENGINE,
                 f"the engine cannot be reached: {type(error).__name__}",
                 where=self._url or "docker",
@@ -193,13 +193,13 @@ class DockerEngine:
 class _Cut:
     """Cuts a client's connection when the work is to end: the engine then ends it as well."""
 
-    def __init__(self, client: Any, stop: Stop) -> None:
-        self._stop = stop
+    def __init__(self, client: Any, cancellation: Cancellation) -> None:
+        self._stop = cancellation
         self._answers: list[requests.Response] = []
-        client.hooks["response"].append(self._note)
+        client.hooks["response"].append(self._record)
 
     def __enter__(self) -> _Cut:
-        self._silence: Callable[[], None] = self._stop.on_stop(self._ring)
+        self._silence: Callable[[], None] = self._stop.on_cancel(self._ring)
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -208,12 +208,12 @@ class _Cut:
             # A broken connection is what stopping looks like.
             self._stop.check()
 
-    def _note(self, answer: requests.Response, *_: object, **__: object) -> None:
+    def _record(self, answer: requests.Response, *_: object, **__: object) -> None:
         self._answers.append(answer)
         # Stopped while the engine was being asked: the bell has already rung.
         try:
             self._stop.check()
-        except Refused:
+        except BuilderError:
             _shut(answer)
 
     def _ring(self) -> None:
@@ -257,10 +257,10 @@ def _names(image: Mapping[str, Any]) -> list[str]:
     return list(image.get("RepoTags") or ["<none>:<none>"])
 
 
-def _build_failed(message: str, last: list[str]) -> Refused:
+def _build_failed(message: str, last: list[str]) -> BuilderError:
     step = next((line for line in reversed(last) if _STEP.match(line)), "")
     shown = _lines(message)
-    return Refused(
+    return BuilderError(
         Reason.BUILD,
         f"the build failed: {shown[0] if shown else 'no message'}",
         where=step,
@@ -269,9 +269,9 @@ def _build_failed(message: str, last: list[str]) -> Refused:
     )
 
 
-def _transfer_failed(name: Reference, message: str) -> Refused:
+def _transfer_failed(name: Reference, message: str) -> BuilderError:
     shown = _lines(message)
-    return Refused(
+    return BuilderError(
         Reason.REGISTRY,
         f"{name.repository} cannot be pushed or pulled: {shown[0] if shown else 'no message'}",
         where=str(name),

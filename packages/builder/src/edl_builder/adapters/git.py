@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edl_builder.core.archive import ArchiveLimits, too_large
-from edl_builder.core.names import Reason, Refused
-from edl_builder.core.ports import Line, Stop
+from edl_builder.core.names import BuilderError, Reason
+from edl_builder.core.ports import Cancellation, WriteLine
 from edl_builder.core.source_policy import AllowedSource, SourcePolicy, choose_address
 
 _LOOK_S = 0.5
@@ -60,14 +60,16 @@ class Git:
         self._ca_file = ca_file
         self._longest_s = longest_s
 
-    def fetch(self, allowed: AllowedSource, folder: Path, on_line: Line, stop: Stop) -> Path:
+    def fetch(
+        self, allowed: AllowedSource, folder: Path, on_line: WriteLine, cancellation: Cancellation
+    ) -> Path:
         """Fetch a commit and write it as a tar archive.
 
         Returns:
             The archive, in ``folder``.
 
         Raises:
-            Refused: the address is not allowed, or git failed.
+            BuilderError: the address is not allowed, or git failed.
         """
         source, url = allowed.source, allowed.source.url
         address = choose_address(url, _addresses(url.host.strip("[]"), url.port), self._policy)
@@ -85,7 +87,7 @@ class Git:
             *("-c", "credential.helper="),
         ]
         most = self._limits.archive_nbytes
-        run = _Runner(environment, repository, most, self._longest_s, on_line, stop)
+        run = _Runner(environment, repository, most, self._longest_s, on_line, cancellation)
         try:
             run([*git, "init", "--quiet", "--bare", "--template=", str(repository)])
             # What the repository says about archives would change what is built.
@@ -124,7 +126,7 @@ class Git:
             known = self._credentials.get(allowed.credential)
             url = allowed.source.url
             if known is None or not {url.host, f"{url.host}:{url.port}"} & set(known.hosts):
-                raise Refused(
+                raise BuilderError(
                     Reason.FORBIDDEN,
                     f"there is no credential {allowed.credential!r} for {url.host}",
                     where="git credential",
@@ -149,15 +151,15 @@ class _Runner:
         folder: Path,
         most: int,
         longest_s: float,
-        on_line: Line,
-        stop: Stop,
+        on_line: WriteLine,
+        cancellation: Cancellation,
     ) -> None:
         self._environment = environment
         self._folder = folder
         self._most = most
         self._longest_s = longest_s
         self._on_line = on_line
-        self._stop = stop
+        self._stop = cancellation
 
     def __call__(self, command: Sequence[str]) -> str:
         self._stop.check()
@@ -188,18 +190,18 @@ class _Runner:
 
         watcher = threading.Thread(target=watch, daemon=True)
         watcher.start()
-        silence = self._stop.on_stop(lambda: _end(process))
+        unregister = self._stop.on_cancel(lambda: _end(process))
         try:
             # The watcher sees to its end.
             output, errors = process.communicate()
         finally:
-            silence()
+            unregister()
             over.set()
             watcher.join()
             _end(process)
         self._stop.check()
         if too_long.is_set():
-            raise Refused(
+            raise BuilderError(
                 Reason.SOURCE,
                 f"git was not done within {self._longest_s:.0f} s",
                 where=f"git {command[-1][:80]}",
@@ -211,7 +213,7 @@ class _Runner:
         if process.returncode:
             for line in lines:
                 self._on_line(line)
-            raise Refused(
+            raise BuilderError(
                 Reason.SOURCE,
                 f"git could not fetch the zoo: {lines[-1] if lines else 'no message'}",
                 where=f"git {command[-1][:80]}",

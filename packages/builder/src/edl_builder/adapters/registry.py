@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import requests
 
-from edl_builder.core.names import Reason, Refused
-from edl_builder.core.ports import Found
+from edl_builder.core.names import BuilderError, Reason
+from edl_builder.core.ports import RegistryImage
 from edl_builder.core.references import DOCKER_HUB, Reference
 
 _TIMEOUT_S = (5.0, 30.0)
@@ -52,8 +52,8 @@ class HttpRegistry:
     def __init__(self, access: Mapping[str, RegistryAccess]) -> None:
         self._access = access
 
-    def find(self, name: Reference) -> Found | None:
-        """The image of that name; None if there is none. Raises: Refused: REGISTRY."""
+    def find(self, name: Reference) -> RegistryImage | None:
+        """The image of that name; None if there is none. Raises: BuilderError: REGISTRY."""
         answer = self._manifest("GET", name, name.digest or name.tag or "latest")
         if answer.status_code == _MISSING:
             return None
@@ -68,10 +68,10 @@ class HttpRegistry:
             nbytes = sum(int(part.get("size", 0)) for part in parts)
         except (ValueError, TypeError, AttributeError):
             raise _unreadable(name) from None
-        return Found(digest, nbytes)
+        return RegistryImage(digest, nbytes)
 
     def tag(self, name: Reference, tag: str) -> None:
-        """Give an image another tag. Raises: Refused: REGISTRY."""
+        """Give an image another tag. Raises: BuilderError: REGISTRY."""
         answer = self._manifest("GET", name, name.digest or name.tag)
         if answer.status_code != _OK:
             raise _refusal(name, answer.status_code)
@@ -117,7 +117,7 @@ class HttpRegistry:
                     raise _unreadable(name)
                 return answer
         except requests.RequestException as error:
-            raise Refused(
+            raise BuilderError(
                 Reason.REGISTRY,
                 f"the registry {name.registry} cannot be reached: {type(error).__name__}",
                 where=name.repository,
@@ -169,8 +169,8 @@ def _remedy(host: str, error: requests.RequestException) -> str:
     return "See whether it is up, and whether the builder's machine can reach it."
 
 
-def _refusal(name: Reference, status: int) -> Refused:
-    return Refused(
+def _refusal(name: Reference, status: int) -> BuilderError:
+    return BuilderError(
         Reason.REGISTRY,
         f"the registry {name.registry} answered {status}",
         where=name.repository,
@@ -178,8 +178,8 @@ def _refusal(name: Reference, status: int) -> Refused:
     )
 
 
-def _unreadable(name: Reference) -> Refused:
-    return Refused(
+def _unreadable(name: Reference) -> BuilderError:
+    return BuilderError(
         Reason.REGISTRY,
         f"the registry {name.registry} gave an answer that cannot be read",
         where=name.repository,

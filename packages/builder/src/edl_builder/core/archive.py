@@ -6,14 +6,14 @@ import posixpath
 from dataclasses import dataclass
 from enum import StrEnum
 
-from edl_builder.core.names import Reason, Refused
+from edl_builder.core.names import BuilderError, Reason
 
 _LONGEST_PATH = 1024
 _LONGEST_NAME = 255
 _DEEPEST = 64
 
 
-class Kind(StrEnum):
+class EntryKind(StrEnum):
     """What an entry of an archive is."""
 
     FILE = "file"
@@ -28,7 +28,7 @@ class Entry:
     """An entry as the archive states it; nothing of it is trusted."""
 
     path: str
-    kind: Kind
+    kind: EntryKind
     nbytes: int = 0
     target: str = ""
 
@@ -42,7 +42,7 @@ class ArchiveLimits:
     files: int
 
 
-class Judge:
+class EntryValidator:
     """Judges the entries of one archive, in their order.
 
     Accepted are files, folders, and symbolic links that stay in the tree whatever other links
@@ -61,21 +61,21 @@ class Judge:
         """The path of an entry within the zoo; empty for the root itself.
 
         Raises:
-            Refused: the entry is unsafe or too much.
+            BuilderError: the entry is unsafe or too much.
         """
         self._count(entry)
         path = self._path(entry.path)
         match entry.kind:
-            case Kind.FOLDER:
+            case EntryKind.FOLDER:
                 if path in self._leaves:
                     raise _unsafe(f"{_show(entry.path)} is there twice", entry.path)
                 self._folders.add(path)
                 return path
-            case Kind.FILE:
+            case EntryKind.FILE:
                 pass
-            case Kind.SYMLINK:
+            case EntryKind.SYMLINK:
                 _check_target(path, entry.target)
-            case Kind.HARDLINK | Kind.OTHER:
+            case EntryKind.HARDLINK | EntryKind.OTHER:
                 raise _unsafe(f"{_show(entry.path)} is a {entry.kind}", entry.path)
         if not path or path in self._leaves or path in self._folders:
             raise _unsafe(f"{_show(entry.path)} is there twice", entry.path)
@@ -85,7 +85,7 @@ class Judge:
     def _count(self, entry: Entry) -> None:
         self._entries += 1
         if self._entries > self._limits.files:
-            raise Refused(
+            raise BuilderError(
                 Reason.LIMIT,
                 f"the zoo has more than {self._limits.files} files and folders",
                 where="archive",
@@ -117,9 +117,9 @@ class Judge:
         return "/".join(parts)
 
 
-def too_large(limit: int, what: str) -> Refused:
+def too_large(limit: int, what: str) -> BuilderError:
     """The refusal of something larger than its limit in bytes."""
-    return Refused(
+    return BuilderError(
         Reason.LIMIT,
         f"the {what} is larger than {limit} bytes",
         where="archive",
@@ -150,8 +150,8 @@ def _show(text: str) -> str:
     return ascii(text[:80])
 
 
-def _unsafe(what: str, path: str) -> Refused:
-    return Refused(
+def _unsafe(what: str, path: str) -> BuilderError:
+    return BuilderError(
         Reason.UNSAFE,
         what,
         where=f"archive: {_show(path)}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edl_builder.core.names import BuildId, Failure, Identity
+from edl_builder.core.names import BuildId, BuildIdentity, Failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,26 +19,26 @@ class StartBuilding:
     """Look once more, build, push."""
 
     build: BuildId
-    identity: Identity
+    identity: BuildIdentity
     attempt: int
 
 
 @dataclass(frozen=True, slots=True)
-class StopWork:
+class CancelWork:
     """End what is being done for it; ``WorkFailed`` will follow."""
 
     build: BuildId
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class BuildChanged:
     """Write it down, and tell who waits."""
 
     build: BuildId
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class BuildMerged:
     """``build`` is the same as ``other``, which is under way: it becomes another name for it."""
 
     build: BuildId
@@ -46,26 +46,26 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class BuildFinished:
     """Nothing more will happen to it; its context is not needed any more."""
 
     build: BuildId
 
 
 @dataclass(frozen=True, slots=True)
-class Forget:
+class ForgetBuild:
     """Too old: remove all of it."""
 
     build: BuildId
 
 
 @dataclass(frozen=True, slots=True)
-class Collect:
+class PruneImages:
     """Nothing is being built: the engine can be cleaned."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
+class RequestRejected:
     """The request is not taken; nothing is kept of it."""
 
     build: BuildId
@@ -75,11 +75,11 @@ class Rejected:
 Effect = (
     StartPreparing
     | StartBuilding
-    | StopWork
-    | Changed
-    | Joined
-    | Ended
-    | Forget
-    | Collect
-    | Rejected
+    | CancelWork
+    | BuildChanged
+    | BuildMerged
+    | BuildFinished
+    | ForgetBuild
+    | PruneImages
+    | RequestRejected
 )

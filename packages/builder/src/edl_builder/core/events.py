@@ -5,54 +5,54 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from edl_builder.core.names import BuildId, Caller, Failure, Identity, Result
+from edl_builder.core.names import BuildId, BuildIdentity, Caller, Failure, Result
 
 
-class Source(StrEnum):
+class SourceKind(StrEnum):
     ARCHIVE = "archive"
     GIT = "git"
 
 
 @dataclass(frozen=True, slots=True)
-class Requested:
+class BuildRequested:
     """Somebody wants a build; what is asked has been judged and is allowed."""
 
     build: BuildId
     caller: Caller
-    source: Source
+    source: SourceKind
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class ArchiveReceived:
     """The archive is here as a whole."""
 
     build: BuildId
 
 
 @dataclass(frozen=True, slots=True)
-class Resolving:
+class ResolvingStarted:
     """The source is here; the key is being made and looked up."""
 
     build: BuildId
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class ContextPrepared:
     """The context is ready to be built, and the registry has no such image."""
 
     build: BuildId
-    identity: Identity
+    identity: BuildIdentity
 
 
 @dataclass(frozen=True, slots=True)
-class Pushing:
+class PushStarted:
     """The image is built."""
 
     build: BuildId
 
 
 @dataclass(frozen=True, slots=True)
-class Succeeded:
+class BuildSucceeded:
     """The image is in the registry, built or found."""
 
     build: BuildId
@@ -75,21 +75,21 @@ class CancelRequested:
 
 
 @dataclass(frozen=True, slots=True)
-class Attached:
+class Subscribed:
     """A caller waits for it."""
 
     build: BuildId
 
 
 @dataclass(frozen=True, slots=True)
-class Detached:
+class Unsubscribed:
     """A caller waits no longer: it has left, or its connection has."""
 
     build: BuildId
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class BuildRecovered:
     """Found on disk after a restart, not ended.
 
     Attributes:
@@ -101,9 +101,9 @@ class Recovered:
     build: BuildId
     caller: Caller
     callers: frozenset[Caller]
-    source: Source
+    source: SourceKind
     submitted: float
-    identity: Identity | None
+    identity: BuildIdentity | None
     attempts: int
 
 
@@ -113,16 +113,16 @@ class Tick:
 
 
 Event = (
-    Requested
-    | Received
-    | Resolving
-    | Prepared
-    | Pushing
-    | Succeeded
+    BuildRequested
+    | ArchiveReceived
+    | ResolvingStarted
+    | ContextPrepared
+    | PushStarted
+    | BuildSucceeded
     | WorkFailed
     | CancelRequested
-    | Attached
-    | Detached
-    | Recovered
+    | Subscribed
+    | Unsubscribed
+    | BuildRecovered
     | Tick
 )

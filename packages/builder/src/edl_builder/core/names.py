@@ -47,7 +47,7 @@ class Reason(StrEnum):
     TIMEOUT = "timeout"
     CANCELLED = "cancelled"
     RESTARTED = "restarted"  # the service ended meanwhile
-    DEFECT = "defect"
+    INTERNAL = "defect"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Failure:
     detail: str = ""
 
 
-class Refused(Exception):
+class BuilderError(Exception):
     """A request, or a part of it, that is not accepted."""
 
     def __init__(
@@ -94,7 +94,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class BuildIdentity:
     """Requests with the same identity are one build."""
 
     repository: str

@@ -10,13 +10,13 @@ from typing import Protocol
 from edl_builder.core.references import Reference
 
 
-class Stop(Protocol):
+class Cancellation(Protocol):
     """Whether somebody wants the work to end, and a bell for it."""
 
     def check(self) -> None:
-        """Raises: Refused: CANCELLED, if it is to end."""
+        """Raises: BuilderError: CANCELLED, if it is to end."""
 
-    def on_stop(self, ring: Callable[[], None]) -> Callable[[], None]:
+    def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Have ``ring`` called when it is to end, at once if it already is.
 
         Returns:
@@ -25,7 +25,7 @@ class Stop(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class StepCounts:
     """How many steps a build had, and how many of these the engine had in its cache."""
 
     layers: int
@@ -33,20 +33,20 @@ class Steps:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RegistryImage:
     """An image in a registry; ``nbytes`` is what a puller downloads."""
 
     digest: str
     nbytes: int
 
 
-Line = Callable[[str], None]
+WriteLine = Callable[[str], None]
 
 
 class Engine(Protocol):
     """Builds and pushes images.
 
-    Every method raises ``Refused``: ENGINE if the engine cannot be reached, BUILD if a step of
+    Every method raises ``BuilderError``: ENGINE if the engine cannot be reached, BUILD if a step of
     the build fails, REGISTRY if a push or pull is refused, CANCELLED if it was stopped.
     """
 
@@ -59,19 +59,19 @@ class Engine(Protocol):
         base: Reference,
         name: Reference,
         labels: Mapping[str, str],
-        on_line: Line,
-        stop: Stop,
-    ) -> Steps:
+        on_line: WriteLine,
+        cancellation: Cancellation,
+    ) -> StepCounts:
         """Build a context (a tar file with a Dockerfile) into an image of that name.
 
         When it returns or raises, no container of the build is left. A step whose inputs are
         those of an earlier build is not run again.
         """
 
-    def push(self, name: Reference, on_line: Line, stop: Stop) -> str:
+    def push(self, name: Reference, on_line: WriteLine, cancellation: Cancellation) -> str:
         """Push the image of that name; returns its digest in the registry."""
 
-    def collect(self, keep: int) -> bool:
+    def prune(self, keep: int) -> bool:
         """Remove half-built images, and all finished ones but the ``keep`` newest.
 
         Those are what the next builds find their cached steps in. Never called while a build
@@ -83,9 +83,9 @@ class Engine(Protocol):
 
 
 class Registry(Protocol):
-    """Looks images up. Every method raises ``Refused``: REGISTRY."""
+    """Looks images up. Every method raises ``BuilderError``: REGISTRY."""
 
-    def find(self, name: Reference) -> Found | None:
+    def find(self, name: Reference) -> RegistryImage | None:
         """The image of that name; None if there is none."""
 
     def tag(self, name: Reference, tag: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from edl_builder.core.names import Key, Reason, Refused
+from edl_builder.core.names import BuilderError, Key, Reason
 
 DOCKER_HUB = "docker.io"
 LONGEST = 255
@@ -52,7 +52,7 @@ def parse_reference(text: str, what: str) -> Reference:
         what: how the field is called, for the message.
 
     Raises:
-        Refused: it is no such name.
+        BuilderError: it is no such name.
     """
     problem = _refuse_reference(what, text)
     if not text or len(text) > LONGEST:
@@ -81,7 +81,7 @@ def parse_repository(text: str) -> Reference:
     """Read ``registry/path`` to push to; the registry must be named.
 
     Raises:
-        Refused: it is no such name, or has a tag or digest.
+        BuilderError: it is no such name, or has a tag or digest.
     """
     found = parse_reference(text, "repository")
     if found.tag or found.digest or str(found) != text:
@@ -90,9 +90,9 @@ def parse_repository(text: str) -> Reference:
 
 
 def check_tag(text: str) -> None:
-    """Raises: Refused: no tag, or one of the builder's own."""
+    """Raises: BuilderError: no tag, or one of the builder's own."""
     if text and (not _TAG.fullmatch(text) or text.startswith(KEY_TAG)):
-        raise Refused(
+        raise BuilderError(
             Reason.INVALID,
             f"{text[:80]!r} cannot be a tag",
             where="tag",
@@ -102,19 +102,19 @@ def check_tag(text: str) -> None:
 
 
 def check_labels(labels: Sequence[tuple[str, str]]) -> None:
-    """Raises: Refused: a name or value that an image should not carry."""
+    """Raises: BuilderError: a name or value that an image should not carry."""
     if len(labels) > _MOST_LABELS:
-        raise Refused(Reason.LIMIT, f"more than {_MOST_LABELS} labels", where="labels")
+        raise BuilderError(Reason.LIMIT, f"more than {_MOST_LABELS} labels", where="labels")
     for name, value in labels:
         if not _LABEL.fullmatch(name) or name.startswith(OUR_LABELS):
-            raise Refused(
+            raise BuilderError(
                 Reason.INVALID,
                 f"{name[:80]!r} cannot be the name of a label",
                 where="labels",
                 remedy=f"Use lower-case letters, digits, '.', '-'; {OUR_LABELS}* is taken.",
             )
         if len(value) > _LONGEST_LABEL or not value.isprintable():
-            raise Refused(
+            raise BuilderError(
                 Reason.INVALID,
                 f"the value of label {name!r} is too long or not printable",
                 where="labels",
@@ -135,8 +135,8 @@ def key_tag(key: Key) -> str:
     return f"{KEY_TAG}{key}"
 
 
-def _refuse_reference(what: str, text: str) -> Refused:
-    return Refused(
+def _refuse_reference(what: str, text: str) -> BuilderError:
+    return BuilderError(
         Reason.INVALID,
         f"{text[:80]!r} is no name of an image" if text else f"no {what} is given",
         where=what,

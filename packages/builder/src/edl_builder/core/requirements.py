@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-from edl_builder.core.names import Reason, Refused
+from edl_builder.core.names import BuilderError, Reason
 
 FILE = "requirements.txt"
 _LARGEST = 256 * 1024
@@ -24,14 +24,14 @@ def check_requirements(content: bytes) -> None:
     is in the layer that pip installs.
 
     Raises:
-        Refused: with the number of the line.
+        BuilderError: with the number of the line.
     """
     if len(content) > _LARGEST:
-        raise Refused(Reason.LIMIT, f"{FILE} is larger than {_LARGEST} bytes", where=FILE)
+        raise BuilderError(Reason.LIMIT, f"{FILE} is larger than {_LARGEST} bytes", where=FILE)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise Refused(Reason.INVALID, f"{FILE} is not UTF-8 text", where=FILE) from None
+        raise BuilderError(Reason.INVALID, f"{FILE} is not UTF-8 text", where=FILE) from None
     number, pending, start = 0, "", 1
     for number, line in enumerate(text.splitlines(), start=1):
         if not pending:
@@ -62,7 +62,7 @@ def _check_line(line: str, number: int) -> None:
     if first in _WITH_URL and len(values) == 1:
         _check_url(values[0], where)
         return
-    raise Refused(
+    raise BuilderError(
         Reason.INVALID,
         f"{first[:40]!r} is not taken here",
         where=where,
@@ -73,7 +73,7 @@ def _check_line(line: str, number: int) -> None:
 def _check_package(words: list[str], where: str) -> None:
     text = " ".join(word for word in words if not word.startswith("--hash="))
     if not _PACKAGE.match(text) or " --" in f" {text}":
-        raise Refused(
+        raise BuilderError(
             Reason.INVALID,
             f"{text.split('@')[0][:80]!r} is no package",
             where=where,
@@ -92,7 +92,7 @@ def _check_url(text: str, where: str) -> None:
     # The text is not shown: it may hold a password.
     scheme = parts.scheme.removeprefix("git+")
     if scheme != "https" or "@" in parts.netloc or not parts.hostname:
-        raise Refused(
+        raise BuilderError(
             Reason.UNSAFE,
             "only https URLs without a user name or password are taken",
             where=where,

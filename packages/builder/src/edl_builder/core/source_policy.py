@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from edl_builder.core.names import Reason, Refused
+from edl_builder.core.names import BuilderError, Reason
 from edl_builder.core.references import matches
 from edl_proto.git_source import GitSource, GitSourceError, GitUrl, checked, parse_url
 
@@ -60,20 +60,20 @@ def allow(url: str, ref: str, folder: str, credential: str, policy: SourcePolicy
     """Parse a source and check it against the policy.
 
     Raises:
-        Refused: INVALID or UNSAFE.
+        BuilderError: INVALID or UNSAFE.
     """
     try:
         source = checked(_allowed_url(url, policy), ref, folder)
     except GitSourceError as error:
         unsafe = error.part in _REMEDIES
-        raise Refused(
+        raise BuilderError(
             Reason.UNSAFE if unsafe else Reason.INVALID,
             str(error),
             where="git url" if unsafe else f"git {error.part}",
             remedy=_REMEDIES.get(error.part, ""),
         ) from None
     if credential and not _CREDENTIAL.fullmatch(credential):
-        raise Refused(
+        raise BuilderError(
             Reason.INVALID,
             "this is no name of a credential; the credential itself must not be sent",
             where="git credential",
@@ -117,12 +117,12 @@ def choose_address(url: GitUrl, found: Sequence[str], policy: SourcePolicy) -> s
         found: the addresses of the host.
 
     Raises:
-        Refused: an address is not public (private, loopback, link-local, ...), and the policy
+        BuilderError: an address is not public (private, loopback, link-local, ...), and the policy
             does not name the host among the private ones.
     """
     host = url.host.strip("[]")
     if not found:
-        raise Refused(
+        raise BuilderError(
             Reason.SOURCE,
             f"the host {host!r} has no address",
             where=str(url),
@@ -148,8 +148,8 @@ def is_public(text: str) -> bool:
     return address.is_global and not address.is_multicast and not address.is_reserved
 
 
-def _forbidden_host(host: str) -> Refused:
-    return Refused(
+def _forbidden_host(host: str) -> BuilderError:
+    return BuilderError(
         Reason.UNSAFE,
         f"the builder does not fetch from {host[:80]!r}",
         where="git url",

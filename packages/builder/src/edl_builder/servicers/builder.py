@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 import grpc
 
 from edl_builder import codec
-from edl_builder.core.names import BuildId, Reason, Refused
-from edl_builder.core.orders import Policy, judge
-from edl_builder.core.views import View
+from edl_builder.build_service import BuildService
+from edl_builder.core.build_request import RequestPolicy, authorize
+from edl_builder.core.build_status import BuildStatus
+from edl_builder.core.names import BuilderError, BuildId, Reason
 from edl_builder.metrics import Metrics
-from edl_builder.servicers.callers import Callers
-from edl_builder.workshop import Workshop
+from edl_builder.servicers.authentication import Authenticator
 from edl_proto.v1 import builder_pb2, builder_pb2_grpc
 
 _LOOK_S = 1.0
@@ -36,9 +36,9 @@ class BuilderServicer(builder_pb2_grpc.BuilderServicer):
     """
 
     def __init__(
-        self, workshop: Workshop, callers: Callers, policy: Policy, metrics: Metrics
+        self, service: BuildService, callers: Authenticator, policy: RequestPolicy, metrics: Metrics
     ) -> None:
-        self._workshop = workshop
+        self._service = service
         self._callers = callers
         self._policy = policy
         self._metrics = metrics
@@ -49,27 +49,27 @@ class BuilderServicer(builder_pb2_grpc.BuilderServicer):
         context: grpc.ServicerContext,
     ) -> Iterator[builder_pb2.BuildProgress]:
         """Ends with the final status; the call itself fails if the build does."""
-        tenant = self._callers.identify(context)
+        tenant = self._callers.authenticate(context)
         try:
             spec = _spec(request_iterator)
-            order = judge(codec.asked_from(spec), tenant, self._policy)
-            build = self._workshop.request(tenant, order)
-        except Refused as error:
+            request = authorize(codec.request_from(spec), tenant, self._policy)
+            build = self._service.request(tenant, request)
+        except BuilderError as error:
             self._metrics.refused.labels(str(error.failure.reason)).inc()
             raise
-        context.add_callback(self._workshop.wake)
-        last: View | None = None
-        with self._workshop.waiting(build):
-            if order.git is None:
-                yield codec.progress_to(self._workshop.view(build))
+        context.add_callback(self._service.wake)
+        last: BuildStatus | None = None
+        with self._service.waiting(build):
+            if request.git is None:
+                yield codec.progress_to(self._service.view(build))
                 chunks = _Chunks(
                     request_iterator,
                     context.is_active,
-                    lambda: self._workshop.view(build).phase.is_final,
+                    lambda: self._service.view(build).phase.is_final,
                 )
-                self._workshop.receive(build, chunks)
-            for news in self._workshop.follow(build, 0, context.is_active):
-                if isinstance(news, View):
+                self._service.receive(build, chunks)
+            for news in self._service.follow(build, 0, context.is_active):
+                if isinstance(news, BuildStatus):
                     last = news
                 yield codec.progress_to(news)
         if last is not None and last.failure is not None:
@@ -78,31 +78,31 @@ class BuilderServicer(builder_pb2_grpc.BuilderServicer):
     def Watch(
         self, request: builder_pb2.WatchBuildRequest, context: grpc.ServicerContext
     ) -> Iterator[builder_pb2.BuildProgress]:
-        tenant = self._callers.identify(context)
-        build = self._workshop.get(tenant, BuildId(request.id)).id
-        context.add_callback(self._workshop.wake)
-        with self._workshop.waiting(build):
-            for news in self._workshop.follow(build, request.after_line, context.is_active):
+        tenant = self._callers.authenticate(context)
+        build = self._service.get(tenant, BuildId(request.id)).id
+        context.add_callback(self._service.wake)
+        with self._service.waiting(build):
+            for news in self._service.follow(build, request.after_line, context.is_active):
                 yield codec.progress_to(news)
 
     def Get(
         self, request: builder_pb2.GetBuildRequest, context: grpc.ServicerContext
     ) -> builder_pb2.BuildStatus:
-        tenant = self._callers.identify(context)
-        return codec.status_to(self._workshop.get(tenant, BuildId(request.id)))
+        tenant = self._callers.authenticate(context)
+        return codec.status_to(self._service.get(tenant, BuildId(request.id)))
 
     def List(
         self, request: builder_pb2.ListBuildsRequest, context: grpc.ServicerContext
     ) -> builder_pb2.ListBuildsReply:
-        tenant = self._callers.identify(context)
-        views = self._workshop.newest(tenant, min(request.limit or _LIST, _MOST_LISTED))
+        tenant = self._callers.authenticate(context)
+        views = self._service.newest(tenant, min(request.limit or _LIST, _MOST_LISTED))
         return builder_pb2.ListBuildsReply(builds=[codec.status_to(view) for view in views])
 
     def Cancel(
         self, request: builder_pb2.CancelBuildRequest, context: grpc.ServicerContext
     ) -> builder_pb2.BuildStatus:
-        tenant = self._callers.identify(context)
-        return codec.status_to(self._workshop.cancel(tenant, BuildId(request.id)))
+        tenant = self._callers.authenticate(context)
+        return codec.status_to(self._service.cancel(tenant, BuildId(request.id)))
 
 
 def _spec(requests: Iterator[builder_pb2.BuildRequest]) -> builder_pb2.BuildSpec:
@@ -132,7 +132,7 @@ class _Chunks:
         self._requests = requests
         self._is_active = is_active
         self._is_over = is_over
-        self._read: queue.Queue[bytes | Refused | None] = queue.Queue(_AHEAD)
+        self._read: queue.Queue[bytes | BuilderError | None] = queue.Queue(_AHEAD)
         self._over = threading.Event()
         threading.Thread(target=self._feed, name="upload", daemon=True).start()
 
@@ -149,14 +149,14 @@ class _Chunks:
                     continue
                 if chunk is None:
                     return
-                if isinstance(chunk, Refused):
+                if isinstance(chunk, BuilderError):
                     raise chunk
                 yield chunk
         finally:
             self._over.set()
 
     def _feed(self) -> None:
-        end: Refused | None = None
+        end: BuilderError | None = None
         try:
             for request in self._requests:
                 if request.WhichOneof("part") != "chunk":
@@ -175,7 +175,7 @@ class _Chunks:
                 end = _left()
         self._put(end)
 
-    def _put(self, what: bytes | Refused | None) -> bool:
+    def _put(self, what: bytes | BuilderError | None) -> bool:
         while not self._over.is_set():
             try:
                 self._read.put(what, timeout=_LOOK_S)
@@ -185,5 +185,5 @@ class _Chunks:
         return False
 
 
-def _left() -> Refused:
-    return Refused(Reason.CANCELLED, "the caller left before its archive was here")
+def _left() -> BuilderError:
+    return BuilderError(Reason.CANCELLED, "the caller left before its archive was here")

@@ -9,7 +9,7 @@ import recordio
 from edl.core.locations import scheme
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
-from recordio.source import sniff
+from recordio.formats import sniff
 
 
 def check(patterns: Iterable[str], form: str, option: str) -> None:

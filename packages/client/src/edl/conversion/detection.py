@@ -15,7 +15,7 @@ from edl.core.formats import SourceFormat
 from edl.core.problem import usage
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
-from recordio.source import sniff
+from recordio.formats import sniff
 
 _SUFFIXES = {
     ".csv": SourceFormat.CSV,

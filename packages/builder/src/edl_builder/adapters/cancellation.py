@@ -5,15 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from edl_builder.core.names import Reason, Refused
+from edl_builder.core.names import BuilderError, Reason
 
 
-class StopSignal:
+class CancellationFlag:
     """Set once, by whoever wants the work to end."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._bells: dict[int, Callable[[], None]] = {}
+        self._callbacks: dict[int, Callable[[], None]] = {}
         self._next = 0
         self._set = False
 
@@ -22,28 +22,28 @@ class StopSignal:
         return self._set
 
     def check(self) -> None:
-        """Raises: Refused: CANCELLED, once it is set."""
+        """Raises: BuilderError: CANCELLED, once it is set."""
         if self._set:
-            raise Refused(Reason.CANCELLED, "the build was cancelled")
+            raise BuilderError(Reason.CANCELLED, "the build was cancelled")
 
-    def on_stop(self, ring: Callable[[], None]) -> Callable[[], None]:
+    def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call ``ring`` when it is set; returns what takes it off again."""
         with self._lock:
             number, self._next = self._next, self._next + 1
             if not self._set:
-                self._bells[number] = ring
-                return lambda: self._take_off(number)
-        ring()
+                self._callbacks[number] = callback
+                return lambda: self._remove(number)
+        callback()
         return lambda: None
 
-    def _take_off(self, number: int) -> None:
+    def _remove(self, number: int) -> None:
         with self._lock:
-            self._bells.pop(number, None)
+            self._callbacks.pop(number, None)
 
     def set(self) -> None:
         """Ask the work to end."""
         with self._lock:
             self._set = True
-            bells, self._bells = list(self._bells.values()), {}
-        for ring in bells:
-            ring()
+            callbacks, self._callbacks = list(self._callbacks.values()), {}
+        for callback in callbacks:
+            callback()

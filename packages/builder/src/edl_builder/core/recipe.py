@@ -20,7 +20,7 @@ CONTEXT_ZOO = "zoo"
 CONTEXT_RUNTIME = "runtime"
 CONTEXT_REQUIREMENTS = "requirements"
 
-MARK = f"{OUR_LABELS}image"
+IMAGE_LABEL = f"{OUR_LABELS}image"
 """Label of each image and half-built image that the builder has made."""
 
 KEY_LABEL = f"{OUR_LABELS}key"
@@ -35,14 +35,14 @@ _CHECK = (
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class PackageIndex:
     """Where pip finds packages, by the operator's choice; empty: pip's own default."""
 
     url: str = ""
     find_links: str = ""
 
 
-def dockerfile(base: str, runtime: Runtime, has_requirements: bool, index: Index) -> str:
+def dockerfile(base: str, runtime: Runtime, has_requirements: bool, index: PackageIndex) -> str:
     """The recipe of an image.
 
     Args:
@@ -56,7 +56,7 @@ def dockerfile(base: str, runtime: Runtime, has_requirements: bool, index: Index
         pip += f" --index-url {shlex.quote(index.url)}"
     if index.find_links:
         pip += f" --find-links {shlex.quote(index.find_links)}"
-    lines = [f"FROM {base}", f'LABEL {MARK}="1"', "USER 0"]
+    lines = [f"FROM {base}", f'LABEL {IMAGE_LABEL}="1"', "USER 0"]
     if runtime.requirements:
         asked = " ".join(shlex.quote(each) for each in runtime.requirements)
         found = ""

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 
-class Gate:
+class EngineLock:
     """Builds go in together; the collector goes in alone, and waits for nobody."""
 
     def __init__(self) -> None:

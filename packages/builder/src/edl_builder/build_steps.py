@@ -9,27 +9,35 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from edl_builder.adapters import archives, records
+from edl_builder.adapters import archives, build_store
+from edl_builder.adapters.cancellation import CancellationFlag
 from edl_builder.adapters.git import Git
-from edl_builder.adapters.stopping import StopSignal
-from edl_builder.core import events as on
+from edl_builder.core import events as ev
 from edl_builder.core.archive import ArchiveLimits
+from edl_builder.core.build_request import BuildRequest
 from edl_builder.core.content import Runtime, content_key
-from edl_builder.core.names import BuildId, Failure, Identity, Phase, Reason, Refused, Result
-from edl_builder.core.orders import Order
-from edl_builder.core.plan import KEY_LABEL, Index, dockerfile
-from edl_builder.core.ports import Engine, Found, Registry
+from edl_builder.core.names import (
+    BuilderError,
+    BuildId,
+    BuildIdentity,
+    Failure,
+    Phase,
+    Reason,
+    Result,
+)
+from edl_builder.core.ports import Engine, Registry, RegistryImage
+from edl_builder.core.recipe import KEY_LABEL, PackageIndex, dockerfile
 from edl_builder.core.references import Reference, key_tag
 
 log = logging.getLogger(__name__)
 
 ARCHIVE = "archive"
 
-Tell = Callable[[on.Event], None]
-Say = Callable[[str], None]
+HandleEvent = Callable[[ev.Event], None]
+WriteLine = Callable[[str], None]
 
 
-class Work:
+class BuildSteps:
     """The steps of a build, each blocking.
 
     Args:
@@ -48,7 +56,7 @@ class Work:
         registry: Registry,
         git: Git,
         limits: ArchiveLimits,
-        index: Index,
+        index: PackageIndex,
         wheels: Sequence[Path],
         requirements: Sequence[str],
     ) -> None:
@@ -64,59 +72,67 @@ class Work:
         )
 
     def prepare(
-        self, build: BuildId, order: Order, folder: Path, tell: Tell, say: Say, stop: StopSignal
-    ) -> on.Event:
+        self,
+        build: BuildId,
+        request: BuildRequest,
+        folder: Path,
+        handle_event: HandleEvent,
+        write_line: WriteLine,
+        cancellation: CancellationFlag,
+    ) -> ev.Event:
         """From the source to a context, or to the image that the registry has already."""
         archive = folder / ARCHIVE
-        if order.git is not None:
-            archive = self._git.fetch(order.git, folder, say, stop)
-        tell(on.Resolving(build))
-        zoo, context = archives.repack(archive, folder, self._limits, stop.check)
+        if request.git is not None:
+            archive = self._git.fetch(request.git, folder, write_line, cancellation)
+        handle_event(ev.ResolvingStarted(build))
+        zoo, context = archives.repack(archive, folder, self._limits, cancellation.check)
         archive.unlink()
-        say(f"{len(zoo.files)} files, {zoo.nbytes} bytes")
-        base = self._resolve(order.base)
-        say(f"base {base}")
-        stop.check()
+        write_line(f"{len(zoo.files)} files, {zoo.nbytes} bytes")
+        base = self._resolve(request.base)
+        write_line(f"base {base}")
+        cancellation.check()
         recipe = dockerfile(str(base), self._runtime, bool(zoo.requirements), self._index)
-        key = content_key(zoo, base.digest, self._runtime, recipe, dict(order.labels))
-        say(f"key {key}")
-        identity = Identity(order.repository.repository, key, order.tag)
-        found = self._look_up(order, identity)
+        key = content_key(zoo, base.digest, self._runtime, recipe, dict(request.labels))
+        write_line(f"key {key}")
+        identity = BuildIdentity(request.repository.repository, key, request.tag)
+        found = self._look_up(request, identity)
         if found is not None:
-            say("the registry has this image")
-            return on.Succeeded(build, _result(order, identity, found, (0, 0), reused=True))
+            write_line("the registry has this image")
+            return ev.BuildSucceeded(build, _result(request, identity, found, (0, 0), reused=True))
         archives.complete(context, recipe, zoo, self._wheels)
-        records.write_ready(folder, base)
-        return on.Prepared(build, identity)
+        build_store.write_ready(folder, base)
+        return ev.ContextPrepared(build, identity)
 
     def build(
         self,
         build: BuildId,
-        order: Order,
-        identity: Identity,
+        request: BuildRequest,
+        identity: BuildIdentity,
         folder: Path,
-        tell: Tell,
-        say: Say,
-        stop: StopSignal,
-    ) -> on.Event:
+        handle_event: HandleEvent,
+        write_line: WriteLine,
+        cancellation: CancellationFlag,
+    ) -> ev.Event:
         """From the context to the image in the registry."""
-        found = self._look_up(order, identity)
+        found = self._look_up(request, identity)
         if found is not None:
-            say("the registry has this image by now")
-            return on.Succeeded(build, _result(order, identity, found, (0, 0), reused=True))
-        base = records.read_ready(folder)
+            write_line("the registry has this image by now")
+            return ev.BuildSucceeded(build, _result(request, identity, found, (0, 0), reused=True))
+        base = build_store.read_ready(folder)
         if base is None:
-            raise Refused(
+            raise BuilderError(
                 Reason.RESTARTED, "the build's context is gone", remedy="Send the zoo again."
             )
-        name = replace(order.repository, tag=key_tag(identity.key))
-        labels = {**dict(order.labels), KEY_LABEL: identity.key}
-        steps = self._engine.build(folder / "context.tar", base, name, labels, say, stop)
-        tell(on.Pushing(build))
-        digest = self._engine.push(name, say, stop)
+        name = replace(request.repository, tag=key_tag(identity.key))
+        labels = {**dict(request.labels), KEY_LABEL: identity.key}
+        steps = self._engine.build(
+            folder / "context.tar", base, name, labels, write_line, cancellation
+        )
+        handle_event(ev.PushStarted(build))
+        digest = self._engine.push(name, write_line, cancellation)
         pushed = self._registry.find(name)
         if pushed is None or pushed.digest != digest:
-            raise Refused(
+            raise BuilderError(
                 Reason.REGISTRY,
                 "the registry does not have what was pushed",
                 where=str(name),
@@ -124,8 +140,8 @@ class Work:
             )
         if identity.tag:
             self._registry.tag(name, identity.tag)
-        return on.Succeeded(
-            build, _result(order, identity, pushed, (steps.layers, steps.cached), reused=False)
+        return ev.BuildSucceeded(
+            build, _result(request, identity, pushed, (steps.layers, steps.cached), reused=False)
         )
 
     def _resolve(self, base: Reference) -> Reference:
@@ -133,7 +149,7 @@ class Work:
             return base
         found = self._registry.find(replace(base, tag=base.tag or "latest"))
         if found is None:
-            raise Refused(
+            raise BuilderError(
                 Reason.NOT_FOUND,
                 f"there is no base image {base}",
                 where="base image",
@@ -141,8 +157,8 @@ class Work:
             )
         return replace(base, tag="", digest=found.digest)
 
-    def _look_up(self, order: Order, identity: Identity) -> Found | None:
-        name = replace(order.repository, tag=key_tag(identity.key))
+    def _look_up(self, request: BuildRequest, identity: BuildIdentity) -> RegistryImage | None:
+        name = replace(request.repository, tag=key_tag(identity.key))
         found = self._registry.find(name)
         if found is not None and identity.tag:
             self._registry.tag(name, identity.tag)
@@ -150,10 +166,15 @@ class Work:
 
 
 def _result(
-    order: Order, identity: Identity, found: Found, steps: tuple[int, int], *, reused: bool
+    request: BuildRequest,
+    identity: BuildIdentity,
+    found: RegistryImage,
+    steps: tuple[int, int],
+    *,
+    reused: bool,
 ) -> Result:
     return Result(
-        image=f"{order.repository.repository}@{found.digest}",
+        image=f"{request.repository.repository}@{found.digest}",
         nbytes=found.nbytes,
         seconds=0.0,  # the workshop knows since when
         layers=steps[0],
@@ -165,7 +186,7 @@ def _result(
 
 def failure_of(error: Exception, phase: Phase) -> Failure:
     """What a failed piece of work is told as."""
-    if isinstance(error, Refused):
+    if isinstance(error, BuilderError):
         return error.failure
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return Failure(
@@ -176,7 +197,7 @@ def failure_of(error: Exception, phase: Phase) -> Failure:
         )
     log.error("a defect while %s", phase, exc_info=error)
     return Failure(
-        Reason.DEFECT,
+        Reason.INTERNAL,
         f"the builder has a defect: {type(error).__name__}",
         where=str(phase),
         remedy="The builder's log has the traceback; please report it.",

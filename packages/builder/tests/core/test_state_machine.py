@@ -6,23 +6,24 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
-from edl_builder.core import effects as do
-from edl_builder.core import events as on
-from edl_builder.core.builds import Builds, Limits
+from edl_builder.core import effects as fx
+from edl_builder.core import events as ev
+from edl_builder.core.build import BuildLimits
 from edl_builder.core.names import (
     BuildId,
+    BuildIdentity,
     Caller,
     Failure,
-    Identity,
     Key,
     Phase,
     Reason,
     Result,
 )
+from edl_builder.core.state_machine import BuildStateMachine
 
 A, B, C = BuildId("a"), BuildId("b"), BuildId("c")
 ANN, BOB = Caller("ann"), Caller("bob")
-ONE, TWO = Identity("r/x", Key("1"), ""), Identity("r/x", Key("2"), "")
+ONE, TWO = BuildIdentity("r/x", Key("1"), ""), BuildIdentity("r/x", Key("2"), "")
 RESULT = Result("r/x@sha256:0", 1, 0.0, 3, 0, False, Key("1"))
 BROKEN = Failure(Reason.BUILD, "pip failed")
 
@@ -31,11 +32,11 @@ class Service:
     """Builds, with the clock in the hands of the test."""
 
     def __init__(self, **limits: float) -> None:
-        self.builds = Builds(Limits(**limits))  # type: ignore[arg-type]
+        self.builds = BuildStateMachine(BuildLimits(**limits))  # type: ignore[arg-type]
         self.now = 100.0
 
-    def tell(self, *events: on.Event) -> list[do.Effect]:
-        found: list[do.Effect] = []
+    def handle_event(self, *events: ev.Event) -> list[fx.Effect]:
+        found: list[fx.Effect] = []
         for event in events:
             found += self.builds.handle(event, self.now)
         return found
@@ -45,75 +46,85 @@ class Service:
         assert found is not None
         return found.phase
 
-    def prepared(self, build: BuildId, identity: Identity, caller: Caller = ANN) -> list[do.Effect]:
-        return self.tell(
-            on.Requested(build, caller, on.Source.ARCHIVE),
-            on.Attached(build),
-            on.Received(build),
-            on.Resolving(build),
-            on.Prepared(build, identity),
+    def prepared(
+        self, build: BuildId, identity: BuildIdentity, caller: Caller = ANN
+    ) -> list[fx.Effect]:
+        return self.handle_event(
+            ev.BuildRequested(build, caller, ev.SourceKind.ARCHIVE),
+            ev.Subscribed(build),
+            ev.ArchiveReceived(build),
+            ev.ResolvingStarted(build),
+            ev.ContextPrepared(build, identity),
         )
 
 
-def starts(effects: list[do.Effect]) -> list[BuildId]:
-    return [e.build for e in effects if isinstance(e, do.StartBuilding)]
+def starts(effects: list[fx.Effect]) -> list[BuildId]:
+    return [e.build for e in effects if isinstance(e, fx.StartBuilding)]
 
 
 def test_an_archive_is_received_resolved_built_and_pushed() -> None:
     service = Service()
-    assert service.tell(on.Requested(A, ANN, on.Source.ARCHIVE)) == [do.Changed(A)]
+    assert service.handle_event(ev.BuildRequested(A, ANN, ev.SourceKind.ARCHIVE)) == [
+        fx.BuildChanged(A)
+    ]
     assert service.phase(A) is Phase.RECEIVING
-    assert do.StartPreparing(A) in service.tell(on.Received(A))
+    assert fx.StartPreparing(A) in service.handle_event(ev.ArchiveReceived(A))
     assert service.phase(A) is Phase.RESOLVING
-    assert do.StartBuilding(A, ONE, 1) in service.tell(on.Prepared(A, ONE))
-    service.tell(on.Pushing(A))
+    assert fx.StartBuilding(A, ONE, 1) in service.handle_event(ev.ContextPrepared(A, ONE))
+    service.handle_event(ev.PushStarted(A))
     assert service.phase(A) is Phase.PUSHING
-    assert service.tell(on.Succeeded(A, RESULT)) == [do.Changed(A), do.Ended(A), do.Collect()]
+    assert service.handle_event(ev.BuildSucceeded(A, RESULT)) == [
+        fx.BuildChanged(A),
+        fx.BuildFinished(A),
+        fx.PruneImages(),
+    ]
     assert service.phase(A) is Phase.DONE
 
 
 def test_git_is_fetched_when_a_slot_is_free() -> None:
     service = Service(preparing=1)
-    assert do.StartPreparing(A) in service.tell(on.Requested(A, ANN, on.Source.GIT))
-    service.tell(on.Requested(B, ANN, on.Source.GIT))
+    assert fx.StartPreparing(A) in service.handle_event(
+        ev.BuildRequested(A, ANN, ev.SourceKind.GIT)
+    )
+    service.handle_event(ev.BuildRequested(B, ANN, ev.SourceKind.GIT))
     assert (service.phase(A), service.phase(B)) == (Phase.FETCHING, Phase.QUEUED)
     assert service.builds.position(B) == 1
-    assert do.StartPreparing(B) in service.tell(on.Prepared(A, ONE))
+    assert fx.StartPreparing(B) in service.handle_event(ev.ContextPrepared(A, ONE))
 
 
 def test_what_the_registry_has_is_never_built() -> None:
     service = Service()
-    service.tell(on.Requested(A, ANN, on.Source.ARCHIVE), on.Received(A))
-    effects = service.tell(on.Succeeded(A, RESULT))
+    service.handle_event(ev.BuildRequested(A, ANN, ev.SourceKind.ARCHIVE), ev.ArchiveReceived(A))
+    effects = service.handle_event(ev.BuildSucceeded(A, RESULT))
     assert starts(effects) == []
-    assert do.Collect() not in effects
+    assert fx.PruneImages() not in effects
 
 
 def test_identical_requests_become_one_build() -> None:
     service = Service()
     service.prepared(A, ONE, ANN)
     effects = service.prepared(B, ONE, BOB)
-    assert do.Joined(B, A) in effects
+    assert fx.BuildMerged(B, A) in effects
     assert starts(effects) == []
     joined = service.builds.get(B)
     assert joined is service.builds.get(A)
     assert joined is not None
-    assert (joined.waiting, joined.callers) == (2, {ANN, BOB})
+    assert (joined.subscribers, joined.callers) == (2, {ANN, BOB})
 
 
 def test_the_same_content_under_another_tag_waits_for_the_first() -> None:
     service = Service()
     service.prepared(A, ONE)
-    tagged = Identity(ONE.repository, ONE.key, "v1")
+    tagged = BuildIdentity(ONE.repository, ONE.key, "v1")
     assert starts(service.prepared(B, tagged)) == []
     assert service.phase(B) is Phase.QUEUED
-    assert starts(service.tell(on.Succeeded(A, RESULT))) == [B]
+    assert starts(service.handle_event(ev.BuildSucceeded(A, RESULT))) == [B]
 
 
 def test_no_more_than_so_many_are_built_at_a_time() -> None:
     service = Service(building=2)
     for number in range(4):
-        service.prepared(BuildId(str(number)), Identity("r/x", Key(str(number)), ""))
+        service.prepared(BuildId(str(number)), BuildIdentity("r/x", Key(str(number)), ""))
     phases = [service.phase(BuildId(str(number))) for number in range(4)]
     assert phases == [Phase.BUILDING, Phase.BUILDING, Phase.QUEUED, Phase.QUEUED]
 
@@ -121,48 +132,48 @@ def test_no_more_than_so_many_are_built_at_a_time() -> None:
 def test_who_asks_for_many_does_not_hold_up_who_asks_for_one() -> None:
     service = Service(building=1)
     for number in range(5):
-        service.prepared(BuildId(f"ann{number}"), Identity("r/x", Key(f"a{number}"), ""), ANN)
+        service.prepared(BuildId(f"ann{number}"), BuildIdentity("r/x", Key(f"a{number}"), ""), ANN)
     service.prepared(B, TWO, BOB)
-    order = []
+    request = []
     running = [BuildId("ann0")]
     while running:
-        order += running
-        running = starts(service.tell(on.Succeeded(running[0], RESULT)))
-    assert order[:3] == ["ann0", "ann1", "b"]
-    assert len(order) == 6
+        request += running
+        running = starts(service.handle_event(ev.BuildSucceeded(running[0], RESULT)))
+    assert request[:3] == ["ann0", "ann1", "b"]
+    assert len(request) == 6
 
 
 def test_a_caller_who_leaves_does_not_end_a_build_that_others_wait_for() -> None:
     service = Service(abandon_s=60)
     service.prepared(A, ONE, ANN)
     service.prepared(B, ONE, BOB)
-    service.tell(on.Detached(A))
+    service.handle_event(ev.Unsubscribed(A))
     service.now += 61
-    assert service.tell(on.Tick()) == []
-    service.tell(on.Detached(B))
+    assert service.handle_event(ev.Tick()) == []
+    service.handle_event(ev.Unsubscribed(B))
     service.now += 59
-    assert service.tell(on.Tick()) == []
+    assert service.handle_event(ev.Tick()) == []
     service.now += 2
-    assert do.StopWork(A) in service.tell(on.Tick())
+    assert fx.CancelWork(A) in service.handle_event(ev.Tick())
 
 
 def test_who_comes_back_in_time_finds_the_build_going_on() -> None:
     service = Service(abandon_s=60)
     service.prepared(A, ONE)
-    service.tell(on.Detached(A))
+    service.handle_event(ev.Unsubscribed(A))
     service.now += 59
-    service.tell(on.Attached(A))
+    service.handle_event(ev.Subscribed(A))
     service.now += 100
-    assert service.tell(on.Tick()) == []
+    assert service.handle_event(ev.Tick()) == []
 
 
 def test_cancelling_frees_the_slot_only_when_the_work_has_stopped() -> None:
     service = Service(building=1)
     service.prepared(A, ONE)
     service.prepared(B, TWO)
-    assert do.StopWork(A) in service.tell(on.CancelRequested(A))
+    assert fx.CancelWork(A) in service.handle_event(ev.CancelRequested(A))
     assert service.phase(B) is Phase.QUEUED
-    effects = service.tell(on.WorkFailed(A, BROKEN))
+    effects = service.handle_event(ev.WorkFailed(A, BROKEN))
     assert service.phase(A) is Phase.CANCELLED
     assert starts(effects) == [B]
 
@@ -171,26 +182,26 @@ def test_cancelling_what_waits_ends_it_at_once() -> None:
     service = Service(building=1)
     service.prepared(A, ONE)
     service.prepared(B, TWO)
-    effects = service.tell(on.CancelRequested(B))
-    assert effects == [do.Changed(B), do.Ended(B)]
+    effects = service.handle_event(ev.CancelRequested(B))
+    assert effects == [fx.BuildChanged(B), fx.BuildFinished(B)]
     assert service.phase(B) is Phase.CANCELLED
-    assert starts(service.tell(on.Succeeded(A, RESULT))) == []
+    assert starts(service.handle_event(ev.BuildSucceeded(A, RESULT))) == []
 
 
 def test_nobody_joins_a_build_that_is_being_cancelled() -> None:
     service = Service()
     service.prepared(A, ONE)
-    service.tell(on.CancelRequested(A))
+    service.handle_event(ev.CancelRequested(A))
     assert starts(service.prepared(B, ONE)) == []
-    assert starts(service.tell(on.WorkFailed(A, BROKEN))) == [B]
+    assert starts(service.handle_event(ev.WorkFailed(A, BROKEN))) == [B]
 
 
 def test_what_takes_too_long_is_stopped_and_says_so() -> None:
     service = Service(build_s=10)
     service.prepared(A, ONE)
     service.now += 11
-    assert do.StopWork(A) in service.tell(on.Tick())
-    service.tell(on.WorkFailed(A, BROKEN))
+    assert fx.CancelWork(A) in service.handle_event(ev.Tick())
+    service.handle_event(ev.WorkFailed(A, BROKEN))
     build = service.builds.get(A)
     assert build is not None
     assert build.failure is not None
@@ -199,56 +210,56 @@ def test_what_takes_too_long_is_stopped_and_says_so() -> None:
 
 def test_a_sender_who_stops_sending_does_not_wait_for_ever() -> None:
     service = Service(receive_s=10)
-    service.tell(on.Requested(A, ANN, on.Source.ARCHIVE), on.Attached(A))
+    service.handle_event(ev.BuildRequested(A, ANN, ev.SourceKind.ARCHIVE), ev.Subscribed(A))
     service.now += 11
-    assert do.Ended(A) in service.tell(on.Tick())
-    assert service.tell(on.Received(A)) == []
+    assert fx.BuildFinished(A) in service.handle_event(ev.Tick())
+    assert service.handle_event(ev.ArchiveReceived(A)) == []
 
 
 def test_a_full_queue_refuses() -> None:
     service = Service(waiting=3, waiting_per_caller=2)
     for build in (A, B):
-        service.tell(on.Requested(build, ANN, on.Source.ARCHIVE))
-    (effect,) = service.tell(on.Requested(C, ANN, on.Source.ARCHIVE))
-    assert isinstance(effect, do.Rejected)
+        service.handle_event(ev.BuildRequested(build, ANN, ev.SourceKind.ARCHIVE))
+    (effect,) = service.handle_event(ev.BuildRequested(C, ANN, ev.SourceKind.ARCHIVE))
+    assert isinstance(effect, fx.RequestRejected)
     assert effect.failure.reason is Reason.LIMIT
-    service.tell(on.Requested(C, BOB, on.Source.ARCHIVE))
-    (effect,) = service.tell(on.Requested(BuildId("d"), BOB, on.Source.ARCHIVE))
-    assert isinstance(effect, do.Rejected)
+    service.handle_event(ev.BuildRequested(C, BOB, ev.SourceKind.ARCHIVE))
+    (effect,) = service.handle_event(ev.BuildRequested(BuildId("d"), BOB, ev.SourceKind.ARCHIVE))
+    assert isinstance(effect, fx.RequestRejected)
 
 
 def _found(
-    build: BuildId, source: on.Source, identity: Identity | None, attempts: int
-) -> on.Recovered:
-    return on.Recovered(build, ANN, frozenset({ANN}), source, 50.0, identity, attempts)
+    build: BuildId, source: ev.SourceKind, identity: BuildIdentity | None, attempts: int
+) -> ev.BuildRecovered:
+    return ev.BuildRecovered(build, ANN, frozenset({ANN}), source, 50.0, identity, attempts)
 
 
 def test_after_a_restart_what_was_prepared_is_built_again() -> None:
     service = Service()
-    effects = service.tell(_found(A, on.Source.ARCHIVE, ONE, 1))
-    assert do.StartBuilding(A, ONE, 2) in effects
+    effects = service.handle_event(_found(A, ev.SourceKind.ARCHIVE, ONE, 1))
+    assert fx.StartBuilding(A, ONE, 2) in effects
     service.now += 1e6  # nobody waits, and nobody can know that it goes on: it is kept
-    assert not any(isinstance(e, do.Ended) for e in service.tell(on.Tick()))
+    assert not any(isinstance(e, fx.BuildFinished) for e in service.handle_event(ev.Tick()))
 
 
 def test_after_a_restart_identical_ones_are_one_build() -> None:
     """The service died between knowing the second one's key and joining it to the first."""
     service = Service()
-    effects = service.tell(
-        _found(A, on.Source.ARCHIVE, ONE, 1), _found(B, on.Source.ARCHIVE, ONE, 0)
+    effects = service.handle_event(
+        _found(A, ev.SourceKind.ARCHIVE, ONE, 1), _found(B, ev.SourceKind.ARCHIVE, ONE, 0)
     )
     assert starts(effects) == [A]
-    assert do.Joined(B, A) in effects
+    assert fx.BuildMerged(B, A) in effects
 
 
 def test_after_a_restart_git_is_fetched_again() -> None:
     service = Service()
-    assert do.StartPreparing(A) in service.tell(_found(A, on.Source.GIT, None, 0))
+    assert fx.StartPreparing(A) in service.handle_event(_found(A, ev.SourceKind.GIT, None, 0))
 
 
 def test_after_a_restart_half_an_archive_is_reported() -> None:
     service = Service()
-    assert do.Ended(A) in service.tell(_found(A, on.Source.ARCHIVE, None, 0))
+    assert fx.BuildFinished(A) in service.handle_event(_found(A, ev.SourceKind.ARCHIVE, None, 0))
     build = service.builds.get(A)
     assert build is not None
     assert build.failure is not None
@@ -257,7 +268,7 @@ def test_after_a_restart_half_an_archive_is_reported() -> None:
 
 def test_what_has_ended_the_service_twice_is_not_tried_a_third_time() -> None:
     service = Service(attempts=2)
-    assert starts(service.tell(_found(A, on.Source.ARCHIVE, ONE, 2))) == []
+    assert starts(service.handle_event(_found(A, ev.SourceKind.ARCHIVE, ONE, 2))) == []
     assert service.phase(A) is Phase.FAILED
 
 
@@ -265,14 +276,14 @@ def test_old_builds_are_forgotten_with_their_names() -> None:
     service = Service(keep=1, keep_s=1000)
     service.prepared(A, ONE)
     service.prepared(B, ONE)
-    service.tell(on.Succeeded(A, RESULT), on.Detached(A), on.Detached(B))
+    service.handle_event(ev.BuildSucceeded(A, RESULT), ev.Unsubscribed(A), ev.Unsubscribed(B))
     service.now += 1
     service.prepared(C, TWO)
-    service.tell(on.Succeeded(C, RESULT), on.Detached(C))
-    assert service.tell(on.Tick()) == [do.Forget(A)]
+    service.handle_event(ev.BuildSucceeded(C, RESULT), ev.Unsubscribed(C))
+    assert service.handle_event(ev.Tick()) == [fx.ForgetBuild(A)]
     assert service.builds.get(B) is None
     service.now += 1001
-    assert service.tell(on.Tick()) == [do.Forget(C)]
+    assert service.handle_event(ev.Tick()) == [fx.ForgetBuild(C)]
 
 
 class AnythingMayHappen(RuleBasedStateMachine):
@@ -282,68 +293,70 @@ class AnythingMayHappen(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.limits = Limits(building=2, preparing=2, waiting=8, waiting_per_caller=5)
-        self.builds = Builds(self.limits)
+        self.limits = BuildLimits(building=2, preparing=2, waiting=8, waiting_per_caller=5)
+        self.builds = BuildStateMachine(self.limits)
         self.now = 0.0
         self.next = 0
         self.preparing: set[BuildId] = set()
         self.building: dict[BuildId, tuple[str, Key]] = {}
         self.ended: set[BuildId] = set()
 
-    def tell(self, event: on.Event) -> None:
+    def handle_event(self, event: ev.Event) -> None:
         for effect in self.builds.handle(event, self.now):
             match effect:
-                case do.StartPreparing(name):
+                case fx.StartPreparing(name):
                     assert name not in self.preparing
                     self.preparing.add(name)
-                case do.StartBuilding(name, identity):
+                case fx.StartBuilding(name, identity):
                     assert identity.content not in self.building.values(), "built twice at a time"
                     self.building[name] = identity.content
-                case do.Ended(name):
+                case fx.BuildFinished(name):
                     assert name not in self.ended, "ended twice"
                     self.ended.add(name)
-                case do.StopWork(name):
+                case fx.CancelWork(name):
                     assert name in self.preparing or name in self.building
 
-    @rule(target=ids, caller=st.sampled_from([ANN, BOB]), source=st.sampled_from(on.Source))
-    def request(self, caller: Caller, source: on.Source) -> BuildId:
+    @rule(target=ids, caller=st.sampled_from([ANN, BOB]), source=st.sampled_from(ev.SourceKind))
+    def request(self, caller: Caller, source: ev.SourceKind) -> BuildId:
         self.next += 1
         name = BuildId(str(self.next))
-        self.tell(on.Requested(name, caller, source))
-        self.tell(on.Attached(name))
+        self.handle_event(ev.BuildRequested(name, caller, source))
+        self.handle_event(ev.Subscribed(name))
         return name
 
     @rule(name=ids)
     def receive(self, name: BuildId) -> None:
-        self.tell(on.Received(name))
+        self.handle_event(ev.ArchiveReceived(name))
 
     @rule(name=ids, key=st.sampled_from("xyz"), tag=st.sampled_from(["", "v1"]))
     def prepare(self, name: BuildId, key: str, tag: str) -> None:
         if name in self.preparing:
             self.preparing.discard(name)
-            self.tell(on.Prepared(name, Identity("r/x", Key(key), tag)))
+            self.handle_event(ev.ContextPrepared(name, BuildIdentity("r/x", Key(key), tag)))
 
     @rule(name=ids, good=st.booleans())
     def end_work(self, name: BuildId, good: bool) -> None:
         if name in self.preparing or name in self.building:
             self.preparing.discard(name)
             self.building.pop(name, None)
-            self.tell(on.Succeeded(name, RESULT) if good else on.WorkFailed(name, BROKEN))
+            self.handle_event(
+                ev.BuildSucceeded(name, RESULT) if good else ev.WorkFailed(name, BROKEN)
+            )
 
     @rule(name=ids)
     def cancel(self, name: BuildId) -> None:
-        self.tell(on.CancelRequested(name))
+        self.handle_event(ev.CancelRequested(name))
 
     @rule(name=ids)
     def leave(self, name: BuildId) -> None:
         build = self.builds.get(name)
-        if build is not None and build.waiting:
-            self.tell(on.Detached(name))
+        if build is not None and build.subscribers:
+            self.handle_event(ev.Unsubscribed(name))
 
     @rule(seconds=st.sampled_from([1.0, 61.0, 1000.0]))
     def wait(self, seconds: float) -> None:
         self.now += seconds
-        self.tell(on.Tick())
+        self.handle_event(ev.Tick())
 
     @invariant()
     def no_more_work_than_allowed(self) -> None:
@@ -363,7 +376,7 @@ class AnythingMayHappen(RuleBasedStateMachine):
         mine = [
             b.identity
             for b in self.builds.newest()
-            if b.identity and not b.phase.is_final and b.stopping is None
+            if b.identity and not b.phase.is_final and b.cancel_failure is None
         ]
         assert len(mine) == len(set(mine))
 
@@ -373,9 +386,9 @@ class AnythingMayHappen(RuleBasedStateMachine):
             for name in [*self.preparing, *self.building]:
                 self.preparing.discard(name)
                 self.building.pop(name, None)
-                self.tell(on.WorkFailed(name, BROKEN))
+                self.handle_event(ev.WorkFailed(name, BROKEN))
         self.now += 1e5
-        self.tell(on.Tick())
+        self.handle_event(ev.Tick())
         for build in self.builds.newest():
             assert build.phase.is_final, build
 

@@ -14,28 +14,29 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from edl_builder.adapters import archives, records
-from edl_builder.adapters.logbook import LogBook
-from edl_builder.adapters.records import Records
-from edl_builder.adapters.stopping import StopSignal
-from edl_builder.core import effects as do
-from edl_builder.core import events as on
+from edl_builder.adapters import archives, build_store
+from edl_builder.adapters.build_log import BuildLog
+from edl_builder.adapters.build_store import BuildStore
+from edl_builder.adapters.cancellation import CancellationFlag
+from edl_builder.build_steps import ARCHIVE, BuildSteps, failure_of
+from edl_builder.core import effects as fx
+from edl_builder.core import events as ev
 from edl_builder.core.archive import ArchiveLimits
-from edl_builder.core.builds import Build, Builds, Limits
+from edl_builder.core.build import Build, BuildLimits
+from edl_builder.core.build_request import BuildRequest, Tenant
+from edl_builder.core.build_status import BuildStatus, LogLine, rfc3339, status_of
 from edl_builder.core.names import (
+    BuilderError,
     BuildId,
+    BuildIdentity,
     Caller,
-    Identity,
     Phase,
     Reason,
-    Refused,
 )
-from edl_builder.core.orders import Order, Tenant
 from edl_builder.core.ports import Engine
-from edl_builder.core.views import LogLine, View, rfc3339, view_of
-from edl_builder.gate import Gate
+from edl_builder.core.state_machine import BuildStateMachine
+from edl_builder.engine_lock import EngineLock
 from edl_builder.metrics import Metrics
-from edl_builder.work import ARCHIVE, Work, failure_of
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ class Clock:
         return self._offset + time.monotonic()
 
 
-class Workshop:
+class BuildService:
     """All builds of a service.
 
     Args:
@@ -74,12 +75,12 @@ class Workshop:
 
     def __init__(
         self,
-        limits: Limits,
+        limits: BuildLimits,
         archive: ArchiveLimits,
         log_nbytes: int,
         keep_images: int,
-        store: Records,
-        work: Work,
+        store: BuildStore,
+        work: BuildSteps,
         engine: Engine,
         metrics: Metrics,
         redact: Callable[[str], str],
@@ -88,17 +89,17 @@ class Workshop:
         self._log_nbytes = log_nbytes
         self._keep_images = keep_images
         self._store = store
-        self._work = work
+        self._steps = work
         self._engine = engine
         self._metrics = metrics
         self._redact = redact
         self._now = Clock()
-        self._news = threading.Condition()
-        self._builds = Builds(limits)
-        self._orders: dict[BuildId, Order] = {}
-        self._logs: dict[BuildId, LogBook] = {}
-        self._stops: dict[BuildId, StopSignal] = {}
-        self._gate = Gate()
+        self._changed = threading.Condition()
+        self._builds = BuildStateMachine(limits)
+        self._requests: dict[BuildId, BuildRequest] = {}
+        self._logs: dict[BuildId, BuildLog] = {}
+        self._cancellations: dict[BuildId, CancellationFlag] = {}
+        self._engine_lock = EngineLock()
         self._closing = threading.Event()
         self._threads = ThreadPoolExecutor(
             limits.preparing + limits.building + 1, thread_name_prefix="work"
@@ -110,19 +111,19 @@ class Workshop:
 
     # --- what is asked ---------------------------------------------------------------------
 
-    def request(self, tenant: Tenant, order: Order) -> BuildId:
-        """Take an order. Raises: Refused: the queue is full."""
+    def request(self, tenant: Tenant, request: BuildRequest) -> BuildId:
+        """Take an order. Raises: BuilderError: the queue is full."""
         build = BuildId(secrets.token_hex(8))
-        source = on.Source.ARCHIVE if order.git is None else on.Source.GIT
+        source = ev.SourceKind.ARCHIVE if request.git is None else ev.SourceKind.GIT
         self._store.create(build)
-        with self._news:
-            self._orders[build] = order
-        self._tell(on.Requested(build, tenant.name, source))
+        with self._changed:
+            self._requests[build] = request
+        self._handle(ev.BuildRequested(build, tenant.name, source))
         return build
 
     def receive(self, build: BuildId, chunks: Iterable[bytes]) -> None:
         """Take the archive of a build; a failure is the build's, not raised."""
-        order = self._orders[build]
+        request = self._requests[build]
 
         def counted() -> Iterator[bytes]:
             for chunk in chunks:
@@ -135,35 +136,35 @@ class Workshop:
         try:
             path = self._store.folder(build) / ARCHIVE
             archives.receive(
-                counted(), path, order.archive_nbytes, order.archive_sha256, self._archive
+                counted(), path, request.archive_nbytes, request.archive_sha256, self._archive
             )
         except Exception as error:
             if not self.view(build).phase.is_final:
-                self._tell(on.WorkFailed(build, failure_of(error, Phase.RECEIVING)))
+                self._handle(ev.WorkFailed(build, failure_of(error, Phase.RECEIVING)))
             return
-        self._tell(on.Received(build))
+        self._handle(ev.ArchiveReceived(build))
 
     @contextlib.contextmanager
     def waiting(self, build: BuildId) -> Iterator[None]:
         """Count as one who waits for a build."""
-        self._tell(on.Attached(build))
+        self._handle(ev.Subscribed(build))
         try:
             yield
         finally:
-            self._tell(on.Detached(build))
+            self._handle(ev.Unsubscribed(build))
 
-    def cancel(self, tenant: Tenant, build: BuildId) -> View:
-        """End a build, for all who wait for it. Raises: Refused: NOT_FOUND."""
+    def cancel(self, tenant: Tenant, build: BuildId) -> BuildStatus:
+        """End a build, for all who wait for it. Raises: BuilderError: NOT_FOUND."""
         self.get(tenant, build)
-        self._tell(on.CancelRequested(build))
+        self._handle(ev.CancelRequested(build))
         return self.get(tenant, build)
 
-    def get(self, tenant: Tenant, build: BuildId) -> View:
-        """A build. Raises: Refused: NOT_FOUND, also for one of another tenant."""
-        with self._news:
+    def get(self, tenant: Tenant, build: BuildId) -> BuildStatus:
+        """A build. Raises: BuilderError: NOT_FOUND, also for one of another tenant."""
+        with self._changed:
             found = self._builds.get(build)
             if found is None or not (tenant.sees_all or tenant.name in found.callers):
-                raise Refused(
+                raise BuilderError(
                     Reason.NOT_FOUND,
                     f"there is no build {build[:40]!r}",
                     where="build id",
@@ -171,27 +172,27 @@ class Workshop:
                 )
             return self._view(found)
 
-    def view(self, build: BuildId) -> View:
-        """A build that is known to exist. Raises: Refused: NOT_FOUND, if it was forgotten."""
-        return self.get(_EVERYTHING, build)
+    def view(self, build: BuildId) -> BuildStatus:
+        """A build that is known to exist. Raises: BuilderError: NOT_FOUND, if it was forgotten."""
+        return self.get(_OPERATOR, build)
 
-    def newest(self, tenant: Tenant, most: int) -> list[View]:
+    def newest(self, tenant: Tenant, most: int) -> list[BuildStatus]:
         """The newest builds of a tenant."""
-        with self._news:
+        with self._changed:
             mine = (b for b in self._builds.newest() if tenant.sees_all or tenant.name in b.callers)
             return [self._view(build) for build, _ in zip(mine, range(most), strict=False)]
 
     def follow(
         self, build: BuildId, after: int, active: Callable[[], bool]
-    ) -> Iterator[View | LogLine]:
+    ) -> Iterator[BuildStatus | LogLine]:
         """The build at each change and its lines, until it has ended and all is said.
 
         A build that turns out to be the same as another goes on as that one, from its first line.
         """
-        shown: View | None = None
+        shown: BuildStatus | None = None
         current = build
         while active():
-            with self._news:
+            with self._changed:
                 found = self._builds.get(build)
                 if found is None:
                     return
@@ -200,7 +201,7 @@ class Workshop:
                     current, after = view.id, 0
                 lines = self._log(view.id).after(after)
                 if not lines and view == shown:
-                    self._news.wait(_LOOK_S)
+                    self._changed.wait(_LOOK_S)
                     continue
             if view != shown and not view.phase.is_final:
                 yield view
@@ -214,20 +215,20 @@ class Workshop:
 
     def wake(self) -> None:
         """Have followers look whether their callers are still there."""
-        with self._news:
-            self._news.notify_all()
+        with self._changed:
+            self._changed.notify_all()
 
     def close(self, longest_s: float) -> None:
         """Stop all work; what is under way is taken up by the next service."""
-        with self._news:
+        with self._changed:
             self._closing.set()
-            stops = list(self._stops.values())
+            cancellations = list(self._cancellations.values())
             for build in self._builds.newest():
-                if build.working and build.attempts and not build.phase.is_final:
+                if build.is_working and build.attempts and not build.phase.is_final:
                     build.attempts -= 1  # not the build's fault
                     self._save(build)
-        for stop in stops:
-            stop.set()
+        for cancellation in cancellations:
+            cancellation.set()
         closer = threading.Thread(target=self._threads.shutdown, daemon=True)
         closer.start()
         closer.join(longest_s)
@@ -235,91 +236,103 @@ class Workshop:
 
     # --- facts in, effects out -------------------------------------------------------------
 
-    def _tell(self, event: on.Event) -> None:
-        with self._news:
+    def _handle(self, event: ev.Event) -> None:
+        with self._changed:
             if self._closing.is_set():
                 return
             effects = self._builds.handle(event, self._now())
             # Written down in the order of the decisions, before anybody sees them.
             for effect in effects:
-                self._note(effect)
-            self._news.notify_all()
+                self._record(effect)
+            self._changed.notify_all()
         for effect in effects:
-            self._act(effect)
+            self._execute(effect)
 
-    def _note(self, effect: do.Effect) -> None:
+    def _record(self, effect: fx.Effect) -> None:
         match effect:
-            case do.Changed(name):
+            case fx.BuildChanged(name):
                 if (build := self._builds.get(name)) is not None:
                     if build.phase is Phase.DONE and build.result and not build.result.seconds:
                         seconds = max(0.001, round(self._now() - build.submitted, 3))
                         build.result = replace(build.result, seconds=seconds)
                     self._save(build)
-            case do.Joined(name, other):
+            case fx.BuildMerged(name, other):
                 self._log(other).add(self._view_phase(other), f"joined by {name}")
                 self._metrics.builds.labels("joined").inc()
                 self._store.remove(name)
-                self._orders.pop(name, None)
+                self._requests.pop(name, None)
                 self._logs.pop(name, None)
-            case do.StartPreparing(name) | do.StartBuilding(name):
-                self._stops[name] = StopSignal()
-            case do.Ended(name):
+            case fx.StartPreparing(name) | fx.StartBuilding(name):
+                self._cancellations[name] = CancellationFlag()
+            case fx.BuildFinished(name):
                 self._count(name)
                 self._store.clean(name)
-                self._stops.pop(name, None)
-            case do.Forget(name):
+                self._cancellations.pop(name, None)
+            case fx.ForgetBuild(name):
                 self._store.remove(name)
-                self._orders.pop(name, None)
+                self._requests.pop(name, None)
                 self._logs.pop(name, None)
-            case do.Rejected(name):
+            case fx.RequestRejected(name):
                 self._store.remove(name)
-                self._orders.pop(name, None)
+                self._requests.pop(name, None)
 
-    def _act(self, effect: do.Effect) -> None:
+    def _execute(self, effect: fx.Effect) -> None:
         match effect:
-            case do.StartPreparing(name):
-                self._threads.submit(self._prepare, name, self._stops[name])
-            case do.StartBuilding(name, identity):
-                self._threads.submit(self._build, name, identity, self._stops[name])
-            case do.StopWork(name):
-                if (stop := self._stops.get(name)) is not None:
-                    stop.set()
-            case do.Collect():
+            case fx.StartPreparing(name):
+                self._threads.submit(self._prepare, name, self._cancellations[name])
+            case fx.StartBuilding(name, identity):
+                self._threads.submit(self._build, name, identity, self._cancellations[name])
+            case fx.CancelWork(name):
+                if (cancellation := self._cancellations.get(name)) is not None:
+                    cancellation.set()
+            case fx.PruneImages():
                 self._threads.submit(self._collect)
-            case do.Rejected(_, failure):
-                raise Refused(
+            case fx.RequestRejected(_, failure):
+                raise BuilderError(
                     failure.reason, failure.what, where=failure.where, remedy=failure.remedy
                 )
 
-    def _prepare(self, name: BuildId, stop: StopSignal) -> None:
+    def _prepare(self, name: BuildId, cancellation: CancellationFlag) -> None:
         folder = self._store.folder(name)
-        order = self._orders[name]
+        request = self._requests[name]
 
-        def work() -> on.Event:
-            return self._work.prepare(name, order, folder, self._tell, self._say(name), stop)
+        def work() -> ev.Event:
+            return self._steps.prepare(
+                name, request, folder, self._handle, self._line_writer(name), cancellation
+            )
 
-        self._do(name, work, stop)
+        self._run(name, work, cancellation)
 
-    def _build(self, name: BuildId, identity: Identity, stop: StopSignal) -> None:
+    def _build(
+        self, name: BuildId, identity: BuildIdentity, cancellation: CancellationFlag
+    ) -> None:
         folder = self._store.folder(name)
-        order = self._orders[name]
+        request = self._requests[name]
 
-        def work() -> on.Event:
-            with self._gate.building():
-                return self._work.build(
-                    name, order, identity, folder, self._tell, self._say(name), stop
+        def work() -> ev.Event:
+            with self._engine_lock.building():
+                return self._steps.build(
+                    name,
+                    request,
+                    identity,
+                    folder,
+                    self._handle,
+                    self._line_writer(name),
+                    cancellation,
                 )
 
-        self._do(name, work, stop)
+        self._run(name, work, cancellation)
 
-    def _do(self, name: BuildId, work: Callable[[], on.Event], stop: StopSignal) -> None:
+    def _run(
+        self, name: BuildId, work: Callable[[], ev.Event], cancellation: CancellationFlag
+    ) -> None:
         try:
-            stop.check()
+            cancellation.check()
             event = work()
         except Exception as error:
             found = failure_of(error, self._view_phase(name))
-            if found.reason is Reason.DEFECT:
-                self._metrics.defects.inc()
+            if found.reason is Reason.INTERNAL:
+                self._metrics.internal_errors.inc()
             failure = replace(
                 found,
                 what=self._redact(found.what),
@@ -327,24 +340,24 @@ class Workshop:
                 detail=self._redact(found.detail),
             )
             if found.reason is not Reason.CANCELLED:
-                self._say(name)(f"failed: {failure.what}")
-            event = on.WorkFailed(name, failure)
-        self._tell(event)
+                self._line_writer(name)(f"failed: {failure.what}")
+            event = ev.WorkFailed(name, failure)
+        self._handle(event)
 
     def _collect(self, tries: int = _COLLECT_TRIES) -> None:
         self._collect_tries = 0
         try:
-            clean = self._gate.collect(lambda: self._engine.collect(self._keep_images))
+            clean = self._engine_lock.collect(lambda: self._engine.prune(self._keep_images))
             self._metrics.up.set(1)
             if not clean:
                 self._collect_tries = tries - 1
-        except Refused as error:
+        except BuilderError as error:
             self._metrics.up.set(0)
             log.warning("the engine could not be cleaned: %s", error.failure.what)
 
     def _tick(self) -> None:
         while not self._closing.wait(_TICK_S):
-            self._tell(on.Tick())
+            self._handle(ev.Tick())
             if self._collect_tries:
                 self._collect(self._collect_tries)
 
@@ -352,22 +365,22 @@ class Workshop:
 
     def _recover(self) -> None:
         for record in self._store.load():
-            with self._news:
-                self._orders[record.id] = record.order
+            with self._changed:
+                self._requests[record.id] = record.request
                 for name in record.names:
                     self._builds.alias(name, record.id)
             if record.phase.is_final:
                 self._store.clean(record.id)
-                self._builds.restore(records.build_of(record))
+                self._builds.restore(build_store.build_of(record))
                 continue
-            ready = records.read_ready(self._store.folder(record.id)) is not None
+            ready = build_store.read_ready(self._store.folder(record.id)) is not None
             if not ready:
                 self._store.clean(record.id)
             self._log(record.id).add(record.phase, "the builder was restarted")
             self._metrics.restarts.inc()
-            source = on.Source.GIT if record.order.git else on.Source.ARCHIVE
-            self._tell(
-                on.Recovered(
+            source = ev.SourceKind.GIT if record.request.git else ev.SourceKind.ARCHIVE
+            self._handle(
+                ev.BuildRecovered(
                     record.id,
                     record.caller,
                     frozenset(record.callers),
@@ -380,38 +393,38 @@ class Workshop:
 
     def _save(self, build: Build) -> None:
         names = self._builds.names_of(build.id)
-        self._store.save(records.record_of(build, self._orders[build.id], names))
+        self._store.save(build_store.record_of(build, self._requests[build.id], names))
 
-    def _log(self, build: BuildId) -> LogBook:
+    def _log(self, build: BuildId) -> BuildLog:
         if build not in self._logs:
             path = self._store.folder(build) / "log.jsonl"
-            self._logs[build] = LogBook(
+            self._logs[build] = BuildLog(
                 path, self._log_nbytes, lambda: rfc3339(self._now()), self._redact
             )
         return self._logs[build]
 
-    def _say(self, build: BuildId) -> Callable[[str], None]:
-        def say(text: str) -> None:
-            with self._news:
+    def _line_writer(self, build: BuildId) -> Callable[[str], None]:
+        def write_line(text: str) -> None:
+            with self._changed:
                 found = self._builds.get(build)
                 if found is not None and not found.phase.is_final:
                     self._log(found.id).add(found.phase, text)
-                    self._news.notify_all()
+                    self._changed.notify_all()
 
-        return say
+        return write_line
 
     # --- looking ---------------------------------------------------------------------------
 
-    def _view(self, build: Build) -> View:
-        repository = self._orders[build.id].repository.repository
-        return view_of(build, repository, self._builds.position(build.id))
+    def _view(self, build: Build) -> BuildStatus:
+        repository = self._requests[build.id].repository.repository
+        return status_of(build, repository, self._builds.position(build.id))
 
     def _view_phase(self, name: BuildId) -> Phase:
         build = self._builds.get(name)
         return build.phase if build else Phase.FAILED
 
     def _phases(self) -> list[Phase]:
-        with self._news:
+        with self._changed:
             return [build.phase for build in self._builds.newest()]
 
     def _count(self, name: BuildId) -> None:
@@ -431,4 +444,4 @@ class Workshop:
         self._metrics.builds.labels(result).inc()
 
 
-_EVERYTHING = Tenant(Caller("the builder"), sees_all=True)
+_OPERATOR = Tenant(Caller("the builder"), sees_all=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from edl_builder.core.builds import Build
+from edl_builder.core.build import Build
 from edl_builder.core.names import BuildId, Failure, Key, Phase, Result
 
 
@@ -20,8 +20,8 @@ class LogLine:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """A build as it is now; ``position`` counts from 1 while it waits."""
+class BuildStatus:
+    """A build as it is now; ``queue_position`` counts from 1 in a queue and is 0 otherwise."""
 
     id: BuildId
     phase: Phase
@@ -29,8 +29,8 @@ class View:
     repository: str
     submitted_at: str
     finished_at: str
-    position: int
-    waiting: int
+    queue_position: int
+    subscribers: int
     result: Result | None
     failure: Failure | None
 
@@ -41,10 +41,10 @@ def rfc3339(seconds: float) -> str:
     return text.replace("+00:00", "Z")
 
 
-def view_of(build: Build, repository: str, position: int) -> View:
+def status_of(build: Build, repository: str, position: int) -> BuildStatus:
     """A build as shown."""
     key = build.identity.key if build.identity else build.result.key if build.result else None
-    return View(
+    return BuildStatus(
         build.id,
         build.phase,
         key,
@@ -52,7 +52,7 @@ def view_of(build: Build, repository: str, position: int) -> View:
         rfc3339(build.submitted),
         rfc3339(build.finished) if build.finished else "",
         position,
-        build.waiting,
+        build.subscribers,
         build.result,
         build.failure,
     )

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
+from edl_builder.core.build_status import LogLine
 from edl_builder.core.names import Phase
-from edl_builder.core.views import LogLine
 
 _FULL = "the log is full; further lines are not kept"
 
 
-class LogBook:
+class BuildLog:
     """The log of one build.
 
     Args:

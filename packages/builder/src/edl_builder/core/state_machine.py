@@ -13,64 +13,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from edl_builder.core import effects as do
-from edl_builder.core import events as on
+from edl_builder.core import effects as fx
+from edl_builder.core import events as ev
+from edl_builder.core.build import Build, BuildLimits
 from edl_builder.core.fair_queue import FairQueue
 from edl_builder.core.names import (
     BuildId,
-    Caller,
+    BuildIdentity,
     Failure,
-    Identity,
     Phase,
     Reason,
-    Result,
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How much at a time, and for how long; the reasons are in ``config``."""
-
-    building: int = 2
-    preparing: int = 4
-    waiting: int = 200
-    waiting_per_caller: int = 50
-    receive_s: float = 900.0
-    prepare_s: float = 600.0
-    build_s: float = 3600.0
-    abandon_s: float = 60.0
-    attempts: int = 2
-    keep: int = 500
-    keep_s: float = 7 * 86400.0
-
-
 @dataclass(slots=True)
-class Build:
-    """One build as it is now; read it, never change it."""
-
-    id: BuildId
-    caller: Caller
-    source: on.Source
-    phase: Phase
-    submitted: float
-    since: float
-    """When it entered its phase."""
-    callers: frozenset[Caller] = frozenset()
-    """Everybody who has asked for it."""
-    identity: Identity | None = None
-    waiting: int = 0
-    alone_since: float | None = None
-    """Since when nobody waits for it; None if somebody does, or if it survived a restart."""
-    attempts: int = 0
-    working: bool = False
-    stopping: Failure | None = None
-    finished: float | None = None
-    result: Result | None = None
-    failure: Failure | None = None
-
-
-@dataclass(slots=True)
-class _Lanes:
+class _Queues:
     preparing: FairQueue = field(default_factory=FairQueue)
     building: FairQueue = field(default_factory=FairQueue)
 
@@ -78,14 +35,14 @@ class _Lanes:
 _CANCELLED = Failure(Reason.CANCELLED, "the build was cancelled")
 
 
-class Builds:
+class BuildStateMachine:
     """The state machine. Not thread-safe: its owner holds a lock."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: BuildLimits) -> None:
         self.limits = limits
         self._builds: dict[BuildId, Build] = {}
         self._aliases: dict[BuildId, BuildId] = {}
-        self._lanes = _Lanes()
+        self._queues = _Queues()
 
     # --- looking ---------------------------------------------------------------------------
 
@@ -99,52 +56,52 @@ class Builds:
 
     def position(self, build: BuildId) -> int:
         """From 1 while it waits, else 0."""
-        for lane in (self._lanes.building, self._lanes.preparing):
-            for number, each in enumerate(lane.order(), start=1):
+        for queue in (self._queues.building, self._queues.preparing):
+            for number, each in enumerate(queue.order(), start=1):
                 if each == build:
                     return number
         return 0
 
     # --- facts -----------------------------------------------------------------------------
 
-    def handle(self, event: on.Event, now: float) -> list[do.Effect]:
+    def handle(self, event: ev.Event, now: float) -> list[fx.Effect]:
         """Take a fact, return what is to be done. ``now`` in seconds, never going back."""
-        if isinstance(event, on.Tick):
+        if isinstance(event, ev.Tick):
             return self._tick(now)
-        if isinstance(event, on.Requested):
+        if isinstance(event, ev.BuildRequested):
             return self._requested(event, now)
-        if isinstance(event, on.Recovered):
+        if isinstance(event, ev.BuildRecovered):
             return self._recovered(event, now)
         build = self.get(event.build)
         if build is None:
             return []
         match event:
-            case on.Attached():
-                build.waiting += 1
-                build.alone_since = None
-                return [do.Changed(build.id)]
-            case on.Detached():
-                build.waiting -= 1
-                if not build.waiting:
-                    build.alone_since = now
-                return [do.Changed(build.id)]
+            case ev.Subscribed():
+                build.subscribers += 1
+                build.unsubscribed_since = None
+                return [fx.BuildChanged(build.id)]
+            case ev.Unsubscribed():
+                build.subscribers -= 1
+                if not build.subscribers:
+                    build.unsubscribed_since = now
+                return [fx.BuildChanged(build.id)]
         if build.phase.is_final:
             return []
         match event:
-            case on.Received():
+            case ev.ArchiveReceived():
                 return self._received(build, now)
-            case on.Resolving():
+            case ev.ResolvingStarted():
                 return self._enter(build, Phase.RESOLVING, now)
-            case on.Prepared():
+            case ev.ContextPrepared():
                 return self._prepared(build, event.identity, now)
-            case on.Pushing():
+            case ev.PushStarted():
                 return self._enter(build, Phase.PUSHING, now)
-            case on.Succeeded():
+            case ev.BuildSucceeded():
                 build.result = event.result
                 return self._end(build, Phase.DONE, now)
-            case on.WorkFailed():
-                return self._fail(build, build.stopping or event.failure, now)
-            case on.CancelRequested():
+            case ev.WorkFailed():
+                return self._fail(build, build.cancel_failure or event.failure, now)
+            case ev.CancelRequested():
                 return self._stop(build, _CANCELLED, now)
             case _:
                 assert_never(event)
@@ -163,7 +120,7 @@ class Builds:
 
     # --- decisions -------------------------------------------------------------------------
 
-    def _requested(self, event: on.Requested, now: float) -> list[do.Effect]:
+    def _requested(self, event: ev.BuildRequested, now: float) -> list[fx.Effect]:
         open_builds = [b for b in self._builds.values() if not b.phase.is_final]
         mine = sum(1 for b in open_builds if b.caller == event.caller)
         for count, limit, whose in (
@@ -177,17 +134,17 @@ class Builds:
                     where="the builder's queue",
                     remedy="Wait until some have ended.",
                 )
-                return [do.Rejected(event.build, failure)]
+                return [fx.RequestRejected(event.build, failure)]
         build = Build(event.build, event.caller, event.source, Phase.RECEIVING, now, now)
         build.callers = frozenset({event.caller})
-        build.alone_since = now
+        build.unsubscribed_since = now
         self._builds[build.id] = build
-        if event.source is on.Source.GIT:
+        if event.source is ev.SourceKind.GIT:
             build.phase = Phase.QUEUED
-            self._lanes.preparing.add(build.caller, build.id)
-        return [do.Changed(build.id), *self._start(now)]
+            self._queues.preparing.add(build.caller, build.id)
+        return [fx.BuildChanged(build.id), *self._start(now)]
 
-    def _recovered(self, event: on.Recovered, now: float) -> list[do.Effect]:
+    def _recovered(self, event: ev.BuildRecovered, now: float) -> list[fx.Effect]:
         build = Build(event.build, event.caller, event.source, Phase.QUEUED, event.submitted, now)
         build.callers = event.callers
         build.identity, build.attempts = event.identity, event.attempts
@@ -204,9 +161,9 @@ class Builds:
             same = self._same(event.identity, build.id)
             if same is not None:
                 return self._join(build, same)
-            self._lanes.building.add(build.caller, build.id)
-        elif event.source is on.Source.GIT:
-            self._lanes.preparing.add(build.caller, build.id)
+            self._queues.building.add(build.caller, build.id)
+        elif event.source is ev.SourceKind.GIT:
+            self._queues.preparing.add(build.caller, build.id)
         else:
             failure = Failure(
                 Reason.RESTARTED,
@@ -215,102 +172,103 @@ class Builds:
                 remedy="Send it again.",
             )
             return self._fail(build, failure, now)
-        return [do.Changed(build.id), *self._start(now)]
+        return [fx.BuildChanged(build.id), *self._start(now)]
 
-    def _received(self, build: Build, now: float) -> list[do.Effect]:
-        if build.phase is not Phase.RECEIVING or build.stopping is not None:
+    def _received(self, build: Build, now: float) -> list[fx.Effect]:
+        if build.phase is not Phase.RECEIVING or build.cancel_failure is not None:
             return []
         build.phase, build.since = Phase.QUEUED, now
-        self._lanes.preparing.add(build.caller, build.id)
-        return [do.Changed(build.id), *self._start(now)]
+        self._queues.preparing.add(build.caller, build.id)
+        return [fx.BuildChanged(build.id), *self._start(now)]
 
-    def _prepared(self, build: Build, identity: Identity, now: float) -> list[do.Effect]:
-        build.working = False
-        if build.stopping is not None:
-            return self._fail(build, build.stopping, now)
+    def _prepared(self, build: Build, identity: BuildIdentity, now: float) -> list[fx.Effect]:
+        build.is_working = False
+        if build.cancel_failure is not None:
+            return self._fail(build, build.cancel_failure, now)
         same = self._same(identity, build.id)
         if same is not None:
             return [*self._join(build, same), *self._start(now)]
         build.identity = identity
         build.phase, build.since = Phase.QUEUED, now
-        self._lanes.building.add(build.caller, build.id)
-        return [do.Changed(build.id), *self._start(now)]
+        self._queues.building.add(build.caller, build.id)
+        return [fx.BuildChanged(build.id), *self._start(now)]
 
-    def _same(self, identity: Identity, but: BuildId) -> Build | None:
+    def _same(self, identity: BuildIdentity, but: BuildId) -> Build | None:
         for each in self._builds.values():
             if (
                 each.identity == identity
                 and each.id != but
                 and not each.phase.is_final
-                and each.stopping is None
+                and each.cancel_failure is None
             ):
                 return each
         return None
 
-    def _join(self, build: Build, other: Build) -> list[do.Effect]:
+    def _join(self, build: Build, other: Build) -> list[fx.Effect]:
         other.callers |= build.callers
-        other.waiting += build.waiting
-        if build.waiting:
-            other.alone_since = None
+        other.subscribers += build.subscribers
+        if build.subscribers:
+            other.unsubscribed_since = None
         del self._builds[build.id]
         self._aliases[build.id] = other.id
         for name in self.names_of(build.id):
             self._aliases[name] = other.id
-        return [do.Joined(build.id, other.id), do.Changed(other.id)]
+        return [fx.BuildMerged(build.id, other.id), fx.BuildChanged(other.id)]
 
-    def _enter(self, build: Build, phase: Phase, now: float) -> list[do.Effect]:
+    def _enter(self, build: Build, phase: Phase, now: float) -> list[fx.Effect]:
         build.phase, build.since = phase, now
-        return [do.Changed(build.id)]
+        return [fx.BuildChanged(build.id)]
 
-    def _stop(self, build: Build, failure: Failure, now: float) -> list[do.Effect]:
-        if build.stopping is not None:
+    def _stop(self, build: Build, failure: Failure, now: float) -> list[fx.Effect]:
+        if build.cancel_failure is not None:
             return []
-        if not build.working:
-            self._lanes.preparing.remove(build.id)
-            self._lanes.building.remove(build.id)
+        if not build.is_working:
+            self._queues.preparing.remove(build.id)
+            self._queues.building.remove(build.id)
             # A sender is told by the end of its build.
             return self._fail(build, failure, now)
-        build.stopping = failure
-        return [do.StopWork(build.id), do.Changed(build.id)]
+        build.cancel_failure = failure
+        return [fx.CancelWork(build.id), fx.BuildChanged(build.id)]
 
-    def _fail(self, build: Build, failure: Failure, now: float) -> list[do.Effect]:
+    def _fail(self, build: Build, failure: Failure, now: float) -> list[fx.Effect]:
         build.failure = failure
         cancelled = failure.reason is Reason.CANCELLED
         return self._end(build, Phase.CANCELLED if cancelled else Phase.FAILED, now)
 
-    def _end(self, build: Build, phase: Phase, now: float) -> list[do.Effect]:
-        self._lanes.preparing.remove(build.id)
-        self._lanes.building.remove(build.id)
+    def _end(self, build: Build, phase: Phase, now: float) -> list[fx.Effect]:
+        self._queues.preparing.remove(build.id)
+        self._queues.building.remove(build.id)
         worked = build.phase in (Phase.BUILDING, Phase.PUSHING)
         build.phase, build.since, build.finished = phase, now, now
-        build.working, build.stopping = False, None
-        found: list[do.Effect] = [do.Changed(build.id), do.Ended(build.id)]
+        build.is_working, build.cancel_failure = False, None
+        found: list[fx.Effect] = [fx.BuildChanged(build.id), fx.BuildFinished(build.id)]
         found += self._start(now)
         if worked and not self._is_building():
-            found.append(do.Collect())
+            found.append(fx.PruneImages())
         return found
 
     def _is_building(self) -> bool:
         return any(
-            b.working and b.phase in (Phase.BUILDING, Phase.PUSHING) for b in self._builds.values()
+            b.is_working and b.phase in (Phase.BUILDING, Phase.PUSHING)
+            for b in self._builds.values()
         )
 
-    def _start(self, now: float) -> list[do.Effect]:
+    def _start(self, now: float) -> list[fx.Effect]:
         """Fill free slots."""
-        found: list[do.Effect] = []
-        working = [b for b in self._builds.values() if b.working]
-        preparing = sum(1 for b in working if b.phase in (Phase.FETCHING, Phase.RESOLVING))
-        building = [b for b in working if b.phase in (Phase.BUILDING, Phase.PUSHING)]
+        found: list[fx.Effect] = []
+        is_working = [b for b in self._builds.values() if b.is_working]
+        preparing = sum(1 for b in is_working if b.phase in (Phase.FETCHING, Phase.RESOLVING))
+        building = [b for b in is_working if b.phase in (Phase.BUILDING, Phase.PUSHING)]
         while preparing < self.limits.preparing:
-            name = self._lanes.preparing.take()
+            name = self._queues.preparing.take()
             if name is None:
                 break
             build = self._builds[name]
-            git = build.source is on.Source.GIT
+            git = build.source is ev.SourceKind.GIT
             build.phase = Phase.FETCHING if git else Phase.RESOLVING
-            build.since, build.working = now, True
+            build.since, build.is_working = now, True
             preparing += 1
-            found += [do.Changed(name), do.StartPreparing(name)]
+            found += [fx.BuildChanged(name), fx.StartPreparing(name)]
         busy = {b.identity.content for b in building if b.identity is not None}
 
         def may(name: BuildId) -> bool:
@@ -319,23 +277,23 @@ class Builds:
 
         count = len(building)
         while count < self.limits.building:
-            name = self._lanes.building.take(may)
+            name = self._queues.building.take(may)
             if name is None:
                 break
             build = self._builds[name]
             assert build.identity is not None
-            build.phase, build.since, build.working = Phase.BUILDING, now, True
+            build.phase, build.since, build.is_working = Phase.BUILDING, now, True
             build.attempts += 1
             busy.add(build.identity.content)
             count += 1
             found += [
-                do.Changed(name),
-                do.StartBuilding(name, build.identity, build.attempts),
+                fx.BuildChanged(name),
+                fx.StartBuilding(name, build.identity, build.attempts),
             ]
         return found
 
-    def _tick(self, now: float) -> list[do.Effect]:
-        found: list[do.Effect] = []
+    def _tick(self, now: float) -> list[fx.Effect]:
+        found: list[fx.Effect] = []
         allowed = {
             Phase.RECEIVING: self.limits.receive_s,
             Phase.FETCHING: self.limits.prepare_s,
@@ -344,10 +302,10 @@ class Builds:
             Phase.PUSHING: self.limits.build_s,
         }
         for build in list(self._builds.values()):
-            if build.phase.is_final or build.stopping is not None:
+            if build.phase.is_final or build.cancel_failure is not None:
                 continue
             longest = allowed.get(build.phase)
-            alone = build.alone_since
+            alone = build.unsubscribed_since
             if longest is not None and now - build.since > longest:
                 failure = Failure(
                     Reason.TIMEOUT,
@@ -366,14 +324,14 @@ class Builds:
                 found += self._stop(build, failure, now)
         return found + self._forget(now)
 
-    def _forget(self, now: float) -> list[do.Effect]:
-        ended = [b for b in self.newest() if b.phase.is_final and not b.waiting]
-        found: list[do.Effect] = []
+    def _forget(self, now: float) -> list[fx.Effect]:
+        ended = [b for b in self.newest() if b.phase.is_final and not b.subscribers]
+        found: list[fx.Effect] = []
         for number, build in enumerate(ended):
             since = build.finished or build.submitted
             if number >= self.limits.keep or now - since > self.limits.keep_s:
                 del self._builds[build.id]
                 for name in self.names_of(build.id):
                     del self._aliases[name]
-                found.append(do.Forget(build.id))
+                found.append(fx.ForgetBuild(build.id))
         return found

@@ -9,14 +9,14 @@ from typing import NoReturn, cast
 import grpc
 
 from edl_builder.config import Access
+from edl_builder.core.build_request import Tenant
 from edl_builder.core.names import Caller
-from edl_builder.core.orders import Tenant
 
 _NAMES = ("x509_common_name", "x509_subject_alternative_name")
 _BEARER = "bearer "
 
 
-class Callers:
+class Authenticator:
     """Finds the tenant of a call.
 
     Args:
@@ -26,7 +26,7 @@ class Callers:
     def __init__(self, access: Access) -> None:
         self._access = access
 
-    def identify(self, context: grpc.ServicerContext) -> Tenant:
+    def authenticate(self, context: grpc.ServicerContext) -> Tenant:
         """The tenant who calls; ends the call as UNAUTHENTICATED if it is none."""
         for name, value in context.invocation_metadata() or ():
             if name == "authorization":

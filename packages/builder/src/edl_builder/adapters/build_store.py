@@ -14,20 +14,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from edl_builder.core.builds import Build
-from edl_builder.core.events import Source
+from edl_builder.core.build import Build
+from edl_builder.core.build_request import BuildRequest
+from edl_builder.core.events import SourceKind
 from edl_builder.core.names import (
+    BuilderError,
     BuildId,
+    BuildIdentity,
     Caller,
     Failure,
-    Identity,
     Key,
     Phase,
     Reason,
-    Refused,
     Result,
 )
-from edl_builder.core.orders import Order
 from edl_builder.core.references import Reference
 from edl_builder.core.source_policy import AllowedSource
 from edl_proto.git_source import GitSource, GitUrl
@@ -40,28 +40,28 @@ _ID = re.compile(r"[0-9a-f]{16}")
 
 
 @dataclass(slots=True)
-class Record:
+class BuildRecord:
     """A build as written down. ``names``: under which others have joined it."""
 
     id: BuildId
     caller: Caller
     callers: tuple[Caller, ...]
-    order: Order
+    request: BuildRequest
     phase: Phase
     submitted_at: float
     finished_at: float | None = None
-    identity: Identity | None = None
+    identity: BuildIdentity | None = None
     attempts: int = 0
     names: tuple[BuildId, ...] = ()
     result: Result | None = None
     failure: Failure | None = None
 
 
-class Records:
+class BuildStore:
     """The state folder.
 
     Raises:
-        Refused: another service holds it.
+        BuilderError: another service holds it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -72,7 +72,7 @@ class Records:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._lock.close()
-            raise Refused(
+            raise BuilderError(
                 Reason.INVALID,
                 f"another builder works in {folder}",
                 where="--state-dir",
@@ -93,7 +93,7 @@ class Records:
         folder.mkdir(mode=0o700)
         return folder
 
-    def save(self, record: Record) -> None:
+    def save(self, record: BuildRecord) -> None:
         """Write a record, whole or not at all."""
         path = self.folder(record.id) / _RECORD
         temporary = path.with_suffix(".new")
@@ -114,7 +114,7 @@ class Records:
         """Remove all of a build."""
         shutil.rmtree(self.folder(build), ignore_errors=True)
 
-    def load(self) -> Iterator[Record]:
+    def load(self) -> Iterator[BuildRecord]:
         """All builds of earlier services, oldest first; what is none is removed."""
         found = []
         for folder in self._builds.iterdir():
@@ -128,13 +128,13 @@ class Records:
         yield from sorted(found, key=lambda record: (record.submitted_at, record.id))
 
 
-def record_of(build: Build, order: Order, names: Sequence[BuildId]) -> Record:
+def record_of(build: Build, request: BuildRequest, names: Sequence[BuildId]) -> BuildRecord:
     """A build, as written down."""
-    return Record(
+    return BuildRecord(
         build.id,
         build.caller,
         tuple(sorted(build.callers)),
-        order,
+        request,
         build.phase,
         build.submitted,
         build.finished,
@@ -146,12 +146,12 @@ def record_of(build: Build, order: Order, names: Sequence[BuildId]) -> Record:
     )
 
 
-def build_of(record: Record) -> Build:
+def build_of(record: BuildRecord) -> Build:
     """A build that has ended, as it was."""
     return Build(
         id=record.id,
         caller=record.caller,
-        source=Source.GIT if record.order.git else Source.ARCHIVE,
+        source=SourceKind.GIT if record.request.git else SourceKind.ARCHIVE,
         phase=record.phase,
         submitted=record.submitted_at,
         since=record.finished_at or record.submitted_at,
@@ -191,27 +191,27 @@ def _allowed_source(d: dict[str, Any]) -> AllowedSource:
     return AllowedSource(GitSource(url, source["ref"], source["folder"]), d["credential"])
 
 
-def _record(d: dict[str, Any]) -> Record:
-    order = d["order"]
-    git = order["git"]
+def _record(d: dict[str, Any]) -> BuildRecord:
+    request = d["request"]
+    git = request["git"]
     result, failure, identity = d["result"], d["failure"], d["identity"]
-    return Record(
+    return BuildRecord(
         BuildId(d["id"]),
         Caller(d["caller"]),
         tuple(Caller(name) for name in d["callers"]),
-        Order(
-            Reference(**order["repository"]),
-            order["tag"],
-            Reference(**order["base"]),
-            tuple((name, value) for name, value in order["labels"]),
+        BuildRequest(
+            Reference(**request["repository"]),
+            request["tag"],
+            Reference(**request["base"]),
+            tuple((name, value) for name, value in request["labels"]),
             _allowed_source(git) if git else None,
-            order["archive_nbytes"],
-            order["archive_sha256"],
+            request["archive_nbytes"],
+            request["archive_sha256"],
         ),
         Phase(d["phase"]),
         d["submitted_at"],
         d["finished_at"],
-        Identity(identity["repository"], Key(identity["key"]), identity["tag"])
+        BuildIdentity(identity["repository"], Key(identity["key"]), identity["tag"])
         if identity
         else None,
         d["attempts"],

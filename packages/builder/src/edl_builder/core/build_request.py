@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from edl_builder.core.archive import too_large
-from edl_builder.core.names import Caller, Reason, Refused
+from edl_builder.core.names import BuilderError, Caller, Reason
 from edl_builder.core.references import (
     Reference,
     check_labels,
@@ -38,7 +38,7 @@ class Tenant:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class RequestPolicy:
     """What anybody may ask."""
 
     default_base: str = ""
@@ -49,7 +49,7 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class UncheckedRequest:
     """A request as it came in; nothing of it is trusted."""
 
     repository: str
@@ -62,7 +62,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class BuildRequest:
     """A request that is allowed."""
 
     repository: Reference
@@ -74,22 +74,22 @@ class Order:
     archive_sha256: str = ""
 
 
-def judge(asked: Asked, tenant: Tenant, policy: Policy) -> Order:
+def authorize(asked: UncheckedRequest, tenant: Tenant, policy: RequestPolicy) -> BuildRequest:
     """What a request asks for.
 
     Raises:
-        Refused: malformed, unsafe, or not for this tenant.
+        BuilderError: malformed, unsafe, or not for this tenant.
     """
     repository = parse_repository(asked.repository)
     if not matches(repository.registry, policy.registries):
-        raise Refused(
+        raise BuilderError(
             Reason.FORBIDDEN,
             f"this builder does not push to {repository.registry}",
             where="repository",
             remedy=f"Choose one of: {', '.join(policy.registries) or '(none is set up)'}.",
         )
     if not matches(repository.repository, tenant.repositories):
-        raise Refused(
+        raise BuilderError(
             Reason.FORBIDDEN,
             f"{tenant.name} may not push to {repository.repository}",
             where="repository",
@@ -102,15 +102,15 @@ def judge(asked: Asked, tenant: Tenant, policy: Policy) -> Order:
     if asked.git is not None:
         source = allow(*asked.git, policy.sources)
         if source.credential and not matches(source.credential, tenant.credentials):
-            raise Refused(
+            raise BuilderError(
                 Reason.FORBIDDEN,
                 f"{tenant.name} may not use the credential {source.credential!r}",
                 where="git credential",
                 remedy="Ask the operator of the builder.",
             )
-        return Order(repository, asked.tag, base, labels, source)
+        return BuildRequest(repository, asked.tag, base, labels, source)
     if asked.archive_nbytes is None:
-        raise Refused(
+        raise BuilderError(
             Reason.INVALID,
             "the request names no source",
             where="source",
@@ -119,17 +119,17 @@ def judge(asked: Asked, tenant: Tenant, policy: Policy) -> Order:
     if asked.archive_nbytes > policy.archive_nbytes:
         raise too_large(policy.archive_nbytes, "archive")
     if asked.archive_sha256 and not _SHA256.fullmatch(asked.archive_sha256):
-        raise Refused(
+        raise BuilderError(
             Reason.INVALID, "sha256 is not 64 lower-case hexadecimal digits", where="archive"
         )
-    return Order(
+    return BuildRequest(
         repository, asked.tag, base, labels, None, asked.archive_nbytes, asked.archive_sha256
     )
 
 
-def _base(text: str, policy: Policy) -> Reference:
+def _base(text: str, policy: RequestPolicy) -> Reference:
     if not text and not policy.default_base:
-        raise Refused(
+        raise BuilderError(
             Reason.INVALID,
             "no base image is named, and this builder has none of its own",
             where="base image",
@@ -137,7 +137,7 @@ def _base(text: str, policy: Policy) -> Reference:
         )
     base = parse_reference(text or policy.default_base, "base image")
     if text and text != policy.default_base and not matches(base.repository, policy.bases):
-        raise Refused(
+        raise BuilderError(
             Reason.FORBIDDEN,
             f"{base.repository} is no base image that this builder uses",
             where="base image",

@@ -1,0 +1,74 @@
+"""One build, and the limits of all builds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from edl_builder.core.events import SourceKind
+from edl_builder.core.names import BuildId, BuildIdentity, Caller, Failure, Phase, Result
+
+
+@dataclass(frozen=True, slots=True)
+class BuildLimits:
+    """Limits of the queue; ``config`` has the reasons.
+
+    Attributes:
+        building: builds that the engine works on at a time.
+        preparing: builds whose source is fetched, checked and looked up at a time.
+        waiting: builds that have not ended, of all callers.
+        waiting_per_caller: builds that have not ended, of one caller.
+        receive_s: longest upload.
+        prepare_s: longest preparation.
+        build_s: longest build, and longest push.
+        abandon_s: a build without subscribers is cancelled after this time.
+        attempts: how often a build is started, counting restarts of the builder.
+        keep: finished builds that stay known.
+        keep_s: how long a finished build stays known.
+    """
+
+    building: int = 2
+    preparing: int = 4
+    waiting: int = 200
+    waiting_per_caller: int = 50
+    receive_s: float = 900.0
+    prepare_s: float = 600.0
+    build_s: float = 3600.0
+    abandon_s: float = 60.0
+    attempts: int = 2
+    keep: int = 500
+    keep_s: float = 7 * 86400.0
+
+
+@dataclass(slots=True)
+class Build:
+    """The present state of a build. Only the state machine changes it.
+
+    Attributes:
+        submitted: time of the request.
+        since: time at which the build entered its phase.
+        callers: all callers that requested this build.
+        identity: known once the build is prepared.
+        subscribers: calls that follow the build.
+        unsubscribed_since: since when there is no subscriber; None if there is one, or if the
+            build was recovered after a restart.
+        attempts: how often the engine has started it.
+        is_working: whether a thread prepares or builds it.
+        cancel_failure: the failure with which it will end, once its thread has stopped.
+    """
+
+    id: BuildId
+    caller: Caller
+    source: SourceKind
+    phase: Phase
+    submitted: float
+    since: float
+    callers: frozenset[Caller] = frozenset()
+    identity: BuildIdentity | None = None
+    subscribers: int = 0
+    unsubscribed_since: float | None = None
+    attempts: int = 0
+    is_working: bool = False
+    cancel_failure: Failure | None = None
+    finished: float | None = None
+    result: Result | None = None
+    failure: Failure | None = None
