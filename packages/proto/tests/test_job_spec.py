@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from edl_proto.errors import EdlError
-from edl_proto.job_spec import check_complete
+from edl_proto.job_spec import check_complete, required_fields
 from edl_proto.v1 import error_pb2, job_pb2
 
 
@@ -46,23 +48,16 @@ def test_a_complete_specification_is_accepted(type_: str) -> None:
     check_complete(spec(type_))
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        *("name", "data", "minibatch_size", "workers.max", "failures.task_attempts"),
-        *("failures.worker_crashes", "serving.host", "worker_grace_s", "tensorboard_dir"),
-        *("platform", "model.model_zoo", "model.model_def", "training.num_epochs"),
-        *("training.update", "training.local_steps", "training.keep_checkpoints"),
-    ],
-)
-def test_a_missing_field_is_named(path: str) -> None:
-    message = spec()
-    owner = message
-    *parents, name = path.split(".")
-    for parent in parents:
-        owner = getattr(owner, parent)
-    owner.ClearField(name)
-    assert refused(message) == path
+@pytest.mark.parametrize("type_", ["TRAIN", "EVALUATE", "PREDICT"])
+def test_each_missing_field_is_named(type_: str) -> None:
+    for path in set(required_fields(spec(type_))) - {"type"}:
+        message: Any = spec(type_)
+        *parents, name = path.split(".")
+        owner = message
+        for parent in parents:
+            owner = getattr(owner, parent)
+        owner.ClearField(name)
+        assert refused(message) == path
 
 
 def test_all_missing_fields_are_named() -> None:

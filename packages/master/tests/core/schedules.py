@@ -44,7 +44,7 @@ def world(seed: int) -> World:
         shuffle=random.random() < 0.5,
         evaluation_steps=random.choice([0, 0, 3]),
         checkpoint_steps=random.choice([0, 4]),
-        snapshot_every_s=random.choice([0.0, 2.0]),
+        snapshot_interval_s=random.choice([0.0, 2.0]),
         records_per_task=random.randrange(1, 8),
         minibatch_size=random.randrange(1, 4),
         max_workers=random.randrange(1, 4),

@@ -44,16 +44,19 @@ _BY_UPDATE: dict[job_pb2.UpdateMode.ValueType, tuple[str, ...]] = {
 }
 
 
+def required_fields(spec: job_pb2.JobSpec) -> tuple[str, ...]:
+    """The paths of all fields that a job of this type must set, such as ``training.num_epochs``."""
+    by_update = _BY_UPDATE.get(spec.training.update, ()) if spec.type == job_pb2.TRAIN else ()
+    return (*_ALWAYS, *_BY_TYPE.get(spec.type, ()), *by_update)
+
+
 def check_complete(spec: job_pb2.JobSpec) -> None:
     """Check that every field is set that a job of this type needs.
 
     Raises:
         EdlError: USAGE, naming all fields that are missing, zero or empty.
     """
-    required = [*_ALWAYS, *_BY_TYPE.get(spec.type, ())]
-    if spec.type == job_pb2.TRAIN:
-        required += _BY_UPDATE.get(spec.training.update, ())
-    require(spec, required)
+    require(spec, required_fields(spec))
 
 
 def require(spec: job_pb2.JobSpec, paths: Iterable[str]) -> None:

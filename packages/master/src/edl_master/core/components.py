@@ -71,7 +71,7 @@ def build_components(
         progress=Progress(settings.timings.rate_window_s),
         outcome=Outcome(emit),
         stalls=StallDetector(settings.timings.stall),
-        snapshots=SnapshotSchedule(settings.snapshot_every_s),
+        snapshots=SnapshotSchedule(settings.snapshot_interval_s),
         worker_count=WorkerCountPolicy(
             settings.min_workers, settings.max_workers, settings.worker_count
         ),

@@ -94,7 +94,7 @@ class JobSettings:
     """Parameter versions between evaluations; 0: one at the end of every epoch."""
     checkpoint_steps: int = 0
     """Parameter versions between checkpoints; 0: only when training ends or the job is stopped."""
-    snapshot_every_s: float = 0.0
+    snapshot_interval_s: float = 0.0
     """Seconds between snapshots for the next master, should this one die; 0: none."""
     export: bool = True
     """Whether a training job ends with an EXPORT task."""
