@@ -72,11 +72,12 @@ def test_values_keep_their_units_and_names() -> None:
     spec = spec_of(
         Verb.TRAIN,
         keep_page="2m",
+        snapshot_interval="1.5s",
         num_workers="1:4",
         wire_precision="bfloat16",
         data=["a,b.csv", "c"],
     )
-    assert spec.serving.keep_page_s == 120
+    assert (spec.serving.keep_page_s, spec.snapshot_interval_s) == (120, 1.5)
     assert (spec.workers.min, spec.workers.max) == (1, 4)
     assert spec.training.wire_precision == job_pb2.BFLOAT16
     assert list(spec.data) == ["/work/a,b.csv", "/work/c"]

@@ -22,6 +22,7 @@ def spec(type_: str = "TRAIN") -> job_pb2.JobSpec:
         failures=job_pb2.FailureSpec(task_attempts=3, worker_crashes=3),
         serving=job_pb2.ServingSpec(host="127.0.0.1"),
         worker_grace_s=10,
+        snapshot_interval_s=5,
         tensorboard_dir="/tensorboard",
         platform="processes",
     )

@@ -49,6 +49,7 @@ def test_the_specification_is_used() -> None:
             ),
             tensorboard_dir="/board",
             worker_grace_s=2.5,
+            snapshot_interval_s=30,
         )
     )
     settings = found.job_settings(records=10)
@@ -59,6 +60,7 @@ def test_the_specification_is_used() -> None:
     assert (settings.num_epochs, settings.seed, settings.shuffle) == (4, 3, True)
     assert (settings.evaluation_steps, settings.checkpoint_steps) == (10, 20)
     assert settings.timings.worker_grace_s == 2.5
+    assert settings.snapshot_interval_s == 30
     assert not settings.epoch_barrier
     assert not settings.export
     assert (found.host, found.tensorboard_dir) == ("0.0.0.0", Path("/board"))

@@ -23,6 +23,7 @@ _ALWAYS = (
     "failures.worker_crashes",
     "serving.host",
     "worker_grace_s",
+    "snapshot_interval_s",
     "tensorboard_dir",
     "platform",
 )

@@ -21,8 +21,6 @@ from edl_proto.job_spec import check_complete
 from edl_proto.local import job_directory
 from edl_proto.v1 import error_pb2, job_pb2
 
-SNAPSHOT_INTERVAL_S = 5.0
-
 LOOPBACK = "127.0.0.1"
 """Address of the page of a job that is over; no other machine can reach it."""
 
@@ -135,7 +133,7 @@ class Config:
                 epoch_barrier=training.update == job_pb2.SYNC,
                 evaluation_steps=training.evaluation_steps,
                 checkpoint_steps=training.checkpoint_steps if self.checkpoint_dir else 0,
-                snapshot_interval_s=SNAPSHOT_INTERVAL_S,
+                snapshot_interval_s=spec.snapshot_interval_s,
                 export=bool(self.output),
                 seed=training.seed,
                 shuffle=training.shuffle,

@@ -432,6 +432,7 @@ class JobSpec(_message.Message):
     SUBMITTED_AT_FIELD_NUMBER: _builtins.int
     WORKER_GRACE_S_FIELD_NUMBER: _builtins.int
     TENSORBOARD_DIR_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_INTERVAL_S_FIELD_NUMBER: _builtins.int
     PLATFORM_FIELD_NUMBER: _builtins.int
     CONTAINERS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
@@ -453,6 +454,8 @@ class JobSpec(_message.Message):
     worker_grace_s: _builtins.float
     """time from SIGTERM to SIGKILL"""
     tensorboard_dir: _builtins.str
+    snapshot_interval_s: _builtins.float
+    """time between snapshots, longer if writing one takes long"""
     platform: _builtins.str
     """processes, docker"""
     @_builtins.property
@@ -497,12 +500,13 @@ class JobSpec(_message.Message):
         submitted_at: _builtins.str = ...,
         worker_grace_s: _builtins.float = ...,
         tensorboard_dir: _builtins.str = ...,
+        snapshot_interval_s: _builtins.float = ...,
         platform: _builtins.str = ...,
         containers: Global___ContainersSpec | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["containers", b"containers", "failures", b"failures", "model", b"model", "serving", b"serving", "training", b"training", "workers", b"workers"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["containers", b"containers", "data", b"data", "data_format", b"data_format", "failures", b"failures", "image", b"image", "job_dir", b"job_dir", "minibatch_size", b"minibatch_size", "model", b"model", "name", b"name", "output", b"output", "platform", b"platform", "records_per_task", b"records_per_task", "serving", b"serving", "submitted_at", b"submitted_at", "tensorboard_dir", b"tensorboard_dir", "trained_model", b"trained_model", "training", b"training", "type", b"type", "validation_data", b"validation_data", "worker_grace_s", b"worker_grace_s", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["containers", b"containers", "data", b"data", "data_format", b"data_format", "failures", b"failures", "image", b"image", "job_dir", b"job_dir", "minibatch_size", b"minibatch_size", "model", b"model", "name", b"name", "output", b"output", "platform", b"platform", "records_per_task", b"records_per_task", "serving", b"serving", "snapshot_interval_s", b"snapshot_interval_s", "submitted_at", b"submitted_at", "tensorboard_dir", b"tensorboard_dir", "trained_model", b"trained_model", "training", b"training", "type", b"type", "validation_data", b"validation_data", "worker_grace_s", b"worker_grace_s", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -50,6 +50,16 @@ class JobOptions:
             spec="failures.allow_dead_letters",
         )
     )
+    snapshot_interval: float = declare(
+        Option(
+            Duration(min_s=0.1),
+            "Time between snapshots of the job; a master that dies loses at most this much work.",
+            "30s",
+            default=5.0,
+            default_text="5s",
+            spec="snapshot_interval_s",
+        )
+    )
     dashboard_port: int = declare(
         Option(
             Integer(0, 65535),

@@ -52,6 +52,7 @@ class TrainOptions(TypedDict, total=False):
     num_workers: int | str | WorkerRange
     task_attempts: int
     allow_dead_letters: bool
+    snapshot_interval: str | float
     dashboard_port: int
     keep_page: str | float
     platform: Literal["processes", "docker"]
@@ -89,6 +90,7 @@ class EvaluateOptions(TypedDict, total=False):
     num_workers: int | str | WorkerRange
     task_attempts: int
     allow_dead_letters: bool
+    snapshot_interval: str | float
     dashboard_port: int
     keep_page: str | float
     platform: Literal["processes", "docker"]
@@ -123,6 +125,7 @@ class PredictOptions(TypedDict, total=False):
     num_workers: int | str | WorkerRange
     task_attempts: int
     allow_dead_letters: bool
+    snapshot_interval: str | float
     dashboard_port: int
     keep_page: str | float
     platform: Literal["processes", "docker"]
