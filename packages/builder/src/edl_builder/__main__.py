@@ -1,4 +1,4 @@
-"""``python -m edl_builder --state-dir DIR``: turn model zoos into images until told to end."""
+"""``python -m edl_builder --state-dir DIR``: serve image builds until a signal ends it."""
 
 from __future__ import annotations
 

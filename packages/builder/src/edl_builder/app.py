@@ -1,4 +1,4 @@
-"""The composition root: the only place where a builder's concrete parts meet."""
+"""The composition root: the only place that wires the builder's parts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from edl_builder.adapters.build_store import BuildStore
 from edl_builder.adapters.docker_engine import DockerEngine
 from edl_builder.adapters.git import Git
 from edl_builder.adapters.registry import HttpRegistry
-from edl_builder.build_service import BuildService
+from edl_builder.build_service import BuildService, ServiceLimits
 from edl_builder.build_steps import BuildSteps
 from edl_builder.config import Config
 from edl_builder.core.names import BuilderError, Reason
@@ -62,7 +62,7 @@ class App:
         store = BuildStore(config.state_dir)
         opened.callback(store.close)
         engine = engine or DockerEngine(config.engine, config.network, config.registries)
-        work = BuildSteps(
+        steps = BuildSteps(
             engine,
             registry or HttpRegistry(config.registries),
             Git(config.policy.sources, config.git_credentials, config.archive, config.git_ca_file),
@@ -72,12 +72,9 @@ class App:
             config.requirements,
         )
         service = BuildService(
-            config.limits,
-            config.archive,
-            config.log_nbytes,
-            config.keep_images,
+            ServiceLimits(config.limits, config.archive, config.log_nbytes, config.keep_images),
             store,
-            work,
+            steps,
             engine,
             metrics,
             redact,
@@ -152,10 +149,10 @@ class App:
         self._over.set()
 
     def run(self) -> None:
-        """Serve until told to end."""
+        """Serve until a signal ends it."""
         while not self._over.wait(1.0):
             pass
 
     def close(self) -> None:
-        """Close everything; builds under way are taken up by the next service."""
+        """Close everything; the next service continues the builds under way."""
         self._opened.close()

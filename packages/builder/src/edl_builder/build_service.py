@@ -1,6 +1,6 @@
-"""Where the core meets threads: one lock around the state machine, effects carried out after it.
+"""The build service: one lock around the state machine; effects are executed after it.
 
-Owns all builds of a service: their records, logs and work. Servicers ask it, and follow builds.
+Owns all builds: their records, logs and threads. Servicers submit, query and follow builds.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ import contextlib
 import logging
 import secrets
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from edl_builder.adapters import archives, build_store
 from edl_builder.adapters.build_log import BuildLog
 from edl_builder.adapters.build_store import BuildStore
 from edl_builder.adapters.cancellation import CancellationFlag
+from edl_builder.adapters.clock import Clock
 from edl_builder.build_steps import ARCHIVE, BuildSteps, failure_of
 from edl_builder.core import effects as fx
 from edl_builder.core import events as ev
@@ -41,78 +41,77 @@ from edl_builder.metrics import Metrics
 log = logging.getLogger(__name__)
 
 _TICK_S = 1.0
-_COLLECT_TRIES = 60
+_PRUNE_TRIES = 60
 """Once per tick: an engine needs a moment to end what was stopped."""
 
 _LOOK_S = 1.0
 """How long a watcher that has left may go unnoticed."""
 
 
-class Clock:
-    """Seconds since 1970 that never go back while the service runs."""
+@dataclass(frozen=True, slots=True)
+class ServiceLimits:
+    """Limits of one service.
 
-    def __init__(self) -> None:
-        self._offset = time.time() - time.monotonic()
+    Attributes:
+        builds: of the queue.
+        archive: of archives and unpacked zoos.
+        log_nbytes: of the log of one build.
+        keep_images: how many finished images the engine keeps as a cache.
+    """
 
-    def __call__(self) -> float:
-        return self._offset + time.monotonic()
+    builds: BuildLimits
+    archive: ArchiveLimits
+    log_nbytes: int
+    keep_images: int
 
 
 class BuildService:
     """All builds of a service.
 
     Args:
-        limits: of the queue.
-        archive: of archives.
-        log_nbytes: of one build's log.
-        keep_images: how many the engine keeps.
+        limits: of queue, archives, logs and images.
         store: the state folder.
-        work: what is done for a build.
-        engine: to be cleaned.
-        metrics: what is counted.
-        redact: applied to all that is said.
+        steps: the blocking work of a build.
+        engine: whose images are pruned.
+        metrics: counters of the service.
+        redact: removes secrets from log lines and failures.
     """
 
     def __init__(
         self,
-        limits: BuildLimits,
-        archive: ArchiveLimits,
-        log_nbytes: int,
-        keep_images: int,
+        limits: ServiceLimits,
         store: BuildStore,
-        work: BuildSteps,
+        steps: BuildSteps,
         engine: Engine,
         metrics: Metrics,
         redact: Callable[[str], str],
     ) -> None:
-        self._archive = archive
-        self._log_nbytes = log_nbytes
-        self._keep_images = keep_images
+        self._limits = limits
         self._store = store
-        self._steps = work
+        self._steps = steps
         self._engine = engine
         self._metrics = metrics
         self._redact = redact
         self._now = Clock()
         self._changed = threading.Condition()
-        self._builds = BuildStateMachine(limits)
+        self._builds = BuildStateMachine(limits.builds)
         self._requests: dict[BuildId, BuildRequest] = {}
         self._logs: dict[BuildId, BuildLog] = {}
         self._cancellations: dict[BuildId, CancellationFlag] = {}
         self._engine_lock = EngineLock()
         self._closing = threading.Event()
         self._threads = ThreadPoolExecutor(
-            limits.preparing + limits.building + 1, thread_name_prefix="work"
+            limits.builds.preparing + limits.builds.building + 1, thread_name_prefix="work"
         )
         metrics.watch(self._phases)
-        self._collect()
+        self._prune()
         self._recover()
         threading.Thread(target=self._tick, name="ticker", daemon=True).start()
 
-    # --- what is asked ---------------------------------------------------------------------
+    # --- calls ---------------------------------------------------------------------
 
-    def request(self, tenant: Tenant, request: BuildRequest) -> BuildId:
-        """Take an order. Raises: BuilderError: the queue is full."""
+    def submit(self, tenant: Tenant, request: BuildRequest) -> BuildId:
+        """Start a build. Raises: BuilderError: LIMIT, if the queue is full."""
         build = BuildId(secrets.token_hex(8))
         source = ev.SourceKind.ARCHIVE if request.git is None else ev.SourceKind.GIT
         self._store.create(build)
@@ -121,8 +120,8 @@ class BuildService:
         self._handle(ev.BuildRequested(build, tenant.name, source))
         return build
 
-    def receive(self, build: BuildId, chunks: Iterable[bytes]) -> None:
-        """Take the archive of a build; a failure is the build's, not raised."""
+    def receive_archive(self, build: BuildId, chunks: Iterable[bytes]) -> None:
+        """Receive the archive of a build; a failure fails the build and is not raised."""
         request = self._requests[build]
 
         def counted() -> Iterator[bytes]:
@@ -136,7 +135,11 @@ class BuildService:
         try:
             path = self._store.folder(build) / ARCHIVE
             archives.receive(
-                counted(), path, request.archive_nbytes, request.archive_sha256, self._archive
+                counted(),
+                path,
+                request.archive_nbytes,
+                request.archive_sha256,
+                self._limits.archive,
             )
         except Exception as error:
             if not self.view(build).phase.is_final:
@@ -145,8 +148,8 @@ class BuildService:
         self._handle(ev.ArchiveReceived(build))
 
     @contextlib.contextmanager
-    def waiting(self, build: BuildId) -> Iterator[None]:
-        """Count as one who waits for a build."""
+    def subscription(self, build: BuildId) -> Iterator[None]:
+        """Count the caller as a subscriber of a build."""
         self._handle(ev.Subscribed(build))
         try:
             yield
@@ -154,7 +157,7 @@ class BuildService:
             self._handle(ev.Unsubscribed(build))
 
     def cancel(self, tenant: Tenant, build: BuildId) -> BuildStatus:
-        """End a build, for all who wait for it. Raises: BuilderError: NOT_FOUND."""
+        """Cancel a build for all its subscribers. Raises: BuilderError: NOT_FOUND."""
         self.get(tenant, build)
         self._handle(ev.CancelRequested(build))
         return self.get(tenant, build)
@@ -168,7 +171,7 @@ class BuildService:
                     Reason.NOT_FOUND,
                     f"there is no build {build[:40]!r}",
                     where="build id",
-                    remedy="See which there are with List; old ones are forgotten.",
+                    remedy="List shows the known builds; old builds are removed.",
                 )
             return self._view(found)
 
@@ -185,9 +188,9 @@ class BuildService:
     def follow(
         self, build: BuildId, after: int, active: Callable[[], bool]
     ) -> Iterator[BuildStatus | LogLine]:
-        """The build at each change and its lines, until it has ended and all is said.
+        """The build at each change and its lines, until it has ended.
 
-        A build that turns out to be the same as another goes on as that one, from its first line.
+        A build that is merged into another continues as that build, from its first line.
         """
         shown: BuildStatus | None = None
         current = build
@@ -214,34 +217,34 @@ class BuildService:
                 return
 
     def wake(self) -> None:
-        """Have followers look whether their callers are still there."""
+        """Let followers check whether their callers are still connected."""
         with self._changed:
             self._changed.notify_all()
 
     def close(self, longest_s: float) -> None:
-        """Stop all work; what is under way is taken up by the next service."""
+        """Cancel all work; the next service continues the unfinished builds."""
         with self._changed:
             self._closing.set()
             cancellations = list(self._cancellations.values())
             for build in self._builds.newest():
                 if build.is_working and build.attempts and not build.phase.is_final:
-                    build.attempts -= 1  # not the build's fault
+                    build.attempts -= 1  # the shutdown is no failed attempt
                     self._save(build)
         for cancellation in cancellations:
-            cancellation.set()
+            cancellation.cancel()
         closer = threading.Thread(target=self._threads.shutdown, daemon=True)
         closer.start()
         closer.join(longest_s)
         self._store.close()
 
-    # --- facts in, effects out -------------------------------------------------------------
+    # --- events in, effects out -------------------------------------------------------------
 
     def _handle(self, event: ev.Event) -> None:
         with self._changed:
             if self._closing.is_set():
                 return
             effects = self._builds.handle(event, self._now())
-            # Written down in the order of the decisions, before anybody sees them.
+            # Recorded in the order of the effects, before any subscriber sees them.
             for effect in effects:
                 self._record(effect)
             self._changed.notify_all()
@@ -257,15 +260,15 @@ class BuildService:
                         build.result = replace(build.result, seconds=seconds)
                     self._save(build)
             case fx.BuildMerged(name, other):
-                self._log(other).add(self._view_phase(other), f"joined by {name}")
-                self._metrics.builds.labels("joined").inc()
+                self._log(other).add(self._view_phase(other), f"merged with {name}")
+                self._metrics.builds.labels("merged").inc()
                 self._store.remove(name)
                 self._requests.pop(name, None)
                 self._logs.pop(name, None)
             case fx.StartPreparing(name) | fx.StartBuilding(name):
                 self._cancellations[name] = CancellationFlag()
             case fx.BuildFinished(name):
-                self._count(name)
+                self._metrics.count(self._builds.get(name))
                 self._store.clean(name)
                 self._cancellations.pop(name, None)
             case fx.ForgetBuild(name):
@@ -284,9 +287,9 @@ class BuildService:
                 self._threads.submit(self._build, name, identity, self._cancellations[name])
             case fx.CancelWork(name):
                 if (cancellation := self._cancellations.get(name)) is not None:
-                    cancellation.set()
+                    cancellation.cancel()
             case fx.PruneImages():
-                self._threads.submit(self._collect)
+                self._threads.submit(self._prune)
             case fx.RequestRejected(_, failure):
                 raise BuilderError(
                     failure.reason, failure.what, where=failure.where, remedy=failure.remedy
@@ -344,22 +347,22 @@ class BuildService:
             event = ev.WorkFailed(name, failure)
         self._handle(event)
 
-    def _collect(self, tries: int = _COLLECT_TRIES) -> None:
-        self._collect_tries = 0
+    def _prune(self, tries: int = _PRUNE_TRIES) -> None:
+        self._prune_tries = 0
         try:
-            clean = self._engine_lock.collect(lambda: self._engine.prune(self._keep_images))
+            clean = self._engine_lock.prune(lambda: self._engine.prune(self._limits.keep_images))
             self._metrics.up.set(1)
             if not clean:
-                self._collect_tries = tries - 1
+                self._prune_tries = tries - 1
         except BuilderError as error:
             self._metrics.up.set(0)
-            log.warning("the engine could not be cleaned: %s", error.failure.what)
+            log.warning("the engine's images could not be pruned: %s", error.failure.what)
 
     def _tick(self) -> None:
         while not self._closing.wait(_TICK_S):
             self._handle(ev.Tick())
-            if self._collect_tries:
-                self._collect(self._collect_tries)
+            if self._prune_tries:
+                self._prune(self._prune_tries)
 
     # --- on disk ---------------------------------------------------------------------------
 
@@ -399,7 +402,7 @@ class BuildService:
         if build not in self._logs:
             path = self._store.folder(build) / "log.jsonl"
             self._logs[build] = BuildLog(
-                path, self._log_nbytes, lambda: rfc3339(self._now()), self._redact
+                path, self._limits.log_nbytes, lambda: rfc3339(self._now()), self._redact
             )
         return self._logs[build]
 
@@ -413,7 +416,7 @@ class BuildService:
 
         return write_line
 
-    # --- looking ---------------------------------------------------------------------------
+    # --- queries ---------------------------------------------------------------------------
 
     def _view(self, build: Build) -> BuildStatus:
         repository = self._requests[build.id].repository.repository
@@ -426,22 +429,6 @@ class BuildService:
     def _phases(self) -> list[Phase]:
         with self._changed:
             return [build.phase for build in self._builds.newest()]
-
-    def _count(self, name: BuildId) -> None:
-        build = self._builds.get(name)
-        if build is None:
-            return
-        if build.result is not None:
-            result = "reused" if build.result.reused else "built"
-            self._metrics.duration.labels(result).observe(build.result.seconds)
-            cached = build.result.cached_layers
-            self._metrics.cached_layers.labels("hit").inc(cached)
-            self._metrics.cached_layers.labels("miss").inc(build.result.layers - cached)
-        else:
-            result = str(build.phase)
-            if build.failure is not None:
-                self._metrics.failures.labels(str(build.failure.reason)).inc()
-        self._metrics.builds.labels(result).inc()
 
 
 _OPERATOR = Tenant(Caller("the builder"), sees_all=True)

@@ -1,4 +1,4 @@
-"""What is done for a build: the context made, the image built. Runs in threads of the workshop."""
+"""The blocking steps of a build: prepare its context, then build and push its image."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class BuildSteps:
                 Reason.REGISTRY,
                 "the registry does not have what was pushed",
                 where=str(name),
-                remedy="Somebody else may push to this repository; try once more.",
+                remedy="Another program may push to this repository; try again.",
             )
         if identity.tag:
             self._registry.tag(name, identity.tag)
@@ -185,7 +185,7 @@ def _result(
 
 
 def failure_of(error: Exception, phase: Phase) -> Failure:
-    """What a failed piece of work is told as."""
+    """The failure of a build whose work raised an exception."""
     if isinstance(error, BuilderError):
         return error.failure
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -195,10 +195,10 @@ def failure_of(error: Exception, phase: Phase) -> Failure:
             where=str(phase),
             remedy="Tell the operator of the builder.",
         )
-    log.error("a defect while %s", phase, exc_info=error)
+    log.error("internal error while %s", phase, exc_info=error)
     return Failure(
         Reason.INTERNAL,
-        f"the builder has a defect: {type(error).__name__}",
+        f"internal error of the builder: {type(error).__name__}",
         where=str(phase),
         remedy="The builder's log has the traceback; please report it.",
     )

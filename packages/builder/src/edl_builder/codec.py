@@ -1,4 +1,4 @@
-"""Messages to the builder's own words and back; the only module that knows both."""
+"""Conversion between messages and core types."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def request_from(spec: builder_pb2.BuildSpec) -> UncheckedRequest:
 
 
 def refusal(what: str, where: str, remedy: str) -> BuilderError:
-    """A message that is not as the contract says."""
+    """The error for a message that breaks the protocol."""
     return BuilderError(Reason.INVALID, what, where=where, remedy=remedy)
 
 
 def error_to(failure: Failure) -> EdlError:
-    """A failure, as everybody in edl tells them."""
+    """A failure as an error of the protocol."""
     return EdlError(
         CODES[failure.reason],
         failure.what,

@@ -58,13 +58,13 @@ class Access:
 
     @property
     def is_open(self) -> bool:
-        """Whether anybody who reaches the port may call."""
+        """Whether every caller that reaches the port is allowed."""
         return not self.tokens and not self.certificates
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """All of it."""
+    """All settings."""
 
     host: str
     port: int
@@ -91,7 +91,7 @@ class Config:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must never be shown."""
+        """All passwords; no message or log line may contain them."""
         return (
             *(access.password for access in self.registries.values()),
             *(credential.password for credential in self.git_credentials.values()),
@@ -99,7 +99,7 @@ class Config:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line; secrets and tenants are in the file of ``--config``."""
+    """The command line. Secrets and tenants are in the file of ``--config``."""
     found = argparse.ArgumentParser(
         prog="edl_builder", description="Turns model zoos into images. See docs/builder.md."
     )
@@ -182,11 +182,11 @@ def read(arguments: Sequence[str] | None = None) -> Config:
         if config.tls is None:
             raise _wrong("--listen", f"{host} is reached from other machines, without TLS")
         if config.access.is_open and config.tls.client_ca is None:
-            raise _wrong("--listen", f"anybody who reaches {host} could push images")
+            raise _wrong("--listen", f"every caller that reaches {host} could push images")
     if config.tls is None and config.access.certificates:
         raise _wrong("tenants", "certificates are given, but no TLS")
     if "@" in config.index.url or "@" in config.index.find_links:
-        raise _wrong("--index-url", "a password would be seen in every image's history")
+        raise _wrong("--index-url", "a password would be visible in the history of every image")
     return config
 
 

@@ -1,4 +1,4 @@
-"""Builds and the cleaning of the engine keep out of each other's way."""
+"""Mutual exclusion between builds and the pruning of the engine's images."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from collections.abc import Callable, Iterator
 
 
 class EngineLock:
-    """Builds go in together; the collector goes in alone, and waits for nobody."""
+    """Shared by builds, exclusive for pruning; pruning never waits for a build."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
-        self._inside = 0
+        self._builds = 0
 
     @contextlib.contextmanager
     def building(self) -> Iterator[None]:
-        """Inside, no cleaning begins."""
+        """While a build runs in this context, no pruning starts."""
         with self._condition:
-            self._inside += 1
+            self._builds += 1
         try:
             yield
         finally:
             with self._condition:
-                self._inside -= 1
+                self._builds -= 1
 
-    def collect(self, collect: Callable[[], bool]) -> bool:
-        """Clean, unless a build is inside; none goes in meanwhile.
+    def prune(self, prune: Callable[[], bool]) -> bool:
+        """Prune unless a build runs; no build starts meanwhile.
 
         Returns:
-            What ``collect`` says; true if a build is inside, whose end is the next occasion.
+            The result of ``prune``; true if a build runs, at whose end pruning is tried again.
         """
         with self._condition:
-            return collect() if not self._inside else True
+            return prune() if not self._builds else True

@@ -10,6 +10,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
+from edl_builder.core.build import Build
 from edl_builder.core.names import Phase
 
 _BUCKETS = (0.1, 0.3, 1, 3, 10, 30, 60, 120, 300, 600, 1200, 3600)
@@ -22,11 +23,11 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.builds = Counter(
             "edl_image_builds_total",
-            "Requests for images that have ended: built, reused, joined, failed, cancelled.",
+            "Requests for images that have ended: built, reused, merged, failed, cancelled.",
             ["result"],
             registry=self.registry,
         )
-        for result in ("built", "reused", "joined", "failed", "cancelled"):
+        for result in ("built", "reused", "merged", "failed", "cancelled"):
             self.builds.labels(result)
         self.duration = Histogram(
             "edl_image_build_duration_seconds",
@@ -64,8 +65,8 @@ class Metrics:
             registry=self.registry,
         )
         self.internal_errors = Counter(
-            "edl_defects_total",
-            "Calls that failed for a reason that edl does not know.",
+            "edl_internal_errors_total",
+            "Calls and builds that failed with an internal error.",
             registry=self.registry,
         )
         self.up = Gauge(
@@ -77,6 +78,22 @@ class Metrics:
     def watch(self, phases: Callable[[], Iterable[Phase]]) -> None:
         """Also count the open builds by phase."""
         self.registry.register(_OpenBuilds(phases))
+
+    def count(self, build: Build | None) -> None:
+        """Count a build that has ended."""
+        if build is None:
+            return
+        if build.result is not None:
+            result = "reused" if build.result.reused else "built"
+            self.duration.labels(result).observe(build.result.seconds)
+            cached = build.result.cached_layers
+            self.cached_layers.labels("hit").inc(cached)
+            self.cached_layers.labels("miss").inc(build.result.layers - cached)
+        else:
+            result = str(build.phase)
+            if build.failure is not None:
+                self.failures.labels(str(build.failure.reason)).inc()
+        self.builds.labels(result).inc()
 
     def text(self) -> bytes:
         """Everything, in Prometheus's text format."""

@@ -1,4 +1,4 @@
-"""The gRPC server: what it serves, on which port, over TLS or not, and what becomes of errors."""
+"""The gRPC server: services, port, TLS and error translation."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Server:
         port: 0 for any.
         calls: how many builds may be waited for at a time.
         tls: None for none.
-        redact: applied to the messages of defects.
-        on_internal_error: told of every call that failed for a reason that is not known.
+        redact: removes secrets from logged tracebacks.
+        on_internal_error: called for each call that failed with an internal error.
 
     Raises:
         BuilderError: the port is taken, or the address is none of this machine.

@@ -177,7 +177,7 @@ class EngineSuite:
 
         threading.Thread(target=build, daemon=True).start()
         assert begun.wait(DEADLINE_S)
-        cancellation.set()
+        cancellation.cancel()
         assert ended.wait(DEADLINE_S)
         (failure,) = failures
         assert isinstance(failure, BuilderError)

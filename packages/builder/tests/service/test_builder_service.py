@@ -202,8 +202,8 @@ def test_identical_requests_at_a_time_are_one_build(bench: Bench) -> None:
     assert {t.last.result.image for t in told} == {told[0].last.result.image}
     assert len({t.last.id for t in told}) == 1
     assert len(bench.engine.builds) == 1
-    assert bench.metric("edl_image_builds_total", result="joined") == 9
-    # Who joined has its whole log as well.
+    assert bench.metric("edl_image_builds_total", result="merged") == 9
+    # A caller whose build was merged gets the whole log as well.
     assert all("Collecting toolz==1.0.0" in t.lines for t in told)
 
 

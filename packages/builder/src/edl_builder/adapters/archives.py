@@ -1,4 +1,4 @@
-"""Archives: received within limits, judged entry by entry, repacked into a build's context.
+"""Archives: received within limits, checked entry by entry, repacked into a build's context.
 
 Nothing is ever unpacked on this machine's file system: entries travel from one tar file to the
 other, so no name in an archive is ever opened here.

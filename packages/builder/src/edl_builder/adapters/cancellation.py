@@ -1,4 +1,4 @@
-"""A request to stop, and bells that end what blocks."""
+"""Cancellation of the work for a build, also while that work blocks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from edl_builder.core.names import BuilderError, Reason
 
 
 class CancellationFlag:
-    """Set once, by whoever wants the work to end."""
+    """Set once; the work checks it, or is interrupted by a callback."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -27,7 +27,7 @@ class CancellationFlag:
             raise BuilderError(Reason.CANCELLED, "the build was cancelled")
 
     def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call ``ring`` when it is set; returns what takes it off again."""
+        """Call ``callback`` on cancellation; returns a function that unregisters it."""
         with self._lock:
             number, self._next = self._next, self._next + 1
             if not self._set:
@@ -40,8 +40,8 @@ class CancellationFlag:
         with self._lock:
             self._callbacks.pop(number, None)
 
-    def set(self) -> None:
-        """Ask the work to end."""
+    def cancel(self) -> None:
+        """Cancel the work."""
         with self._lock:
             self._set = True
             callbacks, self._callbacks = list(self._callbacks.values()), {}

@@ -133,7 +133,7 @@ class Git:
                     remedy="Ask the operator of the builder.",
                 )
             pair = base64.b64encode(f"{known.username}:{known.password}".encode()).decode()
-            # In the environment: arguments are for everybody of this machine to see.
+            # In the environment: every user of this machine can see arguments.
             found |= {
                 "GIT_CONFIG_COUNT": "1",
                 "GIT_CONFIG_KEY_0": "http.extraHeader",

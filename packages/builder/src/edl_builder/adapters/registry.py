@@ -92,7 +92,7 @@ class HttpRegistry:
             headers["Content-Type"] = kind
         try:
             with requests.Session() as session:
-                # No proxy, no .netrc of whoever started the service.
+                # Neither proxy nor .netrc of the user who started the service.
                 session.trust_env = False
                 session.verify = access.ca_file or _machine_ca()
 
@@ -111,7 +111,7 @@ class HttpRegistry:
                 if answer.status_code == _UNAUTHORIZED:
                     challenge = answer.headers.get("WWW-Authenticate", "")
                     authorized = self._authorized(send, session, access, challenge)
-                    # An answer of 404 is an answer, and false to whoever asks for its truth.
+                    # Not `authorized or answer`: a response of 404 is false.
                     answer = answer if authorized is None else authorized
                 if len(answer.content) > _LARGEST:
                     raise _unreadable(name)

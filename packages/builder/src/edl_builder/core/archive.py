@@ -1,4 +1,4 @@
-"""What may be in an archive: each entry is judged before anything of it is read."""
+"""Which entries an archive may have; each one is checked before its content is read."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ArchiveLimits:
 
 
 class EntryValidator:
-    """Judges the entries of one archive, in their order.
+    """Checks the entries of one archive, in their order.
 
     Accepted are files, folders, and symbolic links that stay in the tree whatever other links
     the tree holds: a target is relative, has ``..`` only at its beginning, and climbs no

@@ -1,4 +1,4 @@
-"""A request, read and judged: what is to be built, for whom, and where it goes."""
+"""Build requests and their authorization: content, tenant, target and base image."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """Somebody who may ask, and for what.
+    """An authenticated caller and its permissions.
 
     Attributes:
         name: as shown in logs.
@@ -39,7 +39,7 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class RequestPolicy:
-    """What anybody may ask."""
+    """Limits of all requests, of any tenant."""
 
     default_base: str = ""
     bases: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class RequestPolicy:
 
 @dataclass(frozen=True, slots=True)
 class UncheckedRequest:
-    """A request as it came in; nothing of it is trusted."""
+    """A request as received; nothing in it is trusted."""
 
     repository: str
     tag: str = ""
@@ -63,7 +63,7 @@ class UncheckedRequest:
 
 @dataclass(frozen=True, slots=True)
 class BuildRequest:
-    """A request that is allowed."""
+    """An authorized request."""
 
     repository: Reference
     tag: str
@@ -75,10 +75,10 @@ class BuildRequest:
 
 
 def authorize(asked: UncheckedRequest, tenant: Tenant, policy: RequestPolicy) -> BuildRequest:
-    """What a request asks for.
+    """Check a request and authorize it.
 
     Raises:
-        BuilderError: malformed, unsafe, or not for this tenant.
+        BuilderError: the request is malformed, unsafe or not permitted to this tenant.
     """
     repository = parse_repository(asked.repository)
     if not matches(repository.registry, policy.registries):
@@ -86,7 +86,7 @@ def authorize(asked: UncheckedRequest, tenant: Tenant, policy: RequestPolicy) ->
             Reason.FORBIDDEN,
             f"this builder does not push to {repository.registry}",
             where="repository",
-            remedy=f"Choose one of: {', '.join(policy.registries) or '(none is set up)'}.",
+            remedy=f"Choose one of: {', '.join(policy.registries) or '(none is configured)'}.",
         )
     if not matches(repository.repository, tenant.repositories):
         raise BuilderError(
@@ -131,9 +131,9 @@ def _base(text: str, policy: RequestPolicy) -> Reference:
     if not text and not policy.default_base:
         raise BuilderError(
             Reason.INVALID,
-            "no base image is named, and this builder has none of its own",
+            "the request names no base image, and this builder has no default",
             where="base image",
-            remedy="Name one that has Python and the worker.",
+            remedy="Name a base image that has Python and the worker.",
         )
     base = parse_reference(text or policy.default_base, "base image")
     if text and text != policy.default_base and not matches(base.repository, policy.bases):

@@ -1,4 +1,4 @@
-"""Decisions to act, in the order in which they are to be carried out."""
+"""Effects: what the service has to do, in this order."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from edl_builder.core.names import BuildId, BuildIdentity, Failure
 
 @dataclass(frozen=True, slots=True)
 class StartPreparing:
-    """Fetch if it is git, judge, make the key, look it up."""
+    """Fetch a git source, check the zoo, compute its key and look it up in the registry."""
 
     build: BuildId
 
 
 @dataclass(frozen=True, slots=True)
 class StartBuilding:
-    """Look once more, build, push."""
+    """Look up again, build and push."""
 
     build: BuildId
     identity: BuildIdentity
@@ -25,21 +25,21 @@ class StartBuilding:
 
 @dataclass(frozen=True, slots=True)
 class CancelWork:
-    """End what is being done for it; ``WorkFailed`` will follow."""
+    """Cancel the work for it; the event ``WorkFailed`` follows."""
 
     build: BuildId
 
 
 @dataclass(frozen=True, slots=True)
 class BuildChanged:
-    """Write it down, and tell who waits."""
+    """Save the build and wake its subscribers."""
 
     build: BuildId
 
 
 @dataclass(frozen=True, slots=True)
 class BuildMerged:
-    """``build`` is the same as ``other``, which is under way: it becomes another name for it."""
+    """``build`` equals ``other``, which has not ended: its id becomes an alias of the other."""
 
     build: BuildId
     other: BuildId
@@ -47,26 +47,26 @@ class BuildMerged:
 
 @dataclass(frozen=True, slots=True)
 class BuildFinished:
-    """Nothing more will happen to it; its context is not needed any more."""
+    """The build has ended; its context can be removed."""
 
     build: BuildId
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetBuild:
-    """Too old: remove all of it."""
+    """Remove an old build and its files."""
 
     build: BuildId
 
 
 @dataclass(frozen=True, slots=True)
 class PruneImages:
-    """Nothing is being built: the engine can be cleaned."""
+    """No build runs: prune the engine's images."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestRejected:
-    """The request is not taken; nothing is kept of it."""
+    """Refuse the request; nothing of it is kept."""
 
     build: BuildId
     failure: Failure

@@ -1,4 +1,4 @@
-"""Facts: everything that can happen to builds. Nothing else ever changes one."""
+"""Events: everything that can happen to builds. Only events change a build."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class SourceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BuildRequested:
-    """Somebody wants a build; what is asked has been judged and is allowed."""
+    """A caller requested a build and was authorized."""
 
     build: BuildId
     caller: Caller
@@ -24,21 +24,21 @@ class BuildRequested:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveReceived:
-    """The archive is here as a whole."""
+    """The archive is complete."""
 
     build: BuildId
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvingStarted:
-    """The source is here; the key is being made and looked up."""
+    """The source is complete; the key is computed and looked up."""
 
     build: BuildId
 
 
 @dataclass(frozen=True, slots=True)
 class ContextPrepared:
-    """The context is ready to be built, and the registry has no such image."""
+    """The context is complete, and the registry does not have the image."""
 
     build: BuildId
     identity: BuildIdentity
@@ -61,7 +61,7 @@ class BuildSucceeded:
 
 @dataclass(frozen=True, slots=True)
 class WorkFailed:
-    """What was done for a build ended without success, also because it was told to."""
+    """The work for a build failed or was cancelled."""
 
     build: BuildId
     failure: Failure
@@ -69,33 +69,33 @@ class WorkFailed:
 
 @dataclass(frozen=True, slots=True)
 class CancelRequested:
-    """Somebody wants it to end."""
+    """A caller cancels the build."""
 
     build: BuildId
 
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """A caller waits for it."""
+    """A call follows the build."""
 
     build: BuildId
 
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribed:
-    """A caller waits no longer: it has left, or its connection has."""
+    """A call no longer follows the build: it returned or lost its connection."""
 
     build: BuildId
 
 
 @dataclass(frozen=True, slots=True)
 class BuildRecovered:
-    """Found on disk after a restart, not ended.
+    """An unfinished build was found on disk after a restart.
 
     Attributes:
         identity: known if it had been prepared.
-        attempts: how often it has been begun to be built.
-        callers: everybody who has asked for it.
+        attempts: how often the engine has started it.
+        callers: all callers that requested it.
     """
 
     build: BuildId

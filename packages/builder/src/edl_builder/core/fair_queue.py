@@ -9,7 +9,7 @@ from edl_builder.core.names import BuildId, Caller
 
 
 class FairQueue:
-    """Who has asked for twenty builds does not hold up who asks for one."""
+    """One caller's twenty builds do not delay another caller's single build."""
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[Caller, deque[BuildId]] = OrderedDict()
@@ -34,7 +34,7 @@ class FairQueue:
                     del self._waiting[caller]
 
     def take(self, may: Callable[[BuildId], bool] = lambda _: True) -> BuildId | None:
-        """The next build that may start; its caller's next one comes after everybody else's."""
+        """The next build that may start; its caller then goes to the end of the queue."""
         for build in self.order():
             if may(build):
                 caller = next(c for c, builds in self._waiting.items() if build in builds)

@@ -1,4 +1,4 @@
-"""The words of the builder: ids, phases, reasons, results."""
+"""Basic types: ids, phases, reasons, failures, results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NewType
 
 BuildId = NewType("BuildId", str)
 Caller = NewType("Caller", str)
-"""Who asks: a tenant, the name in a client certificate, or a peer's host."""
+"""Name of a tenant, or the address of the peer where the service is open."""
 
 Key = NewType("Key", str)
 """Of content, base and requirements: equal keys, equal images. 64 hexadecimal digits."""
@@ -33,7 +33,7 @@ class Phase(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why something was refused or failed."""
+    """The category of a failure."""
 
     INVALID = "invalid"  # the request is wrong
     UNSAFE = "unsafe"  # it tries to reach what it must not
@@ -47,12 +47,12 @@ class Reason(StrEnum):
     TIMEOUT = "timeout"
     CANCELLED = "cancelled"
     RESTARTED = "restarted"  # the service ended meanwhile
-    INTERNAL = "defect"
+    INTERNAL = "internal error"
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What, where and what to do."""
+    """A failure: reason, what happened, where, and what to do."""
 
     reason: Reason
     what: str
@@ -62,7 +62,7 @@ class Failure:
 
 
 class BuilderError(Exception):
-    """A request, or a part of it, that is not accepted."""
+    """A request, a build or the start of the builder fails, with a failure for the caller."""
 
     def __init__(
         self, reason: Reason, what: str, *, where: str = "", remedy: str = "", detail: str = ""
@@ -95,7 +95,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class BuildIdentity:
-    """Requests with the same identity are one build."""
+    """Requests with equal identities become one build."""
 
     repository: str
     key: Key
@@ -103,5 +103,5 @@ class BuildIdentity:
 
     @property
     def content(self) -> tuple[str, Key]:
-        """What must not be built twice at a time."""
+        """The content, of which only one build runs at a time."""
         return self.repository, self.key

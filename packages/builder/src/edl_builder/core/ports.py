@@ -1,4 +1,4 @@
-"""What the builder needs from outside; adapters implement it."""
+"""Ports to engine and registry; adapters implement them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from edl_builder.core.references import Reference
 
 
 class Cancellation(Protocol):
-    """Whether somebody wants the work to end, and a bell for it."""
+    """Cancellation of the work for a build."""
 
     def check(self) -> None:
-        """Raises: BuilderError: CANCELLED, if it is to end."""
+        """Raises: BuilderError: CANCELLED, after the cancellation."""
 
     def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Have ``ring`` called when it is to end, at once if it already is.

@@ -1,11 +1,11 @@
-"""All builds of one service: facts in, decisions out.
+"""All builds of one service: events in, effects out.
 
     archive:  RECEIVING ─┐
     git:      QUEUED ──► FETCHING ─► RESOLVING ─► QUEUED ─► BUILDING ─► PUSHING ─► DONE
                                          └ found in the registry ───────────────►
 
-Every phase before DONE may end in FAILED or CANCELLED. A build whose work was told to stop keeps
-its slot until the work has stopped, so that no more than so many ever run.
+Every phase before DONE may end in FAILED or CANCELLED. A build whose work is being
+cancelled keeps its place until the work has stopped, so that the limits always hold.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class BuildStateMachine:
         self._aliases: dict[BuildId, BuildId] = {}
         self._queues = _Queues()
 
-    # --- looking ---------------------------------------------------------------------------
+    # --- queries ---------------------------------------------------------------------------
 
     def get(self, build: BuildId) -> Build | None:
         """The build of this id, also under the name of one that joined it."""
@@ -62,10 +62,10 @@ class BuildStateMachine:
                     return number
         return 0
 
-    # --- facts -----------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------
 
     def handle(self, event: ev.Event, now: float) -> list[fx.Effect]:
-        """Take a fact, return what is to be done. ``now`` in seconds, never going back."""
+        """Handle an event at ``now``, in seconds that never decrease; returns the effects."""
         if isinstance(event, ev.Tick):
             return self._tick(now)
         if isinstance(event, ev.BuildRequested):
@@ -130,7 +130,7 @@ class BuildStateMachine:
             if count >= limit:
                 failure = Failure(
                     Reason.LIMIT,
-                    f"{count} builds {whose}are under way or wait; no more than {limit} may",
+                    f"{count} builds {whose}have not ended; the limit is {limit}",
                     where="the builder's queue",
                     remedy="Wait until some have ended.",
                 )
@@ -152,9 +152,9 @@ class BuildStateMachine:
         if event.attempts >= self.limits.attempts:
             failure = Failure(
                 Reason.RESTARTED,
-                f"the builder ended {event.attempts} times while it worked on this build",
+                f"the builder ended {event.attempts} times during this build",
                 where="the builder",
-                remedy="Try once more; if the builder ends again, its log says why.",
+                remedy="Try again; if the builder ends again, see its log.",
             )
             return self._fail(build, failure, now)
         if event.identity is not None:
@@ -167,7 +167,7 @@ class BuildStateMachine:
         else:
             failure = Failure(
                 Reason.RESTARTED,
-                "the builder was restarted before the archive was there and checked",
+                "the builder was restarted before the archive was complete",
                 where="the builder",
                 remedy="Send it again.",
             )
@@ -225,7 +225,7 @@ class BuildStateMachine:
         if not build.is_working:
             self._queues.preparing.remove(build.id)
             self._queues.building.remove(build.id)
-            # A sender is told by the end of its build.
+            # An upload ends with its build.
             return self._fail(build, failure, now)
         build.cancel_failure = failure
         return [fx.CancelWork(build.id), fx.BuildChanged(build.id)]
@@ -317,9 +317,9 @@ class BuildStateMachine:
             elif alone is not None and now - alone > self.limits.abandon_s:
                 failure = Failure(
                     Reason.CANCELLED,
-                    f"nobody has waited for this build for {self.limits.abandon_s:g} s",
+                    f"no call has followed this build for {self.limits.abandon_s:g} s",
                     where="the builder",
-                    remedy="Stay attached, or attach again in time.",
+                    remedy="Keep the call open, or follow the build again in time (Watch).",
                 )
                 found += self._stop(build, failure, now)
         return found + self._forget(now)

@@ -1,4 +1,4 @@
-"""Who calls: a bearer token, a client certificate, or anybody where the service is open."""
+"""Authentication of calls: bearer tokens, client certificates, or none in an open service."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Authenticator:
         self._access = access
 
     def authenticate(self, context: grpc.ServicerContext) -> Tenant:
-        """The tenant who calls; ends the call as UNAUTHENTICATED if it is none."""
+        """The tenant of a call; aborts the call as UNAUTHENTICATED if there is none."""
         for name, value in context.invocation_metadata() or ():
             if name == "authorization":
                 text = value if isinstance(value, str) else ""
@@ -49,7 +49,7 @@ class Authenticator:
                     return tenant
         if not self._access.is_open:
             _refuse(context, "the call has no bearer token and no known client certificate")
-        # Each connection has its turn; where anybody may call, anybody may look.
+        # An open service has one caller per connection, and each caller sees all builds.
         return Tenant(Caller(context.peer()), sees_all=True)
 
 

@@ -1,4 +1,4 @@
-"""The builder, as called by clients."""
+"""The Builder service of the protocol."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_LISTED = 500
 
 
 class BuilderServicer(builder_pb2_grpc.BuilderServicer):
-    """Decodes, asks the workshop, encodes.
+    """Decodes requests, calls the build service, encodes its answers.
 
     Args:
         workshop: all builds.
@@ -53,13 +53,13 @@ class BuilderServicer(builder_pb2_grpc.BuilderServicer):
         try:
             spec = _spec(request_iterator)
             request = authorize(codec.request_from(spec), tenant, self._policy)
-            build = self._service.request(tenant, request)
+            build = self._service.submit(tenant, request)
         except BuilderError as error:
             self._metrics.refused.labels(str(error.failure.reason)).inc()
             raise
         context.add_callback(self._service.wake)
         last: BuildStatus | None = None
-        with self._service.waiting(build):
+        with self._service.subscription(build):
             if request.git is None:
                 yield codec.progress_to(self._service.view(build))
                 chunks = _Chunks(
@@ -67,7 +67,7 @@ class BuilderServicer(builder_pb2_grpc.BuilderServicer):
                     context.is_active,
                     lambda: self._service.view(build).phase.is_final,
                 )
-                self._service.receive(build, chunks)
+                self._service.receive_archive(build, chunks)
             for news in self._service.follow(build, 0, context.is_active):
                 if isinstance(news, BuildStatus):
                     last = news
@@ -81,7 +81,7 @@ class BuilderServicer(builder_pb2_grpc.BuilderServicer):
         tenant = self._callers.authenticate(context)
         build = self._service.get(tenant, BuildId(request.id)).id
         context.add_callback(self._service.wake)
-        with self._service.waiting(build):
+        with self._service.subscription(build):
             for news in self._service.follow(build, request.after_line, context.is_active):
                 yield codec.progress_to(news)
 

@@ -131,7 +131,7 @@ class BuilderClient:
         if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
             return EdlError(
                 error_pb2.FORBIDDEN,
-                f"the builder does not know you: {details.partition(';')[0]}",
+                f"authentication failed: {details.partition(';')[0]}",
                 where=self.address,
                 remedy=f"Set {TOKEN}, or {TOKEN_FILE} to a file with the token; or name the"
                 " certificate that you were given with --builder-identity.",
