@@ -32,11 +32,11 @@ def test_two_jobs_have_two_registries() -> None:
 
 def test_what_workers_counted_adds_up_and_stays_when_they_are_gone() -> None:
     counters = WorkerCounters()
-    counters.tell("a", {"edl_worker_steps_total": 3.0})
-    counters.tell("a", {"edl_worker_steps_total": 5.0})
-    counters.tell("b", {"edl_worker_steps_total": 10.0})
+    counters.add("a", {"edl_worker_steps_total": 3.0})
+    counters.add("a", {"edl_worker_steps_total": 5.0})
+    counters.add("b", {"edl_worker_steps_total": 10.0})
     counters.forget("a")
-    counters.tell("c", {"edl_worker_steps_total": 1.0})
+    counters.add("c", {"edl_worker_steps_total": 1.0})
     assert carried(counters) == {("edl_worker_steps_total", ()): 16.0}
 
 
@@ -47,7 +47,7 @@ def test_labels_and_sums_of_histograms_are_carried() -> None:
         'edl_worker_step_duration_seconds_sum{phase="compute"}': 0.5,
         'edl_worker_step_duration_seconds_count{phase="compute"}': 4.0,
     }
-    counters.tell("a", told)
+    counters.add("a", told)
     labels = (("outcome", "completed"), ("type", "training"))
     phase = (("phase", "compute"),)
     assert carried(counters) == {
@@ -59,7 +59,7 @@ def test_labels_and_sums_of_histograms_are_carried() -> None:
 
 def test_only_so_many_series_of_known_form_are_taken() -> None:
     counters = WorkerCounters()
-    counters.tell(
+    counters.add(
         "a",
         {
             "edl_job_info": 1.0,
@@ -71,7 +71,7 @@ def test_only_so_many_series_of_known_form_are_taken() -> None:
         },
     )
     assert carried(counters) == {}
-    counters.tell("b", {f'edl_worker_steps_total{{a="{n}"}}': 1.0 for n in range(10_000)})
+    counters.add("b", {f'edl_worker_steps_total{{a="{n}"}}': 1.0 for n in range(10_000)})
     assert len(carried(counters)) <= 200
 
 

@@ -96,9 +96,9 @@ class Metrics:
             "When the last checkpoint was complete; 0 before the first.",
             registry=self.registry,
         )
-        self.defects = Counter(
-            "edl_defects_total",
-            "Calls that failed for a reason that edl does not know.",
+        self.internal_errors = Counter(
+            "edl_internal_errors_total",
+            "Calls that failed with an internal error.",
             registry=self.registry,
         )
 
@@ -245,7 +245,7 @@ class WorkerCounters(Collector):
         self._last: dict[str, Mapping[str, float]] = {}
         self._totals: dict[tuple[str, str, _Labels], float] = defaultdict(float)
 
-    def tell(self, instance: str, counters: Mapping[str, float]) -> None:
+    def add(self, instance: str, counters: Mapping[str, float]) -> None:
         """Take the counters of an instance."""
         with self._lock:
             before = self._last.get(instance, {})

@@ -1,4 +1,4 @@
-"""The gRPC server: what it serves, on which port, and what becomes of errors."""
+"""The gRPC server: its services, its port, its threads, and the translation of errors."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from grpc_reflection.v1alpha import reflection
 
 from edl_master.adapters.tcp_ports import check_port
 from edl_master.codec import malformed
+from edl_master.control.job_controller import MAX_WAITING_REQUESTS
 from edl_master.core.parameters.exchange import NotInitialized
 from edl_master.core.parameters.payload import PayloadError
+from edl_master.servicers.call_limits import CallLimits
 from edl_master.servicers.job import JobServicer
 from edl_master.servicers.parameters import ParametersServicer
 from edl_master.servicers.servers import ServersServicer
@@ -37,16 +39,26 @@ from edl_proto.v1 import (
 
 log = logging.getLogger(__name__)
 
-_CALLS_PER_WORKER = 4
-"""At a time: a waiting lease, a waiting push, a heartbeat, one to spare."""
+_SHORT_CALLS = 64
+"""Calls at a time that never wait: heartbeats, completions, status, probes. What is above that
+queues for milliseconds."""
 
-_OTHER_CALLS = 32
-"""Clients that watch, probes, scrapes."""
+_READY_CALLS = 64
+"""Calls at a time that may wait for parameter servers to start."""
+
+_WATCHERS = 32
+"""Clients at a time that follow the events."""
+
+_PARAMETER_CALLS = 256
+"""Calls at a time from workers that cannot reach the port of direct calls; each may wait for a
+step permit."""
 
 _PART_CALLS = 256
 """Calls at a time: one or two of each worker."""
 
 _PORT_OPTION = "--port"
+_TASKS = task_pb2.DESCRIPTOR.services_by_name["Tasks"].full_name
+_JOB = job_pb2.DESCRIPTOR.services_by_name["Job"].full_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +85,8 @@ class Server:
         services: what is served.
         host: address to listen on.
         port: 0 for any.
-        workers: the most workers that will call.
-        on_internal_error: told of every call that failed for a reason that edl does not know.
+        parameter_servers: how many servers will read the command log, each in one long call.
+        on_internal_error: called for every call that failed with an internal error.
 
     Raises:
         EdlError: PORT_IN_USE, or USAGE for an address that this machine does not have.
@@ -85,26 +97,30 @@ class Server:
         services: Services,
         host: str,
         port: int,
-        workers: int,
+        parameter_servers: int,
         on_internal_error: Callable[[], None] = lambda: None,
     ) -> None:
         def note(method: str, error: Exception) -> None:
             log.error("%s\n%s", method, "".join(traceback.format_exception(error)))
             on_internal_error()
 
-        # Waiting calls occupy a thread each; threads are made when they are needed.
-        threads = _OTHER_CALLS + _CALLS_PER_WORKER * max(workers, 64)
+        # The executor makes a thread when a call finds no idle one. The number of workers does not
+        # matter: calls that wait are limited, all others are short.
+        limits = {
+            f"/{_TASKS}/Ready": _READY_CALLS,
+            f"/{_JOB}/WatchEvents": _WATCHERS,
+            f"/{parameters.SERVICE}/": _PARAMETER_CALLS,
+        }
+        waiting_calls = MAX_WAITING_REQUESTS + sum(limits.values()) + 2 * parameter_servers
+        threads = _SHORT_CALLS + waiting_calls
         self._server = grpc.server(
             futures.ThreadPoolExecutor(threads, thread_name_prefix="grpc"),
-            interceptors=[errors := ErrorInterceptor(_translate, note)],
+            interceptors=[CallLimits(limits), errors := ErrorInterceptor(_translate, note)],
             options=SERVER_OPTIONS,
         )
         task_pb2_grpc.add_TasksServicer_to_server(services.tasks, self._server)
         job_pb2_grpc.add_JobServicer_to_server(services.job, self._server)
-        names = [
-            task_pb2.DESCRIPTOR.services_by_name["Tasks"].full_name,
-            job_pb2.DESCRIPTOR.services_by_name["Job"].full_name,
-        ]
+        names = [_TASKS, _JOB]
         self._direct: Listener | None = None
         if services.parameters is not None:
             check_port(host, 0, _PORT_OPTION)
@@ -125,7 +141,7 @@ class Server:
         self._server.start()
 
     def _listen(self, host: str, port: int) -> int:
-        # Found out first: gRPC would only say that it failed.
+        # Checked first: gRPC would only report that it failed.
         check_port(host, port, _PORT_OPTION)
         shown = f"[{host}]" if ":" in host else host
         try:
@@ -140,7 +156,7 @@ class Server:
             ) from error
 
     def close(self, grace_s: float) -> None:
-        """Take no more calls, and give those that run ``grace_s`` to end."""
+        """Take no more calls, and give running calls ``grace_s`` to end."""
         self._health.enter_graceful_shutdown()
         self._server.stop(grace_s).wait(grace_s + 1)
         if self._direct is not None:

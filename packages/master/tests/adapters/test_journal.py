@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from edl_master.adapters import journal as module
-from edl_master.adapters.journal import Journal, event
+from edl_master.adapters.journal import Journal, journal_event
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 
 
 def add(journal: Journal, count: int, kind: str = "Something") -> None:
     for _ in range(count):
-        journal.add(event(kind, "info", "it happened", {"a": "1"}, 0.5))
+        journal.add(journal_event(kind, "info", "it happened", {"a": "1"}, 0.5))
 
 
 def numbers(path: Path) -> list[int]:

@@ -10,6 +10,7 @@ import pytest
 from acting.job_settings import job_settings
 
 from edl_master.adapters.buffer_pool import BufferPool
+from edl_master.control import job_controller
 from edl_master.control.job_controller import GrantedLease, JobController
 from edl_master.core.effects import JobPhase, LogEvent, LogScalar, WaitForWork
 from edl_master.core.events import (
@@ -31,8 +32,8 @@ from edl_master.guarded_plane import GuardedPlane
 LONG_S = 60.0
 
 
-class Noted:
-    """What a job reaches outside, written down."""
+class RecordedEffects:
+    """External effects, in a list."""
 
     def __init__(self) -> None:
         self.done: list[tuple[Any, ...]] = []
@@ -43,8 +44,8 @@ class Noted:
     def stop_worker(self, worker: WorkerId, *, kill: bool) -> None:
         self.done.append(("kill" if kill else "stop", worker))
 
-    def record(self, record: LogEvent, at_s: float) -> None:
-        self.done.append((record.kind,))
+    def record(self, event: LogEvent, at_s: float) -> None:
+        self.done.append((event.kind,))
 
     def log_scalar(self, point: LogScalar, at_s: float) -> None:
         self.done.append(("point", point.name))
@@ -57,36 +58,43 @@ class Noted:
 
 
 @pytest.fixture
-def outside() -> Noted:
-    return Noted()
+def external() -> RecordedEffects:
+    return RecordedEffects()
 
 
 @pytest.fixture
-def controller(outside: Noted) -> JobController:
+def controller(external: RecordedEffects) -> JobController:
     """A prediction job of two tasks, for two workers that are ready."""
     settings = job_settings(JobType.PREDICT, records_per_task=10, max_workers=2)
     plane = GuardedPlane(lambda reduction: Async(), None, BufferPool())
-    controller = JobController(JobState(settings, (20,)), plane, outside)
-    controller.tell(Tick())
-    for number in (0, 1):
-        instance = InstanceId(f"host:{number}:0")
-        controller.tell(WorkerRegistered(WorkerId(number), instance, "host", number))
-        controller.tell(WorkerReady(WorkerId(number), instance))
+    controller = JobController(JobState(settings, (20,)), plane, external)
+    make_ready(controller, 2)
     return controller
+
+
+def make_ready(controller: JobController, workers: int) -> None:
+    """Begin the job, with so many ready workers."""
+    controller.handle(Tick())
+    for number in range(workers):
+        instance = InstanceId(f"host:{number}:0")
+        controller.handle(WorkerRegistered(WorkerId(number), instance, "host", number))
+        controller.handle(WorkerReady(WorkerId(number), instance))
 
 
 def ask(number: int) -> LeaseRequested:
     return LeaseRequested(WorkerId(number), InstanceId(f"host:{number}:0"))
 
 
-def test_decisions_are_carried_out_in_order(controller: JobController, outside: Noted) -> None:
-    assert outside.done[:3] == [("JobStarted",), ("start", 0, 0), ("start", 1, 0)]
-    assert isinstance(controller.tell(ask(0)), GrantedLease)
+def test_effects_are_carried_out_in_order(
+    controller: JobController, external: RecordedEffects
+) -> None:
+    assert external.done[:3] == [("JobStarted",), ("start", 0, 0), ("start", 1, 0)]
+    assert isinstance(controller.handle(ask(0)), GrantedLease)
     assert controller.view().tasks
     assert controller.end is None
 
 
-def test_who_asks_for_work_is_answered_when_there_is_some(controller: JobController) -> None:
+def test_a_waiting_request_is_answered_when_there_is_a_task(controller: JobController) -> None:
     for _ in range(2):
         assert isinstance(controller.request_lease(ask(0), 0, lambda: True), GrantedLease)
     assert isinstance(controller.request_lease(ask(1), 0.05, lambda: True), WaitForWork)
@@ -98,15 +106,15 @@ def test_who_asks_for_work_is_answered_when_there_is_some(controller: JobControl
     time.sleep(0.05)
     assert answers == []
     # The holder of both tasks dies; the other one need not ask again.
-    controller.tell(InstanceExited(WorkerId(0), InstanceId("host:0:0"), None, 9, preempted=True))
+    controller.handle(InstanceExited(WorkerId(0), InstanceId("host:0:0"), None, 9, preempted=True))
     waiting.join(LONG_S)
     (answer,) = answers
     assert isinstance(answer, GrantedLease)
 
 
-def test_who_is_gone_is_given_nothing(controller: JobController) -> None:
+def test_a_caller_that_is_gone_gets_no_task(controller: JobController) -> None:
     for _ in range(2):
-        controller.tell(ask(0))
+        controller.handle(ask(0))
     here = threading.Event()
     here.set()
     answers: list[object] = []
@@ -115,17 +123,17 @@ def test_who_is_gone_is_given_nothing(controller: JobController) -> None:
     )
     waiting.start()
     here.clear()
-    controller.tell(InstanceExited(WorkerId(0), InstanceId("host:0:0"), None, 9, preempted=True))
+    controller.handle(InstanceExited(WorkerId(0), InstanceId("host:0:0"), None, 9, preempted=True))
     waiting.join(LONG_S)
     assert isinstance(answers[0], WaitForWork)
-    assert isinstance(controller.tell(ask(1)), GrantedLease)
+    assert isinstance(controller.handle(ask(1)), GrantedLease)
 
 
 def test_the_end_is_told_to_who_waits_for_it(controller: JobController) -> None:
     assert controller.wait_for_end(0.01) is None
-    controller.tell(StopRequested("enough"))
+    controller.handle(StopRequested("enough"))
     for number in (0, 1):
-        controller.tell(
+        controller.handle(
             InstanceExited(WorkerId(number), InstanceId(f"host:{number}:0"), 0, None, False)
         )
     end = controller.wait_for_end(LONG_S)
@@ -136,18 +144,18 @@ def test_the_end_is_told_to_who_waits_for_it(controller: JobController) -> None:
 
 
 def test_a_fact_that_contradicts_the_job_ends_it_with_the_story(
-    controller: JobController, outside: Noted
+    controller: JobController, external: RecordedEffects
 ) -> None:
     """Nobody asked for an output: something is wrong with the master itself."""
-    controller.tell(OutputFinished())
-    assert ("JobFailed",) in outside.done
+    controller.handle(OutputFinished())
+    assert ("JobFailed",) in external.done
     failure = controller.view().failure
     assert failure is not None
     assert failure.code == "INTERNAL"
     assert "OutputFinished" in failure.where
     assert "WorkerReady" in failure.what + failure.detail
     for number in (0, 1):
-        controller.tell(
+        controller.handle(
             InstanceExited(WorkerId(number), InstanceId(f"host:{number}:0"), 0, None, False)
         )
     end = controller.end
@@ -162,9 +170,40 @@ def test_a_defect_while_the_job_fails_still_ends_it(
         raise RuntimeError("broken")
 
     monkeypatch.setattr(JobState, "handle", broken)
-    controller.tell(Tick())
+    controller.handle(Tick())
     end = controller.end
     assert end is not None
     assert end.phase is JobPhase.FAILED
     assert end.failure is not None
     assert "broken" in end.failure.what
+
+
+def test_a_bounded_number_of_requests_waits_and_others_ask_again_later(
+    monkeypatch: pytest.MonkeyPatch, external: RecordedEffects
+) -> None:
+    monkeypatch.setattr(job_controller, "MAX_WAITING_REQUESTS", 1)
+    settings = job_settings(JobType.PREDICT, records_per_task=10, max_workers=3)
+    plane = GuardedPlane(lambda reduction: Async(), None, BufferPool())
+    controller = JobController(JobState(settings, (10,)), plane, external, crowded_retry_s=2.5)
+    make_ready(controller, 3)
+    assert isinstance(controller.request_lease(ask(0), 0, lambda: True), GrantedLease)
+    answers: list[object] = []
+    began = threading.Event()
+
+    def is_wanted() -> bool:
+        began.set()
+        return True
+
+    waiting = threading.Thread(
+        target=lambda: answers.append(controller.request_lease(ask(1), LONG_S, is_wanted))
+    )
+    waiting.start()
+    assert began.wait(LONG_S)
+    refused = controller.request_lease(ask(2), LONG_S, lambda: True)
+    assert isinstance(refused, WaitForWork)
+    assert refused.retry_in_s == 2.5
+    controller.handle(InstanceExited(WorkerId(0), InstanceId("host:0:0"), None, 9, preempted=True))
+    waiting.join(LONG_S)
+    assert isinstance(answers[0], GrantedLease)
+    # The place of the request that has been answered is free again.
+    assert not isinstance(controller.request_lease(ask(2), 0.01, lambda: False), GrantedLease)

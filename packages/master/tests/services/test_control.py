@@ -204,7 +204,7 @@ def test_a_finished_job_keeps_its_page_and_ends_when_the_client_has_read_the_res
         assert json.loads(get(job, "/api/status")[2])["state"] == "SUCCEEDED"
         job.job.Acknowledge(job_pb2.AcknowledgeRequest(), timeout=30)
         assert get(job, "/healthz")[0] == 200
-        job.app._leave.set()
+        job.app._threads.leave.set()
         assert job.wait() == 0
 
 

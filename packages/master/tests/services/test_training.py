@@ -89,9 +89,9 @@ def test_a_worker_that_rises_from_the_dead_changes_nothing(tmp_path: Path, updat
     spec.training.grads_to_wait = 1
     acting = Acting(RECORDS, sync=update == "SYNC", at_minibatch=at_minibatch)
     with RunningJob(spec, tmp_path / "job", acting) as job:
-        with job.app._controller._changed:
-            seen = job.app._controller._changed.wait_for(
-                lambda: job.app._controller._job.view(0).preemptions == 1, DEADLINE_S
+        with job.app._services.controller._changed:
+            seen = job.app._services.controller._changed.wait_for(
+                lambda: job.app._services.controller._job.view(0).preemptions == 1, DEADLINE_S
             )
         assert seen
         ((dead, lease, version),) = zombies

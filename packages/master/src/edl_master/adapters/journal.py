@@ -140,7 +140,9 @@ def read_events(path: Path, after: int, limit: int) -> list[Event]:
     return found
 
 
-def event(kind: str, severity: str, message: str, facts: dict[str, str], at_s: float) -> Event:
+def journal_event(
+    kind: str, severity: str, message: str, facts: dict[str, str], at_s: float
+) -> Event:
     """An event that happens now, ``at_s`` seconds after the job started."""
     return Event(
         at=rfc3339(time.time()),

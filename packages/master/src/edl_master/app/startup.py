@@ -8,8 +8,8 @@ from pathlib import Path
 
 from edl_master import codec
 from edl_master.adapters.job_directory import JobDirectory, rfc3339
-from edl_master.adapters.journal import Journal, event
-from edl_master.app.master import App
+from edl_master.adapters.journal import Journal, journal_event
+from edl_master.app.master import Master
 from edl_master.config import job_config
 from edl_master.control.effect_executor import failure_from_exception
 from edl_master.control.worker_instances import PlatformFactory, platform_for_job
@@ -51,21 +51,21 @@ def run(job_dir: Path, platform_factory: PlatformFactory = platform_for_job) -> 
     try:
         with directory.life_signs():
             spec = directory.read_spec()
-            app = App(job_config.read(spec, job_dir), directory, platform_factory)
+            master = Master(job_config.read(spec, job_dir), directory, platform_factory)
     except Exception as error:
         failure = failure_from_exception(error)
         log.error("the job cannot be started\n%s", error)
         _say_why(directory, spec, failure)
         directory.let_go()
         return FAILED
-    with app:
-        app.take_signals()
+    with master:
+        master.take_signals()
         try:
-            code = app.run()
+            code = master.run()
             if code == RESTART:
                 restart_program(directory.hand_on())
-            if code == SUSPENDED and app.received_signal is not None:
-                end_by_signal(app.received_signal)
+            if code == SUSPENDED and master.received_signal is not None:
+                end_by_signal(master.received_signal)
             return code
         except Exception as error:
             log.exception("the master ends")
@@ -91,7 +91,7 @@ def _say_why(directory: JobDirectory, spec: job_pb2.JobSpec, failure: Failure) -
     try:
         directory.write_status(status, final=True)
         journal = Journal(directory.path / job_directory.EVENTS)
-        journal.add(event("JobFailed", "error", failure.what, {"code": failure.code}, 0.0))
+        journal.add(journal_event("JobFailed", "error", failure.what, {"code": failure.code}, 0.0))
         journal.close()
     except EdlError as error:
         log.error("nor can that be written to the job's directory\n%s", error)

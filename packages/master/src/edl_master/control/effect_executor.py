@@ -1,7 +1,7 @@
-"""Carries out what reaches beyond the master's memory: processes, files, curves.
+"""Carries out the effects that reach beyond the master's memory: processes, files, curves.
 
-Everything here returns at once; what may take a while is done on a lane of its own, and
-what comes of it is told to the job as a fact.
+Every method returns at once. Work that may take a while runs in a thread, and its result reaches
+the job as an event.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 from edl_master.adapters.checkpoint_files import LEDGER, PLANE, Checkpoint
 from edl_master.adapters.checkpoints import CheckpointStorage, LocalCheckpoints
-from edl_master.adapters.journal import Journal, event
+from edl_master.adapters.journal import Journal, journal_event
 from edl_master.codec import failure_of
-from edl_master.control.executors import Latest, SerialExecutor
-from edl_master.control.job_controller import Kept
+from edl_master.control.executors import CoalescingQueue, SerialExecutor
+from edl_master.control.job_controller import JobSnapshot
 from edl_master.core.effects import LogEvent, LogScalar
 from edl_master.core.events import (
     CheckpointFailed,
@@ -37,30 +37,30 @@ from edl_proto.v1 import error_pb2
 log = logging.getLogger(__name__)
 
 _SENT_S = 3600.0
-"""How long the last checkpoint may take to be sent; a store that gets nowhere ends that sooner."""
+"""How long sending the last checkpoint may take; a store that makes no progress ends it sooner."""
 
 _PARTS_S = 600.0
-"""How long parameter servers may take to write their parts; one that dies ends the wait."""
+"""How long parameter servers may take to write their shards; the death of one ends the wait."""
 
 
 class EffectExecutor:
-    """What the job's decisions reach; implements ``controller.ExternalEffects``.
+    """Implements ``job_controller.ExternalEffects``.
 
     Args:
-        platform: where instances are.
-        journal: where events go.
-        curves: where points go.
+        platform: runs instances.
+        journal: takes events.
+        curves: takes points.
         report_writer: also gets points, for TensorBoard.
-        checkpoints: None: none are kept.
-        snapshots: for the next master of this job; None: none are kept.
-        settle_output: returns when the part of every task that was told to be done is in its
-            place; raises ``EdlError``.
-        finish_output: makes the output of the parts; raises ``EdlError``.
+        checkpoints: None: the job keeps none.
+        snapshots: for the next master of this job; None: the job keeps none.
+        settle_output: returns when the files of every completed task are in their place;
+            raises ``EdlError``.
+        finish_output: makes the output from the files of the tasks; raises ``EdlError``.
         metrics: durations of checkpoints.
-        tell: takes facts.
-        on_error: told what failed here.
+        handle: takes events.
+        on_error: takes the errors of the threads.
         grace_s: from asking an instance to leave to killing it.
-        crew: the parameter servers, which write their parts themselves; None: there are none.
+        group: the parameter servers, which write their shards themselves; None: there are none.
     """
 
     def __init__(
@@ -74,10 +74,10 @@ class EffectExecutor:
         settle_output: Callable[[], None],
         finish_output: Callable[[], None],
         metrics: Metrics,
-        tell: Callable[[Event], object],
+        handle: Callable[[Event], object],
         on_error: Callable[[Exception], None],
         grace_s: float,
-        crew: Crew | None = None,
+        group: Crew | None = None,
     ) -> None:
         self._platform = platform
         self._journal = journal
@@ -88,42 +88,42 @@ class EffectExecutor:
         self._settle_output = settle_output
         self._finish_output = finish_output
         self._metrics = metrics
-        self._tell = tell
+        self._handle = handle
         self._grace_s = grace_s
-        self._crew = crew
+        self._group = group
         self._processes = SerialExecutor("platform", on_error)
         self._slow = SerialExecutor("slow", on_error)
         self._sending = SerialExecutor("checkpoints", on_error)
-        self._latest_checkpoint = Latest(self._slow)
-        self._latest_snapshot = Latest(self._slow)
+        self._latest_checkpoint = CoalescingQueue(self._slow)
+        self._latest_snapshot = CoalescingQueue(self._slow)
 
     def start_worker(self, worker: WorkerId, attempt: int) -> None:
-        self._processes.do(lambda: self._platform.start(worker, attempt))
+        self._processes.submit(lambda: self._platform.start(worker, attempt))
 
     def stop_worker(self, worker: WorkerId, *, kill: bool) -> None:
         if kill:
-            self._processes.do(lambda: self._platform.kill(worker))
+            self._processes.submit(lambda: self._platform.kill(worker))
         else:
-            self._processes.do(lambda: self._platform.stop(worker, self._grace_s))
+            self._processes.submit(lambda: self._platform.stop(worker, self._grace_s))
 
-    def record(self, record: LogEvent, at_s: float) -> None:
-        log.log(_LEVELS[record.severity], "%s: %s", record.kind, record.message)
+    def record(self, event: LogEvent, at_s: float) -> None:
+        log.log(_LEVELS[event.severity], "%s: %s", event.kind, event.message)
         self._journal.add(
-            event(record.kind, str(record.severity), record.message, record.facts, at_s)
+            journal_event(event.kind, str(event.severity), event.message, event.facts, at_s)
         )
 
     def log_scalar(self, point: LogScalar, at_s: float) -> None:
         self._curves.add(point.name, Point(point.version, at_s, point.value))
         self._report_writer.add(point)
 
-    def write_checkpoint(self, kept: Kept) -> None:
+    def write_checkpoint(self, snapshot: JobSnapshot) -> None:
         checkpoints = self._checkpoints
         if checkpoints is None:
             return
 
         def write() -> None:
-            name, seconds = self._write(checkpoints, kept)
-            self._sending.do(lambda: publish(name, seconds))
+            name, seconds = self._write(checkpoints, snapshot)
+            self._sending.submit(lambda: publish(name, seconds))
 
         def publish(name: str, seconds: float) -> None:
             started = time.monotonic()
@@ -131,55 +131,55 @@ class EffectExecutor:
                 if not checkpoints.publish(name):
                     return
             except EdlError as error:
-                # Where this machine's own disk fails, no other can be kept either; a store may be
-                # there again for the next one, and until then nothing is lost but this one.
+                # Where this machine's own disk fails, no later checkpoint can be written either. A
+                # store may serve again for the next one, and only this one is lost.
                 if error.code != error_pb2.OUTPUT_UNWRITABLE:
                     raise
                 log.warning("%s", error)
-                self._tell(CheckpointFailed(kept.version, failure_of(error)))
+                self._handle(CheckpointFailed(snapshot.version, failure_of(error)))
                 return
             seconds += time.monotonic() - started
             self._metrics.checkpoint_duration.labels("write").observe(seconds)
-            self._metrics.checkpoint_duration.labels("copy").observe(kept.held_up_s)
+            self._metrics.checkpoint_duration.labels("copy").observe(snapshot.paused_s)
             self._metrics.checkpoint_last_success.set_to_current_time()
-            self._tell(CheckpointTaken(kept.version, seconds, kept.held_up_s))
+            self._handle(CheckpointTaken(snapshot.version, seconds, snapshot.paused_s))
 
-        if kept.label:
-            checkpoints.expect(kept.label)
-        self._latest_checkpoint.do(write)
+        if snapshot.label:
+            checkpoints.expect(snapshot.label)
+        self._latest_checkpoint.submit(write)
 
-    def write_snapshot(self, kept: Kept) -> None:
+    def write_snapshot(self, snapshot: JobSnapshot) -> None:
         snapshots = self._snapshots
         if snapshots is None:
             return
 
         def write() -> None:
-            # What it counts as done has to be there for whoever goes on from it.
+            # The files that it counts as done must be there for a job that continues from it.
             self._settle_output()
-            _, seconds = self._write(snapshots, kept)
+            _, seconds = self._write(snapshots, snapshot)
             self._metrics.snapshot_duration.observe(seconds)
-            self._tell(SnapshotTaken(kept.version, seconds, kept.held_up_s))
+            self._handle(SnapshotTaken(snapshot.version, seconds, snapshot.paused_s))
 
-        if kept.label:
-            snapshots.expect(kept.label)
-        self._latest_snapshot.do(write)
+        if snapshot.label:
+            snapshots.expect(snapshot.label)
+        self._latest_snapshot.submit(write)
 
-    def _write(self, place: CheckpointStorage, kept: Kept) -> tuple[str, float]:
-        """Write it, and return its name and the seconds that this took.
+    def _write(self, place: CheckpointStorage, snapshot: JobSnapshot) -> tuple[str, float]:
+        """Write a snapshot or checkpoint; return its name and the seconds that this took.
 
-        Not those that passed until parameter servers had begun: a server that has just been
-        started would else keep the next snapshot away for twenty times as long.
+        Time before the parameter servers began to write does not count: otherwise a server that
+        has just been started would delay the next snapshot by twenty times that long.
         """
         parts, parts_s = [], 0.0
-        if kept.label and self._crew is not None:
-            parts_s = self._crew.wait_kept(kept.label, _PARTS_S)
-            parts = place.parts(kept.label, self._crew.count)
-        kept_here = Checkpoint({LEDGER: kept.ledger}, {})
-        if kept.plane is not None:
-            documents = {LEDGER: kept.ledger, PLANE: kept.plane.meta}
-            kept_here = Checkpoint(documents, kept.plane.arrays)
+        if snapshot.label and self._group is not None:
+            parts_s = self._group.wait_kept(snapshot.label, _PARTS_S)
+            parts = place.parts(snapshot.label, self._group.count)
+        checkpoint = Checkpoint({LEDGER: snapshot.ledger}, {})
+        if snapshot.plane is not None:
+            documents = {LEDGER: snapshot.ledger, PLANE: snapshot.plane.meta}
+            checkpoint = Checkpoint(documents, snapshot.plane.arrays)
         started = time.monotonic()
-        name = place.write(kept_here, parts)
+        name = place.write(checkpoint, parts)
         return name, parts_s + time.monotonic() - started
 
     def finish_output(self) -> None:
@@ -187,29 +187,29 @@ class EffectExecutor:
             try:
                 self._finish_output()
             except EdlError as error:
-                self._tell(OutputFinished(failure_of(error)))
+                self._handle(OutputFinished(failure_of(error)))
             else:
-                self._tell(OutputFinished())
+                self._handle(OutputFinished())
 
-        self._slow.do(finish)
+        self._slow.submit(finish)
 
     def stop_now(self) -> None:
-        """End all instances now; somebody has asked twice."""
-        self._processes.do(lambda: self._platform.close(0))
+        """End all instances now: a second signal has asked for that."""
+        self._processes.submit(lambda: self._platform.close(0))
 
     def close(self, timeout_s: float) -> None:
-        """Finish what was begun."""
-        for lane, longest_s in (
+        """Finish the submitted work."""
+        for executor, longest_s in (
             (self._processes, timeout_s),
             (self._slow, timeout_s),
             (self._sending, max(timeout_s, _SENT_S)),
         ):
-            if not lane.close(longest_s):
-                log.error("the master ends before it could finish its work on files")
+            if not executor.close(longest_s):
+                log.error("the master ends before its files are complete")
 
 
 def failure_from_exception(error: Exception) -> Failure:
-    """What a failure in the master itself is for a person."""
+    """Describe an error of the master itself for a person."""
     if isinstance(error, EdlError):
         return failure_of(error)
     log.error("an internal error of edl", exc_info=error)

@@ -1,4 +1,4 @@
-"""Threads for what may take a while, so that nobody who decides has to wait for it."""
+"""Threads for what may take a while, so that no decision waits for it."""
 
 from __future__ import annotations
 
@@ -6,63 +6,76 @@ import queue
 import threading
 from collections.abc import Callable
 
-Act = Callable[[], None]
+Action = Callable[[], None]
 
 
 class SerialExecutor:
-    """One thread that does one thing after the other, in the order given.
+    """One thread that runs actions one after the other, in the order of submission.
 
     Args:
         name: of the thread.
-        on_error: told what an act raised; the next act is done all the same.
+        on_error: takes what an action raised; the next action runs all the same.
     """
 
     def __init__(self, name: str, on_error: Callable[[Exception], None]) -> None:
-        self._acts: queue.SimpleQueue[Act | None] = queue.SimpleQueue()
+        self._actions: queue.SimpleQueue[Action | None] = queue.SimpleQueue()
         self._on_error = on_error
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def do(self, act: Act) -> None:
-        """Do something soon. What is given after ``close`` is never done."""
-        self._acts.put(act)
+    def submit(self, action: Action) -> None:
+        """Run an action soon. Actions submitted after ``close`` never run."""
+        self._actions.put(action)
 
     def close(self, timeout_s: float) -> bool:
-        """Finish what was given and end; say whether that was done in time."""
-        self._acts.put(None)
+        """Finish the submitted actions and end; return whether that was done in time."""
+        self._actions.put(None)
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        # Nobody waits for this thread but ``close``, which has a deadline.
-        while (act := self._acts.get()) is not None:
+        # Only ``close`` waits for this thread, with a deadline.
+        while (action := self._actions.get()) is not None:
             try:
-                act()
+                action()
             except Exception as error:
                 self._on_error(error)
 
 
-class Latest:
-    """Does the newest of what is given, one at a time; what is overtaken is never done.
+class CoalescingQueue:
+    """Runs the newest of the submitted actions, one at a time; overtaken actions never run.
 
-    For checkpoints: when the disk is slower than training, the one in the middle is worth
-    nothing, and keeping it would cost memory.
+    For checkpoints: when the disk is slower than training, a checkpoint that waits is worth
+    nothing once there is a newer one, and keeping both would cost memory.
     """
 
-    def __init__(self, lane: SerialExecutor) -> None:
-        self._lane = lane
+    def __init__(self, executor: SerialExecutor) -> None:
+        self._executor = executor
         self._lock = threading.Lock()
-        self._next: Act | None = None
+        self._next: Action | None = None
 
-    def do(self, act: Act) -> None:
-        """Do this unless something newer comes before its turn."""
+    def submit(self, action: Action) -> None:
+        """Run this action unless a newer one is submitted before it starts."""
         with self._lock:
-            waiting, self._next = self._next is not None, act
+            waiting, self._next = self._next is not None, action
         if not waiting:
-            self._lane.do(self._turn)
+            self._executor.submit(self._run_next)
 
-    def _turn(self) -> None:
+    def _run_next(self) -> None:
         with self._lock:
-            act, self._next = self._next, None
-        assert act is not None
-        act()
+            action, self._next = self._next, None
+        assert action is not None
+        action()
+
+
+def run_in_background(act: Callable[[], object], on_error: Callable[[Exception], None]) -> None:
+    """Run a function in a thread of its own; ``on_error`` takes what it raises."""
+
+    def guarded() -> None:
+        try:
+            act()
+        except Exception as error:
+            on_error(error)
+
+    name = getattr(act, "__name__", "background").strip("_")
+    threading.Thread(target=guarded, name=name, daemon=True).start()

@@ -1,7 +1,7 @@
-"""The job behind its lock: takes facts one at a time and has the job's decisions carried out.
+"""The job behind its lock: takes events one at a time and carries out their effects.
 
-Decisions about the plane and answers are carried out under the lock, in order; everything
-that may take a while (processes, files) is only handed over here, see ``outside``.
+Effects on the parameter plane and answers are carried out under the lock, in order. Effects that
+may take a while (processes, files) are only handed over here, see ``effect_executor``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, assert_never
 
 from edl_master.core.effects import (
@@ -45,8 +45,9 @@ from edl_master.core.events import (
     ParametersFrozen,
 )
 from edl_master.core.failure import Failure
-from edl_master.core.identifiers import TaskType, Version, WorkerId
+from edl_master.core.identifiers import CHECKPOINTS, SNAPSHOTS, TaskType, Version, WorkerId
 from edl_master.core.job import JobState
+from edl_master.core.outcome import JobEnd
 from edl_master.core.parameters.snapshot import Snapshot
 from edl_master.core.view import JobView
 from edl_master.core.workflow import FINAL
@@ -54,54 +55,54 @@ from edl_master.guarded_plane import GuardedPlane
 
 log = logging.getLogger(__name__)
 
-# Facts after which no waiting request for a task could be answered differently.
-_QUIET = (HeartbeatReceived, LeaseRequested, MinibatchApplied, GradientRejected)
+_NO_NEW_TASKS = (HeartbeatReceived, LeaseRequested, MinibatchApplied, GradientRejected)
+"""Events after which no waiting lease request can be answered differently."""
 
-
-CHECKPOINTS, SNAPSHOTS = "checkpoints", "snapshots"
-"""Where parameter servers write what they are told to keep."""
+MAX_WAITING_REQUESTS = 64
+"""Lease requests that wait at the same time. Each holds a thread and is repeated with every change
+of the job; workers beyond them ask again after a while."""
 
 
 class ExternalEffects(Protocol):
-    """What a job's decisions reach beyond the master's memory. None of these may wait."""
+    """The effects that reach beyond the master's memory. None of these methods may wait."""
 
     def start_worker(self, worker: WorkerId, attempt: int) -> None: ...
 
     def stop_worker(self, worker: WorkerId, *, kill: bool) -> None: ...
 
-    def record(self, record: LogEvent, at_s: float) -> None: ...
+    def record(self, event: LogEvent, at_s: float) -> None: ...
 
     def log_scalar(self, point: LogScalar, at_s: float) -> None: ...
 
-    def write_checkpoint(self, kept: Kept) -> None: ...
+    def write_checkpoint(self, snapshot: JobSnapshot) -> None: ...
 
-    def write_snapshot(self, kept: Kept) -> None: ...
+    def write_snapshot(self, snapshot: JobSnapshot) -> None: ...
 
     def finish_output(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class JobSnapshot:
     """Ledger and parameters of one moment, for a checkpoint or a snapshot.
 
     Attributes:
         ledger: as ``JobState.snapshot`` returned it.
         plane: as the plane returned it, after that; None for jobs on a trained model.
-        held_up_s: how long nobody could push meanwhile.
+        paused_s: how long no worker could push meanwhile.
     """
 
     ledger: dict[str, Any]
     plane: Snapshot | None
-    held_up_s: float
+    paused_s: float
 
     @property
     def version(self) -> Version:
-        """Of the parameters; 0 where there are none."""
+        """Parameter version; 0 where there are no parameters."""
         return Version(self.plane.meta["version"] if self.plane else 0)
 
     @property
     def label(self) -> str:
-        """Under which parameter servers keep their parts; empty where there are none."""
+        """Name under which parameter servers write their shards; empty where there are none."""
         return str(self.plane.meta.get("label", "")) if self.plane else ""
 
 
@@ -113,24 +114,17 @@ class GrantedLease:
     skip_minibatches: int
 
 
-@dataclass(frozen=True, slots=True)
-class End:
-    """How the job ended."""
-
-    phase: JobPhase
-    failure: Failure | None
-
-
 Answer = GrantedLease | WaitForWork | LeaveJob | HeartbeatAnswer | Refused
 
 
 class JobController:
-    """Hands facts to the job and carries out what it decides.
+    """Passes events to the job and carries out their effects.
 
     Args:
-        job: the job; nobody else touches it.
-        plane: the parameters; its lock is only taken after this one's.
-        outside: for what is not done here.
+        job: the job; only this object touches it.
+        plane: the parameters; its lock is taken after this one's, never before.
+        external: takes the effects that are not carried out here.
+        crowded_retry_s: when a worker asks again while too many requests wait already.
         clock: monotonic seconds.
     """
 
@@ -138,43 +132,59 @@ class JobController:
         self,
         job: JobState,
         plane: GuardedPlane,
-        outside: ExternalEffects,
+        external: ExternalEffects,
+        crowded_retry_s: float = 0.2,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._job = job
         self._plane = plane
-        self._external = outside
+        self._external = external
+        self._crowded_retry_s = crowded_retry_s
         self._clock = clock
-        # A job that goes on from a checkpoint has worked before.
+        # A restored job has worked before.
         self._started = clock() - job.view(clock()).seconds
         self._changed = threading.Condition()
-        self._end: End | None = None
+        self._waiting_requests = 0
+        self._end: JobEnd | None = None
 
-    def tell(self, event: Event) -> Answer | None:
-        """Hand a fact to the job and carry out what it decides; returns the answer, if any."""
+    def handle(self, event: Event) -> Answer | None:
+        """Pass an event to the job and carry out its effects; return the answer, if any."""
         with self._changed:
-            answer = self._tell(event)
-            if not isinstance(event, _QUIET):
+            answer = self._handle_safely(event)
+            if not isinstance(event, _NO_NEW_TASKS):
                 self._changed.notify_all()
             return answer
 
     def request_lease(
         self, request: LeaseRequested, wait_s: float, is_wanted: Callable[[], bool]
     ) -> Answer | None:
-        """Ask for a task, and wait up to ``wait_s`` for one while somebody wants the answer."""
+        """Ask for a task, and wait up to ``wait_s`` for one while the caller wants the answer.
+
+        At most ``MAX_WAITING_REQUESTS`` wait at a time; others are told when to ask again.
+        """
         deadline = self._clock() + wait_s
         with self._changed:
-            while True:
-                answer = self._tell(request)
-                left_s = deadline - self._clock()
-                if not isinstance(answer, WaitForWork) or left_s <= 0:
-                    return answer
-                self._changed.wait(min(left_s, answer.retry_in_s))
-                if not is_wanted():
-                    return answer
+            answer = self._handle_safely(request)
+            if not isinstance(answer, WaitForWork) or wait_s <= 0:
+                return answer
+            if self._waiting_requests >= MAX_WAITING_REQUESTS:
+                return replace(answer, retry_in_s=max(answer.retry_in_s, self._crowded_retry_s))
+            self._waiting_requests += 1
+            try:
+                while isinstance(answer, WaitForWork):
+                    left_s = deadline - self._clock()
+                    if left_s <= 0:
+                        return answer
+                    self._changed.wait(min(left_s, answer.retry_in_s))
+                    if not is_wanted():
+                        return answer
+                    answer = self._handle_safely(request)
+                return answer
+            finally:
+                self._waiting_requests -= 1
 
     def view(self) -> JobView:
-        """What the job looks like now."""
+        """Return a view of the job."""
         with self._changed:
             return self._job.view(self._clock())
 
@@ -184,11 +194,11 @@ class JobController:
         return self._clock() - self._started
 
     @property
-    def end(self) -> End | None:
-        """How the job ended; None while it goes on."""
+    def end(self) -> JobEnd | None:
+        """How the job ended; None before its end."""
         return self._end
 
-    def wait_for_end(self, timeout_s: float) -> End | None:
+    def wait_for_end(self, timeout_s: float) -> JobEnd | None:
         """Wait for the end of the job, but not longer than ``timeout_s``."""
         with self._changed:
             self._changed.wait_for(lambda: self._end is not None, timeout_s)
@@ -196,30 +206,30 @@ class JobController:
 
     # --- under the lock --------------------------------------------------------------------
 
-    def _tell(self, event: Event) -> Answer | None:
+    def _handle_safely(self, event: Event) -> Answer | None:
         try:
             return self._handle(event)
-        except Exception as defect:
-            # Whatever this is, going on would be guessing. The job says so and ends.
+        except Exception as error:
+            # The state of the job cannot be trusted any more: the job reports this and ends.
             log.exception("the job cannot take %r", event)
             failure = Failure(
                 "INTERNAL",
-                f"{type(defect).__name__}: {defect}",
+                f"{type(error).__name__}: {error}",
                 where=f"the master, at {type(event).__name__}",
                 remedy="This is an internal error of edl; the master's log has the traceback.",
-                detail="\n".join(str(fact) for fact in getattr(defect, "history", ())),
+                detail="\n".join(str(past) for past in getattr(error, "history", ())),
             )
             if isinstance(event, MasterFailed):
-                self._over(End(JobPhase.FAILED, failure))
+                self._over(JobEnd(JobPhase.FAILED, failure))
             else:
-                self._tell(MasterFailed(failure))
+                self._handle_safely(MasterFailed(failure))
             return None
 
     def _handle(self, event: Event) -> Answer | None:
         answer: Answer | None = None
-        facts: deque[Event] = deque([event])
-        while facts:
-            for effect in self._job.handle(facts.popleft(), self._clock()):
+        events: deque[Event] = deque([event])
+        while events:
+            for effect in self._job.handle(events.popleft(), self._clock()):
                 match effect:
                     case LeaseGranted():
                         answer = self._lease(effect)
@@ -228,7 +238,7 @@ class JobController:
                     case FreezeParameters(name):
                         if name == FINAL:
                             self._plane.finish()
-                        facts.append(ParametersFrozen(name, self._plane.freeze(name)))
+                        events.append(ParametersFrozen(name, self._plane.freeze(name)))
                     case _:
                         self._carry_out(effect)
         return answer
@@ -272,29 +282,29 @@ class JobController:
             case LogScalar():
                 self._external.log_scalar(effect, self.seconds)
             case TakeCheckpoint():
-                if (kept := self._keep(CHECKPOINTS)) is not None:
-                    self._external.write_checkpoint(kept)
+                if (snapshot := self._take_snapshot(CHECKPOINTS)) is not None:
+                    self._external.write_checkpoint(snapshot)
             case TakeSnapshot():
-                if (kept := self._keep(SNAPSHOTS)) is not None:
-                    self._external.write_snapshot(kept)
+                if (snapshot := self._take_snapshot(SNAPSHOTS)) is not None:
+                    self._external.write_snapshot(snapshot)
             case FinishOutput():
                 self._external.finish_output()
             case EndJob(phase, failure):
-                self._over(End(phase, failure))
+                self._over(JobEnd(phase, failure))
             case _:
                 assert_never(effect)
 
-    def _keep(self, place: str) -> Kept | None:
-        """What there is to keep; None before a worker has described the model to train."""
+    def _take_snapshot(self, storage: str) -> JobSnapshot | None:
+        """Copy ledger and parameters; None before a worker has described the model to train."""
         began = self._clock()
-        # The ledger first: what the plane is ahead by is skipped when it is replayed.
+        # The ledger first: minibatches that only the plane counts are skipped when replayed.
         ledger = self._job.snapshot()
-        plane = self._plane.snapshot(place)
+        plane = self._plane.snapshot(storage)
         if plane is None and self._job.trains:
             return None
-        return Kept(ledger, plane, self._clock() - began)
+        return JobSnapshot(ledger, plane, self._clock() - began)
 
-    def _over(self, end: End) -> None:
+    def _over(self, end: JobEnd) -> None:
         self._end = self._end or end
         self._plane.let_go()
         self._changed.notify_all()

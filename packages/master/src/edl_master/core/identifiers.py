@@ -1,4 +1,4 @@
-"""The small value types that every room of the core shares."""
+"""The small value types that every component of the core shares."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ InstanceId = NewType("InstanceId", str)
 Token = NewType("Token", int)
 """Fencing token of a lease; grows with every lease that a job grants.
 
-A restored job goes on counting from its snapshot. What was said to the incarnation that was
-lost is told from it by the incarnation, before it comes here.
+A restored job continues counting from its snapshot. Messages to the lost incarnation are refused
+by their incarnation before they reach the core.
 """
 
 Version = NewType("Version", int)
 """Parameter version: how many updates have been applied since the initial values."""
+
+
+CHECKPOINTS, SNAPSHOTS = "checkpoints", "snapshots"
+"""Storages of a job's position, as commands to parameter servers name them."""
 
 
 class TaskType(StrEnum):
@@ -34,9 +38,9 @@ class TaskType(StrEnum):
 
 
 class WorkerState(StrEnum):
-    """Where a worker's present instance is in its life.
+    """Where a worker's current instance is in its life.
 
-    ``WORKING`` is ``READY`` with a task in its hands, and appears in views only.
+    ``WORKING`` is ``READY`` while it holds a task, and appears in views only.
     """
 
     STARTING = "starting"

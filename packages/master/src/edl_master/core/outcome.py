@@ -1,4 +1,4 @@
-"""How a job ends: decided once, by whoever comes first; the rest is carrying it out."""
+"""How a job ends: the first decision holds."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from edl_master.core.failure import Failure
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
-    """The phase that a job will end in, once its workers are gone."""
+class JobEnd:
+    """The final phase of a job, entered when its workers are gone."""
 
     phase: JobPhase
     failure: Failure | None
 
 
 class Outcome:
-    """The decision about a job's end; later ones change nothing.
+    """The decision about a job's end; later decisions change nothing.
 
     Args:
         emit: takes effects.
@@ -26,7 +26,7 @@ class Outcome:
 
     def __init__(self, emit: Callable[[Effect], None]) -> None:
         self._emit = emit
-        self.ending: Ending | None = None
+        self.ending: JobEnd | None = None
 
     @property
     def decided(self) -> bool:
@@ -36,24 +36,24 @@ class Outcome:
     def succeed(self) -> None:
         """All work is done."""
         if self.ending is None:
-            self.ending = Ending(JobPhase.SUCCEEDED, None)
+            self.ending = JobEnd(JobPhase.SUCCEEDED, None)
             self._emit(LogEvent("JobSucceeded", "The job has done all its work."))
 
     def fail(self, failure: Failure) -> None:
-        """The job cannot go on."""
+        """The job cannot continue."""
         where = f" ({failure.where})" if failure.where else ""
         line, facts = f"{failure.what}{where}", {"code": failure.code}
         if self.ending is None:
-            self.ending = Ending(JobPhase.FAILED, failure)
+            self.ending = JobEnd(JobPhase.FAILED, failure)
             self._emit(LogEvent("JobFailed", line, Severity.ERROR, facts))
         else:
-            self._emit(LogEvent("FailedWhileEnding", line, Severity.WARNING, facts))
+            self._emit(LogEvent("FailedWhileJobEnd", line, Severity.WARNING, facts))
 
     def cancel(self, reason: str) -> None:
-        """Somebody stopped the job."""
+        """A user or the system stopped the job."""
         if self.ending is None:
             why = f": {reason}" if reason else ""
-            remedy = "Start it again from its checkpoint to go on."
+            remedy = "Start it again to continue from its checkpoint."
             failure = Failure("STOPPED", f"The job was stopped{why}.", remedy=remedy)
-            self.ending = Ending(JobPhase.CANCELLED, failure)
+            self.ending = JobEnd(JobPhase.CANCELLED, failure)
             self._emit(LogEvent("JobStopped", failure.what, Severity.WARNING))

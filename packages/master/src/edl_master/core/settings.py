@@ -68,6 +68,9 @@ class Timings:
     wait_s: float = 0.2
     """When a worker without a task asks again: far below the length of a task."""
 
+    crowded_retry_s: float = 0.2
+    """When a worker asks again while many wait already; see ``timings_for``."""
+
     rate_window_s: float = 10.0
     """Rates are averages over so long: steady to read, and quick to show a change."""
 
@@ -140,6 +143,7 @@ def timings_for(workers: int, worker_grace_s: float) -> Timings:
     loss_s = max(default.heartbeat_loss_s, 3.2 * every_s)
     return Timings(
         heartbeat_every_s=every_s,
+        crowded_retry_s=max(default.crowded_retry_s, every_s),
         heartbeat_loss_s=loss_s,
         lease_ttl_s=max(default.lease_ttl_s, 3 * loss_s),
         worker_grace_s=worker_grace_s,

@@ -138,7 +138,7 @@ class App:
             return
         kept = self._follower.carry_out(command_codec.order_from(order))
         if kept is not None and kept.order.place:
-            self._writing.do(lambda: self._write(kept))
+            self._writing.submit(lambda: self._write(kept))
 
     def _begin(self, begin: servers_pb2.Begin) -> None:
         self._job = begin.job.name

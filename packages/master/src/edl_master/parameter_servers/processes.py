@@ -11,8 +11,7 @@ from pathlib import Path
 from edl_master.adapters.processes import limit_threads
 from edl_master.adapters.server_processes import ServerProcesses
 from edl_master.config.job_config import Config
-from edl_master.control.job_controller import CHECKPOINTS, SNAPSHOTS
-from edl_master.core.identifiers import Version
+from edl_master.core.identifiers import CHECKPOINTS, SNAPSHOTS, Version
 from edl_master.parameter_servers.group import Crew
 from edl_master.recovery.restart import MAX_RESTARTS, RestartCount
 from edl_proto.errors import EdlError

@@ -1,4 +1,4 @@
-"""Going on where an earlier master of the same job was, if it kept checkpoints."""
+"""Restores a job from the snapshot or checkpoint of an earlier master."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class RestoredJob:
         return Version(self.saved.decided.meta["version"]) if self.saved else None
 
 
-def begin(
+def restore_job(
     settings: JobSettings,
     data: DataSet,
     validation: DataSet | None,
@@ -67,7 +67,7 @@ def begin(
     chosen_length: bool,
     died_at: float | None = None,
 ) -> RestoredJob:
-    """Make the job anew, or take it up from its newest whole checkpoint.
+    """Build a new job, or restore it from its newest complete checkpoint.
 
     Args:
         settings: of the job.

@@ -1,4 +1,4 @@
-"""What a job looks like to everybody outside: status page, clients, files."""
+"""The status of a job, for the status page, clients and files."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from edl_master import codec
 from edl_master.adapters.job_directory import rfc3339
 from edl_master.adapters.journal import Journal
-from edl_master.control.job_controller import End, JobController
 from edl_master.core.failure import Failure
+from edl_master.core.outcome import JobEnd
+from edl_master.core.view import JobView
 from edl_master.metrics import Metrics
 from edl_master.reporting.curves import Curves
 from edl_proto.v1 import job_pb2
@@ -22,7 +23,7 @@ class JobReport:
         name: of the job.
         output: where its result goes.
         incarnation: of the master.
-        controller: the job.
+        view: returns the job as it is now.
         journal: its events.
         curves: its loss and metrics.
         registry: its metrics for Prometheus.
@@ -37,7 +38,7 @@ class JobReport:
         name: str,
         output: str,
         incarnation: str,
-        controller: JobController,
+        view: Callable[[], JobView],
         journal: Journal,
         curves: Curves,
         registry: Metrics,
@@ -50,7 +51,7 @@ class JobReport:
         self._name = name
         self._output = output
         self._incarnation = incarnation
-        self._controller = controller
+        self._view = view
         self._journal = journal
         self._curves = curves
         self._registry = registry
@@ -70,20 +71,20 @@ class JobReport:
         if self._final is not None:
             return self._final
         status = self._status()
-        # A job is over only when everything of it is on the disk.
+        # A job is over only when all its files are on the disk.
         if status.state == job_pb2.SUCCEEDED:
             status.state = job_pb2.FINISHING
         elif status.state in (job_pb2.FAILED, job_pb2.CANCELLED):
             status.state = job_pb2.STOPPING
         return status
 
-    def seal(self, end: End, failure: Failure | None) -> job_pb2.JobStatus:
-        """The status as it will be from now on.
+    def seal(self, end: JobEnd, failure: Failure | None) -> job_pb2.JobStatus:
+        """Return the final status, and keep it.
 
         Args:
             end: how the job ended.
-            failure: what failed in the master itself, maybe when the job had its result already:
-                it is not whole.
+            failure: of the master itself, perhaps after the job had its result: the result is then
+                incomplete.
         """
         status = self._status(rfc3339(time.time()))
         status.state = codec.phase_to(end.phase)
@@ -113,6 +114,6 @@ class JobReport:
             data_uris=self._data_uris,
             table_rows=self._table_rows(),
         )
-        status = codec.status_to(self._controller.view(), facts)
+        status = codec.status_to(self._view(), facts)
         status.servers.extend(self._servers())
         return status

@@ -76,7 +76,9 @@ class JobServicer(job_pb2_grpc.JobServicer):
         self, request: job_pb2.ScaleRequest, context: grpc.ServicerContext
     ) -> job_pb2.ScaleReply:
         wanted = request.workers
-        answer = self._controller.tell(events.ScaleRequested(wanted.min, wanted.max or wanted.min))
+        answer = self._controller.handle(
+            events.ScaleRequested(wanted.min, wanted.max or wanted.min)
+        )
         if isinstance(answer, Refused):
             raise EdlError(
                 error_pb2.USAGE,
@@ -97,7 +99,7 @@ class JobServicer(job_pb2_grpc.JobServicer):
         reason = request.reason or "stopped without a reason"
         # Before the answer: a client that has it relies on the job's end, whatever dies meanwhile.
         self._recorded.record_stop(reason)
-        self._controller.tell(events.StopRequested(reason))
+        self._controller.handle(events.StopRequested(reason))
         return job_pb2.StopReply()
 
     def Acknowledge(

@@ -202,7 +202,7 @@ class ParametersServicer:
         # Before anything is answered or waited for, so that the job knows what the worker knows.
         fact = codec.pushed_from(header, outcome)
         if fact is not None and self._controller is not None:
-            self._controller.tell(fact)
+            self._controller.handle(fact)
         reply = parameters_pb2.PushReply(
             outcome=codec.outcome_to(outcome.kind),
             version=outcome.version,

@@ -98,7 +98,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
     def Register(
         self, request: task_pb2.RegisterRequest, context: grpc.ServicerContext
     ) -> task_pb2.RegisterReply:
-        self._controller.tell(
+        self._controller.handle(
             events.WorkerRegistered(
                 WorkerId(request.worker_id), InstanceId(request.instance), request.host, request.pid
             )
@@ -127,7 +127,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
             if self._crew is not None:
                 addresses = self._crew.wait_for_all(_SERVERS_S)
                 reply.servers.extend(codec.servers_to(addresses, self._plane.parts))
-        self._controller.tell(
+        self._controller.handle(
             events.WorkerReady(WorkerId(request.worker_id), InstanceId(request.instance))
         )
         return reply
@@ -160,7 +160,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         if held.task.type is TaskType.TRAINING and self._plane is not None:
             applied = self._plane.applied(held.task)
         with self._files.completing(held, request.records):
-            _check(self._controller.tell(codec.completion_from(request, applied)))
+            _check(self._controller.handle(codec.completion_from(request, applied)))
         return task_pb2.CompleteReply()
 
     def Fail(
@@ -169,14 +169,14 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         check_incarnation(self._incarnation, request.incarnation)
         log.warning("worker %d failed: %s", request.worker_id, request.error.what)
         if (fact := codec.failed_from(request)) is not None:
-            _check(self._controller.tell(fact))
+            _check(self._controller.handle(fact))
         return task_pb2.FailReply()
 
     def Return(
         self, request: task_pb2.ReturnRequest, context: grpc.ServicerContext
     ) -> task_pb2.ReturnReply:
         check_incarnation(self._incarnation, request.incarnation)
-        self._controller.tell(
+        self._controller.handle(
             events.LeasesReturned(
                 WorkerId(request.worker_id),
                 codec.leases_from(request.leases),
@@ -190,8 +190,8 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         self, request: task_pb2.HeartbeatRequest, context: grpc.ServicerContext
     ) -> task_pb2.HeartbeatReply:
         check_incarnation(self._incarnation, request.incarnation)
-        self._counters.tell(request.instance, request.counters)
-        answer = self._controller.tell(codec.heartbeat_from(request))
+        self._counters.add(request.instance, request.counters)
+        answer = self._controller.handle(codec.heartbeat_from(request))
         if not isinstance(answer, HeartbeatAnswer):
             raise AssertionError(f"a heartbeat was answered by {answer}")
         return task_pb2.HeartbeatReply(

@@ -1,0 +1,277 @@
+"""Stage 2 of the composition: the services of a master, built on its state.
+
+Nothing runs yet after this stage but the listeners: their callers wait for the lock of the job
+until stage 3 starts the clock.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+from edl_master import codec
+from edl_master.adapters.buffer_pool import BufferPool
+from edl_master.adapters.http import StatusServer
+from edl_master.adapters.job_directory import JobDirectory
+from edl_master.adapters.tcp_ports import is_free
+from edl_master.app.state import MasterState
+from edl_master.config.job_config import Config
+from edl_master.control.effect_executor import EffectExecutor, failure_from_exception
+from edl_master.control.executors import run_in_background
+from edl_master.control.job_controller import JobController
+from edl_master.control.worker_instances import PlatformFactory
+from edl_master.core.events import Event, MasterFailed
+from edl_master.core.failure import Failure
+from edl_master.core.identifiers import TaskType
+from edl_master.core.parameters import quantization
+from edl_master.core.platform import Platform
+from edl_master.core.settings import JobType
+from edl_master.guarded_plane import GuardedPlane
+from edl_master.metrics import (
+    JobCollector,
+    Metrics,
+    ServersCollector,
+    TableCollector,
+    WorkerCounters,
+)
+from edl_master.parameter_servers.processes import ParameterServers
+from edl_master.recovery.requests import RecordedRequests
+from edl_master.reporting.curves import Curves
+from edl_master.reporting.job_report import JobReport
+from edl_master.reporting.report_writer import ReportWriter
+from edl_master.server import Server, Services
+from edl_master.servicers.job import JobServicer
+from edl_master.servicers.parameters import ParametersServicer
+from edl_master.servicers.servers import ServersServicer
+from edl_master.servicers.tasks import TaskFiles, TasksServicer
+
+
+class MasterServices:
+    """Everything that serves one job.
+
+    Args:
+        config: of the job.
+        directory: of the job.
+        incarnation: of the master.
+        state: what stage 1 opened.
+        platform_factory: makes the platform that runs the workers' instances.
+        opened: closes what this stage opens.
+
+    Raises:
+        EdlError: a port is not free, or the platform cannot be used.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        directory: JobDirectory,
+        incarnation: str,
+        state: MasterState,
+        platform_factory: PlatformFactory,
+        opened: ExitStack,
+    ) -> None:
+        self._config = config
+        self._directory = directory
+        self._incarnation = incarnation
+        self._state = state
+        self.failure: Failure | None = None
+        """The first failure of the master itself."""
+        self.suspended = False
+        """The master ends but the job goes on: later errors only follow from that."""
+        self.acknowledged = threading.Event()
+        """Set when a client has read the final status."""
+        self._trains = config.type is JobType.TRAIN
+        self.metrics = Metrics()
+        self.worker_counters = WorkerCounters()
+        self.buffers = BufferPool()
+        self.requests = RecordedRequests(directory)
+        self.servers = self._build_parameter_servers(opened)
+        self.platform: Platform = platform_factory(config, lambda: self.address)
+        opened.callback(self.platform.close, 0)
+        curves = self._build_curves()
+        self.report_writer = ReportWriter(
+            directory,
+            state.journal,
+            config.tensorboard_dir,
+            config.intervals.status_every_s,
+            config.intervals.flush_every_s,
+            self.fail,
+        )
+        self.effects = self._build_effects(curves)
+        self.plane = self._build_plane(opened)
+        self.controller = JobController(
+            state.restored.job,
+            self.plane,
+            self.effects,
+            state.settings.timings.crowded_retry_s,
+        )
+        for note in state.restored.notes:
+            self.effects.record(note, self.controller.seconds)
+        self.report = self._build_report(curves)
+        # Before a client can ask for a status, which names the page.
+        self._page = StatusServer(config.host, config.spec.serving.dashboard_port, self.report)
+        opened.callback(self._page.close)
+        self._server = Server(
+            self._build_servicers(),
+            config.host,
+            config.spec.serving.port or self._former_port(),
+            config.parameter_servers,
+            self.metrics.internal_errors.inc,
+        )
+        opened.callback(self._server.close, 0)
+        if self.servers is not None:
+            self.servers.start(self.address, reachable(config.host, bare=True))
+
+    # --- callbacks -------------------------------------------------------------------------
+
+    def handle(self, event: Event) -> None:
+        """Pass an event to the job."""
+        self.controller.handle(event)
+
+    def fail(self, error: Exception) -> None:
+        """Fail the job for an error of the master itself, even if the job is all but over."""
+        if self.suspended:
+            return
+        failure = failure_from_exception(error)
+        self.failure = self.failure or failure
+        self.handle(MasterFailed(failure))
+
+    def _acknowledge(self) -> None:
+        if self.report.is_sealed:
+            self.acknowledged.set()
+
+    # --- addresses -------------------------------------------------------------------------
+
+    @property
+    def address(self) -> str:
+        """Where workers and clients of this machine reach the master."""
+        return f"{reachable(self._config.host)}:{self._server.port}"
+
+    @property
+    def dashboard_url(self) -> str:
+        """The status page."""
+        return f"http://{reachable(self._config.host)}:{self._page.port}/"
+
+    def _former_port(self) -> int:
+        """The port at which workers expect a restarted master; 0 for any."""
+        if not self._state.keeps_workers:
+            return 0
+        port = self._directory.former_port()
+        return port if is_free(self._config.host, port) else 0
+
+    # --- parts -----------------------------------------------------------------------------
+
+    def _build_parameter_servers(self, opened: ExitStack) -> ParameterServers | None:
+        if not self._config.parameter_servers:
+            return None
+        restored = self._state.restored
+        servers = ParameterServers(self._config, self._incarnation, restored.version, restored.path)
+        opened.callback(servers.close)
+        return servers
+
+    def _build_curves(self) -> Curves:
+        curves = Curves()
+        version = self._state.restored.version
+        if version is not None:
+            for name, points in codec.curves_from(self._directory.read_status()).items():
+                curves.restore(name, points, version)
+        return curves
+
+    def _build_effects(self, curves: Curves) -> EffectExecutor:
+        storage = self._state.storage
+        return EffectExecutor(
+            platform=self.platform,
+            journal=self._state.journal,
+            curves=curves,
+            report_writer=self.report_writer,
+            checkpoints=storage.checkpoints,
+            snapshots=storage.snapshots,
+            settle_output=storage.settle_output,
+            finish_output=self._finish_output,
+            metrics=self.metrics,
+            handle=self.handle,
+            on_error=self.fail,
+            grace_s=self._config.worker_grace_s,
+            group=self.servers.crew if self.servers else None,
+        )
+
+    def _finish_output(self) -> None:
+        counts = self.controller.view().tasks.get(TaskType.PREDICTION)
+        self._state.storage.finish_output(counts.dead if counts else 0)
+
+    def _build_plane(self, opened: ExitStack) -> GuardedPlane:
+        threads = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="plane")
+        opened.callback(threads.shutdown, wait=False, cancel_futures=True)
+        return GuardedPlane(
+            self._config.update_mode,
+            self._config.reduction,
+            self.buffers,
+            threads,
+            self._state.restored.saved,
+            on_made=lambda: run_in_background(self._compile, self.fail),
+            servers=self.servers.crew if self.servers else None,
+        )
+
+    def _compile(self) -> None:
+        """Compile the kernels that the job will use, before the first push needs them."""
+        precision = self._config.spec.training.wire_precision
+        quantization.warm_up(codec.precision_from(precision))
+        self.plane.warm_up()
+
+    def _build_report(self, curves: Curves) -> JobReport:
+        name = self._config.spec.name
+        self.metrics.add(JobCollector(name, self._incarnation, self.controller.view))
+        self.metrics.add(TableCollector(self.plane.status))
+        self.metrics.add(self.worker_counters)
+        if self.servers is not None:
+            self.metrics.add(ServersCollector(self.servers.status))
+        return JobReport(
+            name,
+            self._config.output,
+            self._incarnation,
+            self.controller.view,
+            self._state.journal,
+            curves,
+            self.metrics,
+            self._state.data.uris,
+            lambda: self.dashboard_url,
+            self.servers.status if self.servers else list,
+            self.plane.table_rows,
+        )
+
+    def _build_servicers(self) -> Services:
+        tasks = TasksServicer(
+            self.controller,
+            self.plane if self._trains else None,
+            TaskFiles(self._state.locate, self._state.storage.output),
+            self.worker_counters,
+            self._config.spec,
+            self._incarnation,
+            self._state.settings.timings.heartbeat_every_s,
+            self.servers.crew if self.servers else None,
+        )
+        job = JobServicer(
+            self.controller,
+            self._state.journal,
+            self.report.status,
+            self._acknowledge,
+            self.requests,
+        )
+        parameters = servers = None
+        if self._trains:
+            parameters = ParametersServicer(
+                self.controller, self.plane, self.buffers, self.metrics, self._incarnation
+            )
+        if self.servers is not None:
+            servers = ServersServicer(
+                self.servers.crew, self._incarnation, self.servers.lose, self.fail
+            )
+        return Services(tasks, job, parameters, servers)
+
+
+def reachable(host: str, *, bare: bool = False) -> str:
+    """The address that a listener on ``host`` has for programs of the same machine."""
+    local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"[{local}]" if ":" in local and not bare else local

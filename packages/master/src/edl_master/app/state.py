@@ -1,0 +1,180 @@
+"""Stage 1 of the composition: the data, files and position that a job works on.
+
+Everything here is checked before any worker starts: the data is there, the output can be written,
+and the job is new or restored from its newest snapshot or checkpoint.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from edl_master.adapters.checkpoints import CheckpointStorage, LocalCheckpoints
+from edl_master.adapters.data import DataSet, open_data
+from edl_master.adapters.exports import ExportOutput
+from edl_master.adapters.job_directory import JobDirectory
+from edl_master.adapters.journal import Journal
+from edl_master.adapters.outputs import JobOutput, PredictionOutput, check_output
+from edl_master.adapters.stored_checkpoints import ObjectStoreCheckpoints
+from edl_master.config.job_config import Config
+from edl_master.core.effects import LeaseGranted
+from edl_master.core.identifiers import TaskType
+from edl_master.core.settings import JobSettings, JobType
+from edl_master.core.tasks import TaskPartition
+from edl_master.recovery.restore import RestoredJob, restore_job
+from edl_proto.local import job_directory
+from edl_proto.v1 import task_pb2
+
+_SNAPSHOTS_KEPT = 2
+"""One to use, and one if that is damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Where a job keeps its position and its result.
+
+    Attributes:
+        snapshots: for the next master of this job.
+        checkpoints: for other jobs too; None: the job keeps none.
+        output: of prediction and export tasks; None for jobs without files as their result.
+    """
+
+    snapshots: LocalCheckpoints
+    checkpoints: CheckpointStorage | None
+    output: JobOutput | None
+
+    def settle_output(self) -> None:
+        """Return when the files of every completed task are in their place."""
+        if self.output is not None:
+            self.output.settle()
+
+    def finish_output(self, dead_tasks: int) -> None:
+        """Make the result from the files of all tasks but those that were dead-lettered."""
+        assert self.output is not None, "only a job with files as its result has an output"
+        self.output.finish(dead_tasks)
+
+    def clear(self, *, succeeded: bool) -> None:
+        """Remove what is not needed after the end: a job with a result is not continued."""
+        if succeeded:
+            self.snapshots.clear()
+        if self.output is not None:
+            self.output.clear(succeeded)
+
+
+@dataclass(frozen=True, slots=True)
+class MasterState:
+    """What stage 1 opened.
+
+    Attributes:
+        settings: of the job's core.
+        journal: the job's events.
+        data: the main data.
+        validation: data of evaluations during training; None: there are none.
+        storage: where position and result are kept.
+        restored: the job, new or restored.
+        keeps_workers: instances of an earlier master may continue: they have the job's state.
+    """
+
+    settings: JobSettings
+    journal: Journal
+    data: DataSet
+    validation: DataSet | None
+    storage: Storage
+    restored: RestoredJob
+    keeps_workers: bool
+
+    def locate(self, lease: LeaseGranted) -> task_pb2.RecordRange | None:
+        """The file and records of a lease; None for tasks without records."""
+        if lease.records is None:
+            return None
+        evaluates = lease.task.type is TaskType.EVALUATION and self.validation is not None
+        data = self.validation if evaluates else self.data
+        assert data is not None
+        return data.locate(lease.records)
+
+
+def open_state(
+    config: Config, directory: JobDirectory, incarnation: str, opened: ExitStack
+) -> MasterState:
+    """Open data and storage, and build or restore the job.
+
+    Raises:
+        EdlError: the data, the output or the checkpoints cannot be used.
+    """
+    spec, trains = config.spec, config.type is JobType.TRAIN
+    last_seen = directory.last_seen()
+    directory.reserve()
+    journal = Journal(config.job_dir / job_directory.EVENTS)
+    data = open_data(spec.data, spec.data_format, "--data")
+    validation = None
+    if trains and spec.validation_data:
+        validation = open_data(spec.validation_data, spec.data_format, "--validation-data")
+    settings = config.job_settings(data.records)
+    output = _open_output(config, directory, data, settings.records_per_task, incarnation)
+    snapshots, checkpoints = _open_checkpoints(config)
+    for storage in (checkpoints, snapshots):
+        if storage is not None:
+            opened.callback(storage.close)
+    in_store = checkpoints if config.checkpoint_store else None
+    local = [snapshots, *([checkpoints] if checkpoints and not in_store else ())]
+    restored = restore_job(
+        settings,
+        data,
+        validation,
+        local,
+        output if isinstance(output, PredictionOutput) else None,
+        store=in_store,
+        chosen_length=not spec.records_per_task,
+        died_at=last_seen,
+    )
+    return MasterState(
+        settings=settings,
+        journal=journal,
+        data=data,
+        validation=validation,
+        storage=Storage(snapshots, checkpoints, output),
+        restored=restored,
+        # A training job that starts again needs workers that have not trained yet.
+        keeps_workers=restored.resumed or not trains,
+    )
+
+
+def _open_output(
+    config: Config,
+    directory: JobDirectory,
+    data: DataSet,
+    records_per_task: int,
+    incarnation: str,
+) -> JobOutput | None:
+    """Open the job's output, and make sure that it can be written."""
+    output: JobOutput | None = None
+    begun = False
+    if config.type is JobType.PREDICT:
+        partition = TaskPartition(data.counts, records_per_task)
+        parts = config.job_dir / job_directory.PARTS
+        predictions = PredictionOutput(parts, config.output, data.uris, partition, incarnation)
+        output, begun = predictions, predictions.is_begun
+    elif config.type is JobType.TRAIN and config.output:
+        output = ExportOutput(config.output, config.spec.name, incarnation)
+    if output is not None and not begun:
+        resumed = directory.former_port() > 0
+        check_output(config.output, resumed_job=config.spec.name if resumed else "")
+    return output
+
+
+def _open_checkpoints(config: Config) -> tuple[LocalCheckpoints, CheckpointStorage | None]:
+    """Open the storage of snapshots, and that of checkpoints if the job keeps any."""
+    name = config.spec.name
+    snapshots = LocalCheckpoints(config.job_dir / job_directory.SNAPSHOTS, name, _SNAPSHOTS_KEPT)
+    snapshots.prepare()
+    if config.checkpoint_dir is None or config.type is not JobType.TRAIN:
+        return snapshots, None
+    if config.checkpoint_store:
+        stored = ObjectStoreCheckpoints(
+            config.checkpoint_store, name, config.keep_checkpoints, config.checkpoint_dir
+        )
+        stored.prepare(now=not snapshots.names())
+        return snapshots, stored
+    checkpoints = LocalCheckpoints(config.checkpoint_dir, name, config.keep_checkpoints)
+    checkpoints.prepare()
+    return snapshots, checkpoints
