@@ -10,6 +10,7 @@ import numpy as np
 from google.protobuf.internal.containers import RepeatedCompositeFieldContainer as Repeated
 
 from edl_master.core import events
+from edl_master.core.curves import Point
 from edl_master.core.effects import JobPhase, LeaseGranted
 from edl_master.core.events import Addable, HeldLease, MetricState
 from edl_master.core.failure import Failure
@@ -22,7 +23,6 @@ from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 from edl_master.core.parameters.tables.spec import TableSpec, checked_initial
 from edl_master.core.settings import JobType
 from edl_master.core.view import DeadLetter, JobView, TaskCounts, WorkerView
-from edl_master.reporting.curves import Point
 from edl_proto import tensor
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2

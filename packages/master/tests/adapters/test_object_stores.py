@@ -12,7 +12,7 @@ from acting.store import Trouble, emptied, trouble
 
 import recordio
 from edl_master.adapters import object_stores
-from edl_master.adapters.outputs import PredictionOutput
+from edl_master.adapters.prediction_output import PredictionOutput
 from edl_master.core.tasks import TaskPartition
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2

@@ -14,7 +14,8 @@ from edl_master.core import effects as fx
 from edl_master.core import events as ev
 from edl_master.core.failure import Failure
 from edl_master.core.identifiers import InstanceId, Version, WorkerId
-from edl_master.core.job import EVENTS_REMEMBERED, InvalidTransition, JobState
+from edl_master.core.job import EVENTS_REMEMBERED, JobState
+from edl_master.core.job_phases import InvalidTransition
 from edl_master.core.settings import JobSettings, JobType
 
 SETTINGS = job_settings(

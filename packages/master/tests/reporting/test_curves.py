@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edl_master.reporting.curves import MOST_POINTS, Curve, Curves, Point
+from edl_master.core.curves import MOST_POINTS, Curve, Point
+from edl_master.reporting.curves import Curves
 
 
 @given(st.integers(0, 5000), st.sampled_from([2, 4, 10, MOST_POINTS]))

@@ -17,7 +17,7 @@ from acting.worker import Acting, Worker
 import recordio
 from edl_master.adapters.checkpoint_files import Checkpoint
 from edl_master.adapters.checkpoints import LocalCheckpoints
-from edl_master.adapters.outputs import PredictionOutput
+from edl_master.adapters.prediction_output import PredictionOutput
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 
@@ -184,7 +184,7 @@ def test_what_a_snapshot_counts_as_done_is_there_when_it_is_written(
         replace(source, to)
 
     monkeypatch.setattr(LocalCheckpoints, "write", writes)
-    monkeypatch.setattr("edl_master.adapters.outputs.os.replace", replaces_slowly)
+    monkeypatch.setattr("edl_master.adapters.prediction_output.os.replace", replaces_slowly)
     with RunningJob(spec, tmp_path / "job", Acting(0)) as job:
         assert job.wait() == 0
     assert kept[-1][0] == 11

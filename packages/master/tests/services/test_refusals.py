@@ -264,4 +264,4 @@ def test_what_a_master_says_before_any_model_is_described(tmp_path: Path) -> Non
         with RunningJob(training_spec(tmp_path), tmp_path / "job", acting) as job:
             assert ready.wait(DEADLINE_S)
             assert job.wait() == 0
-    assert "not ready" in acting.seen[0][1]
+    assert "NOT_READY" in acting.seen[0][1]

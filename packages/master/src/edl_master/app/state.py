@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from edl_master.adapters.checkpoints import CheckpointStorage, LocalCheckpoints
 from edl_master.adapters.data import DataSet, open_data
-from edl_master.adapters.exports import ExportOutput
+from edl_master.adapters.export_output import ExportOutput
 from edl_master.adapters.job_directory import JobDirectory
+from edl_master.adapters.job_output import JobOutput, check_output
 from edl_master.adapters.journal import Journal
-from edl_master.adapters.outputs import JobOutput, PredictionOutput, check_output
+from edl_master.adapters.prediction_output import PredictionOutput
 from edl_master.adapters.stored_checkpoints import ObjectStoreCheckpoints
 from edl_master.config.job_config import Config
 from edl_master.core.effects import LeaseGranted

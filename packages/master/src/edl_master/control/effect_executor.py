@@ -16,6 +16,7 @@ from edl_master.adapters.journal import Journal, journal_event
 from edl_master.codec import failure_of
 from edl_master.control.executors import CoalescingQueue, SerialExecutor
 from edl_master.control.job_controller import JobSnapshot
+from edl_master.core.curves import Point
 from edl_master.core.effects import LogEvent, LogScalar
 from edl_master.core.events import (
     CheckpointFailed,
@@ -29,7 +30,7 @@ from edl_master.core.identifiers import WorkerId
 from edl_master.core.platform import Platform
 from edl_master.metrics import Metrics
 from edl_master.parameter_servers.group import Crew
-from edl_master.reporting.curves import Curves, Point
+from edl_master.reporting.curves import Curves
 from edl_master.reporting.report_writer import ReportWriter
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2

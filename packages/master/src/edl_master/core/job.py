@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, assert_never
 
 from edl_master.core.components import build_components
@@ -59,11 +58,12 @@ from edl_master.core.failure import Failure
 from edl_master.core.goodput import TimeCategory
 from edl_master.core.identifiers import TaskKey, Version
 from edl_master.core.instance_control import InstanceEnd
-from edl_master.core.job_phases import IllegalStateChange, JobPhases
+from edl_master.core.job_phases import IllegalStateChange, InvalidTransition, JobPhases
 from edl_master.core.job_snapshot import identify, restore_snapshot, take_snapshot
 from edl_master.core.late_answers import answer_after_end, checkpoint_failed, checkpoint_taken
 from edl_master.core.lease_recovery import LeaseRecovery
 from edl_master.core.periodic_checks import PeriodicChecks
+from edl_master.core.progress import NO_INTERRUPTION, Interruption
 from edl_master.core.settings import JobSettings, JobType
 from edl_master.core.stall_monitor import StallMonitor
 from edl_master.core.view import JobView
@@ -75,28 +75,6 @@ EVENTS_REMEMBERED = 64
 
 PAUSE_REPORTED_S = 2.0
 """Deadlines are extended for shorter pauses of the master too, but no event reports them."""
-
-
-class InvalidTransition(Exception):
-    """The job's components contradict each other; ``history`` has the last events."""
-
-    def __init__(self, what: str, history: Sequence[tuple[float, Event]]) -> None:
-        lines = "\n".join(f"  {now:.3f} {event}" for now, event in history)
-        super().__init__(f"{what}\nThe last events, oldest first:\n{lines}")
-        self.history = tuple(history)
-
-
-@dataclass(frozen=True, slots=True)
-class Interruption:
-    """The time between the snapshot that a job is restored from and the restore.
-
-    Attributes:
-        undone_s: how long the earlier master worked on after the snapshot.
-        down_s: how long the job had no master.
-    """
-
-    undone_s: float = 0.0
-    down_s: float = 0.0
 
 
 class JobState:
@@ -381,7 +359,7 @@ class JobState:
         *,
         data_names: Sequence[str] = (),
         validation_names: Sequence[str] = (),
-        interruption: Interruption = Interruption(),
+        interruption: Interruption = NO_INTERRUPTION,
     ) -> JobState:
         """Return a job that continues where the snapshot was taken, with no workers yet.
 
@@ -400,7 +378,7 @@ class JobState:
         )
         restore_snapshot(job._components, job._identity, snapshot)
         job._components.worker_count.scale(job._workers.minimum, job._workers.maximum)
-        job._progress.interrupted(interruption.undone_s, interruption.down_s, job._workers.maximum)
+        job._progress.interrupted(interruption, job._workers.maximum)
         job._restored = True
         return job
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from edl_master.core.effects import JobPhase
+from edl_master.core.events import Event
 
 _FINAL = (JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.CANCELLED)
 _NEXT: dict[JobPhase, tuple[JobPhase, ...]] = {
@@ -16,6 +19,15 @@ _NEXT: dict[JobPhase, tuple[JobPhase, ...]] = {
 
 class IllegalStateChange(Exception):
     """A job or worker was to change to a state that cannot follow the present one."""
+
+
+class InvalidTransition(Exception):
+    """The job's components contradict each other; ``history`` has the last events."""
+
+    def __init__(self, what: str, history: Sequence[tuple[float, Event]]) -> None:
+        lines = "\n".join(f"  {now:.3f} {event}" for now, event in history)
+        super().__init__(f"{what}\nThe last events, oldest first:\n{lines}")
+        self.history = tuple(history)
 
 
 class JobPhases:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from edl_master.core.effects import LogScalar
@@ -46,6 +47,22 @@ class Rate:
             self._buckets.popleft()
 
 
+@dataclass(frozen=True, slots=True)
+class Interruption:
+    """The time between the snapshot that a job is restored from and the restore.
+
+    Attributes:
+        undone_s: how long the earlier master worked on after the snapshot.
+        down_s: how long the job had no master.
+    """
+
+    undone_s: float = 0.0
+    down_s: float = 0.0
+
+
+NO_INTERRUPTION = Interruption()
+
+
 class Progress:
     """Counters and averages over the whole job."""
 
@@ -81,18 +98,17 @@ class Progress:
         self.goodput.add(self._elapsed_s - self._accounted_s, workers)
         self._accounted_s = self._elapsed_s
 
-    def interrupted(self, undone_s: float, down_s: float, workers: int) -> None:
-        """Account for the time from the snapshot to the start of the next master.
+    def interrupted(self, interruption: Interruption, workers: int) -> None:
+        """Account for the time from the snapshot to the start of this master.
 
         Args:
-            undone_s: of that, the time in which the earlier master still worked.
-            down_s: the time without a master.
+            interruption: how long it was.
             workers: wanted meanwhile.
         """
-        self._elapsed_s += undone_s + down_s
+        self._elapsed_s += interruption.undone_s + interruption.down_s
         self._accounted_s = self._elapsed_s
-        self.goodput.add(undone_s, {TimeCategory.REDONE: workers})
-        self.goodput.add(down_s, {TimeCategory.RESTARTING: workers})
+        self.goodput.add(interruption.undone_s, {TimeCategory.REDONE: workers})
+        self.goodput.add(interruption.down_s, {TimeCategory.RESTARTING: workers})
 
     def step(self, version: Version, loss: float, staleness: int, minibatches: int = 1) -> None:
         """So many minibatches have been applied in one step; ``loss`` is their mean."""

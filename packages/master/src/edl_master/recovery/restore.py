@@ -14,12 +14,13 @@ import numpy as np
 from edl_master.adapters.checkpoint_files import LEDGER, PLANE, Checkpoint, read_checkpoint
 from edl_master.adapters.checkpoints import CheckpointStorage
 from edl_master.adapters.data import DataSet
-from edl_master.adapters.outputs import PredictionOutput
+from edl_master.adapters.prediction_output import PredictionOutput
 from edl_master.core.effects import LogEvent, Severity
 from edl_master.core.identifiers import TaskKey, TaskType, Version
-from edl_master.core.job import Interruption, JobState
+from edl_master.core.job import JobState
 from edl_master.core.parameters.sharding import Saved
 from edl_master.core.parameters.snapshot import Snapshot, Stored
+from edl_master.core.progress import Interruption
 from edl_master.core.settings import JobSettings
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import grpc
 
 from edl_master import codec
-from edl_master.adapters.outputs import JobOutput
+from edl_master.adapters.job_output import JobOutput
 from edl_master.control.job_controller import Answer, GrantedLease, JobController
 from edl_master.core import events
 from edl_master.core.effects import (

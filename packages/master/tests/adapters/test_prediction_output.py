@@ -12,7 +12,9 @@ import pytest
 
 import recordio
 from edl_master.adapters import object_stores
-from edl_master.adapters.outputs import PredictionOutput, check_output, output_names
+from edl_master.adapters.job_output import check_output
+from edl_master.adapters.part_files import output_names
+from edl_master.adapters.prediction_output import PredictionOutput
 from edl_master.core.events import HeldLease
 from edl_master.core.identifiers import TaskKey, TaskType, Token
 from edl_master.core.tasks import TaskPartition

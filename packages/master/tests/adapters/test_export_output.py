@@ -9,8 +9,8 @@ from typing import Any
 import fsspec
 import pytest
 
-from edl_master.adapters import object_stores, outputs
-from edl_master.adapters.exports import ExportOutput
+from edl_master.adapters import job_output, object_stores
+from edl_master.adapters.export_output import ExportOutput
 from edl_master.core.events import HeldLease
 from edl_master.core.identifiers import TaskType, Token
 from edl_master.core.tasks import TaskKey
@@ -135,7 +135,7 @@ def test_the_output_of_an_earlier_master_of_the_job_is_replaced(where: str) -> N
     written(first, 7, b"undone")
     completed(first, 7)
     first.finish()  # and it dies before it can say so
-    outputs.check_output(where, resumed_job="j")
+    job_output.check_output(where, resumed_job="j")
     second = ExportOutput(where, "j", "cd34")
     written(second, 7, b"redone")
     completed(second, 7)
@@ -206,7 +206,7 @@ def test_a_master_that_is_killed_while_it_moves_objects_has_a_successor_that_doe
         with pytest.raises(EdlError):
             first.finish()
     assert object_stores.being_written_by(where) == "j"
-    outputs.check_output(where, resumed_job="j")
+    job_output.check_output(where, resumed_job="j")
     second = ExportOutput(where, "j", "cd34")
     written(second, 7, b"second")
     completed(second, 7)
@@ -221,7 +221,7 @@ def test_a_master_that_is_killed_while_it_moves_objects_has_a_successor_that_doe
 @pytest.mark.parametrize("name", ["m[1]", "m*", "m?"])
 def test_an_output_in_a_store_that_reads_like_a_pattern_is_refused(name: str) -> None:
     with pytest.raises(EdlError) as caught:
-        outputs.check_output(f"memory://bucket/{name}")
+        job_output.check_output(f"memory://bucket/{name}")
     assert caught.value.code == error_pb2.USAGE
 
 

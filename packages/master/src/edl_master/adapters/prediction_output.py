@@ -1,0 +1,263 @@
+"""The output of a prediction job: parts that workers write, joined when all tasks are done."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from edl_master.adapters import object_stores
+from edl_master.adapters.job_directory import flush_directory, replace_file, storage_error
+from edl_master.adapters.job_output import check_output, output_exists
+from edl_master.adapters.part_files import RECORDIO, PartFiles, remove
+from edl_master.core.effects import Range
+from edl_master.core.events import HeldLease
+from edl_master.core.tasks import TaskPartition
+
+
+class PredictionOutput:
+    """Parts that workers write, one per task, and the output that is made from them.
+
+    A note beside the parts identifies the output that is being put in its place: if this master
+    dies before it can report the output, the next master recognizes the output as the job's own.
+    Parts and note stay until ``clear``.
+
+    Args:
+        parts: directory of the parts.
+        output: a directory to make, with one file per data file; or, if it ends in
+            ``.recordio``, one file of all. A path or a URI.
+        uris: of the data files.
+        partition: of the data into tasks.
+        incarnation: of this master.
+    """
+
+    def __init__(
+        self,
+        parts: Path,
+        output: str,
+        uris: Sequence[str],
+        partition: TaskPartition,
+        incarnation: str,
+    ) -> None:
+        self._parts = PartFiles(parts, uris, partition)
+        self._output = output
+        self._partition = partition
+        self._incarnation = incarnation
+        self._completing = threading.Lock()
+        self._job = parts.parent.name
+        self._note = parts.with_name(f"{parts.name}-joined")
+
+    # --- start -----------------------------------------------------------------------------
+
+    def resume(self, is_settled: Callable[[int], bool], dead: int) -> bool:
+        """Continue with the parts that an earlier master of this job accepted; remove others.
+
+        Args:
+            is_settled: whether the task of a number is done or dead.
+            dead: how many tasks are dead.
+
+        Returns:
+            Whether the part of every task that is done is there. If not, nothing has changed.
+
+        Raises:
+            EdlError: OUTPUT_UNWRITABLE.
+        """
+        if self.is_joined:
+            return True  # the parts are not needed any more
+        settled = [number for number in range(self._partition.count) if is_settled(number)]
+        try:
+            return self._parts.keep_only(settled, dead)
+        except OSError as error:
+            raise storage_error(error, self._parts.directory) from error
+
+    def prepare(self) -> None:
+        """Start without the parts, and without the output, of an earlier master of this job.
+
+        Raises:
+            EdlError: OUTPUT_UNWRITABLE or DISK_FULL.
+        """
+        if self.is_begun:
+            self._remove_output()
+        try:
+            self._note.unlink(missing_ok=True)
+            self._parts.remove_all()
+        except OSError as error:
+            raise storage_error(error, self._parts.directory) from error
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether the output is in its place, whole, put there by a master of this job."""
+        noted = self._noted()
+        return bool(noted) and noted == self._whole()
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether a master of this job has begun to put the output in its place."""
+        noted = self._noted()
+        return bool(noted) and (noted == _growing(self._output) or noted == self._whole())
+
+    def _noted(self) -> dict[str, Any]:
+        try:
+            noted = json.loads(self._note.read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return noted if isinstance(noted, dict) else {}
+
+    def _whole(self) -> dict[str, Any] | None:
+        """What the note says when the output is complete; None if there is no output."""
+        if object_stores.is_store(self._output):
+            return _grown(self._output) if object_stores.exists(self._output) else None
+        try:
+            return _identity(Path(self._output))
+        except OSError:
+            return None
+
+    def _write_note(self, noted: dict[str, Any]) -> None:
+        try:
+            replace_file(self._note, json.dumps(noted).encode(), durable=True)
+        except OSError as error:
+            raise storage_error(error, self._note) from error
+
+    def _remove_output(self) -> None:
+        if object_stores.is_store(self._output):
+            object_stores.remove(self._output)
+            return
+        try:
+            remove(Path(self._output))
+        except OSError as error:
+            raise storage_error(error, self._output) from error
+
+    def clear(self, succeeded: bool) -> None:
+        """Remove parts and note, if the output is complete."""
+        if succeeded:
+            self._note.unlink(missing_ok=True)
+            shutil.rmtree(self._parts.directory, ignore_errors=True)
+
+    # --- parts -----------------------------------------------------------------------------
+
+    def part_of(self, lease: HeldLease) -> str:
+        """Where the holder of a lease writes its part. No other holder ever writes there.
+
+        The token alone is not unique: a restarted master continues from the tokens of a snapshot.
+        """
+        name = f"{lease.task.number:010d}-{self._incarnation}-{lease.token}{RECORDIO}"
+        return str(self._parts.directory / name)
+
+    @contextmanager
+    def completing(self, lease: HeldLease, records: int) -> Iterator[None]:
+        """The context in which the job decides about a holder that reports a complete part.
+
+        Unless the block raises, the part is the task's when the context ends; joining waits for
+        that.
+
+        Args:
+            lease: under which the part was written.
+            records: predictions in it; a part of another length is not taken.
+
+        Raises:
+            EdlError: OUTPUT_UNWRITABLE.
+        """
+        number = lease.task.number
+        with self._completing:
+            yield
+            if records == self._parts.expected_records(number):
+                try:
+                    os.replace(self.part_of(lease), self._parts.path(number))
+                except FileNotFoundError:
+                    # Reported twice, since an answer was lost; or ``finish`` finds it missing.
+                    return
+                except OSError as error:
+                    raise storage_error(error, self._parts.directory) from error
+
+    def settle(self) -> None:
+        """Return when the parts of all tasks that the job counts as done are in place.
+
+        Raises:
+            EdlError: OUTPUT_UNWRITABLE.
+        """
+        with self._completing:
+            pass
+        try:
+            flush_directory(self._parts.directory)
+        except OSError as error:
+            raise storage_error(error, self._parts.directory) from error
+
+    # --- the output ------------------------------------------------------------------------
+
+    def finish(self, dead: int = 0) -> None:
+        """Join the parts in the order of the data, unless an earlier master has done that.
+
+        The output appears at once and complete.
+
+        Args:
+            dead: number of dead-lettered tasks; exactly so many parts are missing.
+
+        Raises:
+            EdlError: OUTPUT_UNWRITABLE, DISK_FULL, or INTERNAL when a part is missing or does
+                not hold one prediction for each of its records.
+        """
+        with self._completing:
+            if self.is_joined:
+                return
+            tasks = list(self._parts.tasks(dead))
+        if object_stores.is_store(self._output):
+            self._join_for_store(tasks)
+        else:
+            self._join_here(tasks, Path(self._output))
+
+    def _join_here(self, tasks: list[tuple[int, Range]], output: Path) -> None:
+        # One name for all masters of the job: the next one replaces what a killed one left.
+        temporary = output.with_name(f".{output.name}.edl-{self._job}.tmp")
+        try:
+            remove(temporary)
+            self._join(tasks, temporary)
+            if os.path.lexists(output):
+                check_output(self._output)
+            self._write_note(_identity(temporary))
+            temporary.rename(output)
+            flush_directory(output.parent)
+        except OSError as error:
+            raise storage_error(error, output) from error
+        finally:
+            with suppress(OSError):
+                remove(temporary)
+
+    def _join_for_store(self, tasks: list[tuple[int, Range]]) -> None:
+        joined = self._parts.directory / "joined"
+        try:
+            remove(joined)
+            self._join(tasks, joined)
+        except OSError as error:
+            raise storage_error(error, joined) from error
+        if object_stores.exists(self._output):
+            if not self.is_begun:
+                raise output_exists(self._output)
+            object_stores.remove(self._output)
+        # Objects appear one by one: from here on, all objects in that place are the job's own.
+        self._write_note(_growing(self._output))
+        object_stores.put(joined, self._output, self._job)
+        self._write_note(_grown(self._output))
+
+    def _join(self, tasks: list[tuple[int, Range]], to: Path) -> None:
+        self._parts.join(tasks, to, one_file=self._output.endswith(RECORDIO))
+
+
+def _growing(output: str) -> dict[str, Any]:
+    """What the note says of an output in a store that is being written."""
+    return {"uri": output, "whole": False}
+
+
+def _grown(output: str) -> dict[str, Any]:
+    """The same when it is complete."""
+    return {"uri": output, "whole": True}
+
+
+def _identity(path: Path) -> dict[str, Any]:
+    """What stays the same when a file or directory is renamed."""
+    found = path.stat(follow_symlinks=False)
+    return {"device": found.st_dev, "inode": found.st_ino}
