@@ -14,6 +14,7 @@ from edl_worker.concurrency.shared_state import LeavingError, SharedState
 from edl_worker.config import Settings
 from edl_worker.metrics import WorkerMetrics
 from edl_worker.runtime.heartbeat import Heartbeat, departure
+from edl_worker.runtime.loading_registration import keep_registered
 from edl_worker.tasks.lease_prefetcher import Assignment, LeasePrefetcher, describe
 from edl_worker.transport.master_client import MasterClient, MasterReplacedError
 
@@ -80,7 +81,8 @@ class Session:
 
     def _load(self, job: job_pb2.JobSpec) -> TaskRunner:
         self.state.phase = task_pb2.LOADING
-        runner = self.load(job)
+        with keep_registered(lambda: self.state.replaced, self._register):
+            runner = self.load(job)
         self._reached("model loaded")
         return runner
 
