@@ -116,7 +116,7 @@ def test_missing_options_are_all_named_with_an_example(verb: Verb) -> None:
         ("num_workers", "many", ["'many'"]),
         ("num_workers", True, ["True"]),
         ("update", "later", ["later", "sync, async, bounded"]),
-        ("minibatch_size", "-4", ["-4", "1 is the least"]),
+        ("minibatch_size", "-4", ["-4", "the minimum is 1"]),
         ("minibatch_size", "10000000", ["too large"]),
         ("minibatch_size", 2.5, ["2.5"]),
         ("num_epochs", "many", ["many"]),
@@ -182,7 +182,7 @@ def test_a_timeout_needs_somebody_who_watches() -> None:
 
 def test_an_option_of_another_verb_says_whose_it_is() -> None:
     problem = refused(Verb.PREDICT, {**USE, "num_epochs": 3})
-    assert "--num-epochs is no option of edl predict" in problem.what
+    assert "edl predict has no option --num-epochs" in problem.what
     assert "edl train" in problem.remedy
 
 

@@ -30,14 +30,14 @@ def parse_params(text: str) -> dict[str, object]:
     values: dict[str, object] = {}
     for keyword in call.keywords:
         if keyword.arg is None:
-            raise ValueError(f"**{ast.unparse(keyword.value)} is no name=value")
+            raise ValueError(f"**{ast.unparse(keyword.value)} is not of the form name=value")
         if keyword.arg in values:
             raise ValueError(f"{keyword.arg} is given twice")
         try:
             values[keyword.arg] = ast.literal_eval(keyword.value)
         except (ValueError, TypeError, SyntaxError, RecursionError):
             raise ValueError(
-                f"the value of {keyword.arg}, {ast.unparse(keyword.value)}, is no literal"
+                f"the value of {keyword.arg}, {ast.unparse(keyword.value)}, is not a literal"
                 " (a number, string, list, ...)"
             ) from None
     return values

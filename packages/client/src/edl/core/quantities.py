@@ -13,7 +13,7 @@ def parse_duration(text: str) -> float:
     """Seconds in ``90``, ``90s``, ``1.5m``, ``2h30m`` or ``1d``.
 
     Raises:
-        ValueError: it is no duration, with a sentence that says what one is.
+        ValueError: the text is not a duration; the message says how to write one.
     """
     compact = text.strip().lower().replace(" ", "")
     try:
@@ -21,10 +21,10 @@ def parse_duration(text: str) -> float:
     except ValueError:
         parts = _PART.findall(compact)
         if not parts or "".join(number + unit for number, unit in parts) != compact:
-            raise ValueError(f"{text!r} is no duration; write 90s, 15m or 2h30m") from None
+            raise ValueError(f"{text!r} is not a duration; write 90s, 15m or 2h30m") from None
         seconds = sum(float(number) * _UNITS_S[unit] for number, unit in parts)
     if not math.isfinite(seconds) or seconds < 0:
-        raise ValueError(f"{text!r} is no duration; it must be finite and not negative")
+        raise ValueError(f"{text!r} is not a duration; it must be finite and not negative")
     return seconds
 
 

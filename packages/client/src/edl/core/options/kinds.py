@@ -51,9 +51,9 @@ class Text:
         if isinstance(value, PurePath):
             value = str(value)
         if not isinstance(value, str):
-            raise ValueError(f"it must be a text, and is {type(value).__name__}")
+            raise ValueError(f"expected a text, not {type(value).__name__}")
         if "\0" in value:
-            raise ValueError("it has a NUL character")
+            raise ValueError("it contains a NUL character")
         if not value.strip() and not self.may_be_empty:
             raise ValueError("it is empty")
         return value
@@ -70,7 +70,7 @@ class Texts:
         if isinstance(value, (str, PurePath)):
             return (Text().read(value),)
         if not isinstance(value, Iterable):
-            raise ValueError(f"it must be a text or a list, and is {type(value).__name__}")
+            raise ValueError(f"expected a text or a list, not {type(value).__name__}")
         texts = tuple(Text().read(item) for item in value)
         if not texts:
             raise ValueError("it is empty")
@@ -99,16 +99,16 @@ class Integer:
 
     def read(self, value: object) -> int:
         try:
-            # True is an int to Python, and never a number to a person.
+            # In Python, True is an int. A user who writes True does not mean 1.
             if isinstance(value, bool) or not isinstance(value, (int, str)):
                 raise ValueError
             number = int(value)
         except ValueError:
-            raise ValueError(f"{value!r} is no whole number") from None
+            raise ValueError(f"{value!r} is not a whole number") from None
         if number < self.min:
-            raise ValueError(f"{number} is too small; {self.min} is the least")
+            raise ValueError(f"{number} is too small; the minimum is {self.min}")
         if number > self.max:
-            raise ValueError(f"{number} is too large; {self.max} is the most")
+            raise ValueError(f"{number} is too large; the maximum is {self.max}")
         return number
 
 
@@ -139,10 +139,10 @@ class Duration:
 
     def read(self, value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-            raise ValueError(f"{value!r} is no duration; write 90s, 15m or 2h30m")
+            raise ValueError(f"{value!r} is not a duration; write 90s, 15m or 2h30m")
         seconds = parse_duration(str(value))
         if seconds < self.min_s:
-            raise ValueError(f"{value} is too short; {self.min_s:g}s is the least")
+            raise ValueError(f"{value} is too short; the minimum is {self.min_s:g}s")
         return seconds
 
 
@@ -162,7 +162,7 @@ class Choice:
     def read(self, value: object) -> str:
         text = str(value).strip().lower()
         if text not in self.values:
-            raise ValueError(f"{value!r} is none of {', '.join(self.values)}")
+            raise ValueError(f"{value!r} is not one of {', '.join(self.values)}")
         return text
 
 

@@ -63,9 +63,9 @@ def unknown(name: str, known: Iterable[str], where: str, verb: Verb | None = Non
     if verb is not None and name in BY_NAME:
         others = ", ".join(f"edl {other}" for other in Verb if other in BY_NAME[name].verbs)
         return usage(
-            f"{BY_NAME[name].flag} is no option of edl {verb}",
+            f"edl {verb} has no option {BY_NAME[name].flag}",
             where=where,
-            remedy=f"It belongs to {others}.",
+            remedy=f"The option belongs to {others}.",
         )
     near = nearest(name.replace("-", "_"), known)
     flag = "--" + name.replace("_", "-")
