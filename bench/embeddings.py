@@ -136,15 +136,17 @@ class Client:
         next_tables, next_ids = requested(following)
         header = parameters_pb2.PushHeader(
             **self._who,
-            lease=task_pb2.LeaseRef(task=task_pb2.TaskKey(type=task_pb2.TRAINING), token=1),
-            minibatch=self._pushed,
-            base_version=self._version,
-            records=BATCH,
-            gradient_nbytes=4,
-            rows=tables,
-            next_rows=next_tables,
-            pull=following is not None,
+            claim=parameters_pb2.PushClaim(
+                lease=task_pb2.LeaseRef(task=task_pb2.TaskKey(type=task_pb2.TRAINING), token=1),
+                minibatch=self._pushed,
+                base_version=self._version,
+                records=BATCH,
+            ),
+            gradient=parameters_pb2.GradientHeader(nbytes=4, rows=tables),
         )
+        if following is not None:
+            header.next.rows.extend(next_tables)
+            header.next.SetInParent()
         payloads = (memoryview(bytes(4)), ids, next_ids, merged.data)
         memory = self._inbox.open(following)
         self._exchange_call.start(lambda: self._stub.push(header, payloads, bytearray, 60, memory))

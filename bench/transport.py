@@ -59,12 +59,15 @@ class Worker:
     def push(self) -> None:
         header = parameters_pb2.PushHeader(
             **self._who,
-            lease=task_pb2.LeaseRef(task=task_pb2.TaskKey(type=task_pb2.TRAINING), token=1),
-            minibatch=self._pushed,
-            base_version=self._pushed,
-            records=1,
-            gradient_nbytes=self._gradient.nbytes,
-            precision=self._precision,
+            claim=parameters_pb2.PushClaim(
+                lease=task_pb2.LeaseRef(task=task_pb2.TaskKey(type=task_pb2.TRAINING), token=1),
+                minibatch=self._pushed,
+                base_version=self._pushed,
+                records=1,
+            ),
+            gradient=parameters_pb2.GradientHeader(
+                nbytes=self._gradient.nbytes, precision=self._precision
+            ),
         )
         reply = self._stub.push(header, (self._gradient.data,), bytearray, DEADLINE_S)
         assert reply.outcome == parameters_pb2.APPLIED, reply

@@ -26,13 +26,19 @@ from edl_master.core.identifiers import TaskKey, TaskType, Token
 from edl_master.core.parameters.layout import Variable
 from edl_master.core.parameters.modes import Async
 from edl_master.core.parameters.tables.spec import Distribution, Initial, TableSpec
-from edl_master.guarded_plane import GuardedPlane
 from edl_master.metrics import Metrics
-from edl_master.parameter_servers.group import Crew
+from edl_master.parameter_servers.group import ParameterServerGroup
+from edl_master.parameter_servers.remote_stores import RemoteStores
+from edl_master.parameters.coordinator import Coordinator
+from edl_master.parameters.plane import build_local
+from edl_master.servicers.coordinator import CoordinatorServicer
 from edl_master.servicers.parameters import ParametersServicer
+from edl_master.servicers.payloads import PayloadTransfer
+from edl_master.servicers.push_report import PushReporter
 from edl_master.servicers.servers import ServersServicer
 from edl_proto.errors import EdlError, ErrorInterceptor
-from edl_proto.transport import channels, parameters
+from edl_proto.transport import channels, raw_calls
+from edl_proto.transport.parameters import COORDINATOR, PARAMETERS
 from edl_proto.v1 import job_pb2, servers_pb2_grpc
 
 WAIT_S = 120.0
@@ -42,7 +48,7 @@ SGD = json.dumps({"class_name": "SGD", "config": {"learning_rate": 1e-6}})
 class Job:
     """Hears of pushes and does nothing."""
 
-    def tell(self, fact: object) -> None:
+    def handle(self, event: object) -> None:
         pass
 
 
@@ -56,25 +62,35 @@ def _failed(error: EdlError) -> None:
 
 def main(servers: int, floats: int, dim: int, workers: int) -> None:
     buffers = BufferPool()
-    crew = Crew(job_pb2.JobSpec(name="bench"), servers, "bench", {}, "") if servers else None
+    group = None
+    if servers:
+        group = ParameterServerGroup(job_pb2.JobSpec(name="bench"), servers, "bench", {}, "")
     threads = futures.ThreadPoolExecutor(os.cpu_count() or 1)
-    plane = GuardedPlane(lambda _: Async(), None, buffers, threads, servers=crew)
+    metrics = Metrics()
+    reporter = PushReporter(Job(), metrics)  # type: ignore[arg-type]
+    if group is not None:
+        plane = Coordinator(RemoteStores(group), lambda _: Async(), None)
+        role, servicer = COORDINATOR, CoordinatorServicer(plane, reporter, metrics, "bench")
+    else:
+        local = build_local(buffers, lambda _: Async(), executor=threads)
+        plane, transfer = local.coordinator, PayloadTransfer(buffers, metrics)
+        role = PARAMETERS
+        servicer = ParametersServicer(local.plane, local.shard, transfer, reporter, "bench")
     errors = ErrorInterceptor(
         on_internal_error=lambda name, error: print(name, error, file=sys.stderr)
     )
-    servicer = ParametersServicer(Job(), plane, buffers, Metrics(), "bench")  # type: ignore[arg-type]
     server = grpc.server(futures.ThreadPoolExecutor(64), options=channels.SERVER_OPTIONS)
-    listener = parameters.listen(servicer, "127.0.0.1", errors.translate)
-    parameters.add_to_server(servicer, server, listener.port)
-    if crew is not None:
-        orders = ServersServicer(crew, "bench", _lost, _failed)
-        servers_pb2_grpc.add_ServersServicer_to_server(orders, server)
+    listener = raw_calls.listen(role, servicer, "127.0.0.1", errors.translate)
+    raw_calls.add_to_server(role, servicer, server, listener.port)
+    if group is not None:
+        log = ServersServicer(group, "bench", _lost, _failed)
+        servers_pb2_grpc.add_ServersServicer_to_server(log, server)
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()
     with ExitStack() as opened:
         logs = Path(opened.enter_context(tempfile.TemporaryDirectory()))
         pids, addresses = [os.getpid()], ()
-        if crew is not None:
+        if group is not None:
             processes = ServerProcesses(
                 servers,
                 lambda number: [
@@ -86,13 +102,12 @@ def main(servers: int, floats: int, dim: int, workers: int) -> None:
                 _lost,
             )
             opened.callback(processes.close)
-            opened.callback(crew.close)
+            opened.callback(group.close)
             pids += processes.pids
-            addresses = crew.wait_for_all(WAIT_S)
+            addresses = group.wait_for_all(WAIT_S)
         variables = (Variable("w", (floats,), "float32", True),)
         table = TableSpec("rows", dim, Initial(Distribution.UNIFORM, 0.0, 0.05), 1)
         fingerprint, _ = plane.describe(variables, SGD, "mean", lambda: (table,))
-        plane.warm_up()
         for worker in range(workers):
             plane.grant(TaskKey(TaskType.TRAINING, 0, worker), Token(1))
         parts = [

@@ -20,41 +20,47 @@ import grpc
 from edl_master.adapters.buffer_pool import BufferPool
 from edl_master.adapters.checkpoint_files import PLANE, Checkpoint
 from edl_master.adapters.checkpoints import LocalCheckpoints
-from edl_master.core.identifiers import TaskKey, TaskType, Token
+from edl_master.core.identifiers import TaskKey, TaskType, Token, WorkerId
 from edl_master.core.parameters.layout import Variable
 from edl_master.core.parameters.modes import Async
 from edl_master.core.parameters.tables.spec import Distribution, Initial, TableSpec
-from edl_master.guarded_plane import GuardedPlane
 from edl_master.metrics import Metrics
+from edl_master.parameters.coordinator import Coordinator
+from edl_master.parameters.plane import build_local
 from edl_master.servicers.parameters import ParametersServicer
+from edl_master.servicers.payloads import PayloadTransfer
+from edl_master.servicers.push_report import PushReporter
 from edl_proto.errors import ErrorInterceptor
-from edl_proto.transport import channels, parameters
+from edl_proto.transport import channels, raw_calls
+from edl_proto.transport.parameters import PARAMETERS
 
 
 class Job:
     """Hears of pushes and does nothing."""
 
-    def tell(self, fact: object) -> None:
+    def handle(self, event: object) -> None:
         pass
 
 
 def main(dim: int, floats: int = 1, optimizer: str = "SGD", directory: str = "") -> None:
     buffers = BufferPool()
-    plane = GuardedPlane(
-        lambda _: Async(), None, buffers, futures.ThreadPoolExecutor(os.cpu_count() or 1)
+    local = build_local(
+        buffers, lambda _: Async(), executor=futures.ThreadPoolExecutor(os.cpu_count() or 1)
     )
+    plane, metrics = local.coordinator, Metrics()
     table = TableSpec("rows", dim, Initial(Distribution.UNIFORM, 0.0, 0.05), 1)
     config = json.dumps({"class_name": optimizer, "config": {"learning_rate": 0.01}})
     weights = (Variable("w", (floats,), "float32", True),)
     fingerprint, _ = plane.describe(weights, config, "mean", lambda: (table,))
-    plane.initialize(memoryview(bytes(4 * floats)), 0)
+    local.plane.initialize(WorkerId(0), memoryview(bytes(4 * floats)))
     plane.grant(TaskKey(TaskType.TRAINING, 0, 0), Token(1))
-    plane.warm_up()
     server = grpc.server(futures.ThreadPoolExecutor(8), options=channels.SERVER_OPTIONS)
-    servicer = ParametersServicer(Job(), plane, buffers, Metrics(), "bench")  # type: ignore[arg-type]
+    reporter = PushReporter(Job(), metrics)  # type: ignore[arg-type]
+    transfer = PayloadTransfer(buffers, metrics)
+    servicer = ParametersServicer(local.plane, local.shard, transfer, reporter, "bench")
     errors = ErrorInterceptor()
-    listener = parameters.listen(servicer, "127.0.0.1", errors.translate)
-    parameters.add_to_server(servicer, server, listener.port)
+    listener = raw_calls.listen(PARAMETERS, servicer, "127.0.0.1", errors.translate)
+    raw_calls.add_to_server(PARAMETERS, servicer, server, listener.port)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     print(f"127.0.0.1:{port} {fingerprint}", flush=True)
@@ -66,16 +72,17 @@ def main(dim: int, floats: int = 1, optimizer: str = "SGD", directory: str = "")
         buffers.trim(time.monotonic())
 
 
-def write(plane: GuardedPlane, directory: Path) -> None:
+def write(plane: Coordinator, directory: Path) -> None:
     """A checkpoint for each line."""
     checkpoints = LocalCheckpoints(directory, "bench", keep=1)
     checkpoints.prepare()
     for _ in sys.stdin:
         begun = time.perf_counter()
-        snapshot = plane.snapshot("")
-        assert snapshot is not None
+        pending = plane.snapshot("")
+        assert pending is not None
+        snapshot = pending.get()
         checkpoints.write(Checkpoint({PLANE: snapshot.meta}, snapshot.arrays))
-        del snapshot
+        del pending, snapshot
         print(time.perf_counter() - begun, flush=True)
 
 

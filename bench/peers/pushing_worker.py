@@ -35,8 +35,8 @@ class Pushing:
     """
 
     def __init__(self, world: dict[str, Any], number: int, floats: int, dim: int) -> None:
-        master = parameters.ParametersStub(channels.connect(world["address"]), world["address"])
-        self._stub: parameters.ParametersStub | ParameterServerClient = master
+        channel = channels.connect(world["address"])
+        self._stub: parameters.ParametersStub | ParameterServerClient
         if world["servers"]:
             servers = [
                 task_pb2.ParameterServer(address=address, start=start, stop=stop)
@@ -48,7 +48,10 @@ class Pushing:
                 ],
                 tables=[task_pb2.EmbeddingTable(name="rows", dim=max(dim, 1))],
             )
-            self._stub = ParameterServerClient(master, servers, model, LogIndex())
+            coordinator = parameters.CoordinatorStub(channel, world["address"])
+            self._stub = ParameterServerClient(coordinator, servers, model, LogIndex())
+        else:
+            self._stub = parameters.ParametersStub(channel, world["address"])
         self._who: dict[str, Any] = {
             "worker_id": number,
             "incarnation": "bench",
@@ -75,17 +78,19 @@ class Pushing:
         now, after = self._pushed % BATCHES, (self._pushed + 1) % BATCHES
         header = pb.PushHeader(
             **self._who,
-            lease=self._lease,
-            minibatch=self._pushed,
-            base_version=self._version,
-            records=1,
-            gradient_nbytes=self._gradient.nbytes,
-            pull=True,
+            claim=pb.PushClaim(
+                lease=self._lease,
+                minibatch=self._pushed,
+                base_version=self._version,
+                records=1,
+            ),
+            gradient=pb.GradientHeader(nbytes=self._gradient.nbytes),
+            next=pb.NextStep(),
         )
         payloads = [self._gradient]
         if self._dim:
-            header.rows.append(pb.TableRows(table=0, count=self._ids[now].size))
-            header.next_rows.append(pb.TableRows(table=0, count=self._ids[after].size))
+            header.gradient.rows.append(pb.TableRows(table=0, count=self._ids[now].size))
+            header.next.rows.append(pb.TableRows(table=0, count=self._ids[after].size))
             payloads += [self._ids[now], self._ids[after], self._rows[now]]
         sent = tuple(memoryview(payload).cast("B") for payload in payloads)
         reply = self._stub.push(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client.parser import text_string_to_metric_families
 
 from edl_master.core.identifiers import Version
-from edl_master.core.parameters.exchange import PlaneStatus, TableFigures
+from edl_master.core.parameters.status import PlaneStatus, TableFigures
 from edl_master.metrics import Metrics, TableCollector, WorkerCounters
 
 

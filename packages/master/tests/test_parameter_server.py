@@ -18,16 +18,16 @@ import pytest
 from edl_master.adapters.checkpoints import part_path
 from edl_master.control.job_controller import SNAPSHOTS
 from edl_master.core.identifiers import WorkerId
+from edl_master.core.parameters.commands import CommitInitialValues, TakeSnapshot
 from edl_master.core.parameters.layout import Layout, Variable
 from edl_master.core.parameters.modes import Async
-from edl_master.core.parameters.orders import Adopt, Keep
 from edl_master.core.parameters.tables.spec import Distribution, Initial, TableSpec
 from edl_master.parameter_server.app import App
-from edl_master.parameter_servers.group import Crew
+from edl_master.parameter_servers.group import ParameterServerGroup
 from edl_master.servicers.servers import ServersServicer
 from edl_proto.errors import EdlError
 from edl_proto.transport import channels
-from edl_proto.transport.parameters import ParametersStub
+from edl_proto.transport.parameters import ShardStub
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, servers_pb2, servers_pb2_grpc
 
 LONG_S = 60.0
@@ -43,19 +43,21 @@ class HardOfHearing(ServersServicer):
     def Report(
         self, request: servers_pb2.ServerReport, context: grpc.ServicerContext
     ) -> servers_pb2.ServerReportReply:
-        if request.kept and self.misses:
+        if request.snapshot_written and self.misses:
             self.misses -= 1
             context.abort(grpc.StatusCode.UNAVAILABLE, "what?")
         return super().Report(request, context)
 
 
 class Master:
-    """A crew of one over gRPC, and its server in a thread."""
+    """A group of one server over gRPC, and its server in a thread."""
 
     def __init__(self, place: Path) -> None:
-        self.crew = Crew(job_pb2.JobSpec(name="j"), 1, "inc", {SNAPSHOTS: place}, "")
+        self.group = ParameterServerGroup(
+            job_pb2.JobSpec(name="j"), 1, "inc", {SNAPSHOTS: place}, ""
+        )
         self.failed: queue.SimpleQueue[EdlError] = queue.SimpleQueue()
-        self.servicer = HardOfHearing(self.crew, "inc", lambda *_: None, self.failed.put)
+        self.servicer = HardOfHearing(self.group, "inc", lambda *_: None, self.failed.put)
         self.grpc = grpc.server(futures.ThreadPoolExecutor(8), options=channels.SERVER_OPTIONS)
         servers_pb2_grpc.add_ServersServicer_to_server(self.servicer, self.grpc)
         port = self.grpc.add_insecure_port("127.0.0.1:0")
@@ -66,7 +68,7 @@ class Master:
         self._thread.start()
 
     def close(self) -> None:
-        self.crew.close()
+        self.group.close()
         self._thread.join(LONG_S)
         self.grpc.stop(None).wait()
 
@@ -83,9 +85,9 @@ def test_a_part_that_is_kept_is_told_until_the_master_has_heard(
 ) -> None:
     """Else it would wait for the part ten minutes long, without any other snapshot."""
     master.servicer.misses = 2
-    master.crew.begin(MODEL, SGD, Async())
-    master.crew.give(Keep("label", SNAPSHOTS))
-    assert master.crew.wait_kept("label", LONG_S) >= 0.0
+    master.group.begin(MODEL, SGD, Async())
+    master.group.append(TakeSnapshot("label", SNAPSHOTS))
+    assert master.group.wait_written("label", LONG_S) >= 0.0
     assert part_path(tmp_path, "j", "label", 0).is_dir()
     assert master.servicer.misses == 0
     master.close()
@@ -107,26 +109,26 @@ class Overheard(grpc.UnaryUnaryClientInterceptor, grpc.StreamStreamClientInterce
 
 
 def test_workers_reach_a_server_directly(master: Master) -> None:
-    """Values are offered, adopted by the master's order, and pulled, all over one socket."""
-    master.crew.begin(MODEL, SGD, Async())
+    """Values are proposed, committed by a command, and read, all over one socket."""
+    master.group.begin(MODEL, SGD, Async())
     deadline = time.monotonic() + LONG_S
-    while not (addresses := master.crew.addresses()):
+    while not (addresses := master.group.addresses()):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     overheard = Overheard()
     values = np.arange(4, dtype=np.float32)
     who = {"worker_id": 1, "incarnation": "inc", "layout_fingerprint": MODEL.fingerprint}
     with channels.connect(addresses[0]) as channel:
-        stub = ParametersStub(grpc.intercept_channel(channel, overheard), addresses[0])
-        offer = parameters_pb2.InitializeHeader(**who, nbytes=values.nbytes)
-        stub.initialize(offer, values.data, LONG_S)
-        master.crew.give(Adopt(WorkerId(1)))
+        stub = ShardStub(grpc.intercept_channel(channel, overheard), addresses[0])
+        offer = parameters_pb2.ProposeHeader(**who, nbytes=values.nbytes)
+        stub.propose(offer, values.data, LONG_S)
+        master.group.append(CommitInitialValues(WorkerId(1)))
         received = np.zeros(4, np.float32)
-        pull = parameters_pb2.PullHeader(**who, mark=master.crew.given)
-        assert stub.pull(pull, lambda _: received.data, LONG_S).nbytes == values.nbytes
+        pull = parameters_pb2.ReadHeader(**who, log_index=master.group.log_index)
+        assert stub.read(pull, lambda _: received.data, LONG_S).nbytes == values.nbytes
         np.testing.assert_array_equal(received, values)
         with pytest.raises(grpc.RpcError) as caught:
-            stub.pull(parameters_pb2.PullHeader(incarnation="former"), bytearray, LONG_S)
+            stub.read(parameters_pb2.ReadHeader(incarnation="former"), bytearray, LONG_S)
         refused = EdlError.from_rpc(caught.value)
         assert refused is not None
         assert refused.code == error_pb2.STALE_INCARNATION
@@ -136,9 +138,9 @@ def test_workers_reach_a_server_directly(master: Master) -> None:
 
 def test_the_master_hears_how_large_tables_are(master: Master) -> None:
     table = TableSpec("users", 2, Initial(Distribution.UNIFORM, 0.0, 0.05), 1)
-    master.crew.begin(Layout(MODEL.variables, (table,)), SGD, Async())
+    master.group.begin(Layout(MODEL.variables, (table,)), SGD, Async())
     deadline = time.monotonic() + LONG_S
-    while not (found := master.crew.tables()).rows:
+    while not (found := master.group.tables()).rows:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     assert found.rows == {"users": 0}
@@ -146,7 +148,7 @@ def test_the_master_hears_how_large_tables_are(master: Master) -> None:
 
 def test_a_part_that_cannot_be_kept_fails_the_job(master: Master, tmp_path: Path) -> None:
     (tmp_path / ".j-label-part-0.tmp").write_bytes(b"in the way")
-    master.crew.begin(MODEL, SGD, Async())
-    master.crew.give(Keep("label", SNAPSHOTS))
+    master.group.begin(MODEL, SGD, Async())
+    master.group.append(TakeSnapshot("label", SNAPSHOTS))
     failed = master.failed.get(timeout=LONG_S)
     assert str(tmp_path) in failed.where

@@ -22,7 +22,9 @@ import numpy as np
 from edl_proto import tensor
 from edl_proto.errors import EdlError, ErrorInterceptor
 from edl_proto.transport import channels
-from edl_proto.transport.parameters import add_to_server, fill, split
+from edl_proto.transport.frames import fill, split
+from edl_proto.transport.parameters import PARAMETERS
+from edl_proto.transport.raw_calls import add_to_server
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2, task_pb2_grpc
 
 HALVES = {job_pb2.FLOAT16: np.float16, job_pb2.BFLOAT16: ml_dtypes.bfloat16}
@@ -70,9 +72,9 @@ class Heard:
     def minibatches(self) -> list[tuple[int, int]]:
         """Task and number of every minibatch that is in the model."""
         return [
-            (header.lease.task.number, header.minibatch + i)
+            (header.claim.lease.task.number, header.claim.minibatch + i)
             for header in self.applied
-            for i in range(header.minibatches)
+            for i in range(header.claim.minibatches)
         ]
 
 
@@ -140,7 +142,7 @@ class PracticeMaster:
             interceptors=[ErrorInterceptor(None, lambda name, error: print(name, repr(error)))],
         )
         task_pb2_grpc.add_TasksServicer_to_server(_Tasks(self), server)
-        add_to_server(_Parameters(self), server)
+        add_to_server(PARAMETERS, _Parameters(self), server)
         self._port = server.add_insecure_port(f"127.0.0.1:{self._port}")
         server.start()
         self._server = server
@@ -295,18 +297,18 @@ class PracticeMaster:
         if outcome is None:
             outcome = self._judge(header)
         if outcome == parameters_pb2.APPLIED:
-            task = self.held(header.lease)
+            task = self.held(header.claim.lease)
             if self.sync:
-                self.slots.discard(header.lease.token)
-                self.gathered.append((header.records, gradient, state))
+                self.slots.discard(header.claim.lease.token)
+                self.gathered.append((header.claim.records, gradient, state))
                 if len(self.gathered) == self.grads_to_wait:
                     self._join()
             elif self.local:
                 self._update(-gradient / self.rate, state)
-                self.version += header.minibatches - 1
+                self.version += header.claim.minibatches - 1
             else:
                 self._update(gradient, state)
-            task.applied += header.minibatches
+            task.applied += header.claim.minibatches
         self.heard.pushes.append((header, outcome))
         self.changed.notify_all()
         return outcome
@@ -322,17 +324,17 @@ class PracticeMaster:
 
     def _judge(self, header: parameters_pb2.PushHeader) -> int:
         try:
-            task = self.held(header.lease)
+            task = self.held(header.claim.lease)
         except EdlError:
             return parameters_pb2.REFUSED
-        if header.minibatch + header.minibatches <= task.applied:
+        if header.claim.minibatch + header.claim.minibatches <= task.applied:
             return parameters_pb2.ALREADY_APPLIED
-        if header.minibatch != task.applied:
+        if header.claim.minibatch != task.applied:
             return parameters_pb2.OUT_OF_ORDER
-        without_slot = self.sync and header.lease.token not in self.slots
-        if header.base_version > self.version or without_slot:
+        without_slot = self.sync and header.claim.lease.token not in self.slots
+        if header.claim.base_version > self.version or without_slot:
             return parameters_pb2.STALE
-        if self.sync and header.base_version != self.version:
+        if self.sync and header.claim.base_version != self.version:
             return parameters_pb2.STALE
         return parameters_pb2.APPLIED
 
@@ -488,8 +490,8 @@ class _Parameters:
         reply = parameters_pb2.PullReply(initialized=master.initialized)
         with master.changed:
             master.heard.pulls.append(header)
-            if header.HasField("slot_for"):
-                reply.slot_granted = master.take_slot(header.slot_for, header.wait_s)
+            if header.HasField("permit_for"):
+                reply.permit_granted = master.take_slot(header.permit_for, header.wait_s)
             version, values = master.version, master.values
             if header.frozen:
                 version, values = master.frozen[header.frozen]
@@ -506,9 +508,9 @@ class _Parameters:
 
     def push(self, frames: Iterator[bytes], context: Any) -> Iterator[bytes]:
         header = parameters_pb2.PushHeader.FromString(next(frames))
-        half = HALVES.get(header.precision)
-        gradient = np.empty(header.gradient_nbytes // (2 if half else 4), half or np.float32)
-        state = np.empty(header.state_nbytes // 4, np.float32)
+        half = HALVES.get(header.gradient.precision)
+        gradient = np.empty(header.gradient.nbytes // (2 if half else 4), half or np.float32)
+        state = np.empty(header.gradient.state_nbytes // 4, np.float32)
         for array in (gradient, state):
             fill(frames, array.view(np.uint8).data)
         gradient = gradient.astype(np.float32)
@@ -517,14 +519,17 @@ class _Parameters:
         copy = None
         with master.changed:
             reply.outcome = master.push(header, gradient, state)
-            if header.pull:
-                reply.slot_granted = master.sync and master.take_slot(header.lease, header.wait_s)
-                copy = master.values.copy() if master.version != header.base_version else None
+            if header.HasField("next"):
+                claim = header.claim
+                reply.permit_granted = master.sync and master.take_slot(
+                    claim.lease, header.next.wait_s
+                )
+                copy = master.values.copy() if master.version != claim.base_version else None
             reply.version = master.version
             cut, master.cut_next_answer = master.cut_next_answer, False
         if cut:
             context.abort(grpc.StatusCode.UNAVAILABLE, "the connection broke")
-        yield from _reply(reply, copy, header.answer_precision, master.trainable_nbytes)
+        yield from _reply(reply, copy, header.next.precision, master.trainable_nbytes)
 
 
 def _reply(

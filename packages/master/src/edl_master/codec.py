@@ -14,18 +14,16 @@ from edl_master.core.curves import Point
 from edl_master.core.effects import JobPhase, LeaseGranted
 from edl_master.core.events import Addable, HeldLease, MetricState
 from edl_master.core.failure import Failure
-from edl_master.core.identifiers import InstanceId, TaskKey, TaskType, Token, Version, WorkerId
-from edl_master.core.parameters.exchange import GradientPush, PushKind, PushOutcome
-from edl_master.core.parameters.layout import Layout, Variable
+from edl_master.core.identifiers import InstanceId, TaskKey, TaskType, Token, WorkerId
+from edl_master.core.parameters.layout import Variable
 from edl_master.core.parameters.quantization import Precision
 from edl_master.core.parameters.sharding import Part
-from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 from edl_master.core.parameters.tables.spec import TableSpec, checked_initial
 from edl_master.core.settings import JobType
 from edl_master.core.view import DeadLetter, JobView, TaskCounts, WorkerView
 from edl_proto import tensor
 from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
+from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 
 _TASK_TYPES = {
     task_pb2.TRAINING: TaskType.TRAINING,
@@ -58,14 +56,6 @@ JOB_TYPES = {
 }
 _JOB_TYPES_OUT = {core: wire for wire, core in JOB_TYPES.items()}
 
-_OUTCOMES = {
-    PushKind.APPLIED: parameters_pb2.APPLIED,
-    PushKind.ALREADY_APPLIED: parameters_pb2.ALREADY_APPLIED,
-    PushKind.STALE: parameters_pb2.STALE,
-    PushKind.REFUSED: parameters_pb2.REFUSED,
-    PushKind.OUT_OF_ORDER: parameters_pb2.OUT_OF_ORDER,
-    PushKind.INVALID: parameters_pb2.INVALID,
-}
 
 _MOST_STATE_NUMBERS = 1 << 20
 """Numbers in one variable of a metric's state; an AUC has some hundreds."""
@@ -261,17 +251,6 @@ def tables_from(messages: Repeated[task_pb2.EmbeddingTable]) -> tuple[TableSpec,
     )
 
 
-def row_ids_from(
-    messages: Iterable[parameters_pb2.TableRows], ids: memoryview
-) -> tuple[RowIds, ...]:
-    """Requests for rows, whose ids lie one after the other."""
-    found, at = [], 0
-    for message in messages:
-        found.append(RowIds(message.table, ids[at : at + 8 * message.count]))
-        at += 8 * message.count
-    return tuple(found)
-
-
 def precision_from(message: job_pb2.WirePrecision.ValueType) -> Precision:
     if message not in _PRECISIONS:
         raise malformed(f"numbers do not travel in precision {message}")
@@ -280,78 +259,6 @@ def precision_from(message: job_pb2.WirePrecision.ValueType) -> Precision:
 
 def precision_to(precision: Precision) -> job_pb2.WirePrecision.ValueType:
     return _PRECISIONS_OUT[precision]
-
-
-def row_payloads_from(
-    messages: Iterable[parameters_pb2.TableRows],
-    ids: memoryview,
-    values: memoryview,
-    layout: Layout,
-) -> tuple[RowPayload, ...]:
-    """Rows of several tables: all ids, and all values."""
-    found, at = [], 0
-    for wanted in row_ids_from(messages, ids):
-        nbytes = len(wanted.ids) // 8 * layout.tables[wanted.table].row_nbytes
-        found.append(RowPayload(wanted.table, wanted.ids, values[at : at + nbytes]))
-        at += nbytes
-    return tuple(found)
-
-
-def push_from(
-    header: parameters_pb2.PushHeader,
-    gradient: memoryview,
-    state: memoryview,
-    rows: tuple[RowPayload, ...] = (),
-) -> GradientPush:
-    if header.records < 1:
-        raise malformed("a gradient must be of at least one record")
-    lease = lease_from(header.lease)
-    return GradientPush(
-        task=lease.task,
-        token=lease.token,
-        minibatch=header.minibatch,
-        records=header.records,
-        base_version=Version(header.base_version),
-        gradient=gradient,
-        state_delta=state if header.state_nbytes else None,
-        rows=rows,
-        minibatches=header.minibatches or 1,
-        squares=_squares_from(header),
-    )
-
-
-def _squares_from(header: parameters_pb2.PushHeader) -> tuple[float, ...]:
-    if not all(0 <= square < math.inf for square in header.squares):
-        raise malformed("a sum of squares must be a number, and not negative")
-    return tuple(header.squares)
-
-
-def pushed_from(
-    header: parameters_pb2.PushHeader, outcome: PushOutcome
-) -> events.MinibatchApplied | events.GradientRejected | None:
-    """What the job has to know of a push; nothing if it had been told before."""
-    worker = WorkerId(header.worker_id)
-    match outcome.kind:
-        case PushKind.APPLIED:
-            return events.MinibatchApplied(
-                worker=worker,
-                lease=lease_from(header.lease),
-                minibatch=header.minibatch,
-                records=header.records,
-                version=outcome.version,
-                loss=header.loss,
-                compute_s=header.compute_s,
-                staleness=outcome.staleness,
-                minibatches=header.minibatches or 1,
-            )
-        case PushKind.ALREADY_APPLIED:
-            return None
-        case _:
-            return events.GradientRejected(worker, str(outcome.kind))
-
-
-def outcome_to(kind: PushKind) -> parameters_pb2.PushOutcome.ValueType:
-    return _OUTCOMES[kind]
 
 
 def servers_to(addresses: Sequence[str], parts: Sequence[Part]) -> list[task_pb2.ParameterServer]:

@@ -23,7 +23,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from edl_master.core.identifiers import WorkerState
-from edl_master.core.parameters.exchange import PlaneStatus
+from edl_master.core.parameters.status import PlaneStatus
 from edl_master.core.settings import JobType
 from edl_master.core.view import JobView
 from edl_proto.v1 import job_pb2

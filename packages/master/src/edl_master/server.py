@@ -16,17 +16,21 @@ from grpc_reflection.v1alpha import reflection
 from edl_master.adapters.tcp_ports import check_port
 from edl_master.codec import malformed
 from edl_master.control.job_controller import MAX_WAITING_REQUESTS
-from edl_master.core.parameters.exchange import NotInitialized
 from edl_master.core.parameters.payload import PayloadError
+from edl_master.core.parameters.push import NotInitialized
 from edl_master.servicers.call_limits import CallLimits
+from edl_master.servicers.coordinator import CoordinatorServicer
 from edl_master.servicers.job import JobServicer
 from edl_master.servicers.parameters import ParametersServicer
 from edl_master.servicers.servers import ServersServicer
+from edl_master.servicers.shard import ShardServicer
 from edl_master.servicers.tasks import TasksServicer
 from edl_proto.errors import EdlError, ErrorInterceptor
-from edl_proto.transport import parameters
+from edl_proto.transport import raw_calls
 from edl_proto.transport.channels import SERVER_OPTIONS
-from edl_proto.transport.tcp import Listener
+from edl_proto.transport.parameters import SHARD
+from edl_proto.transport.raw_calls import RawService
+from edl_proto.transport.tcp import FrameError, Listener
 from edl_proto.v1 import (
     error_pb2,
     job_pb2,
@@ -53,7 +57,7 @@ _PARAMETER_CALLS = 256
 """Calls at a time from workers that cannot reach the port of direct calls; each may wait for a
 step permit."""
 
-_PART_CALLS = 256
+_SHARD_CALLS = 256
 """Calls at a time: one or two of each worker."""
 
 _PORT_OPTION = "--port"
@@ -68,13 +72,13 @@ class Services:
     Attributes:
         tasks: to workers.
         job: to clients.
-        parameters: to workers; None for jobs on a trained model.
+        parameters: to workers, and its role; None for jobs on a trained model.
         servers: to parameter servers; None if there are none.
     """
 
     tasks: TasksServicer
     job: JobServicer
-    parameters: ParametersServicer | None
+    parameters: tuple[RawService, ParametersServicer | CoordinatorServicer] | None
     servers: ServersServicer | None = None
 
 
@@ -109,8 +113,9 @@ class Server:
         limits = {
             f"/{_TASKS}/Ready": _READY_CALLS,
             f"/{_JOB}/WatchEvents": _WATCHERS,
-            f"/{parameters.SERVICE}/": _PARAMETER_CALLS,
         }
+        if services.parameters is not None:
+            limits[f"/{services.parameters[0].name}/"] = _PARAMETER_CALLS
         waiting_calls = MAX_WAITING_REQUESTS + sum(limits.values()) + 2 * parameter_servers
         threads = _SHORT_CALLS + waiting_calls
         self._server = grpc.server(
@@ -124,9 +129,10 @@ class Server:
         self._direct: Listener | None = None
         if services.parameters is not None:
             check_port(host, 0, _PORT_OPTION)
-            self._direct = parameters.listen(services.parameters, host, errors.translate)
-            parameters.add_to_server(services.parameters, self._server, self._direct.port)
-            names.append(parameters.SERVICE)
+            role, servicer = services.parameters
+            self._direct = raw_calls.listen(role, servicer, host, errors.translate)
+            raw_calls.add_to_server(role, servicer, self._server, self._direct.port)
+            names.append(role.name)
         if services.servers is not None:
             servers_pb2_grpc.add_ServersServicer_to_server(services.servers, self._server)
             names.append(servers_pb2.DESCRIPTOR.services_by_name["Servers"].full_name)
@@ -163,29 +169,29 @@ class Server:
             self._direct.close()
 
 
-class PartServer:
+class ShardServer:
     """The server of a parameter server: parameters alone, on any free ports.
 
     Args:
-        parts: what is served.
+        shard: what is served.
         host: address to listen on.
     """
 
-    def __init__(self, parts: ParametersServicer, host: str) -> None:
+    def __init__(self, shard: ShardServicer, host: str) -> None:
         def note(method: str, error: Exception) -> None:
             log.error("%s\n%s", method, "".join(traceback.format_exception(error)))
 
         # All workers may wait at the same time, and pull while others push.
         self._server = grpc.server(
-            futures.ThreadPoolExecutor(_PART_CALLS, thread_name_prefix="grpc"),
+            futures.ThreadPoolExecutor(_SHARD_CALLS, thread_name_prefix="grpc"),
             interceptors=[errors := ErrorInterceptor(_translate, note)],
             options=SERVER_OPTIONS,
         )
-        self._direct = parameters.listen(parts, host, errors.translate)
-        parameters.add_to_server(parts, self._server, self._direct.port)
+        self._direct = raw_calls.listen(SHARD, shard, host, errors.translate)
+        raw_calls.add_to_server(SHARD, shard, self._server, self._direct.port)
         serving = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(serving, self._server)
-        for name in ("", parameters.SERVICE):
+        for name in ("", SHARD.name):
             serving.set(name, health_pb2.HealthCheckResponse.SERVING)
         shown = f"[{host}]" if ":" in host else host
         self.port = self._server.add_insecure_port(f"{shown}:0")
@@ -200,7 +206,7 @@ class PartServer:
 def _translate(error: Exception) -> EdlError | None:
     """What a failed call was, if it is no defect of the master."""
     match error:
-        case parameters.FrameError() | PayloadError() | DecodeError():
+        case FrameError() | PayloadError() | DecodeError():
             return malformed(f"a message cannot be read: {error}")
         case NotInitialized():
             return EdlError(error_pb2.NOT_READY, str(error), where="parameters")

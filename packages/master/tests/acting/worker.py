@@ -313,7 +313,7 @@ class Worker:
                 incarnation=self.incarnation,
                 layout_fingerprint=self.fingerprint,
                 have_version=self.version,
-                slot_for=ref(lease),
+                permit_for=ref(lease),
                 wait_s=WAIT_S,
             )
             try:
@@ -324,7 +324,7 @@ class Worker:
                     raise known or error from error
                 return False
             self.version = reply.version
-            if reply.slot_granted:
+            if reply.permit_granted:
                 return True
 
     def push(self, lease: task_pb2.Lease, minibatch: int, numbers: list[int]) -> int:
@@ -335,15 +335,15 @@ class Worker:
             worker_id=self.id,
             incarnation=self.incarnation,
             layout_fingerprint=self.fingerprint,
-            lease=ref(lease),
-            minibatch=minibatch,
-            records=len(numbers),
-            base_version=self.version,
-            loss=1.0 / (1 + self.version),
-            gradient_nbytes=gradient.nbytes,
-            compute_s=0.001,
-            pull=True,
-            wait_s=WAIT_S,
+            claim=parameters_pb2.PushClaim(
+                lease=ref(lease),
+                minibatch=minibatch,
+                records=len(numbers),
+                base_version=self.version,
+            ),
+            gradient=parameters_pb2.GradientHeader(nbytes=gradient.nbytes),
+            step=parameters_pb2.StepReport(loss=1.0 / (1 + self.version), compute_s=0.001),
+            next=parameters_pb2.NextStep(wait_s=WAIT_S),
         )
         for _ in range(1 + self.acting.repeat_pushes):
             self.instance.check()
@@ -355,8 +355,8 @@ class Worker:
                 raise EdlError.from_rpc(error) or error from error
             self.acting.outcomes.append(reply.outcome)
         self.version = reply.version
-        if self.acting.sync and not reply.slot_granted and reply.outcome in _GOING_ON:
-            # The last minibatch of a task leaves its slot to others; any other one waits.
+        if self.acting.sync and not reply.permit_granted and reply.outcome in _GOING_ON:
+            # The last minibatch of a task leaves its permit to others; any other one waits.
             self.pull(lease)
         return int(reply.outcome)
 

@@ -27,7 +27,7 @@ from edl_master.core.job import JobState
 from edl_master.core.parameters.modes import Async
 from edl_master.core.parameters.snapshot import Snapshot
 from edl_master.core.settings import JobType
-from edl_master.guarded_plane import GuardedPlane
+from edl_master.parameters.plane import build_local
 
 LONG_S = 60.0
 
@@ -66,7 +66,7 @@ def external() -> RecordedEffects:
 def controller(external: RecordedEffects) -> JobController:
     """A prediction job of two tasks, for two workers that are ready."""
     settings = job_settings(JobType.PREDICT, records_per_task=10, max_workers=2)
-    plane = GuardedPlane(lambda reduction: Async(), None, BufferPool())
+    plane = build_local(BufferPool(), lambda reduction: Async()).coordinator
     controller = JobController(JobState(settings, (20,)), plane, external)
     make_ready(controller, 2)
     return controller
@@ -183,7 +183,7 @@ def test_a_bounded_number_of_requests_waits_and_others_ask_again_later(
 ) -> None:
     monkeypatch.setattr(job_controller, "MAX_WAITING_REQUESTS", 1)
     settings = job_settings(JobType.PREDICT, records_per_task=10, max_workers=3)
-    plane = GuardedPlane(lambda reduction: Async(), None, BufferPool())
+    plane = build_local(BufferPool(), lambda reduction: Async()).coordinator
     controller = JobController(JobState(settings, (10,)), plane, external, crowded_retry_s=2.5)
     make_ready(controller, 3)
     assert isinstance(controller.request_lease(ask(0), 0, lambda: True), GrantedLease)

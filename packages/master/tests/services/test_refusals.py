@@ -28,17 +28,31 @@ class Held:
         self.worker = worker
         self.lease = lease
 
-    def header(self, **changes: object) -> parameters_pb2.PushHeader:
-        fields = {
-            "worker_id": self.worker.id,
-            "incarnation": self.worker.incarnation,
-            "layout_fingerprint": self.worker.fingerprint,
-            "lease": ref(self.lease),
-            "records": 1,
-            "base_version": self.worker.version,
-            "gradient_nbytes": NBYTES,
-        }
-        return parameters_pb2.PushHeader(**{**fields, **changes})
+    def header(
+        self,
+        *,
+        fingerprint: str | None = None,
+        minibatch: int = 0,
+        records: int = 1,
+        nbytes: int = NBYTES,
+        state_nbytes: int = 0,
+        next_step: bool = False,
+    ) -> parameters_pb2.PushHeader:
+        header = parameters_pb2.PushHeader(
+            worker_id=self.worker.id,
+            incarnation=self.worker.incarnation,
+            layout_fingerprint=fingerprint or self.worker.fingerprint,
+            claim=parameters_pb2.PushClaim(
+                lease=ref(self.lease),
+                minibatch=minibatch,
+                records=records,
+                base_version=self.worker.version,
+            ),
+            gradient=parameters_pb2.GradientHeader(nbytes=nbytes, state_nbytes=state_nbytes),
+        )
+        if next_step:
+            header.next.SetInParent()
+        return header
 
     def send(self, method: str, *frames: bytes) -> list[bytes]:
         """Frames as they are, through the same channel."""
@@ -80,7 +94,7 @@ def held(tmp_path: Path) -> Iterator[Held]:
 
 @pytest.mark.parametrize("nbytes", [0, 3, NBYTES - 4, NBYTES + 4, 1 << 62])
 def test_a_gradient_of_another_size_is_refused_before_it_is_read(held: Held, nbytes: int) -> None:
-    error = held.refused("Push", held.header(gradient_nbytes=nbytes).SerializeToString())
+    error = held.refused("Push", held.header(nbytes=nbytes).SerializeToString())
     assert error.code == error_pb2.SHAPE_MISMATCH
     assert str(NBYTES) in error.what
     assert str(nbytes) in error.what
@@ -132,7 +146,7 @@ def test_a_gradient_of_no_records_is_refused(held: Held) -> None:
 
 def test_a_gradient_that_is_not_finite_is_not_applied(held: Held) -> None:
     gradient = np.full(RECORDS, np.nan, np.float32).tobytes()
-    first, *rest = held.send("Push", held.header(pull=True).SerializeToString(), gradient)
+    first, *rest = held.send("Push", held.header(next_step=True).SerializeToString(), gradient)
     reply = parameters_pb2.PushReply.FromString(first)
     assert reply.outcome == parameters_pb2.INVALID
     assert rest == []
@@ -140,7 +154,7 @@ def test_a_gradient_that_is_not_finite_is_not_applied(held: Held) -> None:
 
 
 def test_another_layout_is_refused(held: Held) -> None:
-    header = held.header(layout_fingerprint="0" * 32).SerializeToString()
+    header = held.header(fingerprint="0" * 32).SerializeToString()
     assert held.refused("Push", header).code == error_pb2.SHAPE_MISMATCH
 
 

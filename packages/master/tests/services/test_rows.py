@@ -14,12 +14,14 @@ from edl_master.core.identifiers import TaskKey, TaskType, Token, WorkerId
 from edl_master.core.parameters.layout import Variable
 from edl_master.core.parameters.modes import Async
 from edl_master.core.parameters.tables.spec import Distribution, Initial, TableSpec
-from edl_master.guarded_plane import GuardedPlane
 from edl_master.metrics import Metrics
+from edl_master.parameters.plane import build_local
 from edl_master.server import _translate
 from edl_master.servicers.parameters import ParametersServicer
+from edl_master.servicers.payloads import PayloadTransfer
+from edl_master.servicers.push_report import PushReporter
 from edl_proto.errors import EdlError, ErrorInterceptor
-from edl_proto.transport import channels, parameters
+from edl_proto.transport import channels, parameters, raw_calls
 from edl_proto.v1 import error_pb2, parameters_pb2, task_pb2
 
 TABLES = (
@@ -36,8 +38,8 @@ class Job:
     def __init__(self) -> None:
         self.told: list[object] = []
 
-    def tell(self, fact: object) -> None:
-        self.told.append(fact)
+    def handle(self, event: object) -> None:
+        self.told.append(event)
 
 
 class Server:
@@ -45,15 +47,17 @@ class Server:
 
     def __init__(self) -> None:
         buffers = BufferPool()
-        self.plane = GuardedPlane(lambda _: Async(), None, buffers)
+        local = build_local(buffers, lambda _: Async())
+        self.plane = local.coordinator
         weights = (Variable("w", (4,), "float32", True),)
         self.fingerprint, _ = self.plane.describe(weights, SGD, "mean", lambda: TABLES)
         self.job = Job()
+        metrics = Metrics()
         servicer = ParametersServicer(
-            self.job,  # type: ignore[arg-type]
-            self.plane,
-            buffers,
-            Metrics(),
+            local.plane,
+            local.shard,
+            PayloadTransfer(buffers, metrics),
+            PushReporter(self.job, metrics),  # type: ignore[arg-type]
             "1",
         )
         self._server = grpc.server(
@@ -61,13 +65,13 @@ class Server:
             interceptors=[ErrorInterceptor(_translate, lambda method, error: None)],
             options=channels.SERVER_OPTIONS,
         )
-        parameters.add_to_server(servicer, self._server)
+        raw_calls.add_to_server(parameters.PARAMETERS, servicer, self._server)
         self.channel = channels.connect(
             f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
         )
         self._server.start()
         self.stub = parameters.ParametersStub(self.channel)
-        self.plane.initialize(memoryview(bytes(16)), WorkerId(0))
+        local.plane.initialize(WorkerId(0), memoryview(bytes(16)))
         self.plane.grant(TASK, Token(1))
 
     def close(self) -> None:
@@ -83,13 +87,17 @@ class Server:
     ) -> tuple[parameters_pb2.PushReply, np.ndarray[tuple[int], np.dtype[np.float32]]]:
         header = parameters_pb2.PushHeader(
             **self.who,  # type: ignore[arg-type]
-            lease=task_pb2.LeaseRef(task=task_pb2.TaskKey(type=task_pb2.TRAINING), token=1),
-            minibatch=minibatch,
-            records=1,
-            gradient_nbytes=16,
-            pull=True,
-            rows=[parameters_pb2.TableRows(table=1, count=len(ids))],
-            next_rows=[parameters_pb2.TableRows(table=1, count=len(next_ids))],
+            claim=parameters_pb2.PushClaim(
+                lease=task_pb2.LeaseRef(task=task_pb2.TaskKey(type=task_pb2.TRAINING), token=1),
+                minibatch=minibatch,
+                records=1,
+            ),
+            gradient=parameters_pb2.GradientHeader(
+                nbytes=16, rows=[parameters_pb2.TableRows(table=1, count=len(ids))]
+            ),
+            next=parameters_pb2.NextStep(
+                rows=[parameters_pb2.TableRows(table=1, count=len(next_ids))]
+            ),
         )
         payloads = (
             np.ones(4, np.float32),
@@ -189,7 +197,10 @@ def test_senseless_requests_are_refused_before_memory_is_taken(
 ) -> None:
     for method, header in {
         "Pull": parameters_pb2.PullHeader(**server.who, rows=rows),  # type: ignore[arg-type]
-        "Push": parameters_pb2.PushHeader(**server.who, gradient_nbytes=16, rows=rows),  # type: ignore[arg-type]
+        "Push": parameters_pb2.PushHeader(
+            **server.who,  # type: ignore[arg-type]
+            gradient=parameters_pb2.GradientHeader(nbytes=16, rows=rows),
+        ),
         "PutRows": parameters_pb2.PutRowsHeader(**server.who, rows=rows[-1]),  # type: ignore[arg-type]
     }.items():
         if method == "PutRows" and len(rows) > 1:

@@ -15,13 +15,15 @@ from edl_master.core.identifiers import TaskKey, TaskType, Token, WorkerId
 from edl_master.core.parameters.layout import Array, Variable
 from edl_master.core.parameters.modes import Async
 from edl_master.core.parameters.tables.spec import Distribution, Initial, TableSpec
-from edl_master.guarded_plane import GuardedPlane
 from edl_master.metrics import Metrics
+from edl_master.parameters.plane import build_local
 from edl_master.server import _translate
 from edl_master.servicers.parameters import ParametersServicer
+from edl_master.servicers.payloads import PayloadTransfer
+from edl_master.servicers.push_report import PushReporter
 from edl_master.servicers.wire_layout import _PIECE_BYTES
 from edl_proto.errors import EdlError, ErrorInterceptor
-from edl_proto.transport import channels, parameters
+from edl_proto.transport import channels, parameters, raw_calls
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
 
 LONG_S = 60.0
@@ -61,22 +63,27 @@ class Server:
     def __init__(self, *, direct: bool) -> None:
         buffers = BufferPool()
         self.metrics = Metrics()
-        self.plane = GuardedPlane(lambda _: Async(), None, buffers)
+        local = build_local(buffers, lambda _: Async())
+        self.plane = local.coordinator
         self.fingerprint, _ = self.plane.describe(VARIABLES, SGD, "mean", lambda: (TABLE,))
         self.told: list[object] = []
         servicer = ParametersServicer(
-            self,  # type: ignore[arg-type]
-            self.plane,
-            buffers,
-            self.metrics,
+            local.plane,
+            local.shard,
+            PayloadTransfer(buffers, self.metrics),
+            PushReporter(self, self.metrics),  # type: ignore[arg-type]
             "1",
         )
         errors = ErrorInterceptor(_translate, lambda method, error: None)
         self._server = grpc.server(
             futures.ThreadPoolExecutor(4), interceptors=[errors], options=channels.SERVER_OPTIONS
         )
-        self._listener = parameters.listen(servicer, "127.0.0.1", errors.translate)
-        parameters.add_to_server(servicer, self._server, self._listener.port if direct else 0)
+        self._listener = raw_calls.listen(
+            parameters.PARAMETERS, servicer, "127.0.0.1", errors.translate
+        )
+        raw_calls.add_to_server(
+            parameters.PARAMETERS, servicer, self._server, self._listener.port if direct else 0
+        )
         address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
         self._server.start()
         self._channel = channels.connect(address)
@@ -87,11 +94,11 @@ class Server:
         self.c = np.array([5, 6], np.float32)
         self.mean = np.array([1 / 7, 100_000.5], np.float32)
         values = b"".join(part.tobytes() for part in (self.a, self.b, self.c, self.mean))
-        self.plane.initialize(memoryview(values), WorkerId(0))
+        local.plane.initialize(WorkerId(0), memoryview(values))
         self.plane.grant(TASK, Token(1))
 
-    def tell(self, fact: object) -> None:
-        self.told.append(fact)
+    def handle(self, event: object) -> None:
+        self.told.append(event)
 
     def close(self) -> None:
         self.stub.close()
@@ -122,21 +129,19 @@ class Server:
         return reply, bytes(values), np.frombuffer(rows, np.uint8)
 
     def push(
-        self, precision: int, gradient: list[Array], rows: Array, **fields: Any
+        self, precision: int, gradient: list[Array], rows: Array, **claim: Any
     ) -> parameters_pb2.PushReply:
         ids = np.array([7, -7], np.int64)
         state = np.array([0.25, 0.5], np.float32)
         header = parameters_pb2.PushHeader(
             **self.who,
-            **{
-                "lease": LEASE,
-                "records": 1,
-                "gradient_nbytes": sum(part.nbytes for part in gradient),
-                "state_nbytes": state.nbytes,
-                "precision": precision,
-                "rows": [parameters_pb2.TableRows(table=0, count=ids.size)],
-                **fields,
-            },
+            claim=parameters_pb2.PushClaim(lease=LEASE, records=1, **claim),
+            gradient=parameters_pb2.GradientHeader(
+                nbytes=sum(part.nbytes for part in gradient),
+                state_nbytes=state.nbytes,
+                precision=precision,
+                rows=[parameters_pb2.TableRows(table=0, count=ids.size)],
+            ),
         )
         sent = tuple(memoryview(part).cast("B") for part in (*gradient, state, ids, rows))
         return self.stub.push(header, sent, bytearray, LONG_S)
@@ -254,10 +259,8 @@ def test_a_frame_that_ends_within_a_number_is_refused() -> None:
     server = Server(direct=False)
     header = parameters_pb2.PushHeader(
         **server.who,
-        lease=LEASE,
-        records=1,
-        gradient_nbytes=2 * SIZE + 24 + 4,
-        precision=job_pb2.FLOAT16,
+        claim=parameters_pb2.PushClaim(lease=LEASE, records=1),
+        gradient=parameters_pb2.GradientHeader(nbytes=2 * SIZE + 24 + 4, precision=job_pb2.FLOAT16),
     )
     call = server._channel.stream_stream("/edl.v1.Parameters/Push")
     with pytest.raises(grpc.RpcError) as caught:

@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edl_proto.errors import ErrorInterceptor
-from edl_proto.transport import channels, parameters
+from edl_proto.transport import channels, parameters, raw_calls
+from edl_proto.transport import frames as raw_frames
+from edl_proto.transport.tcp import FrameError
 from edl_proto.v1 import parameters_pb2 as pb
 
 
@@ -29,7 +31,7 @@ class Memory:
     def initialize(self, frames: Iterator[bytes], context: Any) -> Iterator[bytes]:
         header = pb.InitializeHeader.FromString(next(frames))
         buffer = bytearray(header.nbytes)
-        parameters.fill(frames, memoryview(buffer))
+        raw_frames.fill(frames, memoryview(buffer))
         self.values = bytes(buffer)
         yield pb.InitializeReply(accepted=True, version=1).SerializeToString()
 
@@ -39,22 +41,22 @@ class Memory:
             yield pb.PullReply(version=1).SerializeToString()
             return
         yield pb.PullReply(version=1, nbytes=len(self.values) + self.short).SerializeToString()
-        yield from parameters.split(memoryview(self.values), 65_543)
+        yield from raw_frames.split(memoryview(self.values), 65_543)
 
     def push(self, frames: Iterator[bytes], context: Any) -> Iterator[bytes]:
         header = pb.PushHeader.FromString(next(frames))
-        gradient = np.empty(header.gradient_nbytes // 4, np.float32)
-        parameters.fill(frames, memoryview(gradient))
-        state = bytearray(header.state_nbytes)
-        parameters.fill(frames, memoryview(state))
+        gradient = np.empty(header.gradient.nbytes // 4, np.float32)
+        raw_frames.fill(frames, memoryview(gradient))
+        state = bytearray(header.gradient.state_nbytes)
+        raw_frames.fill(frames, memoryview(state))
         reply = (2 * gradient).tobytes() + bytes(state)
         yield pb.PushReply(outcome=pb.APPLIED, version=2, nbytes=len(reply)).SerializeToString()
-        yield from parameters.split(memoryview(reply))
+        yield from raw_frames.split(memoryview(reply))
 
     def put_rows(self, frames: Iterator[bytes], context: Any) -> Iterator[bytes]:
         header = pb.PutRowsHeader.FromString(next(frames))
         ids = bytearray(8 * header.rows.count)
-        parameters.fill(frames, memoryview(ids))
+        raw_frames.fill(frames, memoryview(ids))
         rows = bytearray(b"".join(frames))
         self.rows = bytes(ids), bytes(rows)
         yield pb.PutRowsReply(accepted=True).SerializeToString()
@@ -63,16 +65,18 @@ class Memory:
         next(frames)
         ids, rows = self.rows
         yield pb.ScanRowsReply(count=len(ids) // 8 + self.more).SerializeToString()
-        yield from parameters.split(memoryview(ids), 24)
-        yield from parameters.split(memoryview(rows), 40)
+        yield from raw_frames.split(memoryview(ids), 24)
+        yield from raw_frames.split(memoryview(rows), 40)
 
 
 @pytest.fixture(params=["over gRPC", "direct"])
 def plane(request: Any) -> Any:
     server = grpc.server(futures.ThreadPoolExecutor(4), options=channels.SERVER_OPTIONS)
     memory = Memory()
-    listener = parameters.listen(memory, "127.0.0.1", ErrorInterceptor().translate)
-    parameters.add_to_server(memory, server, listener.port)
+    listener = raw_calls.listen(
+        parameters.PARAMETERS, memory, "127.0.0.1", ErrorInterceptor().translate
+    )
+    raw_calls.add_to_server(parameters.PARAMETERS, memory, server, listener.port)
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()
     with channels.connect(address) as channel:
@@ -111,7 +115,9 @@ def test_a_push_brings_newer_values_back(plane: Any) -> None:
     state = np.arange(10, dtype=np.float32)
     received = np.empty(300_010, np.float32)
     reply = stub.push(
-        pb.PushHeader(gradient_nbytes=gradient.nbytes, state_nbytes=state.nbytes),
+        pb.PushHeader(
+            gradient=pb.GradientHeader(nbytes=gradient.nbytes, state_nbytes=state.nbytes)
+        ),
         (memoryview(gradient), memoryview(state)),
         lambda nbytes: memoryview(received),
         timeout_s=20,
@@ -125,7 +131,7 @@ def test_a_stream_that_ends_early_is_an_error(plane: Any) -> None:
     stub, memory = plane
     memory.values, memory.short = b"12345678", 1
     # Over gRPC the stream ends; a direct connection waits for what was announced.
-    with pytest.raises((parameters.FrameError, grpc.RpcError), match=r"ended after 8 of 9|in time"):
+    with pytest.raises((FrameError, grpc.RpcError), match=r"ended after 8 of 9|in time"):
         stub.pull(pb.PullHeader(), lambda nbytes: memoryview(bytearray(nbytes)), timeout_s=1)
     memory.short = 0
     received = bytearray(8)
@@ -136,7 +142,7 @@ def test_a_stream_that_ends_early_is_an_error(plane: Any) -> None:
 @given(st.binary(max_size=200), st.integers(1, 64))
 def test_split_and_fill_are_inverse(payload: bytes, frame_bytes: int) -> None:
     target = bytearray(len(payload))
-    parameters.fill(parameters.split(memoryview(payload), frame_bytes), memoryview(target))
+    raw_frames.fill(raw_frames.split(memoryview(payload), frame_bytes), memoryview(target))
     assert target == payload
 
 
@@ -145,8 +151,8 @@ def test_fill_never_writes_past_the_buffer(frames: list[bytes], size: int) -> No
     target = bytearray(size)
     total = sum(map(len, frames))
     try:
-        parameters.fill(iter(frames), memoryview(target))
-    except parameters.FrameError:
+        raw_frames.fill(iter(frames), memoryview(target))
+    except FrameError:
         assert total != size or size == 0
     else:
         assert b"".join(frames)[:size] == target
@@ -169,5 +175,5 @@ def test_an_answer_that_announces_rows_which_do_not_come_is_found_out(
 ) -> None:
     stub, memory = plane
     memory.more = more
-    with pytest.raises((parameters.FrameError, grpc.RpcError)):
+    with pytest.raises((FrameError, grpc.RpcError)):
         stub.scan_rows(pb.ScanRowsHeader(), 2, 1)

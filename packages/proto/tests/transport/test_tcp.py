@@ -15,7 +15,8 @@ import grpc
 import pytest
 
 from edl_proto.errors import EdlError, ErrorInterceptor
-from edl_proto.transport import channels, parameters
+from edl_proto.transport import channels, parameters, raw_calls
+from edl_proto.transport import frames as raw_frames
 from edl_proto.transport.tcp import CallError, Connection, FrameError, Listener, Received
 from edl_proto.v1 import error_pb2
 from edl_proto.v1 import parameters_pb2 as pb
@@ -45,7 +46,7 @@ class Place:
         """Gives so many bytes back as the header says; their memory is used again at once."""
         size = int(next(frames))
         memory = memoryview(self.memory)[:size]
-        parameters.fill(frames, memory)
+        raw_frames.fill(frames, memory)
         yield b"%d" % size
         yield memory
         self.memory[:] = bytes(len(self.memory))
@@ -236,8 +237,10 @@ class Waiting(Answering):
 
 def serve(servicer: Any, port: int, direct: Callable[[Listener], int]) -> tuple[Any, Listener, int]:
     server = grpc.server(futures.ThreadPoolExecutor(4), options=channels.SERVER_OPTIONS)
-    listener = parameters.listen(servicer, "127.0.0.1", ErrorInterceptor().translate)
-    parameters.add_to_server(servicer, server, direct(listener))
+    listener = raw_calls.listen(
+        parameters.PARAMETERS, servicer, "127.0.0.1", ErrorInterceptor().translate
+    )
+    raw_calls.add_to_server(parameters.PARAMETERS, servicer, server, direct(listener))
     port = server.add_insecure_port(f"127.0.0.1:{port}")
     server.start()
     return server, listener, port

@@ -23,7 +23,7 @@ def hold_at(minibatch: int) -> Callable[[PracticeMaster, Header], int | None]:
 
     def answer(master: PracticeMaster, header: Header) -> int | None:
         time.sleep(0.01)
-        return parameters_pb2.STALE if header.minibatch >= minibatch else None
+        return parameters_pb2.STALE if header.claim.minibatch >= minibatch else None
 
     return answer
 
@@ -182,15 +182,16 @@ def test_a_master_that_comes_back_restored_gets_what_it_lost_again(
     taken: list[dict[str, object]] = []
 
     def snapshot(m: PracticeMaster, header: Header) -> int | None:
-        if header.lease.token == 1 and header.minibatch == 2 and not taken:
+        if header.claim.lease.token == 1 and header.claim.minibatch == 2 and not taken:
             taken.append(m.snapshot())
-        return hold_at(4)(m, header) if header.lease.token == 1 else None
+        return hold_at(4)(m, header) if header.claim.lease.token == 1 else None
 
     master.on_push = snapshot
     worker = start_worker(master)
     # The fifth is tried, so the worker knows the parameters that came of the fourth.
     master.wait_for(
-        lambda: any(header.minibatch == 4 for header, _ in master.heard.pushes), "four minibatches"
+        lambda: any(header.claim.minibatch == 4 for header, _ in master.heard.pushes),
+        "four minibatches",
     )
     # Another worker may have brought the new master to the same number of updates since.
     taken[0]["version"] = master.version

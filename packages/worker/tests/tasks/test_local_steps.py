@@ -23,7 +23,10 @@ def job(job: job_pb2.JobSpec) -> job_pb2.JobSpec:
 
 def parts(master: PracticeMaster) -> list[tuple[int, int, int]]:
     """Task, first minibatch and number of minibatches of what is in the model."""
-    return [(h.lease.task.number, h.minibatch, h.minibatches) for h in master.heard.applied]
+    return [
+        (h.claim.lease.task.number, h.claim.minibatch, h.claim.minibatches)
+        for h in master.heard.applied
+    ]
 
 
 def test_one_push_stands_for_several_minibatches_and_a_task_ends_with_what_is_left(
@@ -32,13 +35,13 @@ def test_one_push_stands_for_several_minibatches_and_a_task_ends_with_what_is_le
     master = start_master(job, [two_tasks(points)])
     assert start_worker(master).wait() == 0
     assert parts(master) == [(0, 0, 3), (0, 3, 3), (1, 0, 3), (1, 3, 3), (1, 6, 1)]
-    assert [h.records for h, _ in master.heard.pushes] == [24, 20, 24, 24, 8]
-    assert [h.base_version for h, _ in master.heard.pushes] == [0, 3, 6, 9, 12]
+    assert [h.claim.records for h, _ in master.heard.pushes] == [24, 20, 24, 24, 8]
+    assert [h.claim.base_version for h, _ in master.heard.pushes] == [0, 3, 6, 9, 12]
     for task in master.all_tasks():
         assert task.complete is not None
         assert task.complete.minibatches == task.applied
         assert task.complete.examples == task.complete.records
-    assert all(np.isfinite(h.loss) and h.loss > 0 for h, _ in master.heard.pushes)
+    assert all(np.isfinite(h.step.loss) and h.step.loss > 0 for h, _ in master.heard.pushes)
     assert not master.heard.failed
 
 
@@ -68,7 +71,7 @@ def test_the_loss_of_a_push_is_the_mean_over_its_records(
         loss = file.compute_loss(file.call(batch.features, training=True), batch.labels)
         total += float(loss) * batch.size
         reference.step(file, [batch], 0.1)
-    assert header.loss == pytest.approx(total / 20, rel=1e-4)
+    assert header.step.loss == pytest.approx(total / 20, rel=1e-4)
 
 
 def test_a_lost_answer_changes_nothing(
@@ -79,8 +82,8 @@ def test_a_lost_answer_changes_nothing(
     seen: set[int] = set()
 
     def cut_off(m: PracticeMaster, header: Header) -> None:
-        if header.minibatch == 3 and header.lease.token not in seen:
-            seen.add(header.lease.token)
+        if header.claim.minibatch == 3 and header.claim.lease.token not in seen:
+            seen.add(header.claim.lease.token)
             m.cut_next_answer = True
 
     master.on_push = cut_off
@@ -99,8 +102,8 @@ def test_what_was_not_applied_is_computed_again_from_the_masters_values(
     answered: set[int] = set()
 
     def stale_once(m: PracticeMaster, header: Header) -> int | None:
-        if header.minibatch == 3 and header.lease.token not in answered:
-            answered.add(header.lease.token)
+        if header.claim.minibatch == 3 and header.claim.lease.token not in answered:
+            answered.add(header.claim.lease.token)
             return parameters_pb2.STALE
         return None
 
@@ -118,8 +121,8 @@ def test_local_steps_of_a_task_that_was_lost_leave_no_trace(
     master = start_master(job, [tasks])
 
     def taken(m: PracticeMaster, header: Header) -> None:
-        if header.lease.token == 1:
-            m.held(header.lease).token = 0
+        if header.claim.lease.token == 1:
+            m.held(header.claim.lease).token = 0
 
     master.on_push = taken
     assert start_worker(master).wait() == 0

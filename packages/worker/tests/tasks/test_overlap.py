@@ -27,7 +27,7 @@ def job(job: job_pb2.JobSpec) -> job_pb2.JobSpec:
 
 
 def bases(master: PracticeMaster) -> list[int]:
-    return [header.base_version for header, _ in master.heard.pushes]
+    return [header.claim.base_version for header, _ in master.heard.pushes]
 
 
 def test_a_gradient_lacks_at_most_the_one_before_it(
@@ -99,7 +99,7 @@ def test_the_next_minibatch_is_computed_before_the_push_is_answered(
     monkeypatch.setattr(Trainer, "compute", counted)
 
     def wait(m: PracticeMaster, header: Header) -> None:
-        due = min(header.minibatch + 2, 5)
+        due = min(header.claim.minibatch + 2, 5)
         assert m.changed.wait_for(lambda: len(steps) >= due, 60), "computing waits for the push"
 
     master.on_push = wait
@@ -115,8 +115,8 @@ def test_a_stale_gradient_and_the_one_computed_meanwhile_are_computed_again(
     answered: set[tuple[int, int]] = set()
 
     def stale_once(m: PracticeMaster, header: Header) -> int | None:
-        name = header.lease.task.number, header.minibatch
-        if header.minibatch == 2 and name not in answered:
+        name = header.claim.lease.task.number, header.claim.minibatch
+        if header.claim.minibatch == 2 and name not in answered:
             answered.add(name)
             return parameters_pb2.STALE
         return None
@@ -135,12 +135,12 @@ def test_what_a_former_holder_computed_meanwhile_is_dropped(
     master = start_master(job, [two_tasks(points)])
 
     def taken(m: PracticeMaster, header: Header) -> None:
-        if header.lease.token == 1 and header.minibatch == 3:
-            m.held(header.lease).token = 0
+        if header.claim.lease.token == 1 and header.claim.minibatch == 3:
+            m.held(header.claim.lease).token = 0
 
     master.on_push = taken
     assert start_worker(master, prefetch_lead_s=-1.0).wait() == 0
-    mine = [h.minibatch for h, _ in master.heard.pushes if h.lease.token == 1]
+    mine = [h.claim.minibatch for h, _ in master.heard.pushes if h.claim.lease.token == 1]
     assert mine == [0, 1, 2, 3], "the gradient after the refused one was not pushed"
     assert sorted(master.heard.minibatches) == OF_TWO_TASKS
 
@@ -151,7 +151,7 @@ def test_a_task_that_is_out_of_step_is_handed_back(
     master = start_master(job, [two_tasks(points)])
 
     def confused(m: PracticeMaster, header: Header) -> int | None:
-        first = header.lease.token == 1 and header.minibatch == 2
+        first = header.claim.lease.token == 1 and header.claim.minibatch == 2
         return parameters_pb2.OUT_OF_ORDER if first else None
 
     master.on_push = confused
@@ -168,8 +168,8 @@ def test_a_lost_answer_changes_nothing(
     seen: set[int] = set()
 
     def cut_off(m: PracticeMaster, header: Header) -> None:
-        if header.minibatch == 1 and header.lease.token not in seen:
-            seen.add(header.lease.token)
+        if header.claim.minibatch == 1 and header.claim.lease.token not in seen:
+            seen.add(header.claim.lease.token)
             m.cut_next_answer = True
 
     master.on_push = cut_off
@@ -186,7 +186,7 @@ def test_an_invalid_gradient_is_told_of_its_own_minibatch(
     master = start_master(job, [[training(points, 0, 40)]])
 
     def invalid(m: PracticeMaster, header: Header) -> int | None:
-        return parameters_pb2.INVALID if header.minibatch == 2 else None
+        return parameters_pb2.INVALID if header.claim.minibatch == 2 else None
 
     master.on_push = invalid
     assert start_worker(master).wait() == 0
@@ -220,7 +220,7 @@ def test_a_task_that_fails_is_not_reported_while_its_push_is_on_its_way(
     early: list[bool] = []
 
     def slow(m: PracticeMaster, header: Header) -> None:
-        if header.minibatch == 1 and not early:
+        if header.claim.minibatch == 1 and not early:
             assert raised.wait(60)
             early.append(m.changed.wait_for(lambda: bool(m.heard.failed), 1.0))
 
@@ -239,7 +239,7 @@ def test_a_worker_that_leaves_settles_its_push_before_it_hands_the_task_back(
     asked = threading.Event()
 
     def slow(m: PracticeMaster, header: Header) -> None:
-        if header.minibatch == 2 and not asked.is_set():
+        if header.claim.minibatch == 2 and not asked.is_set():
             asked.set()
             # Answered only when the worker has seen that it has to leave, and is waiting.
             m.changed.wait_for(lambda: worker.app._state.leaving, 60)
@@ -266,9 +266,9 @@ def test_a_push_on_its_way_to_a_master_that_is_replaced_is_void(
     reached = threading.Event()
 
     def keep(m: PracticeMaster, header: Header) -> None:
-        if m.incarnation == "first" and header.minibatch == 2:
+        if m.incarnation == "first" and header.claim.minibatch == 2:
             kept.append(m.snapshot_held())
-        if m.incarnation == "first" and header.minibatch == 4:
+        if m.incarnation == "first" and header.claim.minibatch == 4:
             reached.set()
 
     master.on_push = keep
@@ -282,7 +282,7 @@ def test_a_push_on_its_way_to_a_master_that_is_replaced_is_void(
         assert task.complete is not None
         assert task.complete.examples == task.complete.records
     again = [
-        (h.lease.task.number, h.minibatch)
+        (h.claim.lease.task.number, h.claim.minibatch)
         for h, outcome in master.heard.pushes
         if h.incarnation == "first+" and outcome == parameters_pb2.APPLIED
     ]

@@ -24,7 +24,10 @@ def test_every_minibatch_is_pushed_once_and_in_order(
 ) -> None:
     master = start_master(job, [two_tasks(points)])
     assert start_worker(master).wait() == 0
-    pushed = [(h.lease.task.number, h.minibatch, h.records) for h, _ in master.heard.pushes]
+    pushed = [
+        (h.claim.lease.task.number, h.claim.minibatch, h.claim.records)
+        for h, _ in master.heard.pushes
+    ]
     assert pushed == [
         *((0, i, 8) for i in range(5)),
         (0, 5, 4),
@@ -36,8 +39,8 @@ def test_every_minibatch_is_pushed_once_and_in_order(
         assert task.complete.minibatches == task.applied
         assert task.complete.examples == task.complete.records
         assert task.complete.records == task.lease.records.stop - task.lease.records.start
-    assert all(np.isfinite(h.loss) and h.loss > 0 for h, _ in master.heard.pushes)
-    assert all(h.compute_s > 0 for h, _ in master.heard.pushes)
+    assert all(np.isfinite(h.step.loss) and h.step.loss > 0 for h, _ in master.heard.pushes)
+    assert all(h.step.compute_s > 0 for h, _ in master.heard.pushes)
     assert not master.heard.failed
 
 
@@ -79,11 +82,11 @@ def test_only_as_much_is_pulled_as_is_used(
 ) -> None:
     master = start_master(job, [two_tasks(points)])
     assert start_worker(master).wait() == 0
-    assert [header.pull for header, _ in master.heard.pushes] == [
+    assert [header.HasField("next") for header, _ in master.heard.pushes] == [
         *[True] * 5, False, *[True] * 6, False,
     ]  # fmt: skip
     assert [p.HasField("have_version") for p in master.heard.pulls] == [False, True]
-    bases = [header.base_version for header, _ in master.heard.pushes]
+    bases = [header.claim.base_version for header, _ in master.heard.pushes]
     assert bases == list(range(13)), "each gradient is of the newest version"
 
 
@@ -119,7 +122,7 @@ def test_a_stale_gradient_is_computed_again_from_newer_parameters(
     answered: set[tuple[int, int]] = set()
 
     def stale_once(m: PracticeMaster, header: Header) -> int | None:
-        minibatch = header.lease.task.number, header.minibatch
+        minibatch = header.claim.lease.task.number, header.claim.minibatch
         if minibatch in {(0, 2), (1, 6)} - answered:  # the second is the last of its task
             answered.add(minibatch)
             m.version += 1  # as if another worker's update had come in between
@@ -135,10 +138,10 @@ def test_a_stale_gradient_is_computed_again_from_newer_parameters(
         again = [
             header
             for header, _ in master.heard.pushes
-            if (header.lease.task.number, header.minibatch) == minibatch
+            if (header.claim.lease.task.number, header.claim.minibatch) == minibatch
         ]
-        assert again[1].base_version == again[0].base_version + 1
-        assert again[1].loss != again[0].loss, "computed from other parameters"
+        assert again[1].claim.base_version == again[0].claim.base_version + 1
+        assert again[1].step.loss != again[0].step.loss, "computed from other parameters"
 
 
 def test_a_task_that_was_begun_elsewhere_goes_on_where_it_was_left(
@@ -156,7 +159,7 @@ def test_a_task_that_was_begun_elsewhere_goes_on_where_it_was_left(
     # The minibatches that were left are those that the first holder would have computed.
     file = reference.load_model(job)
     wanted = reference.batches(file, job, tasks[0])[4:]
-    losses = [h.loss for h, _ in master.heard.pushes[:1]]
+    losses = [h.step.loss for h, _ in master.heard.pushes[:1]]
     first = file.compute_loss(file.call(wanted[0].features, training=True), wanted[0].labels)
     np.testing.assert_allclose(losses, [float(first)], rtol=1e-5)
 
@@ -179,8 +182,8 @@ def test_a_zombie_drops_its_task_and_goes_on_with_another(
     master = start_master(job, [two_tasks(points)])
 
     def taken(m: PracticeMaster, header: Header) -> int | None:
-        if header.lease.token == 1 and header.minibatch == 3:
-            m.held(header.lease).token = 0
+        if header.claim.lease.token == 1 and header.claim.minibatch == 3:
+            m.held(header.claim.lease).token = 0
         return None
 
     master.on_push = taken
@@ -198,10 +201,10 @@ def test_a_lease_that_a_heartbeat_reports_lost_is_dropped_without_a_push(
     tried: list[int] = []
 
     def lose(m: PracticeMaster, header: Header) -> int | None:
-        tried.append(header.lease.token)
-        if header.lease.token == 1 and header.minibatch == 2:
-            m.lost.append(header.lease)
-            m.held(header.lease).token = 0
+        tried.append(header.claim.lease.token)
+        if header.claim.lease.token == 1 and header.claim.minibatch == 2:
+            m.lost.append(header.claim.lease)
+            m.held(header.claim.lease).token = 0
             heard = len(m.heard.heartbeats)
             assert m.changed.wait_for(lambda: len(m.heard.heartbeats) > heard + 1, 20)
             return parameters_pb2.STALE
@@ -219,7 +222,7 @@ def test_a_task_that_is_out_of_step_is_handed_back(
     master = start_master(job, [two_tasks(points)])
 
     def confused(m: PracticeMaster, header: Header) -> int | None:
-        return parameters_pb2.OUT_OF_ORDER if header.lease.token == 1 else None
+        return parameters_pb2.OUT_OF_ORDER if header.claim.lease.token == 1 else None
 
     master.on_push = confused
     assert start_worker(master).wait() == 0
@@ -235,8 +238,8 @@ def test_a_lost_answer_changes_nothing(
     seen: set[int] = set()
 
     def cut_off(m: PracticeMaster, header: Header) -> int | None:
-        if header.minibatch == 1 and header.lease.token not in seen:
-            seen.add(header.lease.token)
+        if header.claim.minibatch == 1 and header.claim.lease.token not in seen:
+            seen.add(header.claim.lease.token)
             m.cut_next_answer = True
         return None
 
@@ -268,7 +271,10 @@ def test_synchronous_workers_make_the_updates_of_one_large_minibatch(
     assert outcomes(master) == [parameters_pb2.APPLIED] * 10, "no gradient is computed in vain"
     assert master.version == 5
     # A version may hold two minibatches of one task, or one of each: what was pushed says which.
-    pairs = [(header.lease.task.number, header.minibatch) for header, _ in master.heard.pushes]
+    pairs = [
+        (header.claim.lease.task.number, header.claim.minibatch)
+        for header, _ in master.heard.pushes
+    ]
     if workers == 2:
         assert len({header.worker_id for header, _ in master.heard.pushes}) == 2
     reference.assert_close(master.by_name(), _replayed(job, tasks, pairs))

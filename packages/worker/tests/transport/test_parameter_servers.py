@@ -19,8 +19,11 @@ from hypothesis import strategies as st
 
 from edl_proto.errors import EdlError, ErrorInterceptor
 from edl_proto.transport import channels
-from edl_proto.transport.parameters import FrameError, ParametersStub, add_to_server, fill, listen
+from edl_proto.transport.frames import fill
+from edl_proto.transport.parameters import COORDINATOR, SHARD, CoordinatorStub
+from edl_proto.transport.raw_calls import RawService, add_to_server, listen
 from edl_proto.transport.row_placement import server_of
+from edl_proto.transport.tcp import FrameError
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 from edl_proto.v1 import parameters_pb2 as pb
 from edl_worker.transport.parameter_servers import (
@@ -97,34 +100,27 @@ def test_rows_that_were_divided_are_joined_in_the_order_of_their_ids(
     np.testing.assert_array_equal(out, rows)
 
 
-def test_a_mark_only_grows() -> None:
-    mark = LogIndex()
+def test_a_log_index_only_grows() -> None:
+    index = LogIndex()
     for heard in (3, 7, 5):
-        mark.advance(heard)
-    assert mark.latest == 7
+        index.advance(heard)
+    assert index.latest == 7
 
 
 # --- over connections --------------------------------------------------------------------------
 
 
-class Stand:
-    """The master, or a server of one part: notes what it is asked."""
+class RoleDouble:
+    """One role of the parameter plane: notes what it is asked."""
 
-    def __init__(
-        self, values: Array | None = None, number: int = 0, *, direct: bool = True
-    ) -> None:
-        self.values = values
-        self.number = number
+    service: RawService
+
+    def __init__(self, *, direct: bool = True) -> None:
         self.heard: list[Any] = []
         self.ways: set[str] = set()
         self.payloads: list[bytes] = []
-        self.outcome = pb.STAGED if values is not None else pb.APPLIED
         self.error: EdlError | None = None
-        self.mark = 0
         self.version = 1
-        self.whole = False
-        """It has a value that has no place in 16 bits."""
-        self.slot_granted = True
         self.together: threading.Barrier | None = None
         errors = ErrorInterceptor(on_internal_error=lambda name, error: print(name, repr(error)))
         self.server = grpc.server(
@@ -132,8 +128,8 @@ class Stand:
             options=channels.SERVER_OPTIONS,
             interceptors=[errors],
         )
-        self.direct = listen(self, "127.0.0.1", errors.translate)
-        add_to_server(self, self.server, self.direct.port if direct else 0)
+        self.direct = listen(self.service, self, "127.0.0.1", errors.translate)
+        add_to_server(self.service, self, self.server, self.direct.port if direct else 0)
         self.address = f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
         self.server.start()
 
@@ -141,8 +137,8 @@ class Stand:
         self.server.stop(None).wait()
         self.direct.close()
 
-    def _hear(self, header: Any, frames: Iterator[bytes], *sizes: int) -> Any:
-        header.ParseFromString(next(frames))
+    def _hear(self, header: Any, first: bytes, frames: Iterator[bytes], *sizes: int) -> Any:
+        header.ParseFromString(first)
         self.heard.append(header)
         payload = bytearray(sum(sizes))
         fill(frames, memoryview(payload))
@@ -156,66 +152,106 @@ class Stand:
     def _note(self, call: Any) -> None:
         self.ways.add("over gRPC" if isinstance(call, grpc.ServicerContext) else "direct")
 
+
+class CoordinatorDouble(RoleDouble):
+    """The master: counts every push."""
+
+    service = COORDINATOR
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log_index = 0
+        self.permit_granted = True
+
+    def commit_initial_values(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
+        self._hear(pb.CommitInitialValuesRequest(), next(frames), frames)
+        yield pb.CommitInitialValuesReply(
+            accepted=True, log_index=self.log_index
+        ).SerializeToString()
+
+    def permit(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
+        self._hear(pb.PermitRequest(), next(frames), frames)
+        yield pb.PermitReply(
+            initialized=True,
+            permit_granted=self.permit_granted,
+            version=self.version,
+            log_index=self.log_index,
+        ).SerializeToString()
+
+    def commit(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
+        self._hear(pb.CommitRequest(), next(frames), frames)
+        yield pb.CommitReply(
+            outcome=pb.APPLIED,
+            version=self.version,
+            permit_granted=self.permit_granted,
+            log_index=self.log_index,
+        ).SerializeToString()
+
+
+class ShardDouble(RoleDouble):
+    """A parameter server with a part of the values."""
+
+    service = SHARD
+
+    def __init__(self, values: Array, number: int, *, direct: bool = True) -> None:
+        super().__init__(direct=direct)
+        self.values = values
+        self.number = number
+        self.finite = True
+        self.whole = False
+        """It has a value that has no place in 16 bits."""
+
     def _rows(self, ids: bytes, dtype: Any = np.float32) -> bytes:
         flat = np.frombuffer(ids, np.int64).astype(dtype)
         return np.stack([flat, -flat], axis=1).tobytes()
 
-    def initialize(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
+    def propose(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
         self._note(call)
         first = next(frames)
-        nbytes = pb.InitializeHeader.FromString(first).nbytes
-        self._hear(pb.InitializeHeader(), chain(first, frames), nbytes)
-        yield pb.InitializeReply(accepted=True, mark=self.mark).SerializeToString()
+        nbytes = pb.ProposeHeader.FromString(first).nbytes
+        self._hear(pb.ProposeHeader(), first, frames, nbytes)
+        yield pb.ProposeReply().SerializeToString()
 
-    def pull(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
+    def read(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
         self._note(call)
         first = next(frames)
-        ids = 8 * sum(one.count for one in pb.PullHeader.FromString(first).rows)
-        header = self._hear(pb.PullHeader(), chain(first, frames), ids)
+        ids = 8 * sum(one.count for one in pb.ReadHeader.FromString(first).rows)
+        header = self._hear(pb.ReadHeader(), first, frames, ids)
         half = header.precision == job_pb2.FLOAT16 and not self.whole
         dtype = np.float16 if half else np.float32
         values = b""
-        if self.values is not None and not header.only_rows:  # two trainable ones, then state
+        if not header.only_rows:  # two trainable ones, then state
             values = self.values[:2].astype(dtype).tobytes() + self.values[2:].tobytes()
         rows = self._rows(self.payloads[-1], dtype) if ids else b""
-        yield pb.PullReply(
+        yield pb.ReadReply(
             version=self.version,
             nbytes=len(values),
             rows_nbytes=len(rows),
-            initialized=True,
-            slot_granted=self.slot_granted,
-            mark=self.mark,
             precision=job_pb2.FLOAT16 if half else job_pb2.FLOAT32,
         ).SerializeToString()
         yield from (values, rows)
 
-    def push(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
+    def prepare(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
         self._note(call)
         first = next(frames)
-        header = pb.PushHeader.FromString(first)
-        rows = sum(one.count for one in header.rows)
-        row = 8 + (2 if header.precision else 4) * DIM
-        sizes = header.gradient_nbytes, header.state_nbytes, rows * row
-        self._hear(pb.PushHeader(), chain(first, frames), *sizes)
-        reply = pb.PushReply(
-            outcome=self.outcome,
-            version=self.version,
-            slot_granted=self.slot_granted,
-            mark=self.mark,
-        )
-        yield reply.SerializeToString()
+        gradient = pb.PrepareHeader.FromString(first).gradient
+        rows = sum(one.count for one in gradient.rows)
+        row = 8 + (2 if gradient.precision else 4) * DIM
+        sizes = gradient.nbytes, gradient.state_nbytes, rows * row
+        self._hear(pb.PrepareHeader(), first, frames, *sizes)
+        yield pb.PrepareReply(finite=self.finite).SerializeToString()
 
     def put_rows(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
         self._note(call)
         first = next(frames)
         count = pb.PutRowsHeader.FromString(first).rows.count
-        self._hear(pb.PutRowsHeader(), chain(first, frames), count * (8 + 4 * DIM))
+        self._hear(pb.PutRowsHeader(), first, frames, count * (8 + 4 * DIM))
         yield pb.PutRowsReply(accepted=True).SerializeToString()
 
     def scan_rows(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
         """Two ids at a time of those that are here."""
         self._note(call)
-        header = self._hear(pb.ScanRowsHeader(), frames)
+        header = self._hear(pb.ScanRowsHeader(), next(frames), frames)
         every = np.arange(ROWS)
         mine = every[server_of(every, 2) == self.number]
         found = mine[header.cursor : header.cursor + 2]
@@ -227,25 +263,20 @@ class Stand:
         yield self._rows(found.tobytes())
 
 
-def chain(first: bytes, frames: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    yield from frames
-
-
-class Crew:
-    """A master and two servers, and the worker's view of them."""
+class Job:
+    """A master and two parameter servers, and the worker's client of them."""
 
     def __init__(self, *, direct: bool) -> None:
-        self.master = Stand()
+        self.master = CoordinatorDouble()
         self.parts = self.servers(direct=direct)
-        self.mark = LogIndex()
+        self.log_index = LogIndex()
         self.channel = channels.connect(self.master.address)
         self.seen = self.view([part.address for part in self.parts])
 
-    def servers(self, *, direct: bool = True) -> list[Stand]:
+    def servers(self, *, direct: bool = True) -> list[ShardDouble]:
         return [
-            Stand(floats(0, 1), 0, direct=direct),
-            Stand(floats(2, 3, 4, 5), 1, direct=direct),
+            ShardDouble(floats(0, 1), 0, direct=direct),
+            ShardDouble(floats(2, 3, 4, 5), 1, direct=direct),
         ]
 
     def view(self, addresses: Sequence[str]) -> ParameterServerClient:
@@ -254,25 +285,25 @@ class Crew:
             task_pb2.ParameterServer(address=address, start=start, stop=stop)
             for address, (start, stop) in zip(addresses, ranges, strict=True)
         ]
-        return ParameterServerClient(ParametersStub(self.channel), servers, MODEL, self.mark)
+        return ParameterServerClient(CoordinatorStub(self.channel), servers, MODEL, self.log_index)
 
     def close(self) -> None:
         self.seen.close()
         self.channel.close()
-        for stand in (self.master, *self.parts):
-            stand.close()
+        for role in (self.master, *self.parts):
+            role.close()
 
 
 @pytest.fixture(params=["direct", "over gRPC"])
-def crew(request: Any) -> Iterator[Crew]:
-    crew = Crew(direct=request.param == "direct")
-    yield crew
-    crew.close()
-    for part in crew.parts:
+def job(request: Any) -> Iterator[Job]:
+    job = Job(direct=request.param == "direct")
+    yield job
+    job.close()
+    for part in job.parts:
         assert part.ways <= {request.param}, "the way that was to be tried"
 
 
-def pushed(crew: Crew, seen: ParameterServerClient | None = None, timeout_s: float = WAIT_S) -> Any:
+def pushed(job: Job, seen: ParameterServerClient | None = None, timeout_s: float = WAIT_S) -> Any:
     """Push gradients 10.. of 4 elements, state 20.. of 2 and rows of all ids; what came back."""
     every = np.arange(ROWS)
     after = np.array([7, 3, 5], np.int64)
@@ -280,12 +311,11 @@ def pushed(crew: Crew, seen: ParameterServerClient | None = None, timeout_s: flo
     header = pb.PushHeader(
         worker_id=1,
         incarnation="inc",
-        lease=task_pb2.LeaseRef(token=9),
-        gradient_nbytes=16,
-        state_nbytes=8,
-        rows=[pb.TableRows(table=0, count=ROWS)],
-        next_rows=[pb.TableRows(table=0, count=after.size)],
-        pull=True,
+        claim=pb.PushClaim(lease=task_pb2.LeaseRef(token=9)),
+        gradient=pb.GradientHeader(
+            nbytes=16, state_nbytes=8, rows=[pb.TableRows(table=0, count=ROWS)]
+        ),
+        next=pb.NextStep(rows=[pb.TableRows(table=0, count=after.size)]),
     )
     payloads = (
         as_bytes(floats(10, 11, 12)),
@@ -295,22 +325,22 @@ def pushed(crew: Crew, seen: ParameterServerClient | None = None, timeout_s: flo
         as_bytes(after),
         as_bytes(np.stack([every, every], axis=1).astype(np.float32)),
     )
-    reply = (seen or crew.seen).push(
+    reply = (seen or job.seen).push(
         header, payloads, lambda n: memoryview(values)[:n], timeout_s, lambda n: rows
     )
     return reply, np.frombuffer(values, np.float32), np.frombuffer(rows, np.float32)
 
 
-def test_each_server_gets_its_part_and_the_master_the_bare_header(crew: Crew) -> None:
-    crew.master.mark = 5
-    crew.mark.advance(2)
+def test_each_server_gets_its_part_and_the_master_the_bare_header(job: Job) -> None:
+    job.master.log_index = 5
+    job.log_index.advance(2)
     together = threading.Barrier(2)  # both are asked at the same time, or none answers
-    for part in crew.parts:
+    for part in job.parts:
         part.together = together
-    reply, values, rows = pushed(crew)
+    reply, values, rows = pushed(job)
     assert reply.outcome == pb.APPLIED
     every = np.arange(ROWS)
-    for part, gradient in zip(crew.parts, ([10, 11], [12, 13, 20, 21]), strict=True):
+    for part, gradient in zip(job.parts, ([10, 11], [12, 13, 20, 21]), strict=True):
         ids = every[server_of(every, 2) == part.number]
         staged = part.payloads[0]
         dense = np.frombuffer(staged[: 4 * len(gradient)], np.float32)
@@ -319,63 +349,63 @@ def test_each_server_gets_its_part_and_the_master_the_bare_header(crew: Crew) ->
         np.testing.assert_array_equal(np.frombuffer(staged[dense.nbytes : at], np.int64), ids)
         sent = np.frombuffer(staged[at:], np.float32).reshape(-1, DIM)
         np.testing.assert_array_equal(sent, np.stack([ids, ids], axis=1))
-        assert part.heard[0].mark == 2, "what the worker had been told before"
-        assert part.heard[1].mark == 5, "and by the answer to this push"
-    (bare,) = crew.master.heard
-    assert (bare.gradient_nbytes, bare.state_nbytes, len(bare.rows)) == (0, 0, 0)
-    assert crew.master.payloads == [b""]
+        assert part.heard[0].log_index == 2, "what the worker had been told before"
+        assert part.heard[1].log_index == 5, "and by the answer to this push"
+    (commit,) = job.master.heard
+    assert commit.claim.lease.token == 9
+    assert job.master.payloads == [b""]
     # What came back is in its place: values by server, rows in the order asked for.
     np.testing.assert_array_equal(values, [0, 1, 2, 3, 4, 5])
     np.testing.assert_array_equal(rows, [7, -7, 3, -3, 5, -5])
 
 
 def test_servers_are_called_directly_where_they_can_be() -> None:
-    crew = Crew(direct=True)
-    pushed(crew)
-    assert [part.ways for part in crew.parts] == [{"direct"}, {"direct"}]
-    crew.close()
+    job = Job(direct=True)
+    pushed(job)
+    assert [part.ways for part in job.parts] == [{"direct"}, {"direct"}]
+    job.close()
 
 
 def test_the_direct_way_to_a_server_is_left_for_its_successors() -> None:
-    crew = Crew(direct=True)
-    before = crew.parts
-    pushed(crew)
+    job = Job(direct=True)
+    before = job.parts
+    pushed(job)
     for part in before:
         part.close()
-    crew.master.error = EdlError(error_pb2.STALE_INCARNATION, "the master was replaced")
+    job.master.error = EdlError(error_pb2.STALE_INCARNATION, "the master was replaced")
     with pytest.raises(grpc.RpcError) as failed:
-        pushed(crew)
+        pushed(job)
     told = EdlError.from_rpc(failed.value)
     assert told is not None
     assert told.code == error_pb2.STALE_INCARNATION
     heard = [len(part.heard) for part in before]
     # As a worker does that has registered again.
-    crew.master.error = None
-    crew.parts = crew.servers()
-    crew.seen.close()
-    crew.seen = crew.view([part.address for part in crew.parts])
-    reply, values, _ = pushed(crew)
+    job.master.error = None
+    job.parts = job.servers()
+    job.seen.close()
+    job.seen = job.view([part.address for part in job.parts])
+    reply, values, _ = pushed(job)
     assert reply.outcome == pb.APPLIED
     np.testing.assert_array_equal(values, [0, 1, 2, 3, 4, 5])
-    assert [part.ways for part in crew.parts] == [{"direct"}, {"direct"}]
+    assert [part.ways for part in job.parts] == [{"direct"}, {"direct"}]
     assert [len(part.heard) for part in before] == heard
-    crew.close()
+    job.close()
 
 
-def pushed_half(crew: Crew) -> Any:
+def pushed_half(job: Job) -> Any:
     """As ``pushed``, with gradients of 16 bits, and wishing for such an answer."""
     every = np.arange(ROWS)
     after = np.array([7, 3, 5], np.int64)
     values, rows = bytearray(BORDERS[-1]), bytearray(4 * DIM * after.size)
     header = pb.PushHeader(
         worker_id=1,
-        gradient_nbytes=8,
-        state_nbytes=8,
-        rows=[pb.TableRows(table=0, count=ROWS)],
-        next_rows=[pb.TableRows(table=0, count=after.size)],
-        pull=True,
-        precision=job_pb2.FLOAT16,
-        answer_precision=job_pb2.FLOAT16,
+        gradient=pb.GradientHeader(
+            nbytes=8,
+            state_nbytes=8,
+            rows=[pb.TableRows(table=0, count=ROWS)],
+            precision=job_pb2.FLOAT16,
+        ),
+        next=pb.NextStep(rows=[pb.TableRows(table=0, count=after.size)], precision=job_pb2.FLOAT16),
     )
     payloads = (
         as_bytes(np.array([10, 11, 12, 13], np.float16)),
@@ -384,17 +414,17 @@ def pushed_half(crew: Crew) -> Any:
         as_bytes(after),
         as_bytes(np.stack([every, every], axis=1).astype(np.float16)),
     )
-    reply = crew.seen.push(
+    reply = job.seen.push(
         header, payloads, lambda n: memoryview(values)[:n], WAIT_S, lambda n: memoryview(rows)[:n]
     )
     return reply, bytes(values[: reply.nbytes]), bytes(rows[: reply.rows_nbytes])
 
 
-def test_numbers_of_16_bits_are_cut_where_the_same_numbers_of_32_are(crew: Crew) -> None:
-    reply, values, rows = pushed_half(crew)
+def test_numbers_of_16_bits_are_cut_where_the_same_numbers_of_32_are(job: Job) -> None:
+    reply, values, rows = pushed_half(job)
     assert reply.outcome == pb.APPLIED
     every = np.arange(ROWS)
-    for part, gradient, state in zip(crew.parts, ([10, 11], [12, 13]), ([], [20, 21]), strict=True):
+    for part, gradient, state in zip(job.parts, ([10, 11], [12, 13]), ([], [20, 21]), strict=True):
         ids = every[server_of(every, 2) == part.number]
         staged = part.payloads[0]
         assert staged[:4] == np.array(gradient, np.float16).tobytes()
@@ -408,87 +438,87 @@ def test_numbers_of_16_bits_are_cut_where_the_same_numbers_of_32_are(crew: Crew)
     assert rows == np.array([7, -7, 3, -3, 5, -5], np.float16).tobytes()
 
 
-def test_if_one_server_answers_whole_all_do(crew: Crew) -> None:
+def test_if_one_server_answers_whole_all_do(job: Job) -> None:
     """What is put together must be of one kind."""
-    crew.parts[1].whole = True
-    reply, values, rows = pushed_half(crew)
+    job.parts[1].whole = True
+    reply, values, rows = pushed_half(job)
     assert reply.precision == job_pb2.FLOAT32
     assert values == np.arange(6, dtype=np.float32).tobytes()
     assert rows == floats(7, -7, 3, -3, 5, -5).tobytes()
-    asked = [[h.precision for h in part.heard[1:]] for part in crew.parts]
+    asked = [[h.precision for h in part.heard[1:]] for part in job.parts]
     assert asked == [[job_pb2.FLOAT16, job_pb2.FLOAT32]] * 2
 
 
-def test_a_gradient_that_one_server_finds_not_finite_is_never_counted(crew: Crew) -> None:
-    crew.parts[1].outcome = pb.INVALID
-    reply, _, _ = pushed(crew)
+def test_a_gradient_that_one_server_finds_not_finite_is_never_counted(job: Job) -> None:
+    job.parts[1].finite = False
+    reply, _, _ = pushed(job)
     assert reply.outcome == pb.INVALID
-    assert crew.master.heard == []
+    assert job.master.heard == []
 
 
-def test_without_the_next_step_slot_nothing_is_fetched(crew: Crew) -> None:
-    crew.master.slot_granted = False
-    reply, _, _ = pushed(crew)
+def test_without_the_next_step_permit_nothing_is_fetched(job: Job) -> None:
+    job.master.permit_granted = False
+    reply, _, _ = pushed(job)
     assert reply.outcome == pb.APPLIED
-    assert [len(part.heard) for part in crew.parts] == [1, 1]
+    assert [len(part.heard) for part in job.parts] == [1, 1]
 
 
-def pulled(crew: Crew, **fields: Any) -> tuple[pb.PullReply, Array]:
+def pulled(job: Job, **fields: Any) -> tuple[pb.PullReply, Array]:
     values = bytearray(BORDERS[-1])
-    reply = crew.seen.pull(
+    reply = job.seen.pull(
         pb.PullHeader(worker_id=1, **fields), lambda n: memoryview(values)[:n], WAIT_S
     )
     return reply, np.frombuffer(values, np.float32)
 
 
-def test_a_version_that_is_there_is_not_fetched_again(crew: Crew) -> None:
-    reply, values = pulled(crew, have_version=0)
+def test_a_version_that_is_there_is_not_fetched_again(job: Job) -> None:
+    reply, values = pulled(job, have_version=0)
     assert reply.nbytes == BORDERS[-1]
     np.testing.assert_array_equal(values, [0, 1, 2, 3, 4, 5])
-    reply, _ = pulled(crew, have_version=1)
+    reply, _ = pulled(job, have_version=1)
     assert reply.nbytes == 0
-    assert all(part.heard[-1].only_rows for part in crew.parts)
+    assert all(part.heard[-1].only_rows for part in job.parts)
 
 
-def test_a_frozen_version_is_the_servers_own_affair(crew: Crew) -> None:
-    crew.mark.advance(4)
-    for part in crew.parts:
+def test_a_frozen_version_is_the_servers_own_affair(job: Job) -> None:
+    job.log_index.advance(4)
+    for part in job.parts:
         part.version = 11
-    reply, values = pulled(crew, frozen="final")
+    reply, values = pulled(job, frozen="final")
     assert reply.version == 11
     np.testing.assert_array_equal(values, [0, 1, 2, 3, 4, 5])
-    assert crew.master.heard == []
-    assert all(part.heard[0].mark == 4 for part in crew.parts), "it is frozen by then"
+    assert job.master.heard == []
+    assert all(part.heard[0].log_index == 4 for part in job.parts), "it is frozen by then"
 
 
-def test_initial_values_are_offered_to_all_before_the_master_decides(crew: Crew) -> None:
-    crew.master.mark = 1
+def test_initial_values_are_offered_to_all_before_the_master_decides(job: Job) -> None:
+    job.master.log_index = 1
     values = as_bytes(np.arange(6, dtype=np.float32))
-    reply = crew.seen.initialize(pb.InitializeHeader(worker_id=1, nbytes=24), values, WAIT_S)
+    reply = job.seen.initialize(pb.InitializeHeader(worker_id=1, nbytes=24), values, WAIT_S)
     assert reply.accepted
-    assert b"".join(part.payloads[0] for part in crew.parts) == bytes(values)
-    assert [header.nbytes for header in crew.master.heard] == [0]
-    assert crew.mark.latest == 1
+    assert b"".join(part.payloads[0] for part in job.parts) == bytes(values)
+    assert [type(header) for header in job.master.heard] == [pb.CommitInitialValuesRequest]
+    assert job.log_index.latest == 1
 
 
-def test_initial_rows_go_to_their_servers(crew: Crew) -> None:
+def test_initial_rows_go_to_their_servers(job: Job) -> None:
     every = np.arange(ROWS)
     header = pb.PutRowsHeader(worker_id=1, rows=pb.TableRows(table=0, count=ROWS))
     rows = as_bytes(np.zeros((ROWS, DIM), np.float32))
-    assert crew.seen.put_rows(header, (as_bytes(every), rows), WAIT_S).accepted
-    assert sum(part.heard[0].rows.count for part in crew.parts) == ROWS
-    for part in crew.parts:
+    assert job.seen.put_rows(header, (as_bytes(every), rows), WAIT_S).accepted
+    assert sum(part.heard[0].rows.count for part in job.parts) == ROWS
+    for part in job.parts:
         count = part.heard[0].rows.count
         ids = np.frombuffer(part.payloads[0][: 8 * count], np.int64)
         assert (server_of(ids, 2) == part.number).all()
 
 
-def test_all_rows_are_scanned_one_server_after_the_other(crew: Crew) -> None:
+def test_all_rows_are_scanned_one_server_after_the_other(job: Job) -> None:
     found: list[int] = []
     cursor, more = 0, True
     while more:
         header = pb.ScanRowsHeader(worker_id=1, frozen="final", cursor=cursor, most=2)
-        reply, ids, rows = crew.seen.scan_rows(header, DIM, WAIT_S)
+        reply, ids, rows = job.seen.scan_rows(header, DIM, WAIT_S)
         flat = np.frombuffer(ids, np.int64)
         np.testing.assert_array_equal(
             np.frombuffer(rows, np.float32), np.stack([flat, -flat], axis=1).reshape(-1)
@@ -507,25 +537,25 @@ def silent_address() -> tuple[str, Callable[[], None]]:
     return f"127.0.0.1:{listening.getsockname()[1]}", listening.close
 
 
-def test_of_servers_that_are_gone_the_new_master_tells(crew: Crew) -> None:
+def test_of_servers_that_are_gone_the_new_master_tells(job: Job) -> None:
     """They ended with their master: what matters is that there is another incarnation."""
-    crew.parts[1].close()
-    crew.master.error = EdlError(error_pb2.STALE_INCARNATION, "the master was replaced")
+    job.parts[1].close()
+    job.master.error = EdlError(error_pb2.STALE_INCARNATION, "the master was replaced")
     with pytest.raises(grpc.RpcError) as failed:
-        pushed(crew)
+        pushed(job)
     told = EdlError.from_rpc(failed.value)
     assert told is not None
     assert told.code == error_pb2.STALE_INCARNATION
-    assert crew.master.heard[0].incarnation == "inc"
+    assert job.master.heard[0].incarnation == "inc"
 
 
-def test_of_a_server_that_is_silent_the_master_tells_when_the_time_is_over(crew: Crew) -> None:
+def test_of_a_server_that_is_silent_the_master_tells_when_the_time_is_over(job: Job) -> None:
     address, close = silent_address()
-    seen = crew.view([crew.parts[0].address, address])
-    crew.master.error = EdlError(error_pb2.STALE_INCARNATION, "the master was replaced")
+    seen = job.view([job.parts[0].address, address])
+    job.master.error = EdlError(error_pb2.STALE_INCARNATION, "the master was replaced")
     started = time.monotonic()
     with pytest.raises(grpc.RpcError) as failed:
-        pushed(crew, seen, timeout_s=0.5)
+        pushed(job, seen, timeout_s=0.5)
     assert time.monotonic() - started < WAIT_S
     told = EdlError.from_rpc(failed.value)
     assert told is not None
@@ -534,27 +564,27 @@ def test_of_a_server_that_is_silent_the_master_tells_when_the_time_is_over(crew:
     close()
 
 
-def test_while_the_master_is_the_same_the_call_is_to_be_tried_again(crew: Crew) -> None:
+def test_while_the_master_is_the_same_the_call_is_to_be_tried_again(job: Job) -> None:
     """As after a connection that broke: the worker repeats it, and the ledger sorts it out."""
-    crew.parts[0].close()
+    job.parts[0].close()
     with pytest.raises(ParameterServerLostError) as failed:
-        pushed(crew)
+        pushed(job)
     assert failed.value.number == 0
     assert failed.value.address in str(failed.value)
     assert "UNAVAILABLE" in failed.value.cause
-    assert [type(header) for header in crew.master.heard] == [pb.PullHeader], "nothing counted"
+    assert [type(header) for header in job.master.heard] == [pb.PermitRequest], "nothing counted"
 
 
-def test_what_a_server_refuses_is_told_as_it_is(crew: Crew) -> None:
-    crew.parts[0].error = EdlError(error_pb2.SHAPE_MISMATCH, "another layout")
+def test_what_a_server_refuses_is_told_as_it_is(job: Job) -> None:
+    job.parts[0].error = EdlError(error_pb2.SHAPE_MISMATCH, "another layout")
     with pytest.raises(grpc.RpcError) as failed:
-        pushed(crew)
+        pushed(job)
     told = EdlError.from_rpc(failed.value)
     assert told is not None
     assert told.code == error_pb2.SHAPE_MISMATCH
 
 
-def test_a_part_of_another_size_is_refused(crew: Crew) -> None:
-    crew.parts[0].values = floats(0, 1, 2)
+def test_a_part_of_another_size_is_refused(job: Job) -> None:
+    job.parts[0].values = floats(0, 1, 2)
     with pytest.raises(FrameError, match="part of 8"):
-        pulled(crew)
+        pulled(job)

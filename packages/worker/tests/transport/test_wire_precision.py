@@ -158,10 +158,11 @@ def test_a_worker_trains_with_numbers_of_16_bits(
     master = start_master(job, [[training(points, 0, 44, number=0)]])
     assert start_worker(master).wait() == 0
     pushes = [header for header, outcome in master.heard.pushes]
-    assert sum(header.minibatches or 1 for header in pushes) == 6
+    assert sum(header.claim.minibatches or 1 for header in pushes) == 6
     for header in pushes:
-        assert header.precision == header.answer_precision == precision
-        assert header.gradient_nbytes == master.trainable_nbytes // 2
+        assert header.gradient.precision == precision
+        assert not header.HasField("next") or header.next.precision == precision
+        assert header.gradient.nbytes == master.trainable_nbytes // 2
     assert {pull.precision for pull in master.heard.pulls if not pull.frozen} == {precision}
     assert all(outcome == parameters_pb2.APPLIED for _, outcome in master.heard.pushes)
     assert not master.heard.failed

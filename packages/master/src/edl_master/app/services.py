@@ -28,7 +28,6 @@ from edl_master.core.identifiers import TaskType
 from edl_master.core.parameters import quantization
 from edl_master.core.platform import Platform
 from edl_master.core.settings import JobType
-from edl_master.guarded_plane import GuardedPlane
 from edl_master.metrics import (
     JobCollector,
     Metrics,
@@ -37,15 +36,23 @@ from edl_master.metrics import (
     WorkerCounters,
 )
 from edl_master.parameter_servers.processes import ParameterServers
+from edl_master.parameter_servers.remote_stores import RemoteStores
+from edl_master.parameters.coordinator import Coordinator
+from edl_master.parameters.plane import LocalParts, build_local
 from edl_master.recovery.requests import RecordedRequests
 from edl_master.reporting.curves import Curves
 from edl_master.reporting.job_report import JobReport
 from edl_master.reporting.report_writer import ReportWriter
 from edl_master.server import Server, Services
+from edl_master.servicers.coordinator import CoordinatorServicer
 from edl_master.servicers.job import JobServicer
 from edl_master.servicers.parameters import ParametersServicer
+from edl_master.servicers.payloads import PayloadTransfer
+from edl_master.servicers.push_report import PushReporter
 from edl_master.servicers.servers import ServersServicer
 from edl_master.servicers.tasks import TaskFiles, TasksServicer
+from edl_proto.transport.parameters import COORDINATOR, PARAMETERS
+from edl_proto.transport.raw_calls import RawService
 
 
 class MasterServices:
@@ -100,6 +107,7 @@ class MasterServices:
             self.fail,
         )
         self.effects = self._build_effects(curves)
+        self._local: LocalParts | None = None
         self.plane = self._build_plane(opened)
         self.controller = JobController(
             state.restored.job,
@@ -194,25 +202,34 @@ class MasterServices:
             handle=self.handle,
             on_error=self.fail,
             grace_s=self._config.worker_grace_s,
-            group=self.servers.crew if self.servers else None,
+            group=self.servers.group if self.servers else None,
         )
 
     def _finish_output(self) -> None:
         counts = self.controller.view().tasks.get(TaskType.PREDICTION)
         self._state.storage.finish_output(counts.dead if counts else 0)
 
-    def _build_plane(self, opened: ExitStack) -> GuardedPlane:
+    def _build_plane(self, opened: ExitStack) -> Coordinator:
+        config, saved = self._config, self._state.restored.saved
+
+        def compile_kernels() -> None:
+            run_in_background(self._compile, self.fail)
+
+        if self.servers is not None:
+            stores = RemoteStores(self.servers.group)
+            return Coordinator(stores, config.update_mode, config.reduction, saved, compile_kernels)
         threads = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="plane")
         opened.callback(threads.shutdown, wait=False, cancel_futures=True)
-        return GuardedPlane(
-            self._config.update_mode,
-            self._config.reduction,
+        self._local = build_local(
             self.buffers,
+            config.update_mode,
+            config.reduction,
             threads,
-            self._state.restored.saved,
-            on_made=lambda: run_in_background(self._compile, self.fail),
-            servers=self.servers.crew if self.servers else None,
+            saved,
+            compile_kernels,
+            on_failed=self.fail,
         )
+        return self._local.coordinator
 
     def _compile(self) -> None:
         """Compile the kernels that the job will use, before the first push needs them."""
@@ -250,7 +267,7 @@ class MasterServices:
             self._config.spec,
             self._incarnation,
             self._state.settings.timings.heartbeat_every_s,
-            self.servers.crew if self.servers else None,
+            self.servers.group if self.servers else None,
         )
         job = JobServicer(
             self.controller,
@@ -261,14 +278,26 @@ class MasterServices:
         )
         parameters = servers = None
         if self._trains:
-            parameters = ParametersServicer(
-                self.controller, self.plane, self.buffers, self.metrics, self._incarnation
-            )
+            parameters = self._build_parameters()
         if self.servers is not None:
             servers = ServersServicer(
-                self.servers.crew, self._incarnation, self.servers.lose, self.fail
+                self.servers.group, self._incarnation, self.servers.lose, self.fail
             )
         return Services(tasks, job, parameters, servers)
+
+    def _build_parameters(self) -> tuple[RawService, ParametersServicer | CoordinatorServicer]:
+        reporter = PushReporter(self.controller, self.metrics)
+        if self._local is None:
+            return COORDINATOR, CoordinatorServicer(
+                self.plane, reporter, self.metrics, self._incarnation
+            )
+        return PARAMETERS, ParametersServicer(
+            self._local.plane,
+            self._local.shard,
+            PayloadTransfer(self.buffers, self.metrics),
+            reporter,
+            self._incarnation,
+        )
 
 
 def reachable(host: str, *, bare: bool = False) -> str:

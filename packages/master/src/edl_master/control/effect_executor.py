@@ -29,7 +29,7 @@ from edl_master.core.failure import Failure
 from edl_master.core.identifiers import WorkerId
 from edl_master.core.platform import Platform
 from edl_master.metrics import Metrics
-from edl_master.parameter_servers.group import Crew
+from edl_master.parameter_servers.group import ParameterServerGroup
 from edl_master.reporting.curves import Curves
 from edl_master.reporting.report_writer import ReportWriter
 from edl_proto.errors import EdlError
@@ -78,7 +78,7 @@ class EffectExecutor:
         handle: Callable[[Event], object],
         on_error: Callable[[Exception], None],
         grace_s: float,
-        group: Crew | None = None,
+        group: ParameterServerGroup | None = None,
     ) -> None:
         self._platform = platform
         self._journal = journal
@@ -173,12 +173,13 @@ class EffectExecutor:
         """
         parts, parts_s = [], 0.0
         if snapshot.label and self._group is not None:
-            parts_s = self._group.wait_kept(snapshot.label, _PARTS_S)
+            parts_s = self._group.wait_written(snapshot.label, _PARTS_S)
             parts = place.parts(snapshot.label, self._group.count)
         checkpoint = Checkpoint({LEDGER: snapshot.ledger}, {})
         if snapshot.plane is not None:
-            documents = {LEDGER: snapshot.ledger, PLANE: snapshot.plane.meta}
-            checkpoint = Checkpoint(documents, snapshot.plane.arrays)
+            plane = snapshot.plane.get()
+            documents = {LEDGER: snapshot.ledger, PLANE: plane.meta}
+            checkpoint = Checkpoint(documents, plane.arrays)
         started = time.monotonic()
         name = place.write(checkpoint, parts)
         return name, parts_s + time.monotonic() - started

@@ -48,10 +48,10 @@ from edl_master.core.failure import Failure
 from edl_master.core.identifiers import CHECKPOINTS, SNAPSHOTS, TaskType, Version, WorkerId
 from edl_master.core.job import JobState
 from edl_master.core.outcome import JobEnd
-from edl_master.core.parameters.snapshot import Snapshot
 from edl_master.core.view import JobView
 from edl_master.core.workflow import FINAL
-from edl_master.guarded_plane import GuardedPlane
+from edl_master.parameters.coordinator import Coordinator
+from edl_master.parameters.stores import PendingSnapshot
 
 log = logging.getLogger(__name__)
 
@@ -87,23 +87,23 @@ class JobSnapshot:
 
     Attributes:
         ledger: as ``JobState.snapshot`` returned it.
-        plane: as the plane returned it, after that; None for jobs on a trained model.
+        plane: of the same moment; None for jobs on a trained model.
         paused_s: how long no worker could push meanwhile.
     """
 
     ledger: dict[str, Any]
-    plane: Snapshot | None
+    plane: PendingSnapshot | None
     paused_s: float
 
     @property
     def version(self) -> Version:
         """Parameter version; 0 where there are no parameters."""
-        return Version(self.plane.meta["version"] if self.plane else 0)
+        return self.plane.version if self.plane else Version(0)
 
     @property
     def label(self) -> str:
         """Name under which parameter servers write their shards; empty where there are none."""
-        return str(self.plane.meta.get("label", "")) if self.plane else ""
+        return self.plane.label if self.plane else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class JobController:
     def __init__(
         self,
         job: JobState,
-        plane: GuardedPlane,
+        plane: Coordinator,
         external: ExternalEffects,
         crowded_retry_s: float = 0.2,
         clock: Callable[[], float] = time.monotonic,

@@ -15,11 +15,11 @@ from edl_master.parameter_server.app import App
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse, set up logging, run; 0 when the master has no more orders."""
+    """Parse, set up logging, run; 0 when the master has ended the command log."""
     parser = argparse.ArgumentParser(
         prog="edl_master.parameter_server", description="A part of the parameters of one edl job."
     )
-    parser.add_argument("--master", required=True, metavar="HOST:PORT", help="who gives orders")
+    parser.add_argument("--master", required=True, metavar="HOST:PORT", help="the job's master")
     parser.add_argument("--server", type=int, required=True, help="number of this server, from 0")
     parser.add_argument("--incarnation", required=True, help="of the master")
     parser.add_argument("--host", required=True, help="address to listen on")

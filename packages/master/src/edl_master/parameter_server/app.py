@@ -1,4 +1,4 @@
-"""The composition root of a parameter server: follows the master, serves workers."""
+"""The composition root of a parameter server: applies the command log, serves workers."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ from edl_master.adapters.checkpoints import part_path, write_part
 from edl_master.control.executors import SerialExecutor
 from edl_master.core.parameters import quantization
 from edl_master.core.parameters.arithmetic import kernel
-from edl_master.core.parameters.following import Follower, Kept
 from edl_master.core.parameters.layout import Array
 from edl_master.core.parameters.optimizers import parse_optimizer
-from edl_master.core.parameters.plane import ParameterPlane
+from edl_master.core.parameters.shard import Shard, ShardSnapshot
 from edl_master.core.parameters.sharding import cut, for_part, recut, sums_between
+from edl_master.core.parameters.store import ParameterStore
 from edl_master.metrics import Metrics
-from edl_master.parameter_server.guarded import GuardedFollower
 from edl_master.parameter_servers import command_codec
+from edl_master.parameters.locked_shard import LockedShard
 from edl_master.recovery import restore
-from edl_master.server import PartServer
-from edl_master.servicers.parts import PartsServicer
+from edl_master.server import ShardServer
+from edl_master.servicers.payloads import PayloadTransfer
+from edl_master.servicers.shard import ShardServicer
 from edl_proto.errors import EdlError
 from edl_proto.transport import channels
 from edl_proto.transport.row_placement import server_of
@@ -52,7 +53,10 @@ _SPEAK_EVERY_S = 0.5
 """How often a server says that it is alive; the master waits for many of these."""
 
 _WRITTEN_S = 60.0
-"""How long the last part may take to be written when there are no more orders."""
+"""How long the last part may take to be written when there are no more commands."""
+
+_BEGIN_TIMEOUT_S = 30.0
+"""How long a worker waits for the first command: it may be faster than this server."""
 
 
 class App:
@@ -72,13 +76,14 @@ class App:
         self._over = threading.Event()
         self._channel = channels.connect(master)
         self._master = servers_pb2_grpc.ServersStub(self._channel)
-        self._threads = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="plane")
-        buffers, metrics = BufferPool(), Metrics()
-        self._buffers = buffers
-        self._follower = GuardedFollower(buffers, self._threads)
-        self._writing = SerialExecutor("parts", self._fail)
-        servicer = PartsServicer(self._follower, buffers, metrics, incarnation)
-        self._serving = PartServer(servicer, host)
+        self._threads = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="store")
+        self._buffers = BufferPool()
+        self._writer = SerialExecutor("snapshots", self._fail)
+        self._shard = LockedShard(
+            self._buffers, self._write_later, lambda error: None, _BEGIN_TIMEOUT_S
+        )
+        transfer = PayloadTransfer(self._buffers, Metrics())
+        self._serving = ShardServer(ShardServicer(self._shard, transfer, incarnation), host)
         self._address = f"{host}:{self._serving.port}"
 
     def end_with_parent(self, pipe: int) -> None:
@@ -99,7 +104,7 @@ class App:
         threading.Thread(target=watch, name="parent", daemon=True).start()
 
     def run(self) -> int:
-        """Carry out orders until there are no more; return the exit code."""
+        """Apply commands until there are no more; return the exit code."""
         request = servers_pb2.FollowRequest(
             server=self._server, incarnation=self._incarnation, address=self._address
         )
@@ -107,38 +112,40 @@ class App:
         threading.Thread(target=kernel, args=("accumulate",), daemon=True).start()
         threading.Thread(target=self._speak, name="speak", daemon=True).start()
         try:
-            for order in self._master.Follow(request, wait_for_ready=True):
-                self._take(order)
+            for entry in self._master.Follow(request, wait_for_ready=True):
+                self._take(entry)
         except grpc.RpcError as error:
-            log.error("no more orders come: %s", error)
+            log.error("the command log broke off: %s", error)
             return 1
         except Exception as error:
             log.exception("parameter server %d cannot go on", self._server)
             self._fail(error)
             return 1
         self._over.set()
-        self._follower.let_go()
-        self._writing.close(_WRITTEN_S)
+        self._shard.let_go()
+        self._writer.close(_WRITTEN_S)
         self._serving.close()
         return 0
 
     def _speak(self) -> None:
         while not self._over.wait(_SPEAK_EVERY_S):
             report = servers_pb2.ServerReport()
-            # Not waited for: an update may take longer than the master waits for a word.
-            if (tables := self._follower.tables()) is not None and tables.rows:
+            # Without waiting: an update may take longer than the master waits for a report.
+            if (tables := self._shard.tables()) is not None and tables.rows:
                 report.tables.rows.update(tables.rows)
                 report.tables.nbytes = tables.nbytes
             self._report(report)
             self._buffers.trim(time.monotonic())
 
-    def _take(self, order: servers_pb2.Order) -> None:
-        if order.HasField("begin"):
-            self._begin(order.begin)
-            return
-        kept = self._follower.carry_out(command_codec.order_from(order))
-        if kept is not None and kept.order.place:
-            self._writing.submit(lambda: self._write(kept))
+    def _take(self, entry: servers_pb2.CommandEntry) -> None:
+        if entry.HasField("begin"):
+            self._begin(entry.begin)
+        else:
+            self._shard.apply(command_codec.command_from(entry))
+
+    def _write_later(self, taken: ShardSnapshot) -> None:
+        if taken.command.place:
+            self._writer.submit(lambda: self._write(taken))
 
     def _begin(self, begin: servers_pb2.Begin) -> None:
         self._job = begin.job.name
@@ -155,56 +162,51 @@ class App:
         if begin.restore_from:
             parts = restore.parts_of(Path(begin.restore_from))
             saved = recut(parts, model, part, optimizer, mine)
-            plane = ParameterPlane.restore(
-                saved,
-                fitting,
-                mode,
-                layout=part.layout,
-                executor=self._threads,
-                check_finite=False,
+            store = ParameterStore.restore(
+                saved, fitting, mode, layout=part.layout, executor=self._threads
             )
         else:
-            plane = ParameterPlane(
-                part.layout, fitting, mode, executor=self._threads, check_finite=False
-            )
+            store = ParameterStore(part.layout, fitting, mode, executor=self._threads)
+        store.warm_up()
         quantization.warm_up(codec.precision_from(begin.job.training.wire_precision))
         shares = sums_between(model, begin.servers, optimizer, mode) > 0
-        self._follower.begin(Follower(plane, shares), model.fingerprint)
+        self._shard.begin(Shard(store, shares), model.fingerprint, is_warm=True)
         log.info("bytes %d to %d of the parameters are served here", part.start, part.stop)
 
-    def _write(self, kept: Kept) -> None:
+    def _write(self, taken: ShardSnapshot) -> None:
         started = time.monotonic()
-        path = part_path(Path(kept.order.place), self._job, kept.order.label, self._server)
-        write_part(path, self._job, Checkpoint({PLANE: kept.snapshot.meta}, kept.snapshot.arrays))
+        command, snapshot = taken.command, taken.snapshot
+        path = part_path(Path(command.place), self._job, command.label, self._server)
+        write_part(path, self._job, Checkpoint({PLANE: snapshot.meta}, snapshot.arrays))
         seconds = time.monotonic() - started
-        self._insist(servers_pb2.ServerReport(kept=kept.order.label, seconds=seconds))
+        self._insist(servers_pb2.ServerReport(snapshot_written=command.label, seconds=seconds))
 
     def _fail(self, error: Exception) -> None:
-        told = error
-        if not isinstance(told, EdlError):
-            log.error("an internal error of edl", exc_info=error)
-            told = EdlError(
+        reported = error
+        if not isinstance(reported, EdlError):
+            log.error("internal error", exc_info=error)
+            reported = EdlError(
                 error_pb2.INTERNAL,
                 f"parameter server {self._server} failed: {type(error).__name__}: {error}",
                 where=f"parameter server {self._server}",
                 remedy=f"This is an internal error; server-{self._server}.log has the traceback.",
             )
-        self._insist(servers_pb2.ServerReport(failed=told.to_proto()))
+        self._insist(servers_pb2.ServerReport(failed=reported.to_proto()))
 
     def _insist(self, report: servers_pb2.ServerReport) -> None:
-        """Report what the master waits for: it may be held up for longer than one call lasts."""
+        """Report what the master waits for, until a report succeeds."""
         until = time.monotonic() + _INSIST_S
         while not self._report(report) and time.monotonic() < until:
             time.sleep(_SPEAK_EVERY_S)
 
     def _report(self, report: servers_pb2.ServerReport) -> bool:
-        """Tell the master; say whether it has heard, or is another one by now."""
+        """Report to the master; return whether that succeeded, or the master was replaced."""
         report.server = self._server
         report.incarnation = self._incarnation
         try:
             self._master.Report(report, timeout=_REPORT_S)
         except grpc.RpcError as error:
-            log.warning("the master did not hear a report: %s", error.code())
+            log.warning("a report to the master has failed: %s", error.code())
             known = EdlError.from_rpc(error)
             return known is not None and known.code == error_pb2.STALE_INCARNATION
         return True

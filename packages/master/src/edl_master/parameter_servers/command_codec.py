@@ -1,4 +1,4 @@
-"""Orders to parameter servers, between protobuf and the core's types."""
+"""Commands to parameter servers, between protobuf and the core's types."""
 
 from __future__ import annotations
 
@@ -7,80 +7,69 @@ from typing import assert_never
 from edl_master import codec
 from edl_master.core.events import HeldLease
 from edl_master.core.identifiers import Version, WorkerId
-from edl_master.core.parameters import orders
+from edl_master.core.parameters import commands
 from edl_master.core.parameters.layout import Layout
 from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, UpdateMode
 from edl_proto.v1 import job_pb2, servers_pb2, task_pb2
 
 
-def order_to(order: orders.Order, number: int) -> servers_pb2.Order:
-    message = servers_pb2.Order(number=number)
-    match order:
-        case orders.Adopt(worker):
-            message.adopt = worker
-        case orders.Grant(task, token):
-            message.grant.CopyFrom(codec.lease_ref_to(HeldLease(task, token)))
-        case orders.Revoke(task, token):
-            message.revoke.CopyFrom(codec.lease_ref_to(HeldLease(task, token)))
-        case orders.Close(task):
-            message.close.CopyFrom(codec.task_to(task))
-        case orders.Apply(task, token, minibatch, records, base_version, minibatches, squares):
-            message.apply.lease.CopyFrom(codec.lease_ref_to(HeldLease(task, token)))
-            message.apply.minibatch = minibatch
-            message.apply.records = records
-            message.apply.base_version = base_version
-            message.apply.minibatches = minibatches
-            message.apply.squares.extend(squares)
-        case orders.Flush():
-            message.flush.SetInParent()
-        case orders.Finish():
-            message.finish.SetInParent()
-        case orders.Freeze(name):
-            message.freeze = name
-        case orders.Release(name):
-            message.release = name
-        case orders.Keep(label, place):
-            message.keep.label, message.keep.place = label, place
+def command_to(command: commands.Command, index: int) -> servers_pb2.CommandEntry:
+    message = servers_pb2.CommandEntry(index=index)
+    match command:
+        case commands.CommitInitialValues(worker):
+            message.commit_initial_values = worker
+        case commands.CommitPush():
+            push = message.commit_push
+            lease = HeldLease(command.task, command.token)
+            push.lease.CopyFrom(codec.lease_ref_to(lease))
+            push.minibatch = command.minibatch
+            push.records = command.records
+            push.version = command.version
+            push.minibatches = command.minibatches
+            push.squares.extend(command.squares)
+        case commands.FlushAccumulated(version):
+            message.flush_accumulated = version
+        case commands.FinishTraining(version):
+            message.finish_training = version
+        case commands.FreezeVersion(name):
+            message.freeze_version = name
+        case commands.ReleaseVersion(name):
+            message.release_version = name
+        case commands.TakeSnapshot(label, place):
+            message.take_snapshot.label, message.take_snapshot.place = label, place
         case _:
-            assert_never(order)
+            assert_never(command)
     return message
 
 
-def order_from(message: servers_pb2.Order) -> orders.Order:
-    match message.WhichOneof("what"):
-        case "adopt":
-            return orders.Adopt(WorkerId(message.adopt))
-        case "grant":
-            held = codec.lease_from(message.grant)
-            return orders.Grant(held.task, held.token)
-        case "revoke":
-            held = codec.lease_from(message.revoke)
-            return orders.Revoke(held.task, held.token)
-        case "close":
-            return orders.Close(codec.task_from(message.close))
-        case "apply":
-            held = codec.lease_from(message.apply.lease)
-            return orders.Apply(
+def command_from(message: servers_pb2.CommandEntry) -> commands.Command:
+    match message.WhichOneof("command"):
+        case "commit_initial_values":
+            return commands.CommitInitialValues(WorkerId(message.commit_initial_values))
+        case "commit_push":
+            push = message.commit_push
+            held = codec.lease_from(push.lease)
+            return commands.CommitPush(
                 held.task,
                 held.token,
-                message.apply.minibatch,
-                message.apply.records,
-                Version(message.apply.base_version),
-                message.apply.minibatches or 1,
-                tuple(message.apply.squares),
+                push.minibatch,
+                push.records,
+                Version(push.version),
+                push.minibatches or 1,
+                tuple(push.squares),
             )
-        case "flush":
-            return orders.Flush()
-        case "finish":
-            return orders.Finish()
-        case "freeze":
-            return orders.Freeze(message.freeze)
-        case "release":
-            return orders.Release(message.release)
-        case "keep":
-            return orders.Keep(message.keep.label, message.keep.place)
+        case "flush_accumulated":
+            return commands.FlushAccumulated(Version(message.flush_accumulated))
+        case "finish_training":
+            return commands.FinishTraining(Version(message.finish_training))
+        case "freeze_version":
+            return commands.FreezeVersion(message.freeze_version)
+        case "release_version":
+            return commands.ReleaseVersion(message.release_version)
+        case "take_snapshot":
+            return commands.TakeSnapshot(message.take_snapshot.label, message.take_snapshot.place)
         case other:
-            raise codec.malformed(f"there is no order {other}")
+            raise codec.malformed(f"there is no command {other}")
 
 
 def begin_to(

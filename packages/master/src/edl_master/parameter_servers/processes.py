@@ -12,7 +12,7 @@ from edl_master.adapters.processes import limit_threads
 from edl_master.adapters.server_processes import ServerProcesses
 from edl_master.config.job_config import Config
 from edl_master.core.identifiers import CHECKPOINTS, SNAPSHOTS, Version
-from edl_master.parameter_servers.group import Crew
+from edl_master.parameter_servers.group import ParameterServerGroup
 from edl_master.recovery.restart import MAX_RESTARTS, RestartCount
 from edl_proto.errors import EdlError
 from edl_proto.local import job_directory
@@ -51,7 +51,7 @@ class ParameterServers:
         self._lost = ""
         self._looked_at = time.monotonic()
         self._processes: ServerProcesses | None = None
-        self.crew = Crew(
+        self.group = ParameterServerGroup(
             config.spec,
             config.parameter_servers,
             incarnation,
@@ -84,9 +84,9 @@ class ParameterServers:
         """How a server was lost, in words; empty while all of them run."""
         now = time.monotonic()
         if now - self._looked_at > _HELD_UP_S:
-            self.crew.excuse()
+            self.group.extend_deadlines()
         self._looked_at = now
-        if (server := self.crew.silent(_SILENCE_S)) is not None:
+        if (server := self.group.silent(_SILENCE_S)) is not None:
             self.lose(server, f"has been silent for {_SILENCE_S:.0f} s")
         return self._lost
 
@@ -114,8 +114,8 @@ class ParameterServers:
 
     def status(self) -> list[job_pb2.ParameterServerStatus]:
         """Each server as the job's status has it."""
-        addresses = self.crew.addresses()
-        there = "gone" if self.crew.over else "serving"
+        addresses = self.group.addresses()
+        there = "gone" if self.group.over else "serving"
         pids = self._processes.pids if self._processes else ()
         return [
             job_pb2.ParameterServerStatus(
@@ -130,6 +130,6 @@ class ParameterServers:
 
     def close(self, within_s: float = 3.0) -> None:
         """Give no more orders, and end all processes."""
-        self.crew.close()
+        self.group.close()
         if self._processes is not None:
             self._processes.close(within_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol
 
 from edl_master.core.parameters.layout import Layout
 from edl_proto.errors import EdlError
@@ -25,6 +26,29 @@ def check_incarnation(mine: str, named: str) -> None:
             f"this master is incarnation {mine}, not {named or 'unnamed'}",
             where="the job's master",
             remedy="Register again and drop what was computed for the other one.",
+        )
+
+
+class Caller(Protocol):
+    """What every header says about its sender."""
+
+    worker_id: int
+    incarnation: str
+    layout_fingerprint: str
+
+
+def check_fingerprint(expected: str, fingerprint: str) -> None:
+    """Refuse a call about another model.
+
+    Raises:
+        EdlError: SHAPE_MISMATCH.
+    """
+    if fingerprint != expected:
+        raise EdlError(
+            error_pb2.SHAPE_MISMATCH,
+            "these parameters have another layout than the job's",
+            where="parameters",
+            remedy="All workers must load the same model file and build it the same way.",
         )
 
 

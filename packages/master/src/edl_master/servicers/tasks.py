@@ -21,9 +21,9 @@ from edl_master.core.effects import (
     WaitForWork,
 )
 from edl_master.core.identifiers import InstanceId, TaskType, WorkerId
-from edl_master.guarded_plane import GuardedPlane
 from edl_master.metrics import WorkerCounters
-from edl_master.parameter_servers.group import Crew
+from edl_master.parameter_servers.group import ParameterServerGroup
+from edl_master.parameters.coordinator import Coordinator
 from edl_master.servicers.checks import bounded_wait, check_incarnation
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2, task_pb2_grpc
@@ -72,19 +72,19 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         spec: what the user submitted.
         incarnation: of this master.
         heartbeat_every_s: how often workers are to speak.
-        crew: the parameter servers; None: there are none.
+        group: the parameter servers; None: there are none.
     """
 
     def __init__(
         self,
         controller: JobController,
-        plane: GuardedPlane | None,
+        plane: Coordinator | None,
         files: TaskFiles,
         counters: WorkerCounters,
         spec: job_pb2.JobSpec,
         incarnation: str,
         heartbeat_every_s: float,
-        crew: Crew | None = None,
+        group: ParameterServerGroup | None = None,
     ) -> None:
         self._controller = controller
         self._plane = plane
@@ -93,7 +93,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         self._spec = spec
         self._incarnation = incarnation
         self._heartbeat_every_s = heartbeat_every_s
-        self._crew = crew
+        self._group = group
 
     def Register(
         self, request: task_pb2.RegisterRequest, context: grpc.ServicerContext
@@ -124,8 +124,8 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
             )
             reply.layout_fingerprint = fingerprint
             reply.send_initial_values = values_missing
-            if self._crew is not None:
-                addresses = self._crew.wait_for_all(_SERVERS_S)
+            if self._group is not None:
+                addresses = self._group.wait_for_all(_SERVERS_S)
                 reply.servers.extend(codec.servers_to(addresses, self._plane.parts))
         self._controller.handle(
             events.WorkerReady(WorkerId(request.worker_id), InstanceId(request.instance))
@@ -142,7 +142,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
             case GrantedLease(lease, skip_minibatches):
                 return task_pb2.LeaseReply(
                     lease=self._lease(lease, skip_minibatches),
-                    log_index=self._plane.mark if self._plane is not None else 0,
+                    log_index=self._plane.log_index if self._plane is not None else 0,
                 )
             case WaitForWork(retry_in_s, reason):
                 return task_pb2.LeaseReply(wait=task_pb2.Wait(retry_in_s=retry_in_s, reason=reason))

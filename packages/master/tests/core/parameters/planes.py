@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from edl_master.core.identifiers import TaskKey, TaskType, Token, Version
-from edl_master.core.parameters.exchange import GradientPush, PushOutcome
+from edl_master.core.identifiers import TaskKey, TaskType, Token, Version, WorkerId
+from edl_master.core.parameters.arithmetic import Executor
+from edl_master.core.parameters.commands import (
+    Command,
+    CommitInitialValues,
+    CommitPush,
+    FinishTraining,
+    FlushAccumulated,
+    FreezeVersion,
+    ReleaseVersion,
+)
 from edl_master.core.parameters.layout import Array, Layout, Variable
 from edl_master.core.parameters.modes import UpdateMode
 from edl_master.core.parameters.optimizers import Optimizer, parse_optimizer
-from edl_master.core.parameters.plane import ParameterPlane
+from edl_master.core.parameters.payload import Payload
+from edl_master.core.parameters.permits import PermitAnswer
+from edl_master.core.parameters.push import Gradient, PushClaim, PushKind, PushOutcome
+from edl_master.core.parameters.push_ledger import PushLedger
+from edl_master.core.parameters.shard import Shard
+from edl_master.core.parameters.snapshot import Snapshot
+from edl_master.core.parameters.status import PlaneStatus, TableFigures
+from edl_master.core.parameters.store import ParameterStore
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 from edl_master.core.parameters.tables.spec import Distribution, Initial, TableSpec
 
@@ -27,6 +45,194 @@ def training_task(number: int, epoch: int = 0) -> TaskKey:
 
 
 A, B, C = (training_task(number) for number in range(3))
+
+
+@dataclass(frozen=True, slots=True)
+class GradientPush:
+    """A claim together with its gradient, as a worker sends both."""
+
+    claim: PushClaim
+    gradient: Gradient
+
+    @property
+    def task(self) -> TaskKey:
+        return self.claim.task
+
+    @property
+    def minibatch(self) -> int:
+        return self.claim.minibatch
+
+
+def a_push(
+    task: TaskKey,
+    token: Token,
+    minibatch: int,
+    records: int,
+    base_version: Version,
+    gradient: Payload,
+    state_delta: Payload | None = None,
+    rows: tuple[RowPayload, ...] = (),
+    minibatches: int = 1,
+) -> GradientPush:
+    claim = PushClaim(task, token, minibatch, records, base_version, minibatches)
+    return GradientPush(claim, Gradient(gradient, state_delta, rows))
+
+
+class LedgerWithCommands:
+    """A ledger whose decisions are appended as commands, as the coordinator does it."""
+
+    def __init__(
+        self, mode: UpdateMode, optimizer: Optimizer, append: Callable[[Command], None]
+    ) -> None:
+        self.ledger = PushLedger(mode, keeps_average=optimizer.ema is not None)
+        self._append = append
+
+    @property
+    def version(self) -> Version:
+        return self.ledger.version
+
+    def commit_initial_values(self, worker: WorkerId) -> bool:
+        accepted = self.ledger.initialize()
+        if accepted:
+            self._append(CommitInitialValues(worker))
+        return accepted
+
+    def commit(
+        self, claim: PushClaim, not_finite: str = "", squares: tuple[float, ...] = ()
+    ) -> PushOutcome:
+        outcome = self.ledger.commit(claim, not_finite)
+        if outcome.kind is PushKind.APPLIED:
+            self._append(
+                CommitPush(
+                    claim.task,
+                    claim.token,
+                    claim.minibatch,
+                    claim.records,
+                    outcome.version,
+                    claim.minibatches,
+                    squares,
+                )
+            )
+        return outcome
+
+    def flush(self) -> bool:
+        flushed = self.ledger.flush()
+        if flushed:
+            self._append(FlushAccumulated(self.ledger.version))
+        return flushed
+
+    def finish(self) -> bool:
+        flushed = self.flush()
+        finished = self.ledger.finish()
+        if finished:
+            self._append(FinishTraining(self.ledger.version))
+        return flushed or finished
+
+    def freeze(self, name: str) -> Version:
+        version = self.ledger.freeze(name)
+        self._append(FreezeVersion(name))
+        return version
+
+    def release(self, name: str) -> bool:
+        released = self.ledger.release(name)
+        self._append(ReleaseVersion(name))
+        return released
+
+
+class ParameterPlane(LedgerWithCommands):
+    """A ledger and one shard that applies its commands at once: the plane without any lock."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        optimizer: Optimizer,
+        mode: UpdateMode,
+        *,
+        executor: Executor | None = None,
+        store: ParameterStore | None = None,
+    ) -> None:
+        self.store = store or ParameterStore(layout, optimizer, mode, executor=executor)
+        self.shard = Shard(self.store)
+        super().__init__(mode, optimizer, self.shard.apply)
+        self.layout, self.mode = self.store.layout, mode
+        self.read_parameters = self.store.read_parameters
+        self.read_frozen = self.store.read_frozen
+        self.put_rows, self.rows_nbytes = self.store.put_rows, self.store.rows_nbytes
+        self.read_rows, self.scan_rows = self.store.read_rows, self.store.scan_rows
+        self.warm_up = self.store.warm_up
+        self.grant, self.revoke = self.ledger.grant, self.ledger.revoke
+        self.close, self.applied_counts = self.ledger.close, self.ledger.applied_counts
+        self.release_permit = self.ledger.release_permit
+
+    @property
+    def initialized(self) -> bool:
+        assert self.ledger.initialized == self.store.initialized
+        return self.ledger.initialized
+
+    @property
+    def generation(self) -> int:
+        return self.ledger.generation
+
+    def request_permit(self, task: TaskKey, token: Token) -> PermitAnswer:
+        return self.ledger.request_permit(task, token)
+
+    def initialize(self, values: Payload) -> bool:
+        self.shard.propose(WorkerId(0), values)
+        return self.commit_initial_values(WorkerId(0))
+
+    def push(self, push: GradientPush) -> PushOutcome:
+        """In the order of ``edl_master.parameters.plane``."""
+        prepared = self.store.prepare(push.gradient)
+        rejected = self.ledger.judge(push.claim, prepared.not_finite)
+        if rejected is not None:
+            return rejected
+        self.store.make_ready(prepared)
+        self.shard.prepare(WorkerId(0), push.claim.key, prepared)
+        outcome = self.commit(push.claim, prepared.not_finite)
+        assert self.store.version == self.ledger.version
+        return outcome
+
+    def status(self) -> PlaneStatus:
+        """Figures as ``Coordinator.status`` gives them."""
+        ledger = self.ledger
+        rejected = ledger.outcomes.copy()
+        applied = rejected.pop(PushKind.APPLIED, 0)
+        return PlaneStatus(
+            version=ledger.version,
+            learning_rate=self.store.learning_rate,
+            records_applied=ledger.records_applied,
+            gradients_applied=applied,
+            gradients_rejected=rejected,
+            staleness_total=ledger.staleness_total,
+            accumulated=ledger.accumulated,
+            step_permits_held=ledger.permits_held,
+            open_tasks=len(ledger.applied_counts()),
+            tables=TableFigures(*self.store.table_rows()),
+        )
+
+    def snapshot(self) -> Snapshot:
+        taken = self.store.snapshot()
+        return Snapshot({**taken.meta, **self.ledger.describe()}, taken.arrays)
+
+    @classmethod
+    def restore(
+        cls,
+        snapshot: Snapshot,
+        optimizer: Optimizer,
+        mode: UpdateMode,
+        *,
+        layout: Layout | None = None,
+        executor: Executor | None = None,
+    ) -> ParameterPlane:
+        store = ParameterStore.restore(snapshot, optimizer, mode, layout=layout, executor=executor)
+        plane = cls(store.layout, optimizer, mode, store=store)
+        plane.ledger.restore(snapshot.meta)
+        return plane
+
+    def check_invariants(self) -> None:
+        self.ledger.check_invariants()
+        self.store.check_invariants()
+        assert self.store.version == self.ledger.version
 
 
 def small_plane(
@@ -84,7 +290,7 @@ def push(
 ) -> PushOutcome:
     """Push a gradient computed from the present version, or from ``base``."""
     return plane.push(
-        GradientPush(
+        a_push(
             task,
             Token(token),
             minibatch,

@@ -15,10 +15,9 @@ from edl_master.core.parameters.arithmetic import kernel
 from edl_master.core.parameters.layout import Layout, Variable
 from edl_master.core.parameters.modes import Sync
 from edl_master.core.parameters.optimizers import parse_optimizer
-from edl_master.core.parameters.plane import ParameterPlane
 from edl_master.core.parameters.rules import RULES
 
-from .planes import A, push
+from .planes import A, ParameterPlane, push
 
 
 def run(code: str, **environment: str) -> str:
@@ -39,12 +38,12 @@ def test_importing_and_making_a_plane_does_not_load_numba() -> None:
     assert (
         run(
             "import sys\n"
-            "from edl_master.core.parameters.plane import ParameterPlane\n"
+            "from edl_master.core.parameters.store import ParameterStore\n"
             "from edl_master.core.parameters.layout import Layout, Variable\n"
             "from edl_master.core.parameters.modes import Async\n"
             "from edl_master.core.parameters.optimizers import parse_optimizer\n"
             "sgd = parse_optimizer({'class_name': 'SGD', 'config': {}})\n"
-            "ParameterPlane(Layout([Variable('w', (1,), 'float32', True)]), sgd, Async())\n"
+            "ParameterStore(Layout([Variable('w', (1,), 'float32', True)]), sgd, Async())\n"
             "print('numba' in sys.modules)"
         )
         == "False"

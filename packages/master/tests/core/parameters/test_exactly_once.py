@@ -26,19 +26,16 @@ from hypothesis.stateful import (
 )
 
 from edl_master.core.identifiers import TaskKey, Token, Version
-from edl_master.core.parameters.exchange import (
-    GradientPush,
-    PermitGranted,
-    PermitPending,
-    PushKind,
-    PushOutcome,
-)
 from edl_master.core.parameters.layout import Array
 from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, UpdateMode
-from edl_master.core.parameters.plane import ParameterPlane
+from edl_master.core.parameters.permits import PermitGranted, PermitPending
+from edl_master.core.parameters.push import PushKind, PushOutcome
 from edl_master.core.parameters.snapshot import Snapshot
 
 from .planes import (
+    GradientPush,
+    ParameterPlane,
+    a_push,
     row_payload,
     rows_of,
     sgd,
@@ -124,7 +121,7 @@ class Job:
         gradient[records.start : records.stop] = -1
         # The same in an embedding table: a row counts what the weight of its number counts.
         rows = row_payload([row_id(number) for number in records], np.full((len(records), 1), -1.0))
-        return GradientPush(
+        return a_push(
             worker.task,
             worker.token,
             worker.next,

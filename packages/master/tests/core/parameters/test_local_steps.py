@@ -9,19 +9,29 @@ import numpy as np
 import pytest
 
 from edl_master.core.identifiers import TaskKey, Token, Version
-from edl_master.core.parameters.exchange import GradientPush, PushKind
+from edl_master.core.parameters.commands import CommitPush
 from edl_master.core.parameters.layout import Layout, Variable
 from edl_master.core.parameters.modes import Async, Bounded, Sync, UpdateMode
 from edl_master.core.parameters.optimizers import OptimizerUnsupported, parse_optimizer
-from edl_master.core.parameters.orders import Apply
 from edl_master.core.parameters.payload import PayloadError
-from edl_master.core.parameters.plane import ParameterPlane
+from edl_master.core.parameters.push import PushKind
 from edl_master.parameter_servers import command_codec
 from edl_proto.v1 import job_pb2
 
-from .planes import A, B, push, sgd, small_plane, training_task, values_of, zero_table
+from .planes import (
+    A,
+    B,
+    ParameterPlane,
+    a_push,
+    push,
+    sgd,
+    small_plane,
+    training_task,
+    values_of,
+    zero_table,
+)
 from .test_plane import assert_same_state
-from .test_sharding import Crew
+from .test_sharding import ShardedPlane
 
 LOCAL = Async(local=True)
 ONE, TWO = Token(1), Token(2)
@@ -151,32 +161,31 @@ def test_several_servers_are_one_plane() -> None:
         ]
     )
     one = ParameterPlane(model, ADAM, LOCAL)
-    crew = Crew(model, ADAM, LOCAL, 3)
+    sharded = ShardedPlane(model, ADAM, LOCAL, 3)
     one.initialize(bytes(model.parameter_nbytes))
-    crew.begin(bytes(model.parameter_nbytes))
+    sharded.begin(bytes(model.parameter_nbytes))
     for token in (1, 2):
-        assert one.grant(A, Token(token)) == crew.leader.grant(A, Token(token))
+        assert one.grant(A, Token(token)) == sharded.ledger.grant(A, Token(token))
         at = one.applied_counts()[A]
         for index, count in ((at, 3), (at + 3, 2)):
             numbers = np.arange(7, dtype=np.float32), np.arange(3, dtype=np.float64)
             gradient = b"".join(part.tobytes() for part in numbers)
             state = np.full(2, 0.5, np.float32).tobytes()
-            moved = GradientPush(A, Token(token), index, 9, one.version, gradient, state, (), count)
-            crew.stage(moved)
-            bare = GradientPush(A, Token(token), index, 9, one.version, b"", None, (), count)
-            assert crew.leader.push(bare).kind is PushKind.APPLIED
+            moved = a_push(A, Token(token), index, 9, one.version, gradient, state, (), count)
+            sharded.prepare(moved)
+            assert sharded.coordinator.commit(moved.claim).kind is PushKind.APPLIED
             assert one.push(moved).kind is PushKind.APPLIED
-            crew.obey()
+            sharded.catch_up()
         out = bytearray(model.parameter_nbytes)
         one.read_parameters(memoryview(out))
-        assert crew.values() == bytes(out)
-        assert crew.leader.version == one.version == 5 * token
-        crew = crew.recut_to(2)
+        assert sharded.values() == bytes(out)
+        assert sharded.ledger.version == one.version == 5 * token
+        sharded = sharded.recut_to(2)
 
 
-def test_orders_and_modes_say_it_on_the_wire() -> None:
-    order = Apply(A, ONE, 4, 9, Version(7), 3)
-    assert command_codec.order_from(command_codec.order_to(order, 1)) == order
+def test_commands_and_modes_are_the_same_after_the_wire() -> None:
+    command = CommitPush(A, ONE, 4, 9, Version(7), 3)
+    assert command_codec.command_from(command_codec.command_to(command, 1)) == command
     model = Layout([Variable("w", (7,), "float32", True)])
     for mode in (LOCAL, Async(), Bounded(3)):
         begin = command_codec.begin_to(job_pb2.JobSpec(), model, "{}", mode, 2, "")

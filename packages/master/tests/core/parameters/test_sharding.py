@@ -1,4 +1,4 @@
-"""Several servers are one plane: whatever is pushed, kept, lost and recut, the values are equal."""
+"""Several servers equal one plane: whatever is pushed, saved, restored and recut."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edl_master.core.identifiers import TaskKey, Token, Version, WorkerId
-from edl_master.core.parameters.exchange import GradientPush, PermitGranted, PushKind
+from edl_master.core.parameters.commands import Command, CommitPush, TakeSnapshot
 from edl_master.core.parameters.faults import LayoutError
-from edl_master.core.parameters.following import Follower, ProtocolViolation
 from edl_master.core.parameters.keras_config import OptimizerUnsupported
 from edl_master.core.parameters.layout import Array, Layout, Variable
-from edl_master.core.parameters.leading import LeadingPlane
 from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, UpdateMode
 from edl_master.core.parameters.optimizers import Optimizer, parse_optimizer
-from edl_master.core.parameters.orders import Apply, Order
-from edl_master.core.parameters.plane import ParameterPlane
+from edl_master.core.parameters.permits import PermitGranted
+from edl_master.core.parameters.push import Gradient, PushKind
+from edl_master.core.parameters.push_ledger import PushLedger
+from edl_master.core.parameters.shard import ProtocolViolation, Shard
 from edl_master.core.parameters.sharding import (
     NOTHING,
     Saved,
@@ -33,11 +33,12 @@ from edl_master.core.parameters.sharding import (
     whole,
 )
 from edl_master.core.parameters.snapshot import Snapshot
+from edl_master.core.parameters.store import ParameterStore
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 from edl_master.core.parameters.tables.spec import Distribution, Initial, TableSpec
 from edl_proto.transport.row_placement import server_of
 
-from .planes import sgd, training_task
+from .planes import GradientPush, LedgerWithCommands, ParameterPlane, a_push, sgd, training_task
 
 TABLES = (
     TableSpec("rows", 3, Initial(Distribution.NORMAL, 0.0, 1.0), 7),
@@ -73,134 +74,136 @@ OPTIMIZERS = {
 
 
 @dataclass
-class Crew:
-    """A master and its servers, and what a worker sees of them."""
+class ShardedPlane:
+    """A ledger and the shards of its parameter servers, and what a worker sees of them."""
 
     model: Layout
     optimizer: Optimizer
     mode: UpdateMode
     servers: int
-    orders: list[Order] = field(default_factory=list)
+    log: list[Command] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.parts = cut(self.model, self.servers, self.optimizer, self.mode)
         self.sums = sums_between(self.model, self.servers, self.optimizer, self.mode)
-        self.leader = LeadingPlane(
-            self.model, self.optimizer, self.mode, self.orders.append, self.sums
-        )
-        self.followers = [
-            Follower(
-                ParameterPlane(p.layout, for_part(self.optimizer, p.layout), self.mode),
+        self.coordinator = LedgerWithCommands(self.mode, self.optimizer, self.log.append)
+        self.ledger = self.coordinator.ledger
+        self.shards = [
+            Shard(
+                ParameterStore(p.layout, for_part(self.optimizer, p.layout), self.mode),
                 self.sums > 0,
             )
             for p in self.parts
         ]
 
     def begin(self, values: bytes) -> None:
-        for part, follower in zip(self.parts, self.followers, strict=True):
-            follower.offer(WorkerId(0), values[part.start : part.stop])
-        assert self.leader.adopt(WorkerId(0))
+        for part, shard in zip(self.parts, self.shards, strict=True):
+            shard.propose(WorkerId(0), values[part.start : part.stop])
+        assert self.coordinator.commit_initial_values(WorkerId(0))
 
-    def stage(self, push: GradientPush) -> tuple[float, ...]:
-        """Send every server its part; what the master is to know of all."""
-        told = []
-        gradient, state = bytes(push.gradient), bytes(push.state_delta or b"")
+    def prepare(self, push: GradientPush) -> tuple[float, ...]:
+        """Send every shard its part; return the sums of squares over all parts."""
+        squares = []
+        gradient = bytes(push.gradient.values)
+        state = bytes(push.gradient.state_delta or b"")
         border = len(gradient)
-        for number, (part, follower) in enumerate(zip(self.parts, self.followers, strict=True)):
+        for number, (part, shard) in enumerate(zip(self.parts, self.shards, strict=True)):
             mine = state[max(part.start - border, 0) : max(part.stop - border, 0)]
             rows = []
-            for payload in push.rows:
+            for payload in push.gradient.rows:
                 ids = np.frombuffer(payload.ids, np.int64)
                 dim = self.model.tables[payload.table].dim
                 values = np.frombuffer(payload.values, np.float32).reshape(ids.size, dim)
                 here = server_of(ids, self.servers) == number
                 rows.append(RowPayload(payload.table, ids[here].copy(), values[here].copy()))
-            part_push = GradientPush(
-                push.task,
-                push.token,
-                push.minibatch,
-                push.records,
-                push.base_version,
+            part_gradient = Gradient(
                 gradient[part.start : part.stop],
-                mine if push.state_delta is not None else None,
+                mine if push.gradient.state_delta is not None else None,
                 tuple(rows),
-                push.minibatches,
             )
-            assert follower.plane.examine(part_push) == ""
-            told.append(follower.squares(part_push))
-            follower.stage(WorkerId(push.task.number), part_push)
-        return tuple(map(sum, zip(*told, strict=True)))
+            shard.store.check_unique(part_gradient)
+            prepared = shard.store.prepare(part_gradient)
+            assert prepared.not_finite == ""
+            squares.append(shard.store.squares(prepared) if shard.shares_sums else ())
+            shard.prepare(WorkerId(push.task.number), push.claim.key, prepared)
+        return tuple(map(sum, zip(*squares, strict=True)))
 
-    def obey(self) -> None:
-        """Let every server come as far as the master is."""
-        for follower in self.followers:
-            for order in self.orders[follower.done :]:
-                follower.carry_out(order)
+    def catch_up(self) -> None:
+        """Let every shard apply the whole log."""
+        for shard in self.shards:
+            for command in self.log[shard.applied :]:
+                shard.apply(command)
 
     def values(self) -> bytes:
-        self.obey()
+        self.catch_up()
         out = bytearray(self.model.parameter_nbytes)
-        for part, follower in zip(self.parts, self.followers, strict=True):
-            assert follower.plane.version == self.leader.version
-            follower.plane.read_parameters(memoryview(out)[part.start : part.stop])
+        for part, shard in zip(self.parts, self.shards, strict=True):
+            assert shard.store.version == self.ledger.version
+            shard.store.read_parameters(memoryview(out)[part.start : part.stop])
         return bytes(out)
 
     def rows(self, table: int, ids: Array) -> Array:
-        self.obey()
+        self.catch_up()
         out = np.empty((ids.size, self.model.tables[table].dim), np.float32)
-        for number, follower in enumerate(self.followers):
+        for number, shard in enumerate(self.shards):
             here = server_of(ids, self.servers) == number
             wanted = [RowIds(table, ids[here].copy())]
-            buffer = bytearray(follower.plane.rows_nbytes(wanted))
-            follower.plane.read_rows(wanted, memoryview(buffer))
+            buffer = bytearray(shard.store.rows_nbytes(wanted))
+            shard.store.read_rows(wanted, memoryview(buffer))
             out[here] = np.frombuffer(buffer, np.float32).reshape(-1, out.shape[1])
         return out
 
-    def kept(self) -> tuple[Snapshot, list[Snapshot]]:
-        leading = self.leader.keep("x", "y")
-        snapshots = []
-        for follower in self.followers:
-            for order in self.orders[follower.done :]:
-                kept = follower.carry_out(order)
-            assert kept is not None
-            snapshots.append(kept.snapshot)
-        return leading, snapshots
+    def saved(self) -> Saved:
+        """A snapshot of the ledger, and those of the shards after the same command."""
+        self.log.append(TakeSnapshot("x", "y"))
+        model = {"layout": self.model.describe(), "tables": self.model.describe_tables()}
+        decided = Snapshot({**self.ledger.describe(), "model": model}, {})
+        parts = []
+        for shard in self.shards:
+            for command in self.log[shard.applied :]:
+                taken = shard.apply(command)
+            assert taken is not None
+            parts.append(taken.snapshot)
+        return Saved(decided, tuple(parts))
 
-    def recut_to(self, servers: int) -> Crew:
-        """Another crew that goes on from what this one kept."""
-        leader, saved = self.kept()
-        crew = Crew(self.model, self.optimizer, self.mode, servers)
-        assert Saved(leader, tuple(saved)).model() == self.model
-        crew.leader.take_up(Saved(leader, tuple(saved)).decided)
-        for number, part in enumerate(crew.parts):
-            mine = recut(saved, self.model, part, self.optimizer, owner(number, servers))
-            crew.followers[number] = Follower(
-                ParameterPlane.restore(
+    def recut_to(self, servers: int) -> ShardedPlane:
+        """The same state with another number of servers."""
+        saved = self.saved()
+        other = ShardedPlane(self.model, self.optimizer, self.mode, servers)
+        assert saved.model() == self.model
+        other.ledger.restore(saved.decided.meta)
+        for number, part in enumerate(other.parts):
+            mine = recut(saved.parts, self.model, part, self.optimizer, owner(number, servers))
+            other.shards[number] = Shard(
+                ParameterStore.restore(
                     mine, for_part(self.optimizer, part.layout), self.mode, layout=part.layout
                 ),
-                crew.sums > 0,
+                other.sums > 0,
             )
-        return crew
+        return other
 
     def single(self) -> ParameterPlane:
-        """The plane of a master that serves by itself and goes on from what this one kept."""
-        _, saved = self.kept()
-        one = recut(saved, self.model, whole(self.model), self.optimizer)
-        return ParameterPlane.restore(one, self.optimizer, self.mode, layout=self.model)
+        """The same state in one process."""
+        saved = self.saved()
+        one = recut(saved.parts, self.model, whole(self.model), self.optimizer)
+        store = ParameterStore.restore(one, self.optimizer, self.mode, layout=self.model)
+        plane = ParameterPlane(self.model, self.optimizer, self.mode, store=store)
+        plane.ledger.restore(saved.decided.meta)
+        return plane
 
 
 def owner(number: int, servers: int) -> Any:
     return lambda ids: server_of(ids, servers) == number
 
 
-def single_rows(plane: ParameterPlane, table: int, ids: Array) -> Array:
+def store_rows(plane: ParameterStore, table: int, ids: Array) -> Array:
     wanted = [RowIds(table, ids)]
     buffer = bytearray(plane.rows_nbytes(wanted))
     plane.read_rows(wanted, memoryview(buffer))
     return np.frombuffer(buffer, np.float32).reshape(ids.size, plane.layout.tables[table].dim)
 
 
-def a_push(model: Layout, task: TaskKey, token: int, index: int, base: int, data: Any) -> Any:
+def random_push(model: Layout, task: TaskKey, token: int, index: int, base: int, data: Any) -> Any:
     random = np.random.default_rng(data.draw(st.integers(0, 1 << 30)))
     gradient = b"".join(
         random.normal(size=v.shape).astype(v.dtype).tobytes()
@@ -214,9 +217,7 @@ def a_push(model: Layout, task: TaskKey, token: int, index: int, base: int, data
         values = random.normal(size=(ids.size, table.dim)).astype(np.float32)
         rows.append(RowPayload(number, ids, values))
     records = data.draw(st.integers(1, 4))
-    return GradientPush(
-        task, Token(token), index, records, Version(base), gradient, state, tuple(rows)
-    )
+    return a_push(task, Token(token), index, records, Version(base), gradient, state, tuple(rows))
 
 
 @settings(max_examples=60, deadline=None)
@@ -263,9 +264,9 @@ def check_that_servers_are_one_plane(
     model = Layout(VARIABLES, tables)
     values = b"".join(np.linspace(-1, 1, v.size).astype(v.dtype).tobytes() for v in model.variables)
     one = ParameterPlane(model, chosen, mode)
-    crew = Crew(model, chosen, mode, servers)
+    sharded = ShardedPlane(model, chosen, mode, servers)
     assert one.initialize(values)
-    crew.begin(values)
+    sharded.begin(values)
     counts = {training_task(n): 0 for n in range(3)}
     tokens = dict.fromkeys(counts, 0)
     granted = 0
@@ -274,45 +275,37 @@ def check_that_servers_are_one_plane(
         match data.draw(st.sampled_from(["push"] * 5 + ["grant", "lag", "recut", "flush"])):
             case "push" if tokens[task]:
                 asked = one.request_permit(task, Token(tokens[task]))
-                assert type(crew.leader.request_permit(task, Token(tokens[task]))) is type(asked)
+                assert type(sharded.ledger.request_permit(task, Token(tokens[task]))) is type(asked)
                 if not isinstance(asked, PermitGranted):
                     continue
                 behind = data.draw(st.integers(0, 2))
                 base = max(0, one.version - behind)
-                push = a_push(model, task, tokens[task], counts[task], base, data)
-                crew.obey()  # what a mark does: a worker's last gradient is in
-                squares = crew.stage(push)
+                push = random_push(model, task, tokens[task], counts[task], base, data)
+                sharded.catch_up()  # what a log index does: the worker's last gradient is applied
+                squares = sharded.prepare(push)
                 outcome = one.push(push)
-                header = GradientPush(
-                    push.task,
-                    push.token,
-                    push.minibatch,
-                    push.records,
-                    push.base_version,
-                    b"",
-                    squares=squares,
-                )
-                assert crew.leader.push(header) == outcome
-                assert crew.leader.push(header).kind is not PushKind.APPLIED
+                assert sharded.coordinator.commit(push.claim, squares=squares) == outcome
+                again = sharded.coordinator.commit(push.claim, squares=squares)
+                assert again.kind is not PushKind.APPLIED
                 counts[task] += outcome.kind is PushKind.APPLIED
             case "grant":
                 granted += 1
                 tokens[task] = granted
                 assert one.grant(task, Token(granted)) == counts[task]
-                assert crew.leader.grant(task, Token(granted)) == counts[task]
+                assert sharded.ledger.grant(task, Token(granted)) == counts[task]
             case "lag":
-                follower = data.draw(st.sampled_from(crew.followers))
-                for order in crew.orders[follower.done :]:
-                    follower.carry_out(order)
+                shard = data.draw(st.sampled_from(sharded.shards))
+                for command in sharded.log[shard.applied :]:
+                    shard.apply(command)
             case "recut":
-                crew.obey()
-                crew = crew.recut_to(data.draw(st.integers(1, 5)))
+                sharded.catch_up()
+                sharded = sharded.recut_to(data.draw(st.integers(1, 5)))
                 one = ParameterPlane.restore(one.snapshot(), chosen, mode)  # slots are dropped
             case "flush":
-                assert one.flush() == crew.leader.flush()
+                assert one.flush() == sharded.coordinator.flush()
     out = bytearray(model.parameter_nbytes)
-    assert one.read_parameters(memoryview(out)) == crew.leader.version
-    ours, theirs = crew.values(), bytes(out)
+    assert one.read_parameters(memoryview(out)) == sharded.ledger.version
+    ours, theirs = sharded.values(), bytes(out)
     border = sum(v.nbytes for v in VARIABLES if v.dtype == "float32" and v.trainable)
     for end in (slice(0, border), slice(border, None)):
         dtype = np.float32 if end.start == 0 else np.float64
@@ -326,14 +319,16 @@ def check_that_servers_are_one_plane(
     ids = np.arange(-5, 31)
     near = partial(np.testing.assert_allclose, rtol=rtol, atol=rtol / 10)
     for table in range(len(tables)):
-        expected = single_rows(one, table, ids)
-        near(crew.rows(table, ids), expected)
-        near(single_rows(crew.single(), table, ids), expected)
-    alone = crew.single()
+        expected = store_rows(one.store, table, ids)
+        near(sharded.rows(table, ids), expected)
+        near(store_rows(sharded.single().store, table, ids), expected)
+    alone = sharded.single()
     assert alone.applied_counts() == one.applied_counts()
     assert alone.version == one.version
-    for follower in crew.followers:
-        assert follower.plane.applied_counts() == one.applied_counts()
+    assert sharded.ledger.applied_counts() == one.applied_counts()
+    for shard in sharded.shards:
+        shard.store.check_invariants()
+        assert shard.store.version == one.version
 
 
 @pytest.mark.parametrize("servers", [1, 2, 3, 7, 100])
@@ -382,33 +377,33 @@ def test_a_checkpoint_of_a_master_that_served_is_taken_over_by_servers() -> None
         gradient = np.full(model.gradient_nbytes, 63, np.uint8).tobytes()
         ids = np.arange(10 * index, 10 * index + 10)
         rows = RowPayload(0, ids, np.ones((10, 3), np.float32))
-        push = GradientPush(task, Token(1), index, 2, one.version, gradient, None, (rows,))
+        push = a_push(task, Token(1), index, 2, one.version, gradient, None, (rows,))
         assert one.push(push).kind is PushKind.APPLIED
     saved = [one.snapshot()]
     assert Saved(saved[0]).model() == model
-    leader = LeadingPlane(model, chosen, mode, lambda _: None)
-    leader.take_up(recut(saved, model, NOTHING, chosen))
-    assert (leader.version, leader.applied_counts()) == (one.version, one.applied_counts())
+    ledger = PushLedger(mode)
+    ledger.restore(recut(saved, model, NOTHING, chosen).meta)
+    assert (ledger.version, ledger.applied_counts()) == (one.version, one.applied_counts())
     found = []
     for number, part in enumerate(cut(model, 3, chosen)):
         mine = recut(saved, model, part, chosen, owner(number, 3))
-        restore = partial(ParameterPlane.restore, mine, for_part(chosen, part.layout), mode)
+        restore = partial(ParameterStore.restore, mine, for_part(chosen, part.layout), mode)
         plane = restore(layout=part.layout)
         plane.check_invariants()
         found.append(plane.snapshot())
-    again = ParameterPlane.restore(recut(found, model, whole(model), chosen), chosen, mode)
+    again = ParameterStore.restore(recut(found, model, whole(model), chosen), chosen, mode)
     again.check_invariants()
     for name, array in one.snapshot().arrays.items():
         if not name.startswith(("tables", "accumulated/tables")):
             np.testing.assert_array_equal(again.snapshot().arrays[name], array)
     ids = np.arange(30)
-    np.testing.assert_array_equal(single_rows(again, 0, ids), single_rows(one, 0, ids))
+    np.testing.assert_array_equal(store_rows(again, 0, ids), store_rows(one.store, 0, ids))
 
 
-def test_a_server_that_lacks_what_counts_says_so() -> None:
-    follower = Follower(ParameterPlane(Layout(VARIABLES), sgd(), Async()))
-    with pytest.raises(ProtocolViolation, match="never staged"):
-        follower.carry_out(Apply(training_task(0), Token(1), 0, 1, Version(0)))
+def test_a_shard_that_lacks_a_committed_gradient_is_a_violation() -> None:
+    shard = Shard(ParameterStore(Layout(VARIABLES), sgd(), Async()))
+    with pytest.raises(ProtocolViolation, match="never prepared"):
+        shard.apply(CommitPush(training_task(0), Token(1), 0, 1, Version(1)))
 
 
 def test_servers_have_even_shares_of_ids() -> None:

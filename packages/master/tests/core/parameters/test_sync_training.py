@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edl_master.core.identifiers import TaskKey, Token, Version
-from edl_master.core.parameters.exchange import GradientPush, PermitGranted, PushKind
 from edl_master.core.parameters.layout import Array, Layout, Variable
 from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, UpdateMode
 from edl_master.core.parameters.optimizers import Optimizer, parse_optimizer
-from edl_master.core.parameters.plane import ParameterPlane
+from edl_master.core.parameters.permits import PermitGranted
+from edl_master.core.parameters.push import PushKind
 
-from .planes import A, training_task
+from .planes import A, ParameterPlane, a_push, training_task
 
 FEATURES = 3
 LAYOUT = Layout(
@@ -75,9 +75,7 @@ class LinearWorker:
             gradient = gradient / len(x)
         moved = 0.1 * (x.mean(axis=0) - now[FEATURES + 1 :])
         outcome = self.plane.push(
-            GradientPush(
-                self.task, self.token, self.minibatch, len(x), granted.version, gradient, moved
-            )
+            a_push(self.task, self.token, self.minibatch, len(x), granted.version, gradient, moved)
         )
         assert outcome.kind is PushKind.APPLIED
         self.minibatch += 1
@@ -145,9 +143,7 @@ def test_training_on_from_a_snapshot_equals_never_having_stopped(
             stopped = ParameterPlane.restore(replace(snapshot, meta=meta), chosen, mode)
         outcomes = [
             plane.push(
-                GradientPush(
-                    A, Token(1), minibatch, records, Version(plane.version), gradient, delta
-                )
+                a_push(A, Token(1), minibatch, records, Version(plane.version), gradient, delta)
             )
             for plane in (steady, stopped)
         ]

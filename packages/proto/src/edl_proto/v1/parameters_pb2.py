@@ -26,37 +26,69 @@ from edl_proto.v1 import job_pb2 as edl__proto_dot_v1_dot_job__pb2
 from edl_proto.v1 import task_pb2 as edl__proto_dot_v1_dot_task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x65\x64l_proto/v1/parameters.proto\x12\x06\x65\x64l.v1\x1a\x16\x65\x64l_proto/v1/job.proto\x1a\x17\x65\x64l_proto/v1/task.proto\" \n\tOpenReply\x12\x13\n\x0b\x64irect_port\x18\x01 \x01(\r\"f\n\x10InitializeHeader\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1a\n\x12layout_fingerprint\x18\x03 \x01(\t\x12\x0e\n\x06nbytes\x18\x04 \x01(\x04\"B\n\x0fInitializeReply\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x08\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x0c\n\x04mark\x18\x03 \x01(\x04\")\n\tTableRows\x12\r\n\x05table\x18\x01 \x01(\r\x12\r\n\x05\x63ount\x18\x02 \x01(\x04\"\xac\x02\n\nPullHeader\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1a\n\x12layout_fingerprint\x18\x03 \x01(\t\x12\x19\n\x0chave_version\x18\x04 \x01(\x04H\x00\x88\x01\x01\x12\x0e\n\x06\x66rozen\x18\x05 \x01(\t\x12\"\n\x08slot_for\x18\x06 \x01(\x0b\x32\x10.edl.v1.LeaseRef\x12\x0e\n\x06wait_s\x18\x07 \x01(\x01\x12\x1f\n\x04rows\x18\x08 \x03(\x0b\x32\x11.edl.v1.TableRows\x12\x0c\n\x04mark\x18\t \x01(\x04\x12\x11\n\tonly_rows\x18\n \x01(\x08\x12(\n\tprecision\x18\x0b \x01(\x0e\x32\x15.edl.v1.WirePrecisionB\x0f\n\r_have_version\"\xa4\x01\n\tPullReply\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x0e\n\x06nbytes\x18\x02 \x01(\x04\x12\x14\n\x0cslot_granted\x18\x03 \x01(\x08\x12\x13\n\x0binitialized\x18\x04 \x01(\x08\x12\x13\n\x0brows_nbytes\x18\x05 \x01(\x04\x12\x0c\n\x04mark\x18\x06 \x01(\x04\x12(\n\tprecision\x18\x07 \x01(\x0e\x32\x15.edl.v1.WirePrecision\"\xef\x03\n\nPushHeader\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1a\n\x12layout_fingerprint\x18\x03 \x01(\t\x12\x1f\n\x05lease\x18\x04 \x01(\x0b\x32\x10.edl.v1.LeaseRef\x12\x11\n\tminibatch\x18\x05 \x01(\x04\x12\x0f\n\x07records\x18\x06 \x01(\r\x12\x14\n\x0c\x62\x61se_version\x18\x07 \x01(\x04\x12\x0c\n\x04loss\x18\x08 \x01(\x02\x12\x17\n\x0fgradient_nbytes\x18\t \x01(\x04\x12\x14\n\x0cstate_nbytes\x18\n \x01(\x04\x12\x11\n\tcompute_s\x18\x0b \x01(\x01\x12\x0c\n\x04pull\x18\x0c \x01(\x08\x12\x0e\n\x06wait_s\x18\r \x01(\x01\x12\x1f\n\x04rows\x18\x0e \x03(\x0b\x32\x11.edl.v1.TableRows\x12$\n\tnext_rows\x18\x0f \x03(\x0b\x32\x11.edl.v1.TableRows\x12\x0c\n\x04mark\x18\x10 \x01(\x04\x12\x13\n\x0bminibatches\x18\x11 \x01(\r\x12(\n\tprecision\x18\x12 \x01(\x0e\x32\x15.edl.v1.WirePrecision\x12/\n\x10\x61nswer_precision\x18\x13 \x01(\x0e\x32\x15.edl.v1.WirePrecision\x12\x0f\n\x07squares\x18\x14 \x03(\x01\"\xd9\x01\n\tPushReply\x12$\n\x07outcome\x18\x01 \x01(\x0e\x32\x13.edl.v1.PushOutcome\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x0e\n\x06nbytes\x18\x03 \x01(\x04\x12\x14\n\x0cslot_granted\x18\x04 \x01(\x08\x12\x11\n\tstaleness\x18\x05 \x01(\x04\x12\x13\n\x0brows_nbytes\x18\x06 \x01(\x04\x12\x0c\n\x04mark\x18\x07 \x01(\x04\x12(\n\tprecision\x18\x08 \x01(\x0e\x32\x15.edl.v1.WirePrecision\x12\x0f\n\x07squares\x18\n \x03(\x01\"t\n\rPutRowsHeader\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1a\n\x12layout_fingerprint\x18\x03 \x01(\t\x12\x1f\n\x04rows\x18\x04 \x01(\x0b\x32\x11.edl.v1.TableRows\" \n\x0cPutRowsReply\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x08\"\x9f\x01\n\x0eScanRowsHeader\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1a\n\x12layout_fingerprint\x18\x03 \x01(\t\x12\x0e\n\x06\x66rozen\x18\x04 \x01(\t\x12\r\n\x05table\x18\x05 \x01(\r\x12\x0e\n\x06\x63ursor\x18\x06 \x01(\x04\x12\x0c\n\x04most\x18\x07 \x01(\x04\x12\x0c\n\x04mark\x18\x08 \x01(\x04\"<\n\rScanRowsReply\x12\r\n\x05\x63ount\x18\x01 \x01(\x04\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\x04\x12\x0c\n\x04more\x18\x03 \x01(\x08*\x90\x01\n\x0bPushOutcome\x12\x1c\n\x18PUSH_OUTCOME_UNSPECIFIED\x10\x00\x12\x0b\n\x07\x41PPLIED\x10\x01\x12\x13\n\x0f\x41LREADY_APPLIED\x10\x02\x12\t\n\x05STALE\x10\x03\x12\x0b\n\x07REFUSED\x10\x04\x12\x10\n\x0cOUT_OF_ORDER\x10\x05\x12\x0b\n\x07INVALID\x10\x06\x12\n\n\x06STAGED\x10\x07\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x65\x64l_proto/v1/parameters.proto\x12\x06\x65\x64l.v1\x1a\x16\x65\x64l_proto/v1/job.proto\x1a\x17\x65\x64l_proto/v1/task.proto\" \n\tOpenReply\x12\x13\n\x0b\x64irect_port\x18\x01 \x01(\r\")\n\tTableRows\x12\r\n\x05table\x18\x01 \x01(\r\x12\r\n\x05\x63ount\x18\x02 \x01(\x04\"{\n\tPushClaim\x12\x1f\n\x05lease\x18\x01 \x01(\x0b\x32\x10.edl.v1.LeaseRef\x12\x11\n\tminibatch\x18\x02 \x01(\x04\x12\x0f\n\x07records\x18\x03 \x01(\r\x12\x14\n\x0c\x62\x61se_version\x18\x04 \x01(\x04\x12\x13\n\x0bminibatches\x18\x05 \x01(\r\"\x81\x01\n\x0eGradientHeader\x12\x0e\n\x06nbytes\x18\x01 \x01(\x04\x12\x14\n\x0cstate_nbytes\x18\x02 \x01(\x04\x12\x1f\n\x04rows\x18\x03 \x03(\x0b\x32\x11.edl.v1.TableRows\x12(\n\tprecision\x18\x04 \x01(\x0e\x32\x15.edl.v1.WirePrecision\"-\n\nStepReport\x12\x0c\n\x04loss\x18\x01 \x01(\x02\x12\x11\n\tcompute_s\x18\x02 \x01(\x01\"f\n\x10InitializeHeader\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1a\n\x12layout_fingerprint\x18\x03 \x01(\t\x12\x0e\n\x06nbytes\x18\x04 \x01(\x04\"4\n\x0fInitializeReply\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x08\x12\x0f\n\x07version\x18\x02 \x01(\x04\"\x8d\x02\n\nPullHeader\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1a\n\x12layout_fingerprint\x18\x03 \x01(\t\x12\x19\n\x0chave_version\x18\x04 \x01(\x04H\x00\x88\x01\x01\x12\x0e\n\x06\x66rozen\x18\x05 \x01(\t\x12$\n\npermit_for\x18\x06 \x01(\x0b\x32\x10.edl.v1.LeaseRef\x12\x0e\n\x06wait_s\x18\x07 \x01(\x01\x12\x1f\n\x04rows\x18\x08 \x03(\x0b\x32\x11.edl.v1.TableRows\x12(\n\tprecision\x18\t \x01(\x0e\x32\x15.edl.v1.WirePrecisionB\x0f\n\r_have_version\"\x98\x01\n\tPullReply\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x0e\n\x06nbytes\x18\x02 \x01(\x04\x12\x16\n\x0epermit_granted\x18\x03 \x01(\x08\x12\x13\n\x0binitialized\x18\x04 \x01(\x08\x12\x13\n\x0brows_nbytes\x18\x05 \x01(\x04\x12(\n\tprecision\x18\x06 \x01(\x0e\x32\x15.edl.v1.WirePrecision\"e\n\x08NextStep\x12\x0e\n\x06wait_s\x18\x01 \x01(\x01\x12\x1f\n\x04rows\x18\x02 \x03(\x0b\x32\x11.edl.v1.TableRows\x12(\n\tprecision\x18\x03 \x01(\x0e\x32\x15.edl.v1.WirePrecision\"\xde\x01\n\nPushHeader\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1a\n\x12layout_fingerprint\x18\x03 \x01(\t\x12 \n\x05\x63laim\x18\x04 \x01(\x0b\x32\x11.edl.v1.PushClaim\x12(\n\x08gradient\x18\x05 \x01(\x0b\x32\x16.edl.v1.GradientHeader\x12 \n\x04step\x18\x06 \x01(\x0b\x32\x12.edl.v1.StepReport\x12\x1e\n\x04next\x18\x07 \x01(\x0b\x32\x10.edl.v1.NextStep\"\xbc\x01\n\tPushReply\x12$\n\x07outcome\x18\x01 \x01(\x0e\x32\x13.edl.v1.PushOutcome\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x0e\n\x06nbytes\x18\x03 \x01(\x04\x12\x16\n\x0epermit_granted\x18\x04 \x01(\x08\x12\x11\n\tstaleness\x18\x05 \x01(\x04\x12\x13\n\x0brows_nbytes\x18\x06 \x01(\x04\x12(\n\tprecision\x18\x07 \x01(\x0e\x32\x15.edl.v1.WirePrecision\"t\n\rPutRowsHeader\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1a\n\x12layout_fingerprint\x18\x03 \x01(\t\x12\x1f\n\x04rows\x18\x04 \x01(\x0b\x32\x11.edl.v1.TableRows\" \n\x0cPutRowsReply\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x08\"\xa4\x01\n\x0eScanRowsHeader\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1a\n\x12layout_fingerprint\x18\x03 \x01(\t\x12\x0e\n\x06\x66rozen\x18\x04 \x01(\t\x12\r\n\x05table\x18\x05 \x01(\r\x12\x0e\n\x06\x63ursor\x18\x06 \x01(\x04\x12\x0c\n\x04most\x18\x07 \x01(\x04\x12\x11\n\tlog_index\x18\x08 \x01(\x04\"<\n\rScanRowsReply\x12\r\n\x05\x63ount\x18\x01 \x01(\x04\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\x04\x12\x0c\n\x04more\x18\x03 \x01(\x08\"c\n\rProposeHeader\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1a\n\x12layout_fingerprint\x18\x03 \x01(\t\x12\x0e\n\x06nbytes\x18\x04 \x01(\x04\"\x0e\n\x0cProposeReply\"\xc4\x01\n\rPrepareHeader\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1a\n\x12layout_fingerprint\x18\x03 \x01(\t\x12\x1f\n\x05lease\x18\x04 \x01(\x0b\x32\x10.edl.v1.LeaseRef\x12\x11\n\tminibatch\x18\x05 \x01(\x04\x12(\n\x08gradient\x18\x06 \x01(\x0b\x32\x16.edl.v1.GradientHeader\x12\x11\n\tlog_index\x18\x07 \x01(\x04\"/\n\x0cPrepareReply\x12\x0e\n\x06\x66inite\x18\x01 \x01(\x08\x12\x0f\n\x07squares\x18\x02 \x03(\x01\"\xd1\x01\n\nReadHeader\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1a\n\x12layout_fingerprint\x18\x03 \x01(\t\x12\x0e\n\x06\x66rozen\x18\x04 \x01(\t\x12\x11\n\tonly_rows\x18\x05 \x01(\x08\x12\x1f\n\x04rows\x18\x06 \x03(\x0b\x32\x11.edl.v1.TableRows\x12(\n\tprecision\x18\x07 \x01(\x0e\x32\x15.edl.v1.WirePrecision\x12\x11\n\tlog_index\x18\x08 \x01(\x04\"k\n\tReadReply\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x0e\n\x06nbytes\x18\x02 \x01(\x04\x12\x13\n\x0brows_nbytes\x18\x03 \x01(\x04\x12(\n\tprecision\x18\x04 \x01(\x0e\x32\x15.edl.v1.WirePrecision\"`\n\x1a\x43ommitInitialValuesRequest\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1a\n\x12layout_fingerprint\x18\x03 \x01(\t\"P\n\x18\x43ommitInitialValuesReply\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x08\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x11\n\tlog_index\x18\x03 \x01(\x04\"\xd6\x01\n\rCommitRequest\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1a\n\x12layout_fingerprint\x18\x03 \x01(\t\x12 \n\x05\x63laim\x18\x04 \x01(\x0b\x32\x11.edl.v1.PushClaim\x12 \n\x04step\x18\x05 \x01(\x0b\x32\x12.edl.v1.StepReport\x12\x0f\n\x07squares\x18\x06 \x03(\x01\x12\x1a\n\rpermit_wait_s\x18\x07 \x01(\x01H\x00\x88\x01\x01\x42\x10\n\x0e_permit_wait_s\"\x82\x01\n\x0b\x43ommitReply\x12$\n\x07outcome\x18\x01 \x01(\x0e\x32\x13.edl.v1.PushOutcome\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x11\n\tstaleness\x18\x03 \x01(\x04\x12\x16\n\x0epermit_granted\x18\x04 \x01(\x08\x12\x11\n\tlog_index\x18\x05 \x01(\x04\"\x89\x01\n\rPermitRequest\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1a\n\x12layout_fingerprint\x18\x03 \x01(\t\x12$\n\npermit_for\x18\x04 \x01(\x0b\x32\x10.edl.v1.LeaseRef\x12\x0e\n\x06wait_s\x18\x05 \x01(\x01\"^\n\x0bPermitReply\x12\x13\n\x0binitialized\x18\x01 \x01(\x08\x12\x16\n\x0epermit_granted\x18\x02 \x01(\x08\x12\x0f\n\x07version\x18\x03 \x01(\x04\x12\x11\n\tlog_index\x18\x04 \x01(\x04*\x84\x01\n\x0bPushOutcome\x12\x1c\n\x18PUSH_OUTCOME_UNSPECIFIED\x10\x00\x12\x0b\n\x07\x41PPLIED\x10\x01\x12\x13\n\x0f\x41LREADY_APPLIED\x10\x02\x12\t\n\x05STALE\x10\x03\x12\x0b\n\x07REFUSED\x10\x04\x12\x10\n\x0cOUT_OF_ORDER\x10\x05\x12\x0b\n\x07INVALID\x10\x06\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'edl_proto.v1.parameters_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PUSHOUTCOME']._serialized_start=1904
-  _globals['_PUSHOUTCOME']._serialized_end=2048
+  _globals['_PUSHOUTCOME']._serialized_start=3409
+  _globals['_PUSHOUTCOME']._serialized_end=3541
   _globals['_OPENREPLY']._serialized_start=90
   _globals['_OPENREPLY']._serialized_end=122
-  _globals['_INITIALIZEHEADER']._serialized_start=124
-  _globals['_INITIALIZEHEADER']._serialized_end=226
-  _globals['_INITIALIZEREPLY']._serialized_start=228
-  _globals['_INITIALIZEREPLY']._serialized_end=294
-  _globals['_TABLEROWS']._serialized_start=296
-  _globals['_TABLEROWS']._serialized_end=337
-  _globals['_PULLHEADER']._serialized_start=340
-  _globals['_PULLHEADER']._serialized_end=640
-  _globals['_PULLREPLY']._serialized_start=643
-  _globals['_PULLREPLY']._serialized_end=807
-  _globals['_PUSHHEADER']._serialized_start=810
-  _globals['_PUSHHEADER']._serialized_end=1305
-  _globals['_PUSHREPLY']._serialized_start=1308
-  _globals['_PUSHREPLY']._serialized_end=1525
-  _globals['_PUTROWSHEADER']._serialized_start=1527
-  _globals['_PUTROWSHEADER']._serialized_end=1643
-  _globals['_PUTROWSREPLY']._serialized_start=1645
-  _globals['_PUTROWSREPLY']._serialized_end=1677
-  _globals['_SCANROWSHEADER']._serialized_start=1680
-  _globals['_SCANROWSHEADER']._serialized_end=1839
-  _globals['_SCANROWSREPLY']._serialized_start=1841
-  _globals['_SCANROWSREPLY']._serialized_end=1901
+  _globals['_TABLEROWS']._serialized_start=124
+  _globals['_TABLEROWS']._serialized_end=165
+  _globals['_PUSHCLAIM']._serialized_start=167
+  _globals['_PUSHCLAIM']._serialized_end=290
+  _globals['_GRADIENTHEADER']._serialized_start=293
+  _globals['_GRADIENTHEADER']._serialized_end=422
+  _globals['_STEPREPORT']._serialized_start=424
+  _globals['_STEPREPORT']._serialized_end=469
+  _globals['_INITIALIZEHEADER']._serialized_start=471
+  _globals['_INITIALIZEHEADER']._serialized_end=573
+  _globals['_INITIALIZEREPLY']._serialized_start=575
+  _globals['_INITIALIZEREPLY']._serialized_end=627
+  _globals['_PULLHEADER']._serialized_start=630
+  _globals['_PULLHEADER']._serialized_end=899
+  _globals['_PULLREPLY']._serialized_start=902
+  _globals['_PULLREPLY']._serialized_end=1054
+  _globals['_NEXTSTEP']._serialized_start=1056
+  _globals['_NEXTSTEP']._serialized_end=1157
+  _globals['_PUSHHEADER']._serialized_start=1160
+  _globals['_PUSHHEADER']._serialized_end=1382
+  _globals['_PUSHREPLY']._serialized_start=1385
+  _globals['_PUSHREPLY']._serialized_end=1573
+  _globals['_PUTROWSHEADER']._serialized_start=1575
+  _globals['_PUTROWSHEADER']._serialized_end=1691
+  _globals['_PUTROWSREPLY']._serialized_start=1693
+  _globals['_PUTROWSREPLY']._serialized_end=1725
+  _globals['_SCANROWSHEADER']._serialized_start=1728
+  _globals['_SCANROWSHEADER']._serialized_end=1892
+  _globals['_SCANROWSREPLY']._serialized_start=1894
+  _globals['_SCANROWSREPLY']._serialized_end=1954
+  _globals['_PROPOSEHEADER']._serialized_start=1956
+  _globals['_PROPOSEHEADER']._serialized_end=2055
+  _globals['_PROPOSEREPLY']._serialized_start=2057
+  _globals['_PROPOSEREPLY']._serialized_end=2071
+  _globals['_PREPAREHEADER']._serialized_start=2074
+  _globals['_PREPAREHEADER']._serialized_end=2270
+  _globals['_PREPAREREPLY']._serialized_start=2272
+  _globals['_PREPAREREPLY']._serialized_end=2319
+  _globals['_READHEADER']._serialized_start=2322
+  _globals['_READHEADER']._serialized_end=2531
+  _globals['_READREPLY']._serialized_start=2533
+  _globals['_READREPLY']._serialized_end=2640
+  _globals['_COMMITINITIALVALUESREQUEST']._serialized_start=2642
+  _globals['_COMMITINITIALVALUESREQUEST']._serialized_end=2738
+  _globals['_COMMITINITIALVALUESREPLY']._serialized_start=2740
+  _globals['_COMMITINITIALVALUESREPLY']._serialized_end=2820
+  _globals['_COMMITREQUEST']._serialized_start=2823
+  _globals['_COMMITREQUEST']._serialized_end=3037
+  _globals['_COMMITREPLY']._serialized_start=3040
+  _globals['_COMMITREPLY']._serialized_end=3170
+  _globals['_PERMITREQUEST']._serialized_start=3173
+  _globals['_PERMITREQUEST']._serialized_end=3310
+  _globals['_PERMITREPLY']._serialized_start=3312
+  _globals['_PERMITREPLY']._serialized_end=3406
 # @@protoc_insertion_point(module_scope)

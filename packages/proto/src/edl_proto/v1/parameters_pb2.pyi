@@ -38,8 +38,6 @@ class _PushOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PushOutco
     """a minibatch before this one is missing"""
     INVALID: _PushOutcome.ValueType  # 6
     """the gradient is not finite"""
-    STAGED: _PushOutcome.ValueType  # 7
-    """a parameter server has its part; the master decides"""
 
 class PushOutcome(_PushOutcome, metaclass=_PushOutcomeEnumTypeWrapper): ...
 
@@ -54,21 +52,27 @@ OUT_OF_ORDER: PushOutcome.ValueType  # 5
 """a minibatch before this one is missing"""
 INVALID: PushOutcome.ValueType  # 6
 """the gradient is not finite"""
-STAGED: PushOutcome.ValueType  # 7
-"""a parameter server has its part; the master decides"""
 Global___PushOutcome: _TypeAlias = PushOutcome  # noqa: Y015
 
 @_typing.final
 class OpenReply(_message.Message):
     """Headers of the parameter plane. The methods themselves are streams of raw
-    frames (edl_proto.transport.parameters): the first frame is one of these headers, the
-    following ones are plain bytes of the arena, with no message around them.
+    frames (edl_proto.transport.raw_calls): the first frame is one of these headers,
+    the following ones are plain bytes of the payload, with no message around them.
+
+    There are three roles, with methods of their own (docs/adr/0017):
+      edl.v1.Parameters   a master that has the values itself
+      edl.v1.Shard        a parameter server, which has a part of them
+      edl.v1.Coordinator  the master of parameter servers, which decides
 
     With a WirePrecision of 16 bits the float32 numbers of trainable variables, of
     their gradients and of rows travel as such, and all else as it is. All nbytes
     are of what travels.
 
-    /edl.v1.Parameters/Open: nothing -> OpenReply; unary
+    A log index is a number of commands in the coordinator's log. Every answer of the
+    coordinator has one; a shard that is called with it answers when it has applied so many.
+
+    Open of each role: nothing -> OpenReply; unary
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -88,6 +92,131 @@ class OpenReply(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___OpenReply: _TypeAlias = OpenReply  # noqa: Y015
+
+@_typing.final
+class TableRows(_message.Message):
+    """Rows of one embedding table; their ids are int64, little-endian."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    table: _builtins.int
+    """its number in ModelDescription.tables"""
+    count: _builtins.int
+    def __init__(
+        self,
+        *,
+        table: _builtins.int = ...,
+        count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "table", b"table"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TableRows: _TypeAlias = TableRows  # noqa: Y015
+
+@_typing.final
+class PushClaim(_message.Message):
+    """What a push claims to have computed: all that the decision about it depends on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEASE_FIELD_NUMBER: _builtins.int
+    MINIBATCH_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
+    BASE_VERSION_FIELD_NUMBER: _builtins.int
+    MINIBATCHES_FIELD_NUMBER: _builtins.int
+    minibatch: _builtins.int
+    """index in the task"""
+    records: _builtins.int
+    """elements in the minibatch"""
+    base_version: _builtins.int
+    """version the gradient was computed with"""
+    minibatches: _builtins.int
+    """How many minibatches from that index on this stands for; 0: one. With local steps the gradient
+    is the difference that they have made to the trainable variables.
+    """
+    @_builtins.property
+    def lease(self) -> _task_pb2.LeaseRef: ...
+    def __init__(
+        self,
+        *,
+        lease: _task_pb2.LeaseRef | None = ...,
+        minibatch: _builtins.int = ...,
+        records: _builtins.int = ...,
+        base_version: _builtins.int = ...,
+        minibatches: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_version", b"base_version", "lease", b"lease", "minibatch", b"minibatch", "minibatches", b"minibatches", "records", b"records"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PushClaim: _TypeAlias = PushClaim  # noqa: Y015
+
+@_typing.final
+class GradientHeader(_message.Message):
+    """The payload of a gradient: the gradient, the state delta, and rows."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NBYTES_FIELD_NUMBER: _builtins.int
+    STATE_NBYTES_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    PRECISION_FIELD_NUMBER: _builtins.int
+    nbytes: _builtins.int
+    """of the gradient"""
+    state_nbytes: _builtins.int
+    """0: no state delta"""
+    precision: _job_pb2.WirePrecision.ValueType
+    """of gradient and rows"""
+    @_builtins.property
+    def rows(self) -> _containers.RepeatedCompositeFieldContainer[Global___TableRows]:
+        """gradients of rows, each id once"""
+
+    def __init__(
+        self,
+        *,
+        nbytes: _builtins.int = ...,
+        state_nbytes: _builtins.int = ...,
+        rows: _abc.Iterable[Global___TableRows] | None = ...,
+        precision: _job_pb2.WirePrecision.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["nbytes", b"nbytes", "precision", b"precision", "rows", b"rows", "state_nbytes", b"state_nbytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GradientHeader: _TypeAlias = GradientHeader  # noqa: Y015
+
+@_typing.final
+class StepReport(_message.Message):
+    """How the step went that has computed a gradient."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOSS_FIELD_NUMBER: _builtins.int
+    COMPUTE_S_FIELD_NUMBER: _builtins.int
+    loss: _builtins.float
+    compute_s: _builtins.float
+    def __init__(
+        self,
+        *,
+        loss: _builtins.float = ...,
+        compute_s: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["compute_s", b"compute_s", "loss", b"loss"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StepReport: _TypeAlias = StepReport  # noqa: Y015
 
 @_typing.final
 class InitializeHeader(_message.Message):
@@ -126,51 +255,22 @@ class InitializeReply(_message.Message):
 
     ACCEPTED_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
-    MARK_FIELD_NUMBER: _builtins.int
     accepted: _builtins.bool
     """false: another worker was first, pull instead"""
     version: _builtins.int
-    mark: _builtins.int
-    """as in PullReply"""
     def __init__(
         self,
         *,
         accepted: _builtins.bool = ...,
         version: _builtins.int = ...,
-        mark: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "mark", b"mark", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___InitializeReply: _TypeAlias = InitializeReply  # noqa: Y015
-
-@_typing.final
-class TableRows(_message.Message):
-    """Rows of one embedding table; their ids are int64, little-endian."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    TABLE_FIELD_NUMBER: _builtins.int
-    COUNT_FIELD_NUMBER: _builtins.int
-    table: _builtins.int
-    """its number in ModelDescription.tables"""
-    count: _builtins.int
-    def __init__(
-        self,
-        *,
-        table: _builtins.int = ...,
-        count: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "table", b"table"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___TableRows: _TypeAlias = TableRows  # noqa: Y015
 
 @_typing.final
 class PullHeader(_message.Message):
@@ -183,11 +283,9 @@ class PullHeader(_message.Message):
     LAYOUT_FINGERPRINT_FIELD_NUMBER: _builtins.int
     HAVE_VERSION_FIELD_NUMBER: _builtins.int
     FROZEN_FIELD_NUMBER: _builtins.int
-    SLOT_FOR_FIELD_NUMBER: _builtins.int
+    PERMIT_FOR_FIELD_NUMBER: _builtins.int
     WAIT_S_FIELD_NUMBER: _builtins.int
     ROWS_FIELD_NUMBER: _builtins.int
-    MARK_FIELD_NUMBER: _builtins.int
-    ONLY_ROWS_FIELD_NUMBER: _builtins.int
     PRECISION_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
     incarnation: _builtins.str
@@ -197,15 +295,11 @@ class PullHeader(_message.Message):
     frozen: _builtins.str
     """name of a frozen version; empty: the newest"""
     wait_s: _builtins.float
-    mark: _builtins.int
-    """To a parameter server: answer when so many orders of the master are carried out."""
-    only_rows: _builtins.bool
-    """no values, whatever the version"""
     precision: _job_pb2.WirePrecision.ValueType
     """that the caller would like the answer in"""
     @_builtins.property
-    def slot_for(self) -> _task_pb2.LeaseRef:
-        """Sync mode: wait for a slot for this lease, up to wait_s. Absent: no slot."""
+    def permit_for(self) -> _task_pb2.LeaseRef:
+        """Sync mode: wait for a step permit for this lease, up to wait_s. Absent: no permit."""
 
     @_builtins.property
     def rows(self) -> _containers.RepeatedCompositeFieldContainer[Global___TableRows]:
@@ -219,16 +313,14 @@ class PullHeader(_message.Message):
         layout_fingerprint: _builtins.str = ...,
         have_version: _builtins.int | None = ...,
         frozen: _builtins.str = ...,
-        slot_for: _task_pb2.LeaseRef | None = ...,
+        permit_for: _task_pb2.LeaseRef | None = ...,
         wait_s: _builtins.float = ...,
         rows: _abc.Iterable[Global___TableRows] | None = ...,
-        mark: _builtins.int = ...,
-        only_rows: _builtins.bool = ...,
         precision: _job_pb2.WirePrecision.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_have_version", b"_have_version", "have_version", b"have_version", "slot_for", b"slot_for"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_have_version", b"_have_version", "have_version", b"have_version", "permit_for", b"permit_for"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_have_version", b"_have_version", "frozen", b"frozen", "have_version", b"have_version", "incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "mark", b"mark", "only_rows", b"only_rows", "precision", b"precision", "rows", b"rows", "slot_for", b"slot_for", "wait_s", b"wait_s", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_have_version", b"_have_version", "frozen", b"frozen", "have_version", b"have_version", "incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "permit_for", b"permit_for", "precision", b"precision", "rows", b"rows", "wait_s", b"wait_s", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__have_version: _TypeAlias = _typing.Literal["have_version"]  # noqa: Y015
     _WhichOneofArgType__have_version: _TypeAlias = _typing.Literal["_have_version", b"_have_version"]  # noqa: Y015
@@ -242,22 +334,19 @@ class PullReply(_message.Message):
 
     VERSION_FIELD_NUMBER: _builtins.int
     NBYTES_FIELD_NUMBER: _builtins.int
-    SLOT_GRANTED_FIELD_NUMBER: _builtins.int
+    PERMIT_GRANTED_FIELD_NUMBER: _builtins.int
     INITIALIZED_FIELD_NUMBER: _builtins.int
     ROWS_NBYTES_FIELD_NUMBER: _builtins.int
-    MARK_FIELD_NUMBER: _builtins.int
     PRECISION_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     nbytes: _builtins.int
     """0: nothing newer"""
-    slot_granted: _builtins.bool
+    permit_granted: _builtins.bool
     """false: ask again"""
     initialized: _builtins.bool
     """false: no worker has sent initial values yet"""
     rows_nbytes: _builtins.int
     """rows after the values, in the order asked for"""
-    mark: _builtins.int
-    """orders that the master has given so far"""
     precision: _job_pb2.WirePrecision.ValueType
     """of what follows; FLOAT32 if a number has no place in 16 bits"""
     def __init__(
@@ -265,19 +354,50 @@ class PullReply(_message.Message):
         *,
         version: _builtins.int = ...,
         nbytes: _builtins.int = ...,
-        slot_granted: _builtins.bool = ...,
+        permit_granted: _builtins.bool = ...,
         initialized: _builtins.bool = ...,
         rows_nbytes: _builtins.int = ...,
-        mark: _builtins.int = ...,
         precision: _job_pb2.WirePrecision.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["initialized", b"initialized", "mark", b"mark", "nbytes", b"nbytes", "precision", b"precision", "rows_nbytes", b"rows_nbytes", "slot_granted", b"slot_granted", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["initialized", b"initialized", "nbytes", b"nbytes", "permit_granted", b"permit_granted", "precision", b"precision", "rows_nbytes", b"rows_nbytes", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PullReply: _TypeAlias = PullReply  # noqa: Y015
+
+@_typing.final
+class NextStep(_message.Message):
+    """What a push is to be answered with besides its outcome: newer values, rows, and in sync mode the
+    next step permit.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WAIT_S_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    PRECISION_FIELD_NUMBER: _builtins.int
+    wait_s: _builtins.float
+    """for the permit"""
+    precision: _job_pb2.WirePrecision.ValueType
+    """as in PullHeader"""
+    @_builtins.property
+    def rows(self) -> _containers.RepeatedCompositeFieldContainer[Global___TableRows]: ...
+    def __init__(
+        self,
+        *,
+        wait_s: _builtins.float = ...,
+        rows: _abc.Iterable[Global___TableRows] | None = ...,
+        precision: _job_pb2.WirePrecision.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["precision", b"precision", "rows", b"rows", "wait_s", b"wait_s"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NextStep: _TypeAlias = NextStep  # noqa: Y015
 
 @_typing.final
 class PushHeader(_message.Message):
@@ -290,66 +410,22 @@ class PushHeader(_message.Message):
     WORKER_ID_FIELD_NUMBER: _builtins.int
     INCARNATION_FIELD_NUMBER: _builtins.int
     LAYOUT_FINGERPRINT_FIELD_NUMBER: _builtins.int
-    LEASE_FIELD_NUMBER: _builtins.int
-    MINIBATCH_FIELD_NUMBER: _builtins.int
-    RECORDS_FIELD_NUMBER: _builtins.int
-    BASE_VERSION_FIELD_NUMBER: _builtins.int
-    LOSS_FIELD_NUMBER: _builtins.int
-    GRADIENT_NBYTES_FIELD_NUMBER: _builtins.int
-    STATE_NBYTES_FIELD_NUMBER: _builtins.int
-    COMPUTE_S_FIELD_NUMBER: _builtins.int
-    PULL_FIELD_NUMBER: _builtins.int
-    WAIT_S_FIELD_NUMBER: _builtins.int
-    ROWS_FIELD_NUMBER: _builtins.int
-    NEXT_ROWS_FIELD_NUMBER: _builtins.int
-    MARK_FIELD_NUMBER: _builtins.int
-    MINIBATCHES_FIELD_NUMBER: _builtins.int
-    PRECISION_FIELD_NUMBER: _builtins.int
-    ANSWER_PRECISION_FIELD_NUMBER: _builtins.int
-    SQUARES_FIELD_NUMBER: _builtins.int
+    CLAIM_FIELD_NUMBER: _builtins.int
+    GRADIENT_FIELD_NUMBER: _builtins.int
+    STEP_FIELD_NUMBER: _builtins.int
+    NEXT_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
     incarnation: _builtins.str
     layout_fingerprint: _builtins.str
-    minibatch: _builtins.int
-    """index in the task"""
-    records: _builtins.int
-    """elements in the minibatch"""
-    base_version: _builtins.int
-    """version the gradient was computed with"""
-    loss: _builtins.float
-    gradient_nbytes: _builtins.int
-    state_nbytes: _builtins.int
-    """0: no state delta"""
-    compute_s: _builtins.float
-    """time of the step that made it"""
-    pull: _builtins.bool
-    """Answer with newer parameters, and in sync mode with the next slot."""
-    wait_s: _builtins.float
-    mark: _builtins.int
-    """as in PullHeader"""
-    minibatches: _builtins.int
-    """How many minibatches from that index on this stands for; 0: one. With local steps the gradient
-    is the difference that they have made to the trainable variables.
-    """
-    precision: _job_pb2.WirePrecision.ValueType
-    """of gradient and rows"""
-    answer_precision: _job_pb2.WirePrecision.ValueType
-    """as precision of PullHeader"""
     @_builtins.property
-    def lease(self) -> _task_pb2.LeaseRef: ...
+    def claim(self) -> Global___PushClaim: ...
     @_builtins.property
-    def rows(self) -> _containers.RepeatedCompositeFieldContainer[Global___TableRows]:
-        """Gradients of rows, each id once; one step with gradient, state delta and count."""
-
+    def gradient(self) -> Global___GradientHeader: ...
     @_builtins.property
-    def next_rows(self) -> _containers.RepeatedCompositeFieldContainer[Global___TableRows]:
-        """what to bring with the answer, if pull"""
-
+    def step(self) -> Global___StepReport: ...
     @_builtins.property
-    def squares(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
-        """With several parameter servers, to the master: sums of squares over all parts, which clipping by a norm
-        needs; as many as servers have told.
-        """
+    def next(self) -> Global___NextStep:
+        """absent: nothing"""
 
     def __init__(
         self,
@@ -357,27 +433,14 @@ class PushHeader(_message.Message):
         worker_id: _builtins.int = ...,
         incarnation: _builtins.str = ...,
         layout_fingerprint: _builtins.str = ...,
-        lease: _task_pb2.LeaseRef | None = ...,
-        minibatch: _builtins.int = ...,
-        records: _builtins.int = ...,
-        base_version: _builtins.int = ...,
-        loss: _builtins.float = ...,
-        gradient_nbytes: _builtins.int = ...,
-        state_nbytes: _builtins.int = ...,
-        compute_s: _builtins.float = ...,
-        pull: _builtins.bool = ...,
-        wait_s: _builtins.float = ...,
-        rows: _abc.Iterable[Global___TableRows] | None = ...,
-        next_rows: _abc.Iterable[Global___TableRows] | None = ...,
-        mark: _builtins.int = ...,
-        minibatches: _builtins.int = ...,
-        precision: _job_pb2.WirePrecision.ValueType = ...,
-        answer_precision: _job_pb2.WirePrecision.ValueType = ...,
-        squares: _abc.Iterable[_builtins.float] | None = ...,
+        claim: Global___PushClaim | None = ...,
+        gradient: Global___GradientHeader | None = ...,
+        step: Global___StepReport | None = ...,
+        next: Global___NextStep | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["claim", b"claim", "gradient", b"gradient", "next", b"next", "step", b"step"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_precision", b"answer_precision", "base_version", b"base_version", "compute_s", b"compute_s", "gradient_nbytes", b"gradient_nbytes", "incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "lease", b"lease", "loss", b"loss", "mark", b"mark", "minibatch", b"minibatch", "minibatches", b"minibatches", "next_rows", b"next_rows", "precision", b"precision", "pull", b"pull", "records", b"records", "rows", b"rows", "squares", b"squares", "state_nbytes", b"state_nbytes", "wait_s", b"wait_s", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["claim", b"claim", "gradient", b"gradient", "incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "next", b"next", "step", b"step", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -390,44 +453,34 @@ class PushReply(_message.Message):
     OUTCOME_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     NBYTES_FIELD_NUMBER: _builtins.int
-    SLOT_GRANTED_FIELD_NUMBER: _builtins.int
+    PERMIT_GRANTED_FIELD_NUMBER: _builtins.int
     STALENESS_FIELD_NUMBER: _builtins.int
     ROWS_NBYTES_FIELD_NUMBER: _builtins.int
-    MARK_FIELD_NUMBER: _builtins.int
     PRECISION_FIELD_NUMBER: _builtins.int
-    SQUARES_FIELD_NUMBER: _builtins.int
     outcome: Global___PushOutcome.ValueType
     version: _builtins.int
     nbytes: _builtins.int
     """0: no values follow"""
-    slot_granted: _builtins.bool
+    permit_granted: _builtins.bool
     staleness: _builtins.int
     rows_nbytes: _builtins.int
-    """next_rows, after the values"""
-    mark: _builtins.int
-    """as in PullReply"""
+    """rows of the next step, after the values"""
     precision: _job_pb2.WirePrecision.ValueType
     """as in PullReply"""
-    @_builtins.property
-    def squares(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
-        """of a parameter server's part"""
-
     def __init__(
         self,
         *,
         outcome: Global___PushOutcome.ValueType = ...,
         version: _builtins.int = ...,
         nbytes: _builtins.int = ...,
-        slot_granted: _builtins.bool = ...,
+        permit_granted: _builtins.bool = ...,
         staleness: _builtins.int = ...,
         rows_nbytes: _builtins.int = ...,
-        mark: _builtins.int = ...,
         precision: _job_pb2.WirePrecision.ValueType = ...,
-        squares: _abc.Iterable[_builtins.float] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["mark", b"mark", "nbytes", b"nbytes", "outcome", b"outcome", "precision", b"precision", "rows_nbytes", b"rows_nbytes", "slot_granted", b"slot_granted", "squares", b"squares", "staleness", b"staleness", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["nbytes", b"nbytes", "outcome", b"outcome", "permit_granted", b"permit_granted", "precision", b"precision", "rows_nbytes", b"rows_nbytes", "staleness", b"staleness", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -435,7 +488,7 @@ Global___PushReply: _TypeAlias = PushReply  # noqa: Y015
 
 @_typing.final
 class PutRowsHeader(_message.Message):
-    """/edl.v1.Parameters/PutRows: header + ids + rows -> PutRowsReply
+    """PutRows of Parameters and Shard: header + ids + rows -> PutRowsReply
     Initial values of rows that are not the initializer's, before Initialize.
     """
 
@@ -488,7 +541,7 @@ Global___PutRowsReply: _TypeAlias = PutRowsReply  # noqa: Y015
 
 @_typing.final
 class ScanRowsHeader(_message.Message):
-    """/edl.v1.Parameters/ScanRows: header -> ScanRowsReply + ids + rows"""
+    """ScanRows of Parameters and Shard: header -> ScanRowsReply + ids + rows"""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -499,7 +552,7 @@ class ScanRowsHeader(_message.Message):
     TABLE_FIELD_NUMBER: _builtins.int
     CURSOR_FIELD_NUMBER: _builtins.int
     MOST_FIELD_NUMBER: _builtins.int
-    MARK_FIELD_NUMBER: _builtins.int
+    LOG_INDEX_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
     incarnation: _builtins.str
     layout_fingerprint: _builtins.str
@@ -509,8 +562,8 @@ class ScanRowsHeader(_message.Message):
     """0, or what the last reply said"""
     most: _builtins.int
     """rows of an answer, at most"""
-    mark: _builtins.int
-    """as in PullHeader"""
+    log_index: _builtins.int
+    """to a shard"""
     def __init__(
         self,
         *,
@@ -521,11 +574,11 @@ class ScanRowsHeader(_message.Message):
         table: _builtins.int = ...,
         cursor: _builtins.int = ...,
         most: _builtins.int = ...,
-        mark: _builtins.int = ...,
+        log_index: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "frozen", b"frozen", "incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "mark", b"mark", "most", b"most", "table", b"table", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "frozen", b"frozen", "incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "log_index", b"log_index", "most", b"most", "table", b"table", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -557,3 +610,390 @@ class ScanRowsReply(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ScanRowsReply: _TypeAlias = ScanRowsReply  # noqa: Y015
+
+@_typing.final
+class ProposeHeader(_message.Message):
+    """/edl.v1.Shard/Propose: header + this shard's part of the values -> ProposeReply
+    Initial values, held until the coordinator commits those of one worker.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_ID_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    LAYOUT_FINGERPRINT_FIELD_NUMBER: _builtins.int
+    NBYTES_FIELD_NUMBER: _builtins.int
+    worker_id: _builtins.int
+    incarnation: _builtins.str
+    layout_fingerprint: _builtins.str
+    nbytes: _builtins.int
+    def __init__(
+        self,
+        *,
+        worker_id: _builtins.int = ...,
+        incarnation: _builtins.str = ...,
+        layout_fingerprint: _builtins.str = ...,
+        nbytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "nbytes", b"nbytes", "worker_id", b"worker_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProposeHeader: _TypeAlias = ProposeHeader  # noqa: Y015
+
+@_typing.final
+class ProposeReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProposeReply: _TypeAlias = ProposeReply  # noqa: Y015
+
+@_typing.final
+class PrepareHeader(_message.Message):
+    """/edl.v1.Shard/Prepare: header + this shard's part of a gradient -> PrepareReply
+    Rows are: ids of the gradients, values of the gradients.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_ID_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    LAYOUT_FINGERPRINT_FIELD_NUMBER: _builtins.int
+    LEASE_FIELD_NUMBER: _builtins.int
+    MINIBATCH_FIELD_NUMBER: _builtins.int
+    GRADIENT_FIELD_NUMBER: _builtins.int
+    LOG_INDEX_FIELD_NUMBER: _builtins.int
+    worker_id: _builtins.int
+    incarnation: _builtins.str
+    layout_fingerprint: _builtins.str
+    minibatch: _builtins.int
+    """the first one, as in PushClaim"""
+    log_index: _builtins.int
+    @_builtins.property
+    def lease(self) -> _task_pb2.LeaseRef: ...
+    @_builtins.property
+    def gradient(self) -> Global___GradientHeader: ...
+    def __init__(
+        self,
+        *,
+        worker_id: _builtins.int = ...,
+        incarnation: _builtins.str = ...,
+        layout_fingerprint: _builtins.str = ...,
+        lease: _task_pb2.LeaseRef | None = ...,
+        minibatch: _builtins.int = ...,
+        gradient: Global___GradientHeader | None = ...,
+        log_index: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["gradient", b"gradient", "lease", b"lease"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["gradient", b"gradient", "incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "lease", b"lease", "log_index", b"log_index", "minibatch", b"minibatch", "worker_id", b"worker_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PrepareHeader: _TypeAlias = PrepareHeader  # noqa: Y015
+
+@_typing.final
+class PrepareReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FINITE_FIELD_NUMBER: _builtins.int
+    SQUARES_FIELD_NUMBER: _builtins.int
+    finite: _builtins.bool
+    """false: nothing is held, and the push must not be committed"""
+    @_builtins.property
+    def squares(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """sums of squares of this part, for clipping by a norm"""
+
+    def __init__(
+        self,
+        *,
+        finite: _builtins.bool = ...,
+        squares: _abc.Iterable[_builtins.float] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["finite", b"finite", "squares", b"squares"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PrepareReply: _TypeAlias = PrepareReply  # noqa: Y015
+
+@_typing.final
+class ReadHeader(_message.Message):
+    """/edl.v1.Shard/Read: header + ids of all rows -> ReadReply + values + rows"""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_ID_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    LAYOUT_FINGERPRINT_FIELD_NUMBER: _builtins.int
+    FROZEN_FIELD_NUMBER: _builtins.int
+    ONLY_ROWS_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    PRECISION_FIELD_NUMBER: _builtins.int
+    LOG_INDEX_FIELD_NUMBER: _builtins.int
+    worker_id: _builtins.int
+    incarnation: _builtins.str
+    layout_fingerprint: _builtins.str
+    frozen: _builtins.str
+    """name of a frozen version; empty: the newest"""
+    only_rows: _builtins.bool
+    """no values"""
+    precision: _job_pb2.WirePrecision.ValueType
+    log_index: _builtins.int
+    @_builtins.property
+    def rows(self) -> _containers.RepeatedCompositeFieldContainer[Global___TableRows]: ...
+    def __init__(
+        self,
+        *,
+        worker_id: _builtins.int = ...,
+        incarnation: _builtins.str = ...,
+        layout_fingerprint: _builtins.str = ...,
+        frozen: _builtins.str = ...,
+        only_rows: _builtins.bool = ...,
+        rows: _abc.Iterable[Global___TableRows] | None = ...,
+        precision: _job_pb2.WirePrecision.ValueType = ...,
+        log_index: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["frozen", b"frozen", "incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "log_index", b"log_index", "only_rows", b"only_rows", "precision", b"precision", "rows", b"rows", "worker_id", b"worker_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadHeader: _TypeAlias = ReadHeader  # noqa: Y015
+
+@_typing.final
+class ReadReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    NBYTES_FIELD_NUMBER: _builtins.int
+    ROWS_NBYTES_FIELD_NUMBER: _builtins.int
+    PRECISION_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    nbytes: _builtins.int
+    rows_nbytes: _builtins.int
+    precision: _job_pb2.WirePrecision.ValueType
+    """as in PullReply"""
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+        nbytes: _builtins.int = ...,
+        rows_nbytes: _builtins.int = ...,
+        precision: _job_pb2.WirePrecision.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["nbytes", b"nbytes", "precision", b"precision", "rows_nbytes", b"rows_nbytes", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadReply: _TypeAlias = ReadReply  # noqa: Y015
+
+@_typing.final
+class CommitInitialValuesRequest(_message.Message):
+    """/edl.v1.Coordinator/CommitInitialValues"""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_ID_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    LAYOUT_FINGERPRINT_FIELD_NUMBER: _builtins.int
+    worker_id: _builtins.int
+    """that has proposed its values to all shards"""
+    incarnation: _builtins.str
+    layout_fingerprint: _builtins.str
+    def __init__(
+        self,
+        *,
+        worker_id: _builtins.int = ...,
+        incarnation: _builtins.str = ...,
+        layout_fingerprint: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "worker_id", b"worker_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CommitInitialValuesRequest: _TypeAlias = CommitInitialValuesRequest  # noqa: Y015
+
+@_typing.final
+class CommitInitialValuesReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCEPTED_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    LOG_INDEX_FIELD_NUMBER: _builtins.int
+    accepted: _builtins.bool
+    """false: another worker was first"""
+    version: _builtins.int
+    log_index: _builtins.int
+    def __init__(
+        self,
+        *,
+        accepted: _builtins.bool = ...,
+        version: _builtins.int = ...,
+        log_index: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "log_index", b"log_index", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CommitInitialValuesReply: _TypeAlias = CommitInitialValuesReply  # noqa: Y015
+
+@_typing.final
+class CommitRequest(_message.Message):
+    """/edl.v1.Coordinator/Commit: count a push that all shards have prepared"""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_ID_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    LAYOUT_FINGERPRINT_FIELD_NUMBER: _builtins.int
+    CLAIM_FIELD_NUMBER: _builtins.int
+    STEP_FIELD_NUMBER: _builtins.int
+    SQUARES_FIELD_NUMBER: _builtins.int
+    PERMIT_WAIT_S_FIELD_NUMBER: _builtins.int
+    worker_id: _builtins.int
+    incarnation: _builtins.str
+    layout_fingerprint: _builtins.str
+    permit_wait_s: _builtins.float
+    """Wait so long for the next step permit; absent: the task needs none."""
+    @_builtins.property
+    def claim(self) -> Global___PushClaim: ...
+    @_builtins.property
+    def step(self) -> Global___StepReport: ...
+    @_builtins.property
+    def squares(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """sums over all shards; as many as shards have answered"""
+
+    def __init__(
+        self,
+        *,
+        worker_id: _builtins.int = ...,
+        incarnation: _builtins.str = ...,
+        layout_fingerprint: _builtins.str = ...,
+        claim: Global___PushClaim | None = ...,
+        step: Global___StepReport | None = ...,
+        squares: _abc.Iterable[_builtins.float] | None = ...,
+        permit_wait_s: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_permit_wait_s", b"_permit_wait_s", "claim", b"claim", "permit_wait_s", b"permit_wait_s", "step", b"step"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_permit_wait_s", b"_permit_wait_s", "claim", b"claim", "incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "permit_wait_s", b"permit_wait_s", "squares", b"squares", "step", b"step", "worker_id", b"worker_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__permit_wait_s: _TypeAlias = _typing.Literal["permit_wait_s"]  # noqa: Y015
+    _WhichOneofArgType__permit_wait_s: _TypeAlias = _typing.Literal["_permit_wait_s", b"_permit_wait_s"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__permit_wait_s) -> _WhichOneofReturnType__permit_wait_s | None: ...
+
+Global___CommitRequest: _TypeAlias = CommitRequest  # noqa: Y015
+
+@_typing.final
+class CommitReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    STALENESS_FIELD_NUMBER: _builtins.int
+    PERMIT_GRANTED_FIELD_NUMBER: _builtins.int
+    LOG_INDEX_FIELD_NUMBER: _builtins.int
+    outcome: Global___PushOutcome.ValueType
+    version: _builtins.int
+    staleness: _builtins.int
+    permit_granted: _builtins.bool
+    log_index: _builtins.int
+    def __init__(
+        self,
+        *,
+        outcome: Global___PushOutcome.ValueType = ...,
+        version: _builtins.int = ...,
+        staleness: _builtins.int = ...,
+        permit_granted: _builtins.bool = ...,
+        log_index: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["log_index", b"log_index", "outcome", b"outcome", "permit_granted", b"permit_granted", "staleness", b"staleness", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CommitReply: _TypeAlias = CommitReply  # noqa: Y015
+
+@_typing.final
+class PermitRequest(_message.Message):
+    """/edl.v1.Coordinator/Permit: wait for initial values, or for a step permit"""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_ID_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    LAYOUT_FINGERPRINT_FIELD_NUMBER: _builtins.int
+    PERMIT_FOR_FIELD_NUMBER: _builtins.int
+    WAIT_S_FIELD_NUMBER: _builtins.int
+    worker_id: _builtins.int
+    incarnation: _builtins.str
+    layout_fingerprint: _builtins.str
+    wait_s: _builtins.float
+    @_builtins.property
+    def permit_for(self) -> _task_pb2.LeaseRef:
+        """absent: no permit"""
+
+    def __init__(
+        self,
+        *,
+        worker_id: _builtins.int = ...,
+        incarnation: _builtins.str = ...,
+        layout_fingerprint: _builtins.str = ...,
+        permit_for: _task_pb2.LeaseRef | None = ...,
+        wait_s: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["permit_for", b"permit_for"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "permit_for", b"permit_for", "wait_s", b"wait_s", "worker_id", b"worker_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PermitRequest: _TypeAlias = PermitRequest  # noqa: Y015
+
+@_typing.final
+class PermitReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INITIALIZED_FIELD_NUMBER: _builtins.int
+    PERMIT_GRANTED_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    LOG_INDEX_FIELD_NUMBER: _builtins.int
+    initialized: _builtins.bool
+    permit_granted: _builtins.bool
+    version: _builtins.int
+    log_index: _builtins.int
+    def __init__(
+        self,
+        *,
+        initialized: _builtins.bool = ...,
+        permit_granted: _builtins.bool = ...,
+        version: _builtins.int = ...,
+        log_index: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["initialized", b"initialized", "log_index", b"log_index", "permit_granted", b"permit_granted", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PermitReply: _TypeAlias = PermitReply  # noqa: Y015

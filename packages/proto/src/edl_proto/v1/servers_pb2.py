@@ -27,7 +27,7 @@ from edl_proto.v1 import job_pb2 as edl__proto_dot_v1_dot_job__pb2
 from edl_proto.v1 import task_pb2 as edl__proto_dot_v1_dot_task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x65\x64l_proto/v1/servers.proto\x12\x06\x65\x64l.v1\x1a\x18\x65\x64l_proto/v1/error.proto\x1a\x16\x65\x64l_proto/v1/job.proto\x1a\x17\x65\x64l_proto/v1/task.proto\"E\n\rFollowRequest\x12\x0e\n\x06server\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\"\xe9\x01\n\x05\x42\x65gin\x12\x1c\n\x03job\x18\x01 \x01(\x0b\x32\x0f.edl.v1.JobSpec\x12\'\n\x05model\x18\x02 \x01(\x0b\x32\x18.edl.v1.ModelDescription\x12\x0f\n\x07servers\x18\x03 \x01(\r\x12\x14\n\x0crestore_from\x18\x04 \x01(\t\x12 \n\x04sync\x18\x05 \x01(\x0b\x32\x10.edl.v1.SyncModeH\x00\x12&\n\x07\x62ounded\x18\x06 \x01(\x0b\x32\x13.edl.v1.BoundedModeH\x00\x12 \n\x05local\x18\x07 \x01(\x0b\x32\x0f.edl.v1.NothingH\x00\x42\x06\n\x04mode\"4\n\x08SyncMode\x12\x15\n\rgrads_to_wait\x18\x01 \x01(\r\x12\x11\n\treduction\x18\x02 \x01(\t\"$\n\x0b\x42oundedMode\x12\x15\n\rmax_staleness\x18\x01 \x01(\r\"\x93\x01\n\x10\x41ppliedMinibatch\x12\x1f\n\x05lease\x18\x01 \x01(\x0b\x32\x10.edl.v1.LeaseRef\x12\x11\n\tminibatch\x18\x02 \x01(\x04\x12\x0f\n\x07records\x18\x03 \x01(\r\x12\x14\n\x0c\x62\x61se_version\x18\x04 \x01(\x04\x12\x13\n\x0bminibatches\x18\x05 \x01(\r\x12\x0f\n\x07squares\x18\x06 \x03(\x01\")\n\tKeptState\x12\r\n\x05label\x18\x01 \x01(\t\x12\r\n\x05place\x18\x02 \x01(\t\"\t\n\x07Nothing\"\xf1\x02\n\x05Order\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x1e\n\x05\x62\x65gin\x18\x02 \x01(\x0b\x32\r.edl.v1.BeginH\x00\x12\x0f\n\x05\x61\x64opt\x18\x03 \x01(\rH\x00\x12!\n\x05grant\x18\x04 \x01(\x0b\x32\x10.edl.v1.LeaseRefH\x00\x12\"\n\x06revoke\x18\x05 \x01(\x0b\x32\x10.edl.v1.LeaseRefH\x00\x12 \n\x05\x63lose\x18\x06 \x01(\x0b\x32\x0f.edl.v1.TaskKeyH\x00\x12)\n\x05\x61pply\x18\x07 \x01(\x0b\x32\x18.edl.v1.AppliedMinibatchH\x00\x12 \n\x05\x66lush\x18\x08 \x01(\x0b\x32\x0f.edl.v1.NothingH\x00\x12!\n\x06\x66inish\x18\t \x01(\x0b\x32\x0f.edl.v1.NothingH\x00\x12\x10\n\x06\x66reeze\x18\n \x01(\tH\x00\x12\x11\n\x07release\x18\x0b \x01(\tH\x00\x12!\n\x04keep\x18\x0c \x01(\x0b\x32\x11.edl.v1.KeptStateH\x00\x42\x06\n\x04what\"\xa5\x01\n\x0cServerReport\x12\x0e\n\x06server\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x0e\n\x04kept\x18\x03 \x01(\tH\x00\x12\x1f\n\x06\x66\x61iled\x18\x04 \x01(\x0b\x32\r.edl.v1.ErrorH\x00\x12&\n\x06tables\x18\x06 \x01(\x0b\x32\x14.edl.v1.TableFiguresH\x00\x12\x0f\n\x07seconds\x18\x05 \x01(\x01\x42\x06\n\x04what\"y\n\x0cTableFigures\x12,\n\x04rows\x18\x01 \x03(\x0b\x32\x1e.edl.v1.TableFigures.RowsEntry\x12\x0e\n\x06nbytes\x18\x02 \x01(\x04\x1a+\n\tRowsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\x13\n\x11ServerReportReply2v\n\x07Servers\x12\x30\n\x06\x46ollow\x12\x15.edl.v1.FollowRequest\x1a\r.edl.v1.Order0\x01\x12\x39\n\x06Report\x12\x14.edl.v1.ServerReport\x1a\x19.edl.v1.ServerReportReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x65\x64l_proto/v1/servers.proto\x12\x06\x65\x64l.v1\x1a\x18\x65\x64l_proto/v1/error.proto\x1a\x16\x65\x64l_proto/v1/job.proto\x1a\x17\x65\x64l_proto/v1/task.proto\"E\n\rFollowRequest\x12\x0e\n\x06server\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\"\xe9\x01\n\x05\x42\x65gin\x12\x1c\n\x03job\x18\x01 \x01(\x0b\x32\x0f.edl.v1.JobSpec\x12\'\n\x05model\x18\x02 \x01(\x0b\x32\x18.edl.v1.ModelDescription\x12\x0f\n\x07servers\x18\x03 \x01(\r\x12\x14\n\x0crestore_from\x18\x04 \x01(\t\x12 \n\x04sync\x18\x05 \x01(\x0b\x32\x10.edl.v1.SyncModeH\x00\x12&\n\x07\x62ounded\x18\x06 \x01(\x0b\x32\x13.edl.v1.BoundedModeH\x00\x12 \n\x05local\x18\x07 \x01(\x0b\x32\x0f.edl.v1.NothingH\x00\x42\x06\n\x04mode\"4\n\x08SyncMode\x12\x15\n\rgrads_to_wait\x18\x01 \x01(\r\x12\x11\n\treduction\x18\x02 \x01(\t\"$\n\x0b\x42oundedMode\x12\x15\n\rmax_staleness\x18\x01 \x01(\r\"\x88\x01\n\nCommitPush\x12\x1f\n\x05lease\x18\x01 \x01(\x0b\x32\x10.edl.v1.LeaseRef\x12\x11\n\tminibatch\x18\x02 \x01(\x04\x12\x0f\n\x07records\x18\x03 \x01(\r\x12\x0f\n\x07version\x18\x04 \x01(\x04\x12\x13\n\x0bminibatches\x18\x05 \x01(\r\x12\x0f\n\x07squares\x18\x06 \x03(\x01\",\n\x0cTakeSnapshot\x12\r\n\x05label\x18\x01 \x01(\t\x12\r\n\x05place\x18\x02 \x01(\t\"\t\n\x07Nothing\"\xb0\x02\n\x0c\x43ommandEntry\x12\r\n\x05index\x18\x01 \x01(\x04\x12\x1e\n\x05\x62\x65gin\x18\x02 \x01(\x0b\x32\r.edl.v1.BeginH\x00\x12\x1f\n\x15\x63ommit_initial_values\x18\x03 \x01(\rH\x00\x12)\n\x0b\x63ommit_push\x18\x04 \x01(\x0b\x32\x12.edl.v1.CommitPushH\x00\x12\x1b\n\x11\x66lush_accumulated\x18\x05 \x01(\x04H\x00\x12\x19\n\x0f\x66inish_training\x18\x06 \x01(\x04H\x00\x12\x18\n\x0e\x66reeze_version\x18\x07 \x01(\tH\x00\x12\x19\n\x0frelease_version\x18\x08 \x01(\tH\x00\x12-\n\rtake_snapshot\x18\t \x01(\x0b\x32\x14.edl.v1.TakeSnapshotH\x00\x42\t\n\x07\x63ommand\"\xb1\x01\n\x0cServerReport\x12\x0e\n\x06server\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1a\n\x10snapshot_written\x18\x03 \x01(\tH\x00\x12\x1f\n\x06\x66\x61iled\x18\x04 \x01(\x0b\x32\r.edl.v1.ErrorH\x00\x12&\n\x06tables\x18\x06 \x01(\x0b\x32\x14.edl.v1.TableFiguresH\x00\x12\x0f\n\x07seconds\x18\x05 \x01(\x01\x42\x06\n\x04what\"y\n\x0cTableFigures\x12,\n\x04rows\x18\x01 \x03(\x0b\x32\x1e.edl.v1.TableFigures.RowsEntry\x12\x0e\n\x06nbytes\x18\x02 \x01(\x04\x1a+\n\tRowsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\x13\n\x11ServerReportReply2}\n\x07Servers\x12\x37\n\x06\x46ollow\x12\x15.edl.v1.FollowRequest\x1a\x14.edl.v1.CommandEntry0\x01\x12\x39\n\x06Report\x12\x14.edl.v1.ServerReport\x1a\x19.edl.v1.ServerReportReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,22 +44,22 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SYNCMODE']._serialized_end=472
   _globals['_BOUNDEDMODE']._serialized_start=474
   _globals['_BOUNDEDMODE']._serialized_end=510
-  _globals['_APPLIEDMINIBATCH']._serialized_start=513
-  _globals['_APPLIEDMINIBATCH']._serialized_end=660
-  _globals['_KEPTSTATE']._serialized_start=662
-  _globals['_KEPTSTATE']._serialized_end=703
-  _globals['_NOTHING']._serialized_start=705
-  _globals['_NOTHING']._serialized_end=714
-  _globals['_ORDER']._serialized_start=717
-  _globals['_ORDER']._serialized_end=1086
-  _globals['_SERVERREPORT']._serialized_start=1089
-  _globals['_SERVERREPORT']._serialized_end=1254
-  _globals['_TABLEFIGURES']._serialized_start=1256
-  _globals['_TABLEFIGURES']._serialized_end=1377
-  _globals['_TABLEFIGURES_ROWSENTRY']._serialized_start=1334
-  _globals['_TABLEFIGURES_ROWSENTRY']._serialized_end=1377
-  _globals['_SERVERREPORTREPLY']._serialized_start=1379
-  _globals['_SERVERREPORTREPLY']._serialized_end=1398
-  _globals['_SERVERS']._serialized_start=1400
-  _globals['_SERVERS']._serialized_end=1518
+  _globals['_COMMITPUSH']._serialized_start=513
+  _globals['_COMMITPUSH']._serialized_end=649
+  _globals['_TAKESNAPSHOT']._serialized_start=651
+  _globals['_TAKESNAPSHOT']._serialized_end=695
+  _globals['_NOTHING']._serialized_start=697
+  _globals['_NOTHING']._serialized_end=706
+  _globals['_COMMANDENTRY']._serialized_start=709
+  _globals['_COMMANDENTRY']._serialized_end=1013
+  _globals['_SERVERREPORT']._serialized_start=1016
+  _globals['_SERVERREPORT']._serialized_end=1193
+  _globals['_TABLEFIGURES']._serialized_start=1195
+  _globals['_TABLEFIGURES']._serialized_end=1316
+  _globals['_TABLEFIGURES_ROWSENTRY']._serialized_start=1273
+  _globals['_TABLEFIGURES_ROWSENTRY']._serialized_end=1316
+  _globals['_SERVERREPORTREPLY']._serialized_start=1318
+  _globals['_SERVERREPORTREPLY']._serialized_end=1337
+  _globals['_SERVERS']._serialized_start=1339
+  _globals['_SERVERS']._serialized_end=1464
 # @@protoc_insertion_point(module_scope)

@@ -24,8 +24,8 @@ DESCRIPTOR: _descriptor.FileDescriptor
 @_typing.final
 class FollowRequest(_message.Message):
     """Parameter servers, which hold the parameters of a job in the master's place
-    (docs/adr/0010). Each follows the master's orders; workers call the service
-    Parameters of each of them (parameters.proto).
+    (docs/adr/0010). Each applies the master's command log; workers call the raw
+    methods of each of them (parameters.proto).
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -56,7 +56,7 @@ Global___FollowRequest: _TypeAlias = FollowRequest  # noqa: Y015
 
 @_typing.final
 class Begin(_message.Message):
-    """What a server needs before the first order; sent when a worker has described the model."""
+    """What a server needs before the first command; sent when a worker has described the model."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -147,25 +147,28 @@ class BoundedMode(_message.Message):
 Global___BoundedMode: _TypeAlias = BoundedMode  # noqa: Y015
 
 @_typing.final
-class AppliedMinibatch(_message.Message):
+class CommitPush(_message.Message):
+    """Apply or accumulate a gradient that was prepared before."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     LEASE_FIELD_NUMBER: _builtins.int
     MINIBATCH_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
-    BASE_VERSION_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     MINIBATCHES_FIELD_NUMBER: _builtins.int
     SQUARES_FIELD_NUMBER: _builtins.int
     minibatch: _builtins.int
     records: _builtins.int
-    base_version: _builtins.int
+    version: _builtins.int
+    """after the command"""
     minibatches: _builtins.int
     """from that index on; 0: one"""
     @_builtins.property
     def lease(self) -> _task_pb2.LeaseRef: ...
     @_builtins.property
     def squares(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
-        """of all parts, as in PushHeader"""
+        """over all parts, for clipping by a norm"""
 
     def __init__(
         self,
@@ -173,20 +176,20 @@ class AppliedMinibatch(_message.Message):
         lease: _task_pb2.LeaseRef | None = ...,
         minibatch: _builtins.int = ...,
         records: _builtins.int = ...,
-        base_version: _builtins.int = ...,
+        version: _builtins.int = ...,
         minibatches: _builtins.int = ...,
         squares: _abc.Iterable[_builtins.float] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_version", b"base_version", "lease", b"lease", "minibatch", b"minibatch", "minibatches", b"minibatches", "records", b"records", "squares", b"squares"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease", "minibatch", b"minibatch", "minibatches", b"minibatches", "records", b"records", "squares", b"squares", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___AppliedMinibatch: _TypeAlias = AppliedMinibatch  # noqa: Y015
+Global___CommitPush: _TypeAlias = CommitPush  # noqa: Y015
 
 @_typing.final
-class KeptState(_message.Message):
+class TakeSnapshot(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     LABEL_FIELD_NUMBER: _builtins.int
@@ -194,7 +197,7 @@ class KeptState(_message.Message):
     label: _builtins.str
     """of the snapshot, the same for all servers"""
     place: _builtins.str
-    """directory in which a part is written"""
+    """directory in which a part is written; empty: it is not written"""
     def __init__(
         self,
         *,
@@ -207,7 +210,7 @@ class KeptState(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___KeptState: _TypeAlias = KeptState  # noqa: Y015
+Global___TakeSnapshot: _TypeAlias = TakeSnapshot  # noqa: Y015
 
 @_typing.final
 class Nothing(_message.Message):
@@ -225,69 +228,57 @@ class Nothing(_message.Message):
 Global___Nothing: _TypeAlias = Nothing  # noqa: Y015
 
 @_typing.final
-class Order(_message.Message):
-    """Numbered from 1 in each incarnation; Begin comes before them."""
+class CommandEntry(_message.Message):
+    """An entry of the command log. Indexes begin with 1 in each incarnation; Begin comes before them."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    NUMBER_FIELD_NUMBER: _builtins.int
+    INDEX_FIELD_NUMBER: _builtins.int
     BEGIN_FIELD_NUMBER: _builtins.int
-    ADOPT_FIELD_NUMBER: _builtins.int
-    GRANT_FIELD_NUMBER: _builtins.int
-    REVOKE_FIELD_NUMBER: _builtins.int
-    CLOSE_FIELD_NUMBER: _builtins.int
-    APPLY_FIELD_NUMBER: _builtins.int
-    FLUSH_FIELD_NUMBER: _builtins.int
-    FINISH_FIELD_NUMBER: _builtins.int
-    FREEZE_FIELD_NUMBER: _builtins.int
-    RELEASE_FIELD_NUMBER: _builtins.int
-    KEEP_FIELD_NUMBER: _builtins.int
-    number: _builtins.int
-    adopt: _builtins.int
-    """the initial values are those offered by this worker"""
-    freeze: _builtins.str
-    release: _builtins.str
+    COMMIT_INITIAL_VALUES_FIELD_NUMBER: _builtins.int
+    COMMIT_PUSH_FIELD_NUMBER: _builtins.int
+    FLUSH_ACCUMULATED_FIELD_NUMBER: _builtins.int
+    FINISH_TRAINING_FIELD_NUMBER: _builtins.int
+    FREEZE_VERSION_FIELD_NUMBER: _builtins.int
+    RELEASE_VERSION_FIELD_NUMBER: _builtins.int
+    TAKE_SNAPSHOT_FIELD_NUMBER: _builtins.int
+    index: _builtins.int
+    commit_initial_values: _builtins.int
+    """the worker that has proposed them"""
+    flush_accumulated: _builtins.int
+    """the version after the command"""
+    finish_training: _builtins.int
+    """the version after the command"""
+    freeze_version: _builtins.str
+    release_version: _builtins.str
     @_builtins.property
     def begin(self) -> Global___Begin: ...
     @_builtins.property
-    def grant(self) -> _task_pb2.LeaseRef: ...
+    def commit_push(self) -> Global___CommitPush: ...
     @_builtins.property
-    def revoke(self) -> _task_pb2.LeaseRef: ...
-    @_builtins.property
-    def close(self) -> _task_pb2.TaskKey: ...
-    @_builtins.property
-    def apply(self) -> Global___AppliedMinibatch: ...
-    @_builtins.property
-    def flush(self) -> Global___Nothing: ...
-    @_builtins.property
-    def finish(self) -> Global___Nothing: ...
-    @_builtins.property
-    def keep(self) -> Global___KeptState: ...
+    def take_snapshot(self) -> Global___TakeSnapshot: ...
     def __init__(
         self,
         *,
-        number: _builtins.int = ...,
+        index: _builtins.int = ...,
         begin: Global___Begin | None = ...,
-        adopt: _builtins.int = ...,
-        grant: _task_pb2.LeaseRef | None = ...,
-        revoke: _task_pb2.LeaseRef | None = ...,
-        close: _task_pb2.TaskKey | None = ...,
-        apply: Global___AppliedMinibatch | None = ...,
-        flush: Global___Nothing | None = ...,
-        finish: Global___Nothing | None = ...,
-        freeze: _builtins.str = ...,
-        release: _builtins.str = ...,
-        keep: Global___KeptState | None = ...,
+        commit_initial_values: _builtins.int = ...,
+        commit_push: Global___CommitPush | None = ...,
+        flush_accumulated: _builtins.int = ...,
+        finish_training: _builtins.int = ...,
+        freeze_version: _builtins.str = ...,
+        release_version: _builtins.str = ...,
+        take_snapshot: Global___TakeSnapshot | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["adopt", b"adopt", "apply", b"apply", "begin", b"begin", "close", b"close", "finish", b"finish", "flush", b"flush", "freeze", b"freeze", "grant", b"grant", "keep", b"keep", "release", b"release", "revoke", b"revoke", "what", b"what"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["begin", b"begin", "command", b"command", "commit_initial_values", b"commit_initial_values", "commit_push", b"commit_push", "finish_training", b"finish_training", "flush_accumulated", b"flush_accumulated", "freeze_version", b"freeze_version", "release_version", b"release_version", "take_snapshot", b"take_snapshot"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["adopt", b"adopt", "apply", b"apply", "begin", b"begin", "close", b"close", "finish", b"finish", "flush", b"flush", "freeze", b"freeze", "grant", b"grant", "keep", b"keep", "number", b"number", "release", b"release", "revoke", b"revoke", "what", b"what"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin", b"begin", "command", b"command", "commit_initial_values", b"commit_initial_values", "commit_push", b"commit_push", "finish_training", b"finish_training", "flush_accumulated", b"flush_accumulated", "freeze_version", b"freeze_version", "index", b"index", "release_version", b"release_version", "take_snapshot", b"take_snapshot"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_what: _TypeAlias = _typing.Literal["begin", "adopt", "grant", "revoke", "close", "apply", "flush", "finish", "freeze", "release", "keep"]  # noqa: Y015
-    _WhichOneofArgType_what: _TypeAlias = _typing.Literal["what", b"what"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_what) -> _WhichOneofReturnType_what | None: ...
+    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["begin", "commit_initial_values", "commit_push", "flush_accumulated", "finish_training", "freeze_version", "release_version", "take_snapshot"]  # noqa: Y015
+    _WhichOneofArgType_command: _TypeAlias = _typing.Literal["command", b"command"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_command) -> _WhichOneofReturnType_command | None: ...
 
-Global___Order: _TypeAlias = Order  # noqa: Y015
+Global___CommandEntry: _TypeAlias = CommandEntry  # noqa: Y015
 
 @_typing.final
 class ServerReport(_message.Message):
@@ -295,13 +286,13 @@ class ServerReport(_message.Message):
 
     SERVER_FIELD_NUMBER: _builtins.int
     INCARNATION_FIELD_NUMBER: _builtins.int
-    KEPT_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_WRITTEN_FIELD_NUMBER: _builtins.int
     FAILED_FIELD_NUMBER: _builtins.int
     TABLES_FIELD_NUMBER: _builtins.int
     SECONDS_FIELD_NUMBER: _builtins.int
     server: _builtins.int
     incarnation: _builtins.str
-    kept: _builtins.str
+    snapshot_written: _builtins.str
     """label: this server's part is on the disk"""
     seconds: _builtins.float
     """that writing the part took"""
@@ -318,16 +309,16 @@ class ServerReport(_message.Message):
         *,
         server: _builtins.int = ...,
         incarnation: _builtins.str = ...,
-        kept: _builtins.str = ...,
+        snapshot_written: _builtins.str = ...,
         failed: _error_pb2.Error | None = ...,
         tables: Global___TableFigures | None = ...,
         seconds: _builtins.float = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed", "kept", b"kept", "tables", b"tables", "what", b"what"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed", "snapshot_written", b"snapshot_written", "tables", b"tables", "what", b"what"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed", "incarnation", b"incarnation", "kept", b"kept", "seconds", b"seconds", "server", b"server", "tables", b"tables", "what", b"what"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed", "incarnation", b"incarnation", "seconds", b"seconds", "server", b"server", "snapshot_written", b"snapshot_written", "tables", b"tables", "what", b"what"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_what: _TypeAlias = _typing.Literal["kept", "failed", "tables"]  # noqa: Y015
+    _WhichOneofReturnType_what: _TypeAlias = _typing.Literal["snapshot_written", "failed", "tables"]  # noqa: Y015
     _WhichOneofArgType_what: _TypeAlias = _typing.Literal["what", b"what"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_what) -> _WhichOneofReturnType_what | None: ...
 

@@ -38,7 +38,7 @@ class ServersStub:
         self.Follow = channel.unary_stream(
                 '/edl.v1.Servers/Follow',
                 request_serializer=edl__proto_dot_v1_dot_servers__pb2.FollowRequest.SerializeToString,
-                response_deserializer=edl__proto_dot_v1_dot_servers__pb2.Order.FromString,
+                response_deserializer=edl__proto_dot_v1_dot_servers__pb2.CommandEntry.FromString,
                 _registered_method=True)
         self.Report = channel.unary_unary(
                 '/edl.v1.Servers/Report',
@@ -69,7 +69,7 @@ def add_ServersServicer_to_server(servicer, server):
             'Follow': grpc.unary_stream_rpc_method_handler(
                     servicer.Follow,
                     request_deserializer=edl__proto_dot_v1_dot_servers__pb2.FollowRequest.FromString,
-                    response_serializer=edl__proto_dot_v1_dot_servers__pb2.Order.SerializeToString,
+                    response_serializer=edl__proto_dot_v1_dot_servers__pb2.CommandEntry.SerializeToString,
             ),
             'Report': grpc.unary_unary_rpc_method_handler(
                     servicer.Report,
@@ -104,7 +104,7 @@ class Servers:
             target,
             '/edl.v1.Servers/Follow',
             edl__proto_dot_v1_dot_servers__pb2.FollowRequest.SerializeToString,
-            edl__proto_dot_v1_dot_servers__pb2.Order.FromString,
+            edl__proto_dot_v1_dot_servers__pb2.CommandEntry.FromString,
             options,
             channel_credentials,
             insecure,

@@ -33,7 +33,7 @@ class ServersStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ServersAsyncStub: ...
-    Follow: _grpc.UnaryStreamMultiCallable[_servers_pb2.FollowRequest, _servers_pb2.Order]
+    Follow: _grpc.UnaryStreamMultiCallable[_servers_pb2.FollowRequest, _servers_pb2.CommandEntry]
     Report: _grpc.UnaryUnaryMultiCallable[_servers_pb2.ServerReport, _servers_pb2.ServerReportReply]
 
 @_typing.type_check_only
@@ -41,7 +41,7 @@ class ServersAsyncStub(ServersStub):
     """Called by parameter servers, served by the master."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
-    Follow: _aio.UnaryStreamMultiCallable[_servers_pb2.FollowRequest, _servers_pb2.Order]  # type: ignore[assignment]
+    Follow: _aio.UnaryStreamMultiCallable[_servers_pb2.FollowRequest, _servers_pb2.CommandEntry]  # type: ignore[assignment]
     Report: _aio.UnaryUnaryMultiCallable[_servers_pb2.ServerReport, _servers_pb2.ServerReportReply]  # type: ignore[assignment]
 
 class ServersServicer(metaclass=_abc_1.ABCMeta):
@@ -52,7 +52,7 @@ class ServersServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _servers_pb2.FollowRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_servers_pb2.Order], _abc.AsyncIterator[_servers_pb2.Order]]: ...
+    ) -> _typing.Union[_abc.Iterator[_servers_pb2.CommandEntry], _abc.AsyncIterator[_servers_pb2.CommandEntry]]: ...
 
     @_abc_1.abstractmethod
     def Report(

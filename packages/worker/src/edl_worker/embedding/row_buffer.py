@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from edl_proto.transport.parameters import FrameError
+from edl_proto.transport.tcp import FrameError
 from edl_proto.v1 import job_pb2, parameters_pb2
 from edl_worker.embedding.tables import RowRequest
 from edl_worker.tensors.quantization import Precision, dequantize

@@ -243,14 +243,17 @@ class TrainingLoop:
         if self.local_steps == 1 or not self.state.leaving:
             self._check(task.assignment)
         header = parameters_pb2.PushHeader(
-            lease=task.assignment.ref,
-            minibatch=index,
-            minibatches=count,
-            records=records,
-            base_version=task.base,
-            compute_s=task.compute_s,
-            pull=push_pipeline.requests_values(last=task.pushes.is_last(index + count - 1)),
+            claim=parameters_pb2.PushClaim(
+                lease=task.assignment.ref,
+                minibatch=index,
+                minibatches=count,
+                records=records,
+                base_version=task.base,
+            ),
+            step=parameters_pb2.StepReport(compute_s=task.compute_s),
         )
+        if push_pipeline.requests_values(last=task.pushes.is_last(index + count - 1)):
+            header.next.SetInParent()
         task.compute_s = 0.0
         task.pushes.on_pushed()
         call = isinstance(task.pushes.next_action(), push_pipeline.Compute)
@@ -276,7 +279,7 @@ class TrainingLoop:
         then = task.pushes.on_reply(
             _OUTCOMES[reply.outcome],
             values_came=reply.nbytes > 0,
-            permit_granted=reply.slot_granted,
+            permit_granted=reply.permit_granted,
         )
         self.replica.take(reply, task.following)
         now = time.perf_counter()
@@ -286,7 +289,7 @@ class TrainingLoop:
         match then:
             case AfterPush.ADVANCE:
                 self.metrics.steps.inc(count)
-                task.examples += task.header.records
+                task.examples += task.header.claim.records
                 task.batches.drop_before(index + count)
                 for at in range(index, index + count):
                     task.wanted.pop(at, None)
@@ -299,12 +302,9 @@ class TrainingLoop:
             case AfterPush.RETURN_TASK:
                 raise OutOfOrderError
             case AfterPush.FAIL_TASK:
-                raise task_errors.not_finite(
-                    task.assignment.lease,
-                    index,
-                    task.header.base_version,
-                    f"the gradient holds an infinity or not a number (loss {task.header.loss:g})",
-                )
+                loss, base = task.header.step.loss, task.header.claim.base_version
+                problem = f"the gradient holds an infinity or not a number (loss {loss:g})"
+                raise task_errors.not_finite(task.assignment.lease, index, base, problem)
 
     def _read(self, task: _TrainingTask, index: int) -> Batch | None:
         started, read = time.perf_counter(), task.batches.read
@@ -324,7 +324,7 @@ class TrainingLoop:
                     self.state.sleep(0.05)  # another worker is about to send the initial values
             case Fetch.PERMIT:
                 self.state.phase = task_pb2.WAITING
-                while not self.replica.acquire_slot(assignment.ref, wanted):
+                while not self.replica.acquire_permit(assignment.ref, wanted):
                     self._check(assignment)
 
     def _check(self, assignment: Assignment) -> None:

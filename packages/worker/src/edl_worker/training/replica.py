@@ -71,9 +71,9 @@ class ParameterReplica:
         """Make the values those of the newest version; False if the master has none yet."""
         return self._pull(None, wanted).initialized
 
-    def acquire_slot(self, lease: task_pb2.LeaseRef, wanted: RowRequest | None = None) -> bool:
-        """Ask for a step slot and the values to use it on; False: ask again."""
-        return self._pull(lease, wanted).slot_granted
+    def acquire_permit(self, lease: task_pb2.LeaseRef, wanted: RowRequest | None = None) -> bool:
+        """Ask for a step permit and the values to compute from; False: ask again."""
+        return self._pull(lease, wanted).permit_granted
 
     def has_rows(self, wanted: RowRequest | None) -> bool:
         """Whether the rows of a minibatch are there."""
@@ -158,24 +158,27 @@ class ParameterReplica:
         What it returns goes to ``take``.
 
         Args:
-            header: without what follows from the other arguments; ``base_version`` is there.
+            header: without what follows from the other arguments; the claim is complete.
             wanted: the rows that the step was computed from.
             following: rows to come back too.
         """
-        header.loss = step.loss
-        header.precision, header.answer_precision = step.precision, self._precision
-        header.gradient_nbytes = sum(part.nbytes for part in step.gradient)
-        header.state_nbytes = sum(part.nbytes for part in step.state_delta)
+        header.step.loss = step.loss
+        header.gradient.precision = step.precision
+        header.gradient.nbytes = sum(part.nbytes for part in step.gradient)
+        header.gradient.state_nbytes = sum(part.nbytes for part in step.state_delta)
+        brings_values = header.HasField("next")
+        if brings_values:
+            header.next.precision = self._precision
         payloads = [*step.gradient, *step.state_delta]
         nbytes = 2 * self._arena.nbytes
         if wanted is not None:
             tables, ids = requested(wanted)
-            header.rows.extend(tables)
+            header.gradient.rows.extend(tables)
             payloads.append(ids)
             nbytes += 2 * self._rows.nbytes(wanted)
-            if header.pull and following is not None:
+            if brings_values and following is not None:
                 next_tables, next_ids = requested(following)
-                header.next_rows.extend(next_tables)
+                header.next.rows.extend(next_tables)
                 payloads.append(next_ids)
                 nbytes += 2 * self._rows.nbytes(following)
             payloads.extend(step.rows)
@@ -199,7 +202,7 @@ class ParameterReplica:
             self._rows.arrived(following, reply.precision)
 
     def _asking(
-        self, slot_for: task_pb2.LeaseRef | None, wanted: RowRequest | None
+        self, permit_for: task_pb2.LeaseRef | None, wanted: RowRequest | None
     ) -> Callable[[], parameters_pb2.PullReply]:
         tables, ids = requested(wanted)
         nbytes = self._arena.nbytes + self._rows.nbytes(wanted)
@@ -208,7 +211,7 @@ class ParameterReplica:
             self._inbox.open,
             nbytes,
             have_version=have,
-            slot_for=slot_for,
+            permit_for=permit_for,
             rows=tables,
             ids=ids,
             rows_buffer=rows,
@@ -216,9 +219,9 @@ class ParameterReplica:
         )
 
     def _pull(
-        self, slot_for: task_pb2.LeaseRef | None, wanted: RowRequest | None
+        self, permit_for: task_pb2.LeaseRef | None, wanted: RowRequest | None
     ) -> parameters_pb2.PullReply:
-        reply = self._asking(slot_for, wanted)()
+        reply = self._asking(permit_for, wanted)()
         self.take(reply, wanted)
         return reply
 

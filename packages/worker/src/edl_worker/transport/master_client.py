@@ -17,7 +17,8 @@ import grpc
 
 from edl_proto.errors import EdlError
 from edl_proto.transport import channels
-from edl_proto.transport.parameters import FrameError, ParametersStub
+from edl_proto.transport.parameters import CoordinatorStub, ParametersStub
+from edl_proto.transport.tcp import FrameError
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2, task_pb2_grpc
 from edl_worker.concurrency.shared_state import Departure, SharedState
 from edl_worker.config import Settings
@@ -68,15 +69,14 @@ class MasterClient:
         self._state = state
         self._channel = channels.connect(settings.master)
         self._tasks = task_pb2_grpc.TasksStub(self._channel)
-        self._master_parameters = ParametersStub(self._channel, settings.master)
-        self._parameters: ParametersStub | ParameterServerClient = self._master_parameters
-        self._mark = LogIndex()
+        self._parameters: ParametersStub | ParameterServerClient
+        self._parameters = ParametersStub(self._channel, settings.master)
+        self._log_index = LogIndex()
         self.incarnation = ""
         self.layout_fingerprint = ""
 
     def close(self) -> None:
         self._parameters.close()
-        self._master_parameters.close()
         self._channel.close()
 
     # --- joining ---------------------------------------------------------------------------
@@ -93,7 +93,7 @@ class MasterClient:
         reply = self._call("Register", lambda: self._tasks.Register(request, timeout=self._timeout))
         self.incarnation = reply.incarnation
         # A new one: what is still heard of the former master counts for nothing here.
-        self._mark = LogIndex()
+        self._log_index = LogIndex()
         return reply
 
     def ready(self, model: task_pb2.ModelDescription) -> task_pb2.ReadyReply:
@@ -114,20 +114,19 @@ class MasterClient:
         self, servers: Sequence[task_pb2.ParameterServer], model: task_pb2.ModelDescription
     ) -> None:
         """From now on parameters come from these; from the master, if there are none."""
-        if isinstance(self._parameters, ParameterServerClient):
-            self._parameters.close()
-        self._parameters = self._master_parameters
+        self._parameters.close()
         if servers:
-            self._parameters = ParameterServerClient(
-                self._master_parameters, servers, model, self._mark
-            )
+            coordinator = CoordinatorStub(self._channel, self._settings.master)
+            self._parameters = ParameterServerClient(coordinator, servers, model, self._log_index)
+        else:
+            self._parameters = ParametersStub(self._channel, self._settings.master)
 
     # --- tasks -----------------------------------------------------------------------------
 
     def lease(self, prefetched: int, incarnation: str) -> task_pb2.LeaseReply:
         """Ask for a task; ``incarnation`` is the one whose tasks the caller is there for."""
         wait_s = self._settings.task_wait_s
-        mark = self._mark
+        log_index = self._log_index
         request = task_pb2.LeaseRequest(
             worker_id=self._identity.worker_id,
             instance=self._identity.instance,
@@ -138,7 +137,7 @@ class MasterClient:
         reply = self._call(
             "Lease", lambda: self._tasks.Lease(request, timeout=wait_s + self._timeout)
         )
-        mark.advance(reply.log_index)
+        log_index.advance(reply.log_index)
         return reply
 
     def complete(self, request: task_pb2.CompleteRequest) -> None:
@@ -221,7 +220,7 @@ class MasterClient:
         *,
         have_version: int | None = None,
         frozen: str = "",
-        slot_for: task_pb2.LeaseRef | None = None,
+        permit_for: task_pb2.LeaseRef | None = None,
         rows: Sequence[parameters_pb2.TableRows] = (),
         ids: memoryview = _NOTHING,
         rows_buffer: Callable[[int], memoryview] = _refuse,
@@ -235,14 +234,14 @@ class MasterClient:
             rows_buffer: where they are received.
             precision: that values and rows should travel in.
         """
-        wait_s = self._settings.slot_wait_s if slot_for is not None else 0.0
+        wait_s = self._settings.slot_wait_s if permit_for is not None else 0.0
         header = parameters_pb2.PullHeader(
             worker_id=self._identity.worker_id,
             incarnation=self.incarnation,
             layout_fingerprint=self.layout_fingerprint,
             have_version=have_version,
             frozen=frozen,
-            slot_for=slot_for,
+            permit_for=permit_for,
             wait_s=wait_s,
             rows=rows,
             precision=precision,
@@ -264,8 +263,10 @@ class MasterClient:
         header.worker_id = self._identity.worker_id
         header.incarnation = self.incarnation
         header.layout_fingerprint = self.layout_fingerprint
-        header.wait_s = self._settings.slot_wait_s if header.pull else 0.0
-        timeout_s = header.wait_s + self._stream_timeout(nbytes)
+        wait_s = 0.0
+        if header.HasField("next"):
+            wait_s = header.next.wait_s = self._settings.slot_wait_s
+        timeout_s = wait_s + self._stream_timeout(nbytes)
         return self._call(
             "Push",
             lambda: self._parameters.push(header, payloads, buffer, timeout_s, rows_buffer),

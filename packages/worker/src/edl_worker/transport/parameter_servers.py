@@ -1,8 +1,8 @@
-"""Parameter servers as the worker sees them: many that look like one.
+"""Client of a job's parameter servers: many that look like one.
 
 Each has a part of the parameters, and the rows of its share of ids. A step goes to all of them at
-the same time, in three exchanges: gradients are *staged* with the servers, the master says whether
-they count, and the next values are pulled. See docs/adr/0010.
+the same time, in three exchanges: every server *prepares* its part of the gradient, the coordinator
+*commits* the push, and the next values are *read* from every server. See docs/adr/0010 and 0017.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from google.protobuf.message import Message
 
 from edl_proto.errors import EdlError
 from edl_proto.transport import channels
-from edl_proto.transport.parameters import Buffer, FrameError, ParametersStub
+from edl_proto.transport.parameters import NOTHING, Buffer, CoordinatorStub, ShardStub
+from edl_proto.transport.tcp import FrameError
 from edl_proto.v1 import job_pb2, task_pb2
 from edl_proto.v1 import parameters_pb2 as pb
 from edl_worker.transport.partitions import (
@@ -32,8 +33,6 @@ from edl_worker.transport.partitions import (
 
 _CURSOR_BITS = 48
 """Of a cursor through the rows of one server; the bits above are the server's number."""
-
-_NOTHING = memoryview(b"")
 
 PASSING = frozenset(
     (
@@ -60,7 +59,7 @@ class _Server:
         start, stop: its bytes of a payload of parameters.
     """
 
-    stub: ParametersStub
+    stub: ShardStub
     address: str
     start: int
     stop: int
@@ -85,37 +84,38 @@ class ParameterServerLostError(Exception):
 
 
 class ParameterServerClient:
-    """Has the methods of ``ParametersStub``, for a job whose parameters are served in parts.
+    """Has the methods of ``ParametersStub``, for a job whose parameters are in parameter servers.
 
     Args:
-        master: decides.
+        coordinator: decides.
         servers: where the parts are.
         model: the variables and tables.
-        mark: orders that the master has given, as far as this worker has been told.
+        log_index: commands that the coordinator has appended, as far as this worker knows.
     """
 
     def __init__(
         self,
-        master: ParametersStub,
+        coordinator: CoordinatorStub,
         servers: Iterable[task_pb2.ParameterServer],
         model: task_pb2.ModelDescription,
-        mark: LogIndex,
+        log_index: LogIndex,
     ) -> None:
-        self._master = master
+        self._coordinator = coordinator
         self._channels = []
         self._servers: list[_Server] = []
         for server in servers:
             channel = channels.connect(server.address)
             self._channels.append(channel)
-            stub = ParametersStub(channel, server.address)
+            stub = ShardStub(channel, server.address)
             self._servers.append(_Server(stub, server.address, server.start, server.stop))
         self._places = PayloadOffsets.of(model.variables)
         self._dims = [table.dim for table in model.tables]
-        self._mark = mark
+        self._log_index = log_index
         self._threads = ThreadPoolExecutor(len(self._servers), thread_name_prefix="servers")
 
     def close(self) -> None:
-        """Let the connections to the servers go; the master's is not these'."""
+        """Close all connections."""
+        self._coordinator.close()
         for server in self._servers:
             server.stub.close()
         for channel in self._channels:
@@ -127,46 +127,49 @@ class ParameterServerClient:
     def initialize(
         self, header: pb.InitializeHeader, values: memoryview, timeout_s: float
     ) -> pb.InitializeReply:
-        def offer(number: int, server: _Server) -> None:
-            part = _like(header, nbytes=server.nbytes)
-            server.stub.initialize(part, values[server.start : server.stop], timeout_s)
+        """Propose the values to all servers, then have the coordinator commit them."""
 
-        self._all(header, timeout_s, offer)
-        decided = self._master.initialize(_like(header, nbytes=0), _NOTHING, timeout_s)
-        self._mark.advance(decided.mark)
-        return decided
+        def propose(number: int, server: _Server) -> None:
+            part = pb.ProposeHeader(**_caller(header), nbytes=server.nbytes)
+            server.stub.propose(part, values[server.start : server.stop], timeout_s)
+
+        self._all(header, timeout_s, propose)
+        request = pb.CommitInitialValuesRequest(**_caller(header))
+        committed = self._coordinator.commit_initial_values(request, timeout_s)
+        self._log_index.advance(committed.log_index)
+        return pb.InitializeReply(accepted=committed.accepted, version=committed.version)
 
     def pull(
         self,
         header: pb.PullHeader,
         buffer: Buffer,
         timeout_s: float,
-        ids: memoryview = _NOTHING,
+        ids: memoryview = NOTHING,
         rows: Buffer = bytearray,
     ) -> pb.PullReply:
+        """Ask the coordinator for a permit and the version, then read from all servers."""
         reply = pb.PullReply(initialized=True)
         if not header.frozen:
-            bare = _like(header)
-            del bare.rows[:]
-            reply = self._master.pull(bare, _refuse, timeout_s)
-            self._mark.advance(reply.mark)
-            if not reply.initialized or (header.HasField("slot_for") and not reply.slot_granted):
+            request = pb.PermitRequest(**_caller(header), wait_s=header.wait_s)
+            if header.HasField("permit_for"):
+                request.permit_for.CopyFrom(header.permit_for)
+            permit = self._coordinator.permit(request, timeout_s)
+            self._log_index.advance(permit.log_index)
+            reply.initialized, reply.version = permit.initialized, permit.version
+            reply.permit_granted = permit.permit_granted
+            if not reply.initialized or (
+                request.HasField("permit_for") and not permit.permit_granted
+            ):
                 return reply
-        newest = header.HasField("have_version") and reply.version == header.have_version
-        fetched = self._fetch(
-            pb.PullHeader(
-                worker_id=header.worker_id,
-                incarnation=header.incarnation,
-                layout_fingerprint=header.layout_fingerprint,
-                frozen=header.frozen,
-                only_rows=newest or (bool(header.frozen) and header.HasField("have_version")),
-                precision=header.precision,
-            ),
-            PartitionedIds(header.rows, ids, self._dims, len(self._servers)),
-            buffer,
-            rows,
-            timeout_s,
+        is_newest = header.HasField("have_version") and reply.version == header.have_version
+        wanted = pb.ReadHeader(
+            **_caller(header),
+            frozen=header.frozen,
+            only_rows=is_newest or (bool(header.frozen) and header.HasField("have_version")),
+            precision=header.precision,
         )
+        row_ids = PartitionedIds(header.rows, ids, self._dims, len(self._servers))
+        fetched = self._read(wanted, row_ids, buffer, rows, timeout_s)
         if header.frozen:
             reply.version = fetched.version
         return _with(reply, fetched)
@@ -179,64 +182,90 @@ class ParameterServerClient:
         timeout_s: float,
         rows: Buffer = bytearray,
     ) -> pb.PushReply:
+        """Prepare the gradient at all servers, have it committed, then read the next values."""
+        gradient = header.gradient
         dense = BufferChain(payloads)
-        at = header.gradient_nbytes + header.state_nbytes
-        ids_at, next_at = at, at + 8 * sum(one.count for one in header.rows)
-        values_at = next_at + 8 * sum(one.count for one in header.next_rows)
-        gradients = PartitionedIds(
-            header.rows, dense.whole(ids_at, next_at), self._dims, len(self._servers)
+        ids_at = gradient.nbytes + gradient.state_nbytes
+        next_at = ids_at + 8 * sum(one.count for one in gradient.rows)
+        values_at = next_at + 8 * sum(one.count for one in header.next.rows)
+        squares = self._prepare(header, dense, (ids_at, next_at, values_at), timeout_s)
+        if squares is None:
+            return pb.PushReply(outcome=pb.INVALID)
+        request = pb.CommitRequest(
+            **_caller(header), claim=header.claim, step=header.step, squares=squares
         )
-        dtype = dtype_of(header.precision)
-        values = gradients.divide(dense.whole(values_at, dense.nbytes), dtype)
-        mark = self._mark.latest
-        bare = _like(header, gradient_nbytes=0, state_nbytes=0)
-        del bare.rows[:]
-        del bare.next_rows[:]
+        if header.HasField("next"):
+            request.permit_wait_s = header.next.wait_s
+        committed = self._coordinator.commit(request, timeout_s)
+        self._log_index.advance(committed.log_index)
+        reply = pb.PushReply(
+            outcome=committed.outcome,
+            version=committed.version,
+            staleness=committed.staleness,
+            permit_granted=committed.permit_granted,
+        )
+        if not committed.permit_granted:
+            return reply
+        wanted = pb.ReadHeader(
+            **_caller(header),
+            only_rows=committed.version == header.claim.base_version,
+            precision=header.next.precision,
+        )
+        next_ids = dense.whole(next_at, values_at)
+        row_ids = PartitionedIds(header.next.rows, next_ids, self._dims, len(self._servers))
+        return _with(reply, self._read(wanted, row_ids, buffer, rows, timeout_s))
 
-        def stage(number: int, server: _Server) -> pb.PushReply:
+    def _prepare(
+        self,
+        header: pb.PushHeader,
+        dense: BufferChain,
+        places: tuple[int, int, int],
+        timeout_s: float,
+    ) -> list[float] | None:
+        """Send every server its part of a gradient; the sums of squares, or None if not finite.
+
+        Args:
+            header: of the push.
+            dense: its payload.
+            places: where ids, ids of the next rows and values of rows begin.
+            timeout_s: for each server.
+        """
+        gradient, log_index = header.gradient, self._log_index.latest
+        precision = gradient.precision
+        ids_at, next_at, values_at = places
+        ids = PartitionedIds(
+            gradient.rows, dense.whole(ids_at, next_at), self._dims, len(self._servers)
+        )
+        values = ids.divide(dense.whole(values_at, dense.nbytes), dtype_of(precision))
+
+        def prepare(number: int, server: _Server) -> pb.PrepareReply:
             start, stop, border = (
-                self._places.at(place, header.precision)
+                self._places.at(place, precision)
                 for place in (server.start, server.stop, self._places.gradient)
             )
-            gradient = dense.pieces(min(start, border), min(stop, border))
+            trainable = dense.pieces(min(start, border), min(stop, border))
             state: list[memoryview] = []
-            if header.state_nbytes:
+            if gradient.state_nbytes:
                 state = dense.pieces(max(start, border), max(stop, border))
-            part = _like(
-                bare,
-                gradient_nbytes=sum(piece.nbytes for piece in gradient),
-                state_nbytes=sum(piece.nbytes for piece in state),
-                pull=False,
-                mark=mark,
+            part = pb.PrepareHeader(
+                **_caller(header),
+                lease=header.claim.lease,
+                minibatch=header.claim.minibatch,
+                gradient=pb.GradientHeader(
+                    nbytes=sum(piece.nbytes for piece in trainable),
+                    state_nbytes=sum(piece.nbytes for piece in state),
+                    rows=ids.counts(number),
+                    precision=precision,
+                ),
+                log_index=log_index,
             )
-            part.rows.extend(gradients.counts(number))
-            sent = *gradient, *state, gradients.of(number), values[number]
-            return server.stub.push(part, sent, _refuse, timeout_s)
+            sent = *trainable, *state, ids.of(number), values[number]
+            return server.stub.prepare(part, sent, timeout_s)
 
-        staged = self._all(header, timeout_s, stage)
-        if any(reply.outcome == pb.INVALID for reply in staged):
-            return pb.PushReply(outcome=pb.INVALID)
-        bare.squares.extend(map(sum, zip(*(reply.squares for reply in staged), strict=True)))
-        reply = self._master.push(bare, (), _refuse, timeout_s)
-        self._mark.advance(reply.mark)
-        if not reply.slot_granted:
-            return reply
-        fetched = self._fetch(
-            pb.PullHeader(
-                worker_id=header.worker_id,
-                incarnation=header.incarnation,
-                layout_fingerprint=header.layout_fingerprint,
-                only_rows=reply.version == header.base_version,
-                precision=header.answer_precision,
-            ),
-            PartitionedIds(
-                header.next_rows, dense.whole(next_at, values_at), self._dims, len(self._servers)
-            ),
-            buffer,
-            rows,
-            timeout_s,
-        )
-        return _with(reply, fetched)
+        replies = self._all(header, timeout_s, prepare)
+        if not all(reply.finite for reply in replies):
+            return None
+        return list(map(sum, zip(*(reply.squares for reply in replies), strict=True)))
 
     def put_rows(
         self, header: pb.PutRowsHeader, payloads: tuple[memoryview, ...], timeout_s: float
@@ -257,7 +286,7 @@ class ParameterServerClient:
     ) -> tuple[pb.ScanRowsReply, memoryview, memoryview]:
         """One server after the other."""
         number, cursor = divmod(header.cursor, 1 << _CURSOR_BITS)
-        part = _like(header, cursor=cursor, mark=self._mark.latest)
+        part = _like(header, cursor=cursor, log_index=self._log_index.latest)
         reply, ids, rows = self._servers[number].stub.scan_rows(part, dim, timeout_s)
         if reply.more:
             reply.cursor += number << _CURSOR_BITS
@@ -267,22 +296,22 @@ class ParameterServerClient:
 
     # --- inside ----------------------------------------------------------------------------
 
-    def _fetch(
+    def _read(
         self,
-        header: pb.PullHeader,
+        header: pb.ReadHeader,
         wanted: PartitionedIds,
         buffer: Buffer,
         rows: Buffer,
         timeout_s: float,
-    ) -> pb.PullReply:
+    ) -> pb.ReadReply:
         """Values and rows of all servers, each where it belongs."""
-        header.mark = self._mark.latest
+        header.log_index = self._log_index.latest
         precision, dtype = header.precision, dtype_of(header.precision)
         total = self._places.at(self._servers[-1].stop, precision)
-        values = memoryview(buffer(total)) if total and not header.only_rows else _NOTHING
+        values = memoryview(buffer(total)) if total and not header.only_rows else NOTHING
         found = [np.empty(wanted.row_nbytes(n, dtype), np.uint8) for n in range(len(self._servers))]
 
-        def fetch(number: int, server: _Server) -> pb.PullReply:
+        def fetch(number: int, server: _Server) -> pb.ReadReply:
             part = _like(header)
             part.rows.extend(wanted.counts(number))
             start, stop = (self._places.at(at, precision) for at in (server.start, server.stop))
@@ -297,7 +326,7 @@ class ParameterServerClient:
                     return memoryview(bytearray(nbytes))
                 return _sized(found[number].data, nbytes)
 
-            return server.stub.pull(part, here, timeout_s, wanted.of(number), here_rows)
+            return server.stub.read(part, here, timeout_s, wanted.of(number), here_rows)
 
         replies = self._all(header, timeout_s, fetch)
         if any(reply.precision != precision for reply in replies):
@@ -305,10 +334,10 @@ class ParameterServerClient:
                 raise FrameError("values came in another precision than was asked for")
             # One has a number that has no place in 16 bits: all are to come alike.
             header.precision = job_pb2.FLOAT32
-            return self._fetch(header, wanted, buffer, rows, timeout_s)
+            return self._read(header, wanted, buffer, rows, timeout_s)
         if rows_nbytes := sum(reply.rows_nbytes for reply in replies):
             wanted.join(found, memoryview(rows(rows_nbytes)), dtype)
-        return pb.PullReply(
+        return pb.ReadReply(
             version=replies[0].version,
             nbytes=sum(reply.nbytes for reply in replies),
             rows_nbytes=rows_nbytes,
@@ -332,15 +361,7 @@ class ParameterServerClient:
         if not errors:
             return [future.result() for future in futures]
         if any(isinstance(error, grpc.RpcError | FrameError) for error in errors):
-            self._master.pull(
-                pb.PullHeader(
-                    worker_id=header.worker_id,
-                    incarnation=header.incarnation,
-                    layout_fingerprint=header.layout_fingerprint,
-                ),
-                _refuse,
-                timeout_s,
-            )
+            self._coordinator.permit(pb.PermitRequest(**_caller(header)), timeout_s)
         for number, future in enumerate(futures):
             error = future.exception()
             if (
@@ -356,19 +377,29 @@ class ParameterServerClient:
 
 
 class LogIndex:
-    """How many orders one master has given to parameter servers, as far as is known here.
+    """How many commands one coordinator has appended to its log, as far as this worker knows.
 
-    Each incarnation has one of its own: a mark of another one would name orders that do not come.
+    Each incarnation has one of its own: the index of another one would name commands that do not
+    come.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.latest = 0
 
-    def advance(self, mark: int) -> None:
-        """An answer of the master has told this; several threads ask."""
+    def advance(self, index: int) -> None:
+        """An answer of the coordinator has named this index; several threads call this."""
         with self._lock:
-            self.latest = max(self.latest, mark)
+            self.latest = max(self.latest, index)
+
+
+def _caller(header: Any) -> dict[str, Any]:
+    """The fields of a header that name its sender."""
+    return {
+        "worker_id": header.worker_id,
+        "incarnation": header.incarnation,
+        "layout_fingerprint": header.layout_fingerprint,
+    }
 
 
 M = TypeVar("M", bound=Message)
@@ -386,8 +417,8 @@ def _like(header: M, **fields: Any) -> M:
 R = TypeVar("R", pb.PullReply, pb.PushReply)
 
 
-def _with(reply: R, fetched: pb.PullReply) -> R:
-    """The master's reply, with what the servers have sent."""
+def _with(reply: R, fetched: pb.ReadReply) -> R:
+    """The coordinator's answer, with what the servers have sent."""
     reply.nbytes, reply.rows_nbytes = fetched.nbytes, fetched.rows_nbytes
     reply.precision = fetched.precision
     return reply

@@ -1,4 +1,4 @@
-"""The ledger's half that lives beside the parameters: what has been applied, and who may push."""
+"""Counts of applied minibatches by task, and the tokens that may push."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edl_master.core.identifiers import TaskKey, TaskType, Token
 
 
 class PushVerdict(Enum):
-    """How a push stands to what has been applied of its task."""
+    """Relation of a push to the count of its task."""
 
     DUE = auto()
     ALREADY_APPLIED = auto()
@@ -72,7 +72,7 @@ class AppliedCounts:
         entry = self._entries.pop(task, None)
         return entry.applied if entry else 0
 
-    def standing(
+    def verdict(
         self, task: TaskKey, token: Token, minibatch: int, minibatches: int = 1
     ) -> PushVerdict:
         """Judge a push of minibatches from this index in the task on: all of them or none."""

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 
 class Reduction(StrEnum):
-    """How a loss reduces a minibatch, and so how gradients of several are to be joined."""
+    """How a loss reduces a minibatch, and so how gradients of several are combined."""
 
     MEAN = "mean"
     SUM = "sum"
@@ -25,6 +25,10 @@ class Async:
 
     local: bool = False
 
+    def allows(self, minibatches: int) -> bool:
+        """Whether a push may stand for so many minibatches: for several only with local steps."""
+        return minibatches == 1 or (self.local and minibatches > 1)
+
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
@@ -36,10 +40,14 @@ class Bounded:
         if self.max_staleness < 0:
             raise ValueError(f"max-staleness must be at least 0, not {self.max_staleness}")
 
+    def allows(self, minibatches: int) -> bool:
+        """Whether a push may stand for so many minibatches."""
+        return minibatches == 1
+
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """``grads_to_wait`` gradients, all of one version, are joined to one update.
+    """``grads_to_wait`` gradients, all of one version, are accumulated for one update.
 
     With mean, each weighs as many records as it was computed from, so that the update equals
     that of one large minibatch of all those records; with sum, gradients are added.
@@ -52,6 +60,10 @@ class Sync:
         object.__setattr__(self, "reduction", Reduction(self.reduction))
         if self.grads_to_wait < 1:
             raise ValueError(f"grads-to-wait must be at least 1, not {self.grads_to_wait}")
+
+    def allows(self, minibatches: int) -> bool:
+        """Whether a push may stand for so many minibatches."""
+        return minibatches == 1
 
 
 UpdateMode: TypeAlias = Async | Bounded | Sync

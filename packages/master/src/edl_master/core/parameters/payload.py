@@ -116,6 +116,16 @@ class Wire:
         return payload.reshape(-1).view(np.uint8)
 
 
+def check_size(what: str, payload: Payload, nbytes: int) -> None:
+    """Make sure that a payload has so many bytes.
+
+    Raises:
+        PayloadError: it has not.
+    """
+    if (size := size_of(payload)) != nbytes:
+        raise PayloadError(f"{what} must have {nbytes} bytes, not {size}")
+
+
 def size_of(payload: Payload) -> int:
     """Bytes of a payload."""
     return payload.nbytes if isinstance(payload, np.ndarray | memoryview) else len(payload)

@@ -1,4 +1,4 @@
-"""A plane's state as plain values and named arrays, to be written and read by others."""
+"""A snapshot of the parameter plane: plain values and named arrays."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Stored: TypeAlias = Array | CopyOnWriteView | RowsChunk
 
 
 class SnapshotError(ValueError):
-    """A snapshot does not fit the plane that is to be restored from it."""
+    """A snapshot does not fit the model, optimizer or mode that it is to be restored with."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A plane's whole state, apart from frozen versions and step permits.
+    """The whole state of ledger and store, apart from frozen versions and step permits.
 
     Attributes:
         meta: plain values that JSON can hold.

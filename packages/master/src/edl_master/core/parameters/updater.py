@@ -11,7 +11,6 @@ import numpy as np
 
 from edl_master.core.parameters.arithmetic import (
     Executor,
-    accumulate,
     kernel,
     read_only,
     run_all,
@@ -54,10 +53,8 @@ class Updater:
         optimizer: Optimizer,
         layout: Layout,
         executor: Executor | None,
-        *,
-        local: bool = False,
     ) -> None:
-        """Make the slots; none with local steps, for then the optimizer is at work in workers."""
+        """Make the slots, as large as the variables."""
         self.optimizer = optimizer
         self.iterations = 0
         self.memory: dict[str, float] = {}
@@ -71,7 +68,7 @@ class Updater:
                 key: np.full(layout.sizes[key], slot.initial, key.dtype) for key in self._arenas
             }
             for slot in optimizer.rule.slots()
-            if slot.used and not local
+            if slot.used
         }
         if optimizer.ema is not None:
             self.slots["average"] = zeros(layout.sizes, self._arenas)
@@ -88,6 +85,7 @@ class Updater:
         scale: float = 1.0,
         rows: Sequence[RowUpdate] = (),
         squares: tuple[float, ...] = (),
+        updates: int = 1,
     ) -> None:
         """Update values and rows in place.
 
@@ -98,7 +96,9 @@ class Updater:
             rows: tables with gradients of some of their rows; all others stay as they are, their
                 slots too.
             squares: if this is a part of a gradient, the ``shared_sums`` of the whole.
+            updates: always 1; see ``local_steps`` for more.
         """
+        assert updates == 1, "an optimizer makes one update of a gradient"
         optimizer, step = self.optimizer, self.iterations + 1
         rate = optimizer.learning_rate(self.iterations)
         limit = optimizer.clipping.limit if isinstance(optimizer.clipping, ClipValue) else np.inf
@@ -146,11 +146,6 @@ class Updater:
             for slot in self.optimizer.rule.slots()
         ]
         loop(values, gradient, *numbers, *all_slots, *factors)
-
-    def add(self, values: Arenas, moves: Arenas, minibatches: int) -> None:
-        """Add by how much a worker's own updates, one for each minibatch, have moved its values."""
-        accumulate(values, moves, 1.0, first=False, executor=self._executor)
-        self.iterations += minibatches
 
     def warm_up(self) -> None:
         """Compile the loops for the dtypes in use, by an update of one element of each."""

@@ -9,18 +9,28 @@ import numpy as np
 import pytest
 
 from edl_master.core.identifiers import Token
-from edl_master.core.parameters.exchange import PushKind
 from edl_master.core.parameters.keras_config import OptimizerUnsupported
 from edl_master.core.parameters.layout import Layout, LayoutError, Variable
 from edl_master.core.parameters.modes import Async, Reduction, Sync, UpdateMode
 from edl_master.core.parameters.optimizers import parse_optimizer
 from edl_master.core.parameters.payload import PayloadError
-from edl_master.core.parameters.plane import ParameterPlane
+from edl_master.core.parameters.push import PushKind
 from edl_master.core.parameters.snapshot import Snapshot, SnapshotError
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 from edl_master.core.parameters.tables.spec import Distribution, Initial, TableSpec
 
-from ..planes import A, B, push, row_payload, rows_of, sgd, small_plane, values_of, zero_table
+from ..planes import (
+    A,
+    B,
+    ParameterPlane,
+    push,
+    row_payload,
+    rows_of,
+    sgd,
+    small_plane,
+    values_of,
+    zero_table,
+)
 
 NOTHING = np.zeros(2, np.float32)
 DRAWN = TableSpec("drawn", 3, Initial(Distribution.NORMAL, 0.0, 1.0), 5)

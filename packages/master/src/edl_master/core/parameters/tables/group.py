@@ -244,39 +244,39 @@ class Tables:
 
 
 class AccumulatedRows:
-    """Gradients of rows for one synchronous update, joined when it is complete."""
+    """Gradients of rows for one synchronous update, merged when it is complete."""
 
     def __init__(self, tables: int) -> None:
         self._parts: list[list[RowGradient]] = [[] for _ in range(tables)]
 
     def add(self, gradients: RowGradients, weight: float) -> None:
-        """Gather ``weight`` times these gradients; they are copied."""
+        """Add ``weight`` times these gradients; they are copied."""
         for number, gradient in gradients.items():
             self._parts[number].append(
                 RowGradient(gradient.ids.copy(), gradient.values * np.float32(weight))
             )
 
-    def joined(self) -> dict[int, RowGradient]:
+    def merged(self) -> dict[int, RowGradient]:
         """The sums of the gradients of each row."""
         return {number: merged(parts) for number, parts in enumerate(self._parts) if parts}
 
-    def start_over(self) -> None:
-        for gathered in self._parts:
-            gathered.clear()
+    def reset(self) -> None:
+        for accumulated in self._parts:
+            accumulated.clear()
 
     def arrays(self) -> dict[str, Array]:
         """What a snapshot holds."""
         found = {}
-        for number, gradient in self.joined().items():
+        for number, gradient in self.merged().items():
             found[f"accumulated/tables/{number}/ids"] = gradient.ids
             found[f"accumulated/tables/{number}/values"] = gradient.values
         return found
 
     def restore(self, arrays: Mapping[str, Any]) -> None:
-        for number, gathered in enumerate(self._parts):
+        for number, accumulated in enumerate(self._parts):
             name = f"accumulated/tables/{number}"
             if f"{name}/ids" in arrays:
-                gathered.append(RowGradient(arrays[f"{name}/ids"], arrays[f"{name}/values"]))
+                accumulated.append(RowGradient(arrays[f"{name}/ids"], arrays[f"{name}/values"]))
 
 
 def comes_twice(ids: Array) -> bool:

@@ -162,6 +162,7 @@ class Table:
 
     def apply(self, gradient: Resolved, update: Update) -> None:
         """Update rows, then drop some that are too old."""
+        self._rows.unshare(gradient.rows)  # a view may have been taken since they were resolved
         dim, depth = self.spec.dim, 1 + self._slots.size
         row_nbytes = 4 * self._rows.width
         step = max(1, _BYTES_AT_A_TIME // row_nbytes)

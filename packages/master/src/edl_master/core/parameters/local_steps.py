@@ -1,0 +1,125 @@
+"""Local steps: optimizers work in the workers, and the store adds the differences they push.
+
+This is the one place where a store differs between local steps and everything else; see
+docs/adr/0012.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from edl_master.core.parameters.arithmetic import Executor, accumulate
+from edl_master.core.parameters.keras_config import OptimizerUnsupported
+from edl_master.core.parameters.layout import ArenaKey, Arenas, Array, Layout
+from edl_master.core.parameters.modes import Async, UpdateMode
+from edl_master.core.parameters.optimizers import Optimizer
+from edl_master.core.parameters.updater import RowUpdate, Updater
+
+
+class UpdateRule(Protocol):
+    """How a store applies a gradient; see ``Updater`` for the methods."""
+
+    optimizer: Optimizer
+    iterations: int
+    memory: dict[str, float]
+    slots: dict[str, dict[ArenaKey, Array]]
+
+    @property
+    def learning_rate(self) -> float: ...
+
+    def apply(
+        self,
+        values: Arenas,
+        gradient: Arenas,
+        scale: float = 1.0,
+        rows: Sequence[RowUpdate] = (),
+        squares: tuple[float, ...] = (),
+        updates: int = 1,
+    ) -> None: ...
+
+    def finish(self, values: Arenas) -> bool: ...
+
+    def squares(self, gradient: Arenas, rows: Mapping[int, Array]) -> tuple[float, ...]: ...
+
+    def warm_up(self) -> None: ...
+
+
+class DifferenceUpdater:
+    """Adds differences that workers' own optimizers have made; has no optimizer slots.
+
+    Attributes:
+        optimizer: at work in the workers; here it only gives the learning rate.
+        iterations: updates made by workers so far.
+        memory: empty.
+        slots: empty.
+    """
+
+    def __init__(self, optimizer: Optimizer, executor: Executor | None) -> None:
+        self.optimizer = optimizer
+        self.iterations = 0
+        self.memory: dict[str, float] = {}
+        self.slots: dict[str, dict[ArenaKey, Array]] = {}
+        self._executor = executor
+
+    @property
+    def learning_rate(self) -> float:
+        """The rate of the next update."""
+        return float(self.optimizer.learning_rate(self.iterations))
+
+    def apply(
+        self,
+        values: Arenas,
+        gradient: Arenas,
+        scale: float = 1.0,
+        rows: Sequence[RowUpdate] = (),
+        squares: tuple[float, ...] = (),
+        updates: int = 1,
+    ) -> None:
+        """Add the difference that ``updates`` minibatches have made."""
+        accumulate(values, gradient, scale, first=False, executor=self._executor)
+        self.iterations += updates
+
+    def finish(self, values: Arenas) -> bool:
+        """Do nothing: no average of the values is kept."""
+        return False
+
+    def squares(self, gradient: Arenas, rows: Mapping[int, Array]) -> tuple[float, ...]:
+        """Nothing: differences are not clipped."""
+        return ()
+
+    def warm_up(self) -> None:
+        """Do nothing: ``Values.warm_up`` compiles what is needed."""
+
+
+def make_updater(
+    mode: UpdateMode, optimizer: Optimizer, layout: Layout, executor: Executor | None
+) -> UpdateRule:
+    """The updater of a store in this mode."""
+    if is_local(mode):
+        return DifferenceUpdater(optimizer, executor)
+    return Updater(optimizer, layout, executor)
+
+
+def is_local(mode: UpdateMode) -> bool:
+    """Whether workers make local steps."""
+    return isinstance(mode, Async) and mode.local
+
+
+def check_local_steps(optimizer: Optimizer, layout: Layout, mode: UpdateMode) -> None:
+    """Refuse what local steps cannot do.
+
+    Raises:
+        OptimizerUnsupported: the optimizer keeps an average of values that no worker sees.
+        ValueError: rows of tables would have to be updated in workers.
+    """
+    if not is_local(mode):
+        return
+    if layout.tables:
+        raise ValueError("embedding tables do not go with local steps")
+    if optimizer.ema:
+        raise OptimizerUnsupported(
+            f"{optimizer.name}.use_ema",
+            "True with --local-steps: no worker sees all values that would be averaged",
+            "leave it out, or train without --local-steps",
+        )

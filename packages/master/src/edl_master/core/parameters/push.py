@@ -1,0 +1,97 @@
+"""A push: the claim that is decided, the gradient that is applied, and the outcome."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from edl_master.core.identifiers import TaskKey, Token, Version
+from edl_master.core.parameters.payload import Payload
+from edl_master.core.parameters.tables.payloads import RowPayload
+
+MinibatchKey: TypeAlias = tuple[TaskKey, Token, int]
+"""A minibatch as computed under one lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class PushClaim:
+    """What a push claims to have computed. The ledger decides on this alone.
+
+    Attributes:
+        task: the task that the minibatch belongs to.
+        token: the lease under which it was computed.
+        minibatch: index of the minibatch in the task, from 0.
+        records: records in the minibatch, at least 1; its weight in a synchronous mean.
+        base_version: version of the values it was computed from.
+        minibatches: number of minibatches, ``minibatch`` being the first; above 1 only with
+            local steps.
+    """
+
+    task: TaskKey
+    token: Token
+    minibatch: int
+    records: int
+    base_version: Version
+    minibatches: int = 1
+
+    @property
+    def key(self) -> MinibatchKey:
+        """Identifies the push among all that are prepared."""
+        return self.task, self.token, self.minibatch
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """What a push wants applied. The store works on this alone.
+
+    Attributes:
+        values: gradients of the trainable variables, packed in wire order. With local steps: by
+            how much the minibatches have moved the variables.
+        state_delta: by how much the other variables moved, packed likewise; None if they did not.
+        rows: gradients of the rows of embedding tables that the minibatch has used.
+    """
+
+    values: Payload
+    state_delta: Payload | None = None
+    rows: tuple[RowPayload, ...] = ()
+
+
+class PushKind(StrEnum):
+    """The outcome of a push. Only ``APPLIED`` has changed anything."""
+
+    APPLIED = "applied"
+    """It is in the values, or accumulated for the next version; it must not be pushed again."""
+    ALREADY_APPLIED = "already-applied"
+    """An earlier attempt with this minibatch was applied."""
+    STALE = "stale"
+    """Compute the minibatch again from newer values; in sync mode, under a step permit."""
+    REFUSED = "refused"
+    """The lease is not, or no longer, the caller's."""
+    OUT_OF_ORDER = "out-of-order"
+    """A minibatch before this one is missing: an error of the caller."""
+    INVALID = "invalid"
+    """The gradient or state delta contains an infinity or a NaN."""
+
+
+@dataclass(frozen=True, slots=True)
+class PushOutcome:
+    """The answer to a push.
+
+    Attributes:
+        kind: what was decided.
+        version: the parameter version after the decision.
+        staleness: updates between the push's base version and the decision.
+        new_version: whether this push completed an update.
+        detail: for ``INVALID``, the variable or table; otherwise empty.
+    """
+
+    kind: PushKind
+    version: Version
+    staleness: int
+    new_version: bool = False
+    detail: str = ""
+
+
+class NotInitialized(RuntimeError):
+    """There are no values yet: the initial values come first."""

@@ -1,0 +1,150 @@
+"""A shard: a store, and the gradients and initial values that wait for a command.
+
+Every process that has values has one shard: a master without parameter servers the whole model,
+a parameter server its part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import assert_never
+
+from edl_master.core.identifiers import Version, WorkerId
+from edl_master.core.parameters.commands import (
+    Command,
+    CommitInitialValues,
+    CommitPush,
+    FinishTraining,
+    FlushAccumulated,
+    FreezeVersion,
+    ReleaseVersion,
+    TakeSnapshot,
+)
+from edl_master.core.parameters.payload import Payload, check_size
+from edl_master.core.parameters.push import MinibatchKey
+from edl_master.core.parameters.snapshot import Snapshot
+from edl_master.core.parameters.store import ParameterStore, PreparedGradient
+
+
+class ProtocolViolation(RuntimeError):
+    """A command cannot be applied: coordinator and shard disagree. An internal error."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardSnapshot:
+    """The snapshot that a command has asked for."""
+
+    command: TakeSnapshot
+    snapshot: Snapshot
+
+
+class Shard:
+    """Applies the commands of one command log to a store.
+
+    Attributes:
+        store: the values; nothing else changes them.
+        applied: number of commands applied so far.
+        shares_sums: whether other shards need the sums of squares of this part, see
+            ``sharding.sums_between``.
+    """
+
+    def __init__(self, store: ParameterStore, shares_sums: bool = False) -> None:
+        self.store = store
+        self.shares_sums = shares_sums
+        self.applied = 0
+        self._prepared: dict[MinibatchKey, tuple[PreparedGradient, Callable[[], None]]] = {}
+        self._newest: dict[WorkerId, MinibatchKey] = {}
+        self._proposed: dict[WorkerId, Payload] = {}
+
+    # --- what workers send -----------------------------------------------------------------
+
+    def propose(self, worker: WorkerId, values: Payload) -> None:
+        """Hold initial values until a command says whose are used; they are not copied.
+
+        Raises:
+            PayloadError: they have not ``layout.parameter_nbytes`` bytes.
+        """
+        check_size("the initial values", values, self.store.layout.parameter_nbytes)
+        if not self.store.initialized:
+            self._proposed[worker] = values
+
+    def prepare(
+        self,
+        worker: WorkerId,
+        key: MinibatchKey,
+        prepared: PreparedGradient,
+        release: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Hold a gradient until a command says that it counts.
+
+        A worker has one at a time: its previous one is dropped.
+
+        Args:
+            worker: that has computed it.
+            key: of the minibatch.
+            prepared: the gradient, which is finite.
+            release: called when the gradient is not held any more.
+        """
+        self.drop(self._newest.get(worker))
+        self.drop(key)
+        self._prepared[key] = prepared, release
+        self._newest[worker] = key
+
+    def drop(self, key: MinibatchKey | None) -> None:
+        """Hold a gradient no longer, if it is held."""
+        if key in self._prepared:
+            self._prepared.pop(key)[1]()
+
+    @property
+    def prepared(self) -> int:
+        """How many gradients are held."""
+        return len(self._prepared)
+
+    # --- commands --------------------------------------------------------------------------
+
+    def apply(self, command: Command) -> ShardSnapshot | None:
+        """Apply the next command of the log.
+
+        Returns:
+            The snapshot, if that was the command.
+
+        Raises:
+            ProtocolViolation: the command cannot be applied.
+        """
+        taken = None
+        match command:
+            case CommitInitialValues(worker):
+                if worker not in self._proposed or self.store.initialized:
+                    raise ProtocolViolation(f"worker {worker} has not proposed initial values")
+                self.store.initialize(self._proposed[worker])
+                self._proposed.clear()
+            case CommitPush():
+                self._commit(command)
+            case FlushAccumulated(version):
+                self.store.flush()
+                self._check(command, version)
+            case FinishTraining(version):
+                self.store.finish()
+                self._check(command, version)
+            case FreezeVersion(name):
+                self.store.freeze(name)
+            case ReleaseVersion(name):
+                self.store.release(name)
+            case TakeSnapshot():
+                taken = ShardSnapshot(command, self.store.snapshot())
+            case _:
+                assert_never(command)
+        self.applied += 1
+        return taken
+
+    def _commit(self, command: CommitPush) -> None:
+        if command.key not in self._prepared:
+            raise ProtocolViolation(f"{command} was never prepared here")
+        self.store.apply(self._prepared[command.key][0], command)
+        self.drop(command.key)
+        self._check(command, command.version)
+
+    def _check(self, command: Command, version: Version) -> None:
+        if self.store.version != version:
+            raise ProtocolViolation(f"{command} has led to version {self.store.version} here")

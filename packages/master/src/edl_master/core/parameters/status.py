@@ -1,0 +1,59 @@
+"""Figures of the parameter plane for the status page and metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from edl_master.core.identifiers import Version
+from edl_master.core.parameters.push import PushKind
+
+
+@dataclass(frozen=True, slots=True)
+class TableFigures:
+    """Sizes of embedding tables.
+
+    Attributes:
+        rows: number of rows of each table, by its name.
+        nbytes: memory of all tables, slots and indexes included.
+    """
+
+    rows: Mapping[str, int] = field(default_factory=dict)
+    nbytes: int = 0
+
+    def __add__(self, other: TableFigures) -> TableFigures:
+        """The figures of both together."""
+        rows = {
+            name: self.rows.get(name, 0) + other.rows.get(name, 0)
+            for name in dict.fromkeys((*self.rows, *other.rows))
+        }
+        return TableFigures(rows, self.nbytes + other.nbytes)
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneStatus:
+    """Figures of the parameter plane.
+
+    Attributes:
+        version: parameter version.
+        learning_rate: rate of the next update.
+        records_applied: records whose gradients were applied or accumulated.
+        gradients_applied: gradients applied or accumulated.
+        gradients_rejected: pushes that were not applied, by kind.
+        staleness_total: sum of the staleness of the gradients applied.
+        accumulated: gradients that wait for their update to be complete (sync mode).
+        step_permits_held: step permits in use (sync mode).
+        open_tasks: tasks with a count.
+        tables: sizes of embedding tables.
+    """
+
+    version: Version
+    learning_rate: float
+    records_applied: int
+    gradients_applied: int
+    gradients_rejected: Mapping[PushKind, int]
+    staleness_total: int
+    accumulated: int
+    step_permits_held: int
+    open_tasks: int
+    tables: TableFigures = field(default_factory=TableFigures)

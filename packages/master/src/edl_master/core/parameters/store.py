@@ -1,0 +1,443 @@
+"""A parameter store: values, optimizer and tables, and what a committed gradient does to them.
+
+A store knows no task, no lease and no permit: the ledger decides, and the store applies. Nothing
+here waits, locks or knows the time. The caller holds one lock around each call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from edl_master.core.identifiers import Version
+from edl_master.core.parameters.accumulator import GradientAccumulator
+from edl_master.core.parameters.arithmetic import Executor
+from edl_master.core.parameters.commands import CommitPush
+from edl_master.core.parameters.copy_on_write import CopyOnWriteViews
+from edl_master.core.parameters.frozen import FrozenVersions
+from edl_master.core.parameters.keras_config import OptimizerUnsupported
+from edl_master.core.parameters.layout import Arenas, Array, Layout
+from edl_master.core.parameters.local_steps import check_local_steps, make_updater
+from edl_master.core.parameters.modes import Sync, UpdateMode, describe
+from edl_master.core.parameters.optimizers import Optimizer
+from edl_master.core.parameters.payload import Payload
+from edl_master.core.parameters.push import Gradient, NotInitialized
+from edl_master.core.parameters.snapshot import FORMAT, Snapshot, SnapshotError, Stored
+from edl_master.core.parameters.tables.group import AccumulatedRows, RowGradients, Scanned, Tables
+from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
+from edl_master.core.parameters.tables.warming import warm_up
+from edl_master.core.parameters.updater import RowUpdate
+from edl_master.core.parameters.values import Values
+
+
+@dataclass(slots=True)
+class PreparedGradient:
+    """A gradient whose sizes were checked, as arenas.
+
+    Attributes:
+        values: of the trainable variables.
+        state: by how much the other variables moved; None if they did not.
+        rows: gradients of rows by number of the table.
+        not_finite: the first variable or table with an infinity or NaN; empty if there is none.
+        resolved: the rows in their tables, once they were found or made.
+    """
+
+    values: Arenas
+    state: Arenas | None
+    rows: RowGradients
+    not_finite: str
+    resolved: list[RowUpdate] | None = None
+
+
+class ParameterStore:
+    """The values of one layout and the optimizer at work on them.
+
+    Attributes:
+        layout: the variables and tables.
+        initialized: whether there are values.
+        version: number of updates since the initial values.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        optimizer: Optimizer,
+        mode: UpdateMode,
+        *,
+        executor: Executor | None = None,
+    ) -> None:
+        """Make a store without values.
+
+        Args:
+            layout: the variables.
+            optimizer: what an update does.
+            mode: whether gradients are accumulated, and whether workers make local steps.
+            executor: runs slices of large arenas at the same time; for the store alone. None:
+                everything in the calling thread, with the same results.
+
+        Raises:
+            OptimizerUnsupported: the optimizer cannot update the layout's embedding tables.
+            ValueError: it excludes a variable from weight decay that is not in the layout.
+        """
+        check_fit(optimizer, layout, mode)
+        self.layout = layout
+        self.initialized = False
+        self.version = Version(0)
+        self._mode = mode
+        self._values = Values(layout, executor)
+        self._updater = make_updater(mode, optimizer, layout, executor)
+        slots = tuple(slot.initial for slot in optimizer.rule.slots() if slot.used)
+        self._tables = Tables(layout.tables, slots, executor)
+        self._accumulated_rows = AccumulatedRows(len(self._tables))
+        self._frozen = FrozenVersions()
+        self._views = CopyOnWriteViews(executor)
+        self._accumulator: GradientAccumulator | None = None
+        if isinstance(mode, Sync) and mode.grads_to_wait > 1:
+            self._accumulator = GradientAccumulator(layout, mode.reduction, executor)
+
+    def warm_up(self) -> None:
+        """Compile the loops that updates will need, so that the first push need not wait.
+
+        This may run at the same time as other calls: it looks at dtypes alone.
+        """
+        self._updater.warm_up()
+        self._values.warm_up()
+        if self.layout.tables:
+            warm_up(self.layout.tables[0], self._updater.optimizer)
+
+    # --- reading ---------------------------------------------------------------------------
+
+    def read_parameters(self, out: Payload) -> Version:
+        """Copy all values into a buffer of ``layout.parameter_nbytes``; return their version.
+
+        Raises:
+            NotInitialized: there are no values yet.
+            PayloadError: the buffer has another size or is read-only.
+        """
+        self._require_values()
+        self._values.store(self._values.arenas, out)
+        return self.version
+
+    def read_frozen(self, name: str, out: Payload) -> Version:
+        """Copy frozen values into a buffer, as ``read_parameters`` does.
+
+        Raises:
+            KeyError: nothing is frozen under this name.
+            PayloadError: the buffer has another size or is read-only.
+        """
+        version, values, _ = self._frozen.get(name)
+        self._values.store(values, out)
+        return version
+
+    def frozen_version(self, name: str) -> Version:
+        """The version that is frozen under a name.
+
+        Raises:
+            KeyError: none is.
+        """
+        return self._frozen.get(name)[0]
+
+    def rows_nbytes(self, wanted: Sequence[RowIds]) -> int:
+        """Bytes of rows.
+
+        Raises:
+            PayloadError: there is no such table, or ids are cut short.
+        """
+        return self._tables.nbytes_of(wanted)
+
+    def read_rows(self, wanted: Sequence[RowIds], out: memoryview, frozen: str = "") -> Version:
+        """Copy rows, the present ones or frozen ones, to a buffer of ``rows_nbytes``.
+
+        An id that no gradient has reached has its initial row.
+
+        Raises:
+            NotInitialized: there are no values yet.
+            KeyError: nothing is frozen under this name.
+            PayloadError: as ``rows_nbytes``, or the buffer has another size.
+        """
+        self._require_values()
+        if frozen:
+            version, _, view = self._frozen.get(frozen)
+            self._tables.read(wanted, out, view)
+            return version
+        self._tables.read(wanted, out)
+        return self.version
+
+    def scan_rows(self, frozen: str, table: int, start: int, most: int) -> Scanned:
+        """Some of the rows that gradients have reached, of a frozen version.
+
+        Raises:
+            KeyError: nothing is frozen under this name.
+            PayloadError: there is no such table.
+        """
+        _, _, view = self._frozen.get(frozen)
+        return self._tables.scan(table, view, start, most)
+
+    @property
+    def learning_rate(self) -> float:
+        """The rate of the next update."""
+        return self._updater.learning_rate
+
+    def table_rows(self) -> tuple[dict[str, int], int]:
+        """Number of rows of each table by name, and bytes of all tables."""
+        return self._tables.rows(), self._tables.nbytes
+
+    # --- before a commit: may fail, changes no value -----------------------------------------
+
+    def put_rows(self, rows: RowPayload) -> bool:
+        """Give rows initial values, before ``initialize``; False once that was done.
+
+        Raises:
+            PayloadError: a size is wrong, an id comes twice, or there is no such table.
+        """
+        if self.initialized:
+            return False
+        self._tables.put(rows)
+        return True
+
+    def prepare(self, gradient: Gradient) -> PreparedGradient:
+        """Check a gradient. This may run at the same time as other calls.
+
+        Raises:
+            PayloadError: gradient, state delta or rows have the wrong size.
+        """
+        values = self._values.gradient(gradient.values)
+        state = self._values.state_delta(gradient.state_delta)
+        rows = self._tables.gradients(gradient.rows)
+        broken = self._values.not_finite(values, state) or self._tables.not_finite(rows)
+        return PreparedGradient(values, state, rows, broken)
+
+    def check_unique(self, gradient: Gradient) -> None:
+        """Make sure that no row comes twice; ``make_ready`` finds that out too.
+
+        Raises:
+            PayloadError: one does.
+        """
+        for payload in gradient.rows:
+            self._tables.check_unique(payload)
+
+    def squares(self, prepared: PreparedGradient) -> tuple[float, ...]:
+        """The ``clipping.shared_sums`` of a part of a gradient."""
+        rows = {number: gradient.values for number, gradient in prepared.rows.items()}
+        return self._updater.squares(prepared.values, rows)
+
+    def make_ready(self, prepared: PreparedGradient) -> None:
+        """Do everything that may fail in applying a gradient; this changes no value.
+
+        Raises:
+            PayloadError: a row comes twice.
+            MemoryError: there is no room for copies or for more rows.
+        """
+        self._preserve_views()
+        if self._accumulator is None:
+            prepared.resolved = self._tables.resolve(prepared.rows)
+
+    # --- commands --------------------------------------------------------------------------
+
+    def initialize(self, values: Payload) -> None:
+        """Set the initial values.
+
+        Raises:
+            PayloadError: the payload has not ``layout.parameter_nbytes`` bytes.
+        """
+        self._preserve_views()
+        self._values.load(values)
+        self.initialized = True
+
+    def apply(self, prepared: PreparedGradient, commit: CommitPush) -> None:
+        """Apply a gradient, or accumulate it for the next version.
+
+        A state delta is *added* in async and bounded mode: every minibatch moves a moving average
+        one step, and as many steps are made as there are minibatches. In sync mode the deltas of
+        one version are *averaged* by records, for they are one step seen from several parts of
+        one large minibatch.
+        """
+        self._preserve_views()
+        accumulator = self._accumulator
+        if accumulator is None:
+            resolved = prepared.resolved
+            self._update(
+                prepared.values,
+                prepared.state,
+                rows=self._tables.resolve(prepared.rows) if resolved is None else resolved,
+                squares=commit.squares,
+                updates=commit.minibatches,
+            )
+            return
+        self._accumulated_rows.add(prepared.rows, accumulator.weight(commit.records))
+        accumulator.add(prepared.values, prepared.state, commit.records)
+        if commit.version != self.version:
+            self._update_accumulated(accumulator)
+
+    def flush(self) -> None:
+        """Make an update of the gradients accumulated so far, though some are missing."""
+        self._preserve_views()
+        if self._accumulator is not None and self._accumulator.count:
+            self._update_accumulated(self._accumulator)
+
+    def finish(self) -> None:
+        """Make the optimizer's average the values, if it keeps one."""
+        self._preserve_views()
+        if self._updater.finish(self._values.trainable):
+            self.version = Version(self.version + 1)
+
+    def freeze(self, name: str) -> None:
+        """Keep the present values under a name, unless the name is in use.
+
+        Frozen versions are no part of a snapshot.
+        """
+        self._require_values()
+        self._frozen.keep(name, self.version, self._values.arenas, self._tables.take_view)
+
+    def release(self, name: str) -> None:
+        """Forget frozen values, if there are some under this name."""
+        self._frozen.release(name)
+
+    # --- snapshots -------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """The state as it is now, apart from frozen versions.
+
+        The arrays are views: they are copied when they are read, or when they are about to change.
+        So this takes no time, and others may read them while updates go on.
+        """
+        accumulator = self._accumulator
+        meta: dict[str, Any] = {
+            "format": FORMAT,
+            "layout": self.layout.describe(),
+            "tables": self._tables.describe(),
+            "optimizer": dict(self._updater.optimizer.config),
+            "mode": describe(self._mode),
+            "initialized": self.initialized,
+            "version": self.version,
+            "iterations": self._updater.iterations,
+            "memory": dict(self._updater.memory),
+            "accumulated": accumulator.count if accumulator else 0,
+            "accumulated_records": accumulator.records if accumulator else 0,
+        }
+        arrays: dict[str, Stored] = {
+            name: self._views.take(array) for name, array in self._named_arrays()
+        }
+        rows = {**self._tables.arrays(), **self._accumulated_rows.arrays()}
+        return Snapshot(meta, {**arrays, **rows})
+
+    @classmethod
+    def restore(
+        cls,
+        snapshot: Snapshot,
+        optimizer: Optimizer,
+        mode: UpdateMode,
+        *,
+        layout: Layout | None = None,
+        executor: Executor | None = None,
+    ) -> Self:
+        """A store that goes on where a snapshot was taken, as if there had been no stop.
+
+        Args:
+            snapshot: the state, which stays as it is.
+            optimizer: of the class that the snapshot was trained with.
+            mode: may differ from the snapshot's while no gradients are accumulated.
+            layout: if given, must be that of the snapshot.
+            executor: as for a new store.
+
+        Raises:
+            SnapshotError: the snapshot does not fit, or is damaged.
+        """
+        snapshot.check(layout, optimizer, mode)
+        store = cls(snapshot.layout(), optimizer, mode, executor=executor)
+        store._load(snapshot)
+        return store
+
+    def _load(self, snapshot: Snapshot) -> None:
+        meta = snapshot.meta
+        self.initialized = meta["initialized"]
+        self.version = Version(meta["version"])
+        self._updater.iterations = meta["iterations"]
+        self._updater.memory = dict(meta["memory"])
+        if self._accumulator is not None:
+            self._accumulator.count = meta["accumulated"]
+            self._accumulator.records = meta["accumulated_records"]
+        snapshot.fill(self._named_arrays())
+        try:
+            self._tables.restore(meta.get("tables", ()), snapshot.arrays)
+        except ValueError as error:
+            raise SnapshotError(f"the embedding tables are damaged: {error}") from error
+        self._accumulated_rows.restore(snapshot.arrays)
+
+    def check_invariants(self) -> None:
+        """Raise ``AssertionError`` if an invariant is violated."""
+        assert self.version >= self._updater.iterations, "an update without a version"
+        if self._accumulator is not None:
+            has_records = self._accumulator.records > 0
+            assert has_records == (self._accumulator.count > 0), "accumulated gradients miscounted"
+
+    # --- inside ----------------------------------------------------------------------------
+
+    def _named_arrays(self) -> Iterator[tuple[str, Array]]:
+        """Everything that a snapshot has of arrays."""
+        groups: dict[str, Arenas] = {"values": self._values.arenas}
+        groups |= {f"slots/{name}": slot for name, slot in self._updater.slots.items()}
+        if self._accumulator and self._accumulator.records:
+            groups |= self._accumulator.groups()
+        for group, arenas in groups.items():
+            for key, array in arenas.items():
+                yield f"{group}/{key}", array
+
+    def _preserve_views(self) -> None:
+        """Before anything changes: snapshots keep what they have."""
+        accumulated = self._accumulator.groups() if self._accumulator else {}
+        groups = (self._values.arenas, *self._updater.slots.values(), *accumulated.values())
+        self._views.preserve(array for arenas in groups for array in arenas.values())
+
+    def _update_accumulated(self, accumulator: GradientAccumulator) -> None:
+        self._update(
+            accumulator.gradient,
+            accumulator.state,
+            accumulator.gradient_scale,
+            accumulator.state_scale,
+            rows=self._tables.resolve(self._accumulated_rows.merged()),
+        )
+        accumulator.reset()
+        self._accumulated_rows.reset()
+
+    def _update(
+        self,
+        gradient: Arenas,
+        state: Arenas | None,
+        gradient_scale: float = 1.0,
+        state_scale: float = 1.0,
+        *,
+        rows: Sequence[RowUpdate] = (),
+        squares: tuple[float, ...] = (),
+        updates: int = 1,
+    ) -> None:
+        values = self._values.trainable
+        self._updater.apply(values, gradient, gradient_scale, rows, squares, updates)
+        if state:
+            self._values.move_state(state, state_scale)
+        self.version = Version(self.version + updates)
+
+    def _require_values(self) -> None:
+        if not self.initialized:
+            raise NotInitialized("no worker has sent the initial values yet")
+
+
+def check_fit(optimizer: Optimizer, layout: Layout, mode: UpdateMode) -> None:
+    """Make sure that an optimizer can update the variables and tables of a model.
+
+    Raises:
+        OptimizerUnsupported: it cannot update embedding tables, or not in workers.
+        ValueError: it excludes a variable from weight decay that the model does not have, or
+            rows of tables would have to be updated in workers.
+    """
+    check_local_steps(optimizer, layout, mode)
+    if layout.tables and optimizer.ema:
+        raise OptimizerUnsupported(
+            f"{optimizer.name}.use_ema",
+            "True with embedding tables",
+            "leave it out, or use keras.layers.Embedding with --embedding-threshold 0",
+        )
+    names = {v.name for v in layout.variables} | {t.name for t in layout.tables}
+    if unknown := sorted(optimizer.undecayed - names):
+        raise ValueError(f"excluded from weight decay, but no variable: {', '.join(unknown)}")

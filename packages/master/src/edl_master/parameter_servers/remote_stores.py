@@ -1,0 +1,108 @@
+"""The stores of a master with parameter servers: they apply what the command log says."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from edl_master.core.identifiers import Version
+from edl_master.core.parameters.commands import Command, TakeSnapshot
+from edl_master.core.parameters.layout import Layout
+from edl_master.core.parameters.modes import UpdateMode
+from edl_master.core.parameters.sharding import NOTHING, Part, Saved, cut, sums_between
+from edl_master.core.parameters.snapshot import FORMAT, Snapshot
+from edl_master.core.parameters.status import TableFigures
+from edl_master.core.parameters.store import check_fit
+from edl_master.parameters.stores import Model, PendingSnapshot
+
+
+class CommandLog(Protocol):
+    """The parameter servers of a job, as far as the coordinator needs them. Nothing waits."""
+
+    @property
+    def count(self) -> int:
+        """How many servers there are."""
+        ...
+
+    @property
+    def log_index(self) -> int:
+        """Commands appended so far."""
+        ...
+
+    def begin(self, model: Layout, optimizer_json: str, mode: UpdateMode) -> None:
+        """Before the first command: what they are to serve."""
+        ...
+
+    def append(self, command: Command) -> None: ...
+
+    def next_label(self) -> str:
+        """A name for a snapshot that no other one has."""
+        ...
+
+    def tables(self) -> TableFigures:
+        """Sizes of embedding tables, of all servers together."""
+        ...
+
+
+class RemoteStores:
+    """Implements ``Stores`` by N parameter servers.
+
+    Args:
+        log: the servers.
+    """
+
+    def __init__(self, log: CommandLog) -> None:
+        self._log = log
+        self._model: Model | None = None
+        self._parts: tuple[Part, ...] = ()
+        self._shared_sums = 0
+
+    def begin(self, model: Model, saved: Saved | None) -> Snapshot | None:
+        layout, optimizer, mode = model.layout, model.optimizer, model.mode
+        check_fit(optimizer, layout, mode)
+        self._parts = cut(layout, self._log.count, optimizer, mode)
+        self._shared_sums = sums_between(layout, self._log.count, optimizer, mode)
+        decided = None
+        if saved is not None:
+            decided = saved.part(layout, NOTHING, optimizer) if not saved.parts else saved.decided
+            decided.check(NOTHING.layout, optimizer, mode)
+        self._model = model
+        self._log.begin(layout, model.optimizer_json, mode)
+        return decided
+
+    def warm_up(self) -> None:
+        """Do nothing: the servers do that themselves."""
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return self._parts
+
+    @property
+    def shared_sums(self) -> int:
+        return self._shared_sums
+
+    @property
+    def log_index(self) -> int:
+        return self._log.log_index
+
+    def append(self, command: Command) -> None:
+        self._log.append(command)
+
+    def take_snapshot(self, ledger: dict[str, Any], place: str) -> PendingSnapshot:
+        assert self._model is not None, "there are values"
+        label = self._log.next_label()
+        self._log.append(TakeSnapshot(label, place))
+        layout = self._model.layout
+        meta = {
+            **ledger,
+            "format": FORMAT,
+            "layout": NOTHING.layout.describe(),
+            "tables": NOTHING.layout.describe_tables(),
+            "optimizer": dict(self._model.optimizer.config),
+            "model": {"layout": layout.describe(), "tables": layout.describe_tables()},
+            "label": label,
+        }
+        snapshot = Snapshot(meta, {})
+        return PendingSnapshot(Version(ledger["version"]), label, lambda: snapshot)
+
+    def tables(self) -> TableFigures:
+        return self._log.tables()

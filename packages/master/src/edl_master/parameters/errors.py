@@ -1,0 +1,38 @@
+"""Error translation: what the core raises about payloads and names, as errors for workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from edl_master.core.parameters.payload import PayloadError
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+
+
+@contextmanager
+def translate_payload_errors() -> Iterator[None]:
+    """Payloads that no worker of this version sends are a usage error, not an internal one."""
+    try:
+        yield
+    except PayloadError as error:
+        raise EdlError(
+            error_pb2.SHAPE_MISMATCH,
+            str(error),
+            where="parameters",
+            remedy="All workers must load the same model file and build it the same way.",
+        ) from error
+
+
+@contextmanager
+def translate_missing_versions() -> Iterator[None]:
+    """A frozen version that does not exist, or not yet, is NOT_READY."""
+    try:
+        yield
+    except KeyError as error:
+        raise EdlError(error_pb2.NOT_READY, str(error.args[0]), where="parameters") from error
+
+
+def not_ready(what: str = "no worker has described its model yet") -> EdlError:
+    """The error for calls that come too early."""
+    return EdlError(error_pb2.NOT_READY, what, where="parameters")

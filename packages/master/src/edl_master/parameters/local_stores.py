@@ -1,0 +1,103 @@
+"""The one store of a master without parameter servers."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from edl_master.core.identifiers import Version
+from edl_master.core.parameters.arithmetic import Executor
+from edl_master.core.parameters.commands import Command, TakeSnapshot
+from edl_master.core.parameters.shard import Shard, ShardSnapshot
+from edl_master.core.parameters.sharding import Part, Saved, whole
+from edl_master.core.parameters.snapshot import Snapshot
+from edl_master.core.parameters.status import TableFigures
+from edl_master.core.parameters.store import ParameterStore
+from edl_master.parameters.locked_shard import LockedShard
+from edl_master.parameters.stores import Model, PendingSnapshot
+
+
+class SnapshotSlot:
+    """Where the snapshot of one command is put when the command is applied."""
+
+    def __init__(self) -> None:
+        self.snapshot: Snapshot | None = None
+
+
+class SnapshotSlots:
+    """Slots by the labels of their commands; only slots that are still wanted exist."""
+
+    def __init__(self) -> None:
+        self._slots: weakref.WeakValueDictionary[str, SnapshotSlot] = weakref.WeakValueDictionary()
+        self._labels = 0
+
+    def new(self) -> tuple[str, SnapshotSlot]:
+        """A slot, and the label for its command."""
+        self._labels += 1
+        label, slot = str(self._labels), SnapshotSlot()
+        self._slots[label] = slot
+        return label, slot
+
+    def fill(self, taken: ShardSnapshot) -> None:
+        """Put a snapshot in its slot; drop it if nobody wants it any more."""
+        slot = self._slots.pop(taken.command.label, None)
+        if slot is not None:
+            slot.snapshot = taken.snapshot
+
+
+class LocalStores:
+    """Implements ``Stores`` by one shard of this process.
+
+    Args:
+        shard: the shard; its ``on_snapshot`` is ``slots.fill``.
+        slots: see there.
+        executor: as in ``ParameterStore``.
+    """
+
+    parts: tuple[Part, ...] = ()
+    shared_sums = 0
+    log_index = 0
+
+    def __init__(
+        self, shard: LockedShard, slots: SnapshotSlots, executor: Executor | None = None
+    ) -> None:
+        self._shard = shard
+        self._slots = slots
+        self._executor = executor
+        self._tables = TableFigures()
+
+    def begin(self, model: Model, saved: Saved | None) -> Snapshot | None:
+        layout, mode = model.layout, model.mode
+        if saved is None:
+            store = ParameterStore(layout, model.optimizer, mode, executor=self._executor)
+        else:
+            snapshot = saved.decided
+            if saved.parts:
+                snapshot = saved.part(layout, whole(layout), model.optimizer)
+            store = ParameterStore.restore(
+                snapshot, model.optimizer, mode, layout=layout, executor=self._executor
+            )
+        self._shard.begin(Shard(store), layout.fingerprint)
+        return saved.decided if saved else None
+
+    def warm_up(self) -> None:
+        self._shard.warm_up()
+
+    def append(self, command: Command) -> None:
+        self._shard.append(command)
+
+    def take_snapshot(self, ledger: dict[str, Any], place: str) -> PendingSnapshot:
+        label, slot = self._slots.new()
+        self._shard.append(TakeSnapshot(label, place))
+
+        def get() -> Snapshot:
+            self._shard.apply_pending()
+            assert slot.snapshot is not None, "the command was applied"
+            return Snapshot({**slot.snapshot.meta, **ledger}, slot.snapshot.arrays)
+
+        return PendingSnapshot(Version(ledger["version"]), "", get)
+
+    def tables(self) -> TableFigures:
+        # Those of the last time while an update is being applied: a status page need not wait.
+        self._tables = self._shard.tables() or self._tables
+        return self._tables

@@ -1,0 +1,104 @@
+"""Pushes and rows, between protobuf and the core's types."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from edl_master.codec import lease_from, malformed
+from edl_master.core import events
+from edl_master.core.identifiers import Version, WorkerId
+from edl_master.core.parameters.layout import Layout
+from edl_master.core.parameters.push import MinibatchKey, PushClaim, PushKind, PushOutcome
+from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
+from edl_proto.v1 import parameters_pb2, task_pb2
+
+_OUTCOMES = {
+    PushKind.APPLIED: parameters_pb2.APPLIED,
+    PushKind.ALREADY_APPLIED: parameters_pb2.ALREADY_APPLIED,
+    PushKind.STALE: parameters_pb2.STALE,
+    PushKind.REFUSED: parameters_pb2.REFUSED,
+    PushKind.OUT_OF_ORDER: parameters_pb2.OUT_OF_ORDER,
+    PushKind.INVALID: parameters_pb2.INVALID,
+}
+
+
+def claim_from(message: parameters_pb2.PushClaim) -> PushClaim:
+    if message.records < 1:
+        raise malformed("a gradient must be of at least one record")
+    lease = lease_from(message.lease)
+    return PushClaim(
+        task=lease.task,
+        token=lease.token,
+        minibatch=message.minibatch,
+        records=message.records,
+        base_version=Version(message.base_version),
+        minibatches=message.minibatches or 1,
+    )
+
+
+def key_from(lease: task_pb2.LeaseRef, minibatch: int) -> MinibatchKey:
+    held = lease_from(lease)
+    return held.task, held.token, minibatch
+
+
+def squares_from(squares: Sequence[float]) -> tuple[float, ...]:
+    if not all(0 <= square < math.inf for square in squares):
+        raise malformed("a sum of squares must be a number, and not negative")
+    return tuple(squares)
+
+
+def event_from(
+    worker: WorkerId,
+    claim: PushClaim,
+    step: parameters_pb2.StepReport,
+    outcome: PushOutcome,
+) -> events.MinibatchApplied | events.GradientRejected | None:
+    """The event for the job that a push is; None if the job has had it before."""
+    match outcome.kind:
+        case PushKind.APPLIED:
+            return events.MinibatchApplied(
+                worker=worker,
+                lease=events.HeldLease(claim.task, claim.token),
+                minibatch=claim.minibatch,
+                records=claim.records,
+                version=outcome.version,
+                loss=step.loss,
+                compute_s=step.compute_s,
+                staleness=outcome.staleness,
+                minibatches=claim.minibatches,
+            )
+        case PushKind.ALREADY_APPLIED:
+            return None
+        case _:
+            return events.GradientRejected(worker, str(outcome.kind))
+
+
+def outcome_to(kind: PushKind) -> parameters_pb2.PushOutcome.ValueType:
+    return _OUTCOMES[kind]
+
+
+def row_ids_from(
+    messages: Iterable[parameters_pb2.TableRows], ids: memoryview
+) -> tuple[RowIds, ...]:
+    """Requests for rows, whose ids lie one after the other."""
+    found, at = [], 0
+    for message in messages:
+        found.append(RowIds(message.table, ids[at : at + 8 * message.count]))
+        at += 8 * message.count
+    return tuple(found)
+
+
+def row_payloads_from(
+    messages: Iterable[parameters_pb2.TableRows],
+    ids: memoryview,
+    values: memoryview,
+    layout: Layout,
+) -> tuple[RowPayload, ...]:
+    """Rows of several tables: all ids, and all values."""
+    found, at = [], 0
+    for wanted in row_ids_from(messages, ids):
+        nbytes = len(wanted.ids) // 8 * layout.tables[wanted.table].row_nbytes
+        found.append(RowPayload(wanted.table, wanted.ids, values[at : at + nbytes]))
+        at += nbytes
+    return tuple(found)

@@ -1,0 +1,218 @@
+"""Payloads of calls about parameters: gradients as they come, values and rows as they go.
+
+Sizes are compared with the layout before any payload is read: a header cannot make this process
+take more memory than the model has.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TypeVar
+
+from google.protobuf.message import Message
+
+from edl_master import codec
+from edl_master.adapters.buffer_pool import BufferPool
+from edl_master.core.parameters.layout import Layout
+from edl_master.core.parameters.push import Gradient
+from edl_master.core.parameters.quantization import Precision, wire_nbytes
+from edl_master.metrics import Metrics
+from edl_master.parameters import push_codec
+from edl_master.parameters.locked_shard import LockedShard, Reading
+from edl_master.servicers.checks import check_size, check_table, rows_nbytes
+from edl_master.servicers.wire_layout import (
+    WireLayout,
+    all_fit,
+    nbytes_of,
+    receive,
+    rows_span,
+    send,
+)
+from edl_proto.transport.frames import Frames, Pieces, fill
+from edl_proto.transport.parameters import MOST_ROW_BYTES
+from edl_proto.transport.raw_calls import first_frame
+from edl_proto.v1 import parameters_pb2
+
+H = TypeVar("H", bound=Message)
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """The payload of a push.
+
+    Attributes:
+        gradient: in memory of the stack that ``receive_gradient`` was given.
+        next_ids: ids of the rows of the next step, in the rows memory.
+        nbytes: that have travelled.
+    """
+
+    gradient: Gradient
+    next_ids: memoryview
+    nbytes: int
+
+
+class PayloadTransfer:
+    """Receives and sends payloads for the servicers of one process.
+
+    Args:
+        buffers: where payloads are received.
+        metrics: durations and bytes.
+    """
+
+    def __init__(self, buffers: BufferPool, metrics: Metrics) -> None:
+        self.buffers = buffers
+        self._layout: WireLayout | None = None
+        self._durations = metrics.parameter_request_duration
+        self._received = metrics.parameter_bytes.labels("received")
+        self._sent = metrics.parameter_bytes.labels("sent")
+
+    def _wire_layout(self, layout: Layout) -> WireLayout:
+        if self._layout is None or self._layout.layout is not layout:
+            self._layout = WireLayout.of(layout)
+        return self._layout
+
+    # --- receiving -------------------------------------------------------------------------
+
+    def receive_gradient(
+        self,
+        frames: Frames,
+        header: parameters_pb2.GradientHeader,
+        layout: Layout,
+        dense_memory: ExitStack,
+        rows_memory: ExitStack,
+        next_nbytes: int = 0,
+    ) -> Received:
+        """Receive gradient, state delta, and rows: ids, ids of the next rows, values.
+
+        Args:
+            frames: of the call, after its header.
+            header: of the gradient.
+            layout: of the shard.
+            dense_memory: gives back the memory of gradient and state delta.
+            rows_memory: gives back the memory of rows and of all ids.
+            next_nbytes: bytes of the ids of the next rows.
+
+        Raises:
+            EdlError: SHAPE_MISMATCH.
+            FrameError: the frames end early or hold more.
+        """
+        precision = codec.precision_from(header.precision)
+        spans = self._wire_layout(layout).gradient
+        check_size("the gradient", header.nbytes, wire_nbytes(spans, precision))
+        if header.state_nbytes:
+            check_size("the state delta", header.state_nbytes, layout.state_nbytes)
+        ids_nbytes, values_nbytes = rows_nbytes(header.rows, layout)
+        values_start = ids_nbytes + next_nbytes
+        rows = rows_memory.enter_context(self.buffers.at_least(values_start + values_nbytes))
+        gradient = dense_memory.enter_context(self.buffers.lent(layout.gradient_nbytes))
+        state = dense_memory.enter_context(self.buffers.lent(header.state_nbytes))
+        receive(frames, gradient, spans, precision, self.buffers)
+        fill(frames, state)
+        self._receive_rows(frames, rows, values_start, precision)
+        payloads = push_codec.row_payloads_from(
+            header.rows, rows[:ids_nbytes], rows[values_start:], layout
+        )
+        sent = values_start + wire_nbytes(rows_span(values_nbytes), precision)
+        nbytes = header.nbytes + header.state_nbytes + sent
+        self._received.inc(nbytes)
+        return Received(
+            Gradient(gradient, state if header.state_nbytes else None, payloads),
+            rows[ids_nbytes:values_start],
+            nbytes,
+        )
+
+    def _receive_rows(
+        self, frames: Frames, target: memoryview, values_start: int, precision: Precision
+    ) -> None:
+        """Ids of rows up to ``values_start``, then their values."""
+        if precision is Precision.FLOAT32:
+            fill(frames, target)
+            return
+        values = target[values_start:]
+        fill(frames, target[:values_start])
+        receive(frames, values, rows_span(values.nbytes), precision, self.buffers)
+
+    def receive_values(self, frames: Frames, nbytes: int, target: memoryview) -> None:
+        """Receive a payload as it is."""
+        fill(frames, target)
+        self._received.inc(nbytes)
+
+    def put_rows(
+        self, frames: Frames, header: parameters_pb2.PutRowsHeader, shard: LockedShard
+    ) -> Pieces:
+        """Answer the call PutRows."""
+        started = time.perf_counter()
+        ids_nbytes, values_nbytes = rows_nbytes([header.rows], shard.layout)
+        with self.buffers.at_least(ids_nbytes + values_nbytes) as data:
+            self.receive_values(frames, ids_nbytes + values_nbytes, data)
+            (rows,) = push_codec.row_payloads_from(
+                [header.rows], data[:ids_nbytes], data[ids_nbytes:], shard.layout
+            )
+            accepted = shard.put_rows(rows)
+        self.took("put-rows", started)
+        yield parameters_pb2.PutRowsReply(accepted=accepted).SerializeToString()
+
+    # --- sending ---------------------------------------------------------------------------
+
+    def answer(
+        self,
+        reply: parameters_pb2.PullReply | parameters_pb2.PushReply | parameters_pb2.ReadReply,
+        reading: Reading,
+        layout: Layout,
+        wanted: Precision,
+    ) -> Pieces:
+        """The reply, then values and rows: as wanted, or whole if one has no place in 16 bits."""
+        payloads = [
+            (reading.values, self._wire_layout(layout).parameters),
+            (reading.rows, rows_span(reading.rows.nbytes)),
+        ]
+        sent = [(values, spans) for values, spans in payloads if values.nbytes]
+        fit = all(all_fit(values, spans, wanted) for values, spans in sent)
+        precision = wanted if fit else Precision.FLOAT32
+        reply.version = reading.version
+        reply.nbytes, reply.rows_nbytes = (nbytes_of(*one, precision) for one in payloads)
+        reply.precision = codec.precision_to(precision)
+        yield reply.SerializeToString()
+        for values, spans in sent:
+            for piece in send(values.cast("B"), spans, precision, self.buffers):
+                self._sent.inc(len(piece))
+                yield piece
+
+    def scan_rows(self, header: parameters_pb2.ScanRowsHeader, shard: LockedShard) -> Pieces:
+        """Answer the call ScanRows."""
+        started = time.perf_counter()
+        check_table(header.table, shard.layout)
+        most = MOST_ROW_BYTES // (8 + shard.layout.tables[header.table].row_nbytes)
+        scanned = shard.scan_rows(
+            header.frozen,
+            header.table,
+            header.cursor,
+            min(max(header.most, 1), most),
+            header.log_index,
+        )
+        self.took("scan-rows", started)
+        reply = parameters_pb2.ScanRowsReply(
+            count=scanned.ids.size, cursor=scanned.next or 0, more=scanned.next is not None
+        )
+        yield reply.SerializeToString()
+        for part in (scanned.ids, scanned.rows):
+            if part.size:
+                self._sent.inc(part.nbytes)
+                yield part.data.cast("B")
+
+    def took(self, method: str, started: float) -> None:
+        """A call was served that began at ``started`` (``time.perf_counter``)."""
+        self._durations.labels(method).observe(time.perf_counter() - started)
+
+
+def header_of(message: H, frames: Frames) -> H:
+    """The header of a call.
+
+    Raises:
+        FrameError: there is none.
+        DecodeError: it is of another kind.
+    """
+    message.ParseFromString(first_frame(frames))
+    return message

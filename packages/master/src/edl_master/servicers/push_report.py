@@ -1,0 +1,42 @@
+"""What becomes of a push besides its answer: the job's event, and the metrics."""
+
+from __future__ import annotations
+
+from edl_master.control.job_controller import JobController
+from edl_master.core.identifiers import WorkerId
+from edl_master.core.parameters.push import PushClaim, PushKind, PushOutcome
+from edl_master.metrics import Metrics
+from edl_master.parameters import push_codec
+from edl_proto.v1 import parameters_pb2
+
+
+class PushReporter:
+    """Reports the outcomes of pushes.
+
+    Args:
+        controller: of the job.
+        metrics: staleness, rejections and durations of steps.
+    """
+
+    def __init__(self, controller: JobController, metrics: Metrics) -> None:
+        self._controller = controller
+        self._metrics = metrics
+        self._compute_duration = metrics.step_duration.labels("compute")
+
+    def report(
+        self,
+        worker: WorkerId,
+        claim: PushClaim,
+        step: parameters_pb2.StepReport,
+        outcome: PushOutcome,
+    ) -> None:
+        """Report one outcome; before the worker is answered, so that the job is never behind it."""
+        if outcome.kind is PushKind.APPLIED:
+            self._metrics.staleness.observe(outcome.staleness)
+            for _ in range(claim.minibatches):
+                self._compute_duration.observe(step.compute_s / claim.minibatches)
+        else:
+            self._metrics.rejected.labels(str(outcome.kind)).inc()
+        event = push_codec.event_from(worker, claim, step, outcome)
+        if event is not None:
+            self._controller.handle(event)

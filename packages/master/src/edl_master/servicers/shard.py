@@ -1,0 +1,109 @@
+"""A part of the parameters, as called by workers: prepared here, decided by the coordinator."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+
+from edl_master import codec
+from edl_master.core.identifiers import WorkerId
+from edl_master.core.parameters.layout import Layout
+from edl_master.parameters import push_codec
+from edl_master.parameters.locked_shard import LockedShard, ReadRequest
+from edl_master.servicers.checks import (
+    Caller,
+    check_fingerprint,
+    check_incarnation,
+    check_size,
+    rows_nbytes,
+)
+from edl_master.servicers.payloads import PayloadTransfer, header_of
+from edl_proto.transport.frames import Frames, Pieces, fill
+from edl_proto.transport.tcp import Call
+from edl_proto.v1 import parameters_pb2
+
+
+class ShardServicer:
+    """Serves ``SHARD``.
+
+    Args:
+        shard: the part.
+        transfer: receives and sends payloads.
+        incarnation: of the master.
+    """
+
+    def __init__(self, shard: LockedShard, transfer: PayloadTransfer, incarnation: str) -> None:
+        self._shard = shard
+        self._transfer = transfer
+        self._incarnation = incarnation
+
+    def propose(self, frames: Frames, call: Call) -> Pieces:
+        started = time.perf_counter()
+        header = header_of(parameters_pb2.ProposeHeader(), frames)
+        layout = self._check(header)
+        check_size("the initial values", header.nbytes, layout.parameter_nbytes)
+        values = memoryview(bytearray(header.nbytes))  # held until the coordinator has decided
+        self._transfer.receive_values(frames, header.nbytes, values)
+        self._shard.propose(WorkerId(header.worker_id), values)
+        self._transfer.took("propose", started)
+        yield parameters_pb2.ProposeReply().SerializeToString()
+
+    def prepare(self, frames: Frames, call: Call) -> Pieces:
+        started = time.perf_counter()
+        header = header_of(parameters_pb2.PrepareHeader(), frames)
+        layout = self._check(header)
+        with ExitStack() as memory:
+            received = self._transfer.receive_gradient(
+                frames, header.gradient, layout, memory, memory
+            )
+            held = memory.pop_all()
+            is_held = False
+            try:
+                not_finite, squares = self._shard.prepare(
+                    WorkerId(header.worker_id),
+                    push_codec.key_from(header.lease, header.minibatch),
+                    received.gradient,
+                    header.log_index,
+                    held.close,
+                )
+                is_held = not not_finite
+            finally:
+                if not is_held:
+                    held.close()
+        self._transfer.took("prepare", started)
+        reply = parameters_pb2.PrepareReply(finite=is_held, squares=squares)
+        yield reply.SerializeToString()
+
+    def read(self, frames: Frames, call: Call) -> Pieces:
+        started = time.perf_counter()
+        header = header_of(parameters_pb2.ReadHeader(), frames)
+        layout = self._check(header)
+        ids_nbytes, _ = rows_nbytes(header.rows, layout)
+        with self._transfer.buffers.at_least(ids_nbytes) as ids:
+            fill(frames, ids)
+            request = ReadRequest(
+                frozen=header.frozen,
+                rows=push_codec.row_ids_from(header.rows, ids),
+                only_rows=header.only_rows,
+            )
+            with self._shard.read(request, header.log_index) as reading:
+                self._transfer.took("read", started)
+                wanted = codec.precision_from(header.precision)
+                reply = parameters_pb2.ReadReply()
+                yield from self._transfer.answer(reply, reading, layout, wanted)
+
+    def put_rows(self, frames: Frames, call: Call) -> Pieces:
+        header = header_of(parameters_pb2.PutRowsHeader(), frames)
+        self._check(header)
+        yield from self._transfer.put_rows(frames, header, self._shard)
+
+    def scan_rows(self, frames: Frames, call: Call) -> Pieces:
+        header = header_of(parameters_pb2.ScanRowsHeader(), frames)
+        self._check(header)
+        yield from self._transfer.scan_rows(header, self._shard)
+
+    def _check(self, header: Caller) -> Layout:
+        check_incarnation(self._incarnation, header.incarnation)
+        layout = self._shard.layout
+        check_fingerprint(self._shard.fingerprint, header.layout_fingerprint)
+        return layout

@@ -1,0 +1,190 @@
+"""Decisions never wait for updates, are applied in their order, and are never half applied."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from edl_master.adapters.buffer_pool import BufferPool
+from edl_master.core.identifiers import TaskKey, TaskType, Token, Version, WorkerId
+from edl_master.core.parameters.layout import Array, Variable
+from edl_master.core.parameters.modes import Async, Sync, UpdateMode
+from edl_master.core.parameters.optimizers import Optimizer, parse_optimizer
+from edl_master.core.parameters.push import Gradient, PushClaim, PushKind
+from edl_master.core.parameters.store import ParameterStore
+from edl_master.parameters.locked_shard import ReadRequest
+from edl_master.parameters.plane import LocalParts, build_local
+
+LONG_S = 60.0
+SIZE = 5
+VARIABLES = (Variable("w", (SIZE,), "float32", True),)
+SGD = json.dumps({"class_name": "SGD", "config": {"learning_rate": 1.0}})
+
+
+def task(number: int) -> TaskKey:
+    return TaskKey(TaskType.TRAINING, 0, number)
+
+
+@pytest.fixture
+def failures() -> list[Exception]:
+    return []
+
+
+@pytest.fixture
+def local(failures: list[Exception]) -> LocalParts:
+    return ready(Async(), failures)
+
+
+def ready(mode: UpdateMode, failures: list[Exception]) -> LocalParts:
+    local = build_local(BufferPool(), lambda reduction: mode, on_failed=failures.append)
+    local.coordinator.describe(VARIABLES, SGD, "sum")
+    local.plane.initialize(WorkerId(0), memoryview(bytes(4 * SIZE)))
+    local.coordinator.grant(task(0), Token(1))
+    return local
+
+
+def push(local: LocalParts, minibatch: int, token: int = 1, base: int | None = None) -> PushKind:
+    version = Version(minibatch if base is None else base)
+    claim = PushClaim(task(0), Token(token), minibatch, 1, version)
+    gradient = Gradient(memoryview(np.full(SIZE, -1, np.float32).tobytes()))
+    with local.plane.push(WorkerId(0), claim, gradient) as pushed:
+        return pushed.outcome.kind
+
+
+def values(local: LocalParts, frozen: str = "") -> Array:
+    with local.plane.pull(ReadRequest(frozen=frozen)) as pulled:
+        return np.frombuffer(pulled.reading.values, np.float32).copy()
+
+
+@contextmanager
+def busy(local: LocalParts) -> Iterator[None]:
+    """As while a large update is being applied."""
+    working, done = threading.Event(), threading.Event()
+
+    def work() -> None:
+        with local.shard.locked():
+            working.set()
+            done.wait(LONG_S)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert working.wait(LONG_S)
+    yield
+    assert thread.is_alive(), "nothing waited for the update"
+    done.set()
+    thread.join()
+
+
+def test_no_decision_of_the_job_waits_for_an_update(local: LocalParts) -> None:
+    coordinator = local.coordinator
+    assert push(local, 0) is PushKind.APPLIED
+    with busy(local):
+        assert coordinator.grant(task(1), Token(2)) == 0
+        coordinator.revoke(task(1), Token(2))
+        coordinator.close(task(1))
+        coordinator.flush()
+        assert coordinator.freeze("then") == 1
+        assert coordinator.snapshot("") is not None
+        coordinator.finish()
+        assert coordinator.applied(task(0)) == 1
+        status = coordinator.status()
+        assert status is not None
+        assert status.version == 1
+    assert (values(local, "then") == 1).all()
+
+
+def test_what_was_decided_before_a_push_is_applied_before_it(local: LocalParts) -> None:
+    assert push(local, 0) is PushKind.APPLIED
+    with busy(local):
+        local.coordinator.freeze("then")
+        pending = local.coordinator.snapshot("")
+    assert push(local, 1) is PushKind.APPLIED
+    assert (values(local, "then") == 1).all()
+    assert (values(local) == 2).all()
+    assert pending is not None
+    assert pending.version == 1
+    snapshot = pending.get()
+    assert snapshot.meta["version"] == 1
+    np.testing.assert_array_equal(snapshot.arrays["values/trainable/float32"], np.ones(SIZE))
+    restored = ParameterStore.restore(snapshot, sgd(), Async(), layout=local.shard.layout)
+    assert restored.version == 1
+
+
+def sgd() -> Optimizer:
+    return parse_optimizer(json.loads(SGD))
+
+
+def test_a_snapshot_that_nobody_waits_for_holds_no_values(local: LocalParts) -> None:
+    pending = local.coordinator.snapshot("")
+    del pending
+    assert push(local, 0) is PushKind.APPLIED
+    again = local.coordinator.snapshot("")
+    assert again is not None
+    assert again.get().meta["version"] == 1
+
+
+def test_a_holder_whose_lease_is_lost_during_an_update_is_refused(local: LocalParts) -> None:
+    """The count that the next holder is granted includes the push that is being applied."""
+    results: list[PushKind] = []
+    with busy(local):
+        pushing = threading.Thread(target=lambda: results.append(push(local, 0)))
+        pushing.start()
+        # The push waits for the store and is not decided yet: the lease is lost before it.
+        assert local.coordinator.grant(task(0), Token(2)) == 0
+    pushing.join()
+    assert results == [PushKind.REFUSED]
+    assert push(local, 0, token=2) is PushKind.APPLIED
+    assert (values(local) == 1).all()
+
+
+def test_a_failed_update_fails_the_job_and_nothing_is_served_afterwards(
+    local: LocalParts, failures: list[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise MemoryError("no memory for an update")
+
+    monkeypatch.setattr(ParameterStore, "apply", fail)
+    with pytest.raises(MemoryError):
+        push(local, 0)
+    assert [str(failure) for failure in failures] == ["no memory for an update"]
+    monkeypatch.undo()
+    # It was counted: a second try must not be told that it is in the values.
+    with pytest.raises(RuntimeError, match="earlier update"):
+        push(local, 0)
+    with pytest.raises(RuntimeError, match="earlier update"):
+        values(local)
+    pending = local.coordinator.snapshot("")
+    assert pending is not None
+    with pytest.raises(RuntimeError, match="earlier update"):
+        pending.get()
+    assert len(failures) == 1
+
+
+def test_what_fails_before_the_commit_changes_nothing(
+    local: LocalParts, failures: list[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise MemoryError("no memory for rows")
+
+    monkeypatch.setattr(ParameterStore, "make_ready", fail)
+    with pytest.raises(MemoryError):
+        push(local, 0)
+    monkeypatch.undo()
+    assert failures == []
+    assert local.coordinator.applied(task(0)) == 0
+    assert push(local, 0) is PushKind.APPLIED
+
+
+def test_a_flush_between_two_pushes_is_an_update_of_the_first(failures: list[Exception]) -> None:
+    local = ready(Sync(2), failures)
+    assert push(local, 0) is PushKind.APPLIED
+    with busy(local):
+        local.coordinator.flush()
+    assert (values(local) == 1).all()
+    assert push(local, 1, base=1) is PushKind.APPLIED
+    assert (values(local) == 1).all()

@@ -1,0 +1,272 @@
+"""The waiting around the parameter plane: for slots, for values, and for neither for ever."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from edl_master.adapters.buffer_pool import BufferPool
+from edl_master.control.job_controller import SNAPSHOTS
+from edl_master.core.events import HeldLease
+from edl_master.core.identifiers import TaskKey, TaskType, Token, Version, WorkerId
+from edl_master.core.parameters.layout import Variable
+from edl_master.core.parameters.modes import Async, Reduction, Sync, UpdateMode
+from edl_master.core.parameters.permits import PermitGranted, PermitRefused
+from edl_master.core.parameters.push import Gradient, PushClaim, PushKind
+from edl_master.parameters.locked_shard import ReadRequest
+from edl_master.parameters.plane import LocalParts, Pulled, Waiting, build_local
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+
+LONG_S = 60.0
+SIZE = 5
+VARIABLES = (Variable("w", (SIZE,), "float32", True),)
+SGD = json.dumps({"class_name": "SGD", "config": {"learning_rate": 1.0}})
+
+
+def make(mode: UpdateMode) -> LocalParts:
+    local = build_local(BufferPool(), lambda reduction: mode)
+    local.coordinator.describe(VARIABLES, SGD, "sum")
+    return local
+
+
+def ready(mode: UpdateMode, tasks: int = 3) -> LocalParts:
+    """With values, and tasks 0, 1, ... granted under tokens 1, 2, ..."""
+    local = make(mode)
+    values = memoryview(np.zeros(SIZE, np.float32)).cast("B")
+    assert local.plane.initialize(WorkerId(0), values) == (True, 0)
+    for number in range(tasks):
+        local.coordinator.grant(lease(number).task, lease(number).token)
+    return local
+
+
+def lease(number: int) -> HeldLease:
+    return HeldLease(TaskKey(TaskType.TRAINING, 0, number), Token(number + 1))
+
+
+def push(local: LocalParts, number: int, minibatch: int = 0, base: int = 0) -> PushKind:
+    gradient = np.full(SIZE, -1, np.float32)
+    held = lease(number)
+    claim = PushClaim(held.task, held.token, minibatch, 1, Version(base))
+    values = Gradient(memoryview(gradient).cast("B"))
+    with local.plane.push(WorkerId(number), claim, values) as pushed:
+        return pushed.outcome.kind
+
+
+def pulled(
+    local: LocalParts,
+    have: Version | None = None,
+    permit_for: HeldLease | None = None,
+    wait_s: float = 0.0,
+    is_wanted: Callable[[], bool] = lambda: True,
+) -> AbstractContextManager[Pulled]:
+    waiting = Waiting(wait_s, is_wanted)
+    return local.plane.pull(ReadRequest(have), permit_for=permit_for, waiting=waiting)
+
+
+@dataclass
+class Pulling:
+    """A pull in a thread of its own."""
+
+    local: LocalParts
+    permit_for: HeldLease | None = None
+    is_wanted: Callable[[], bool] = lambda: True
+    got: list[Pulled] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.thread = threading.Thread(target=self._pull, daemon=True)
+        self.thread.start()
+
+    def _pull(self) -> None:
+        with pulled(self.local, None, self.permit_for, LONG_S, self.is_wanted) as answer:
+            self.got.append(answer)
+
+    @property
+    def waits(self) -> bool:
+        self.thread.join(0.05)
+        return self.thread.is_alive()
+
+    def answer(self) -> Pulled:
+        self.thread.join(LONG_S / 2)
+        assert self.got, "nobody answers"
+        return self.got[0]
+
+
+def test_who_needs_a_slot_waits_until_the_version_is_complete() -> None:
+    local = ready(Sync(2, Reduction.SUM))
+    for number in (0, 1):
+        with pulled(local, None, lease(number)) as answer:
+            assert answer.permit == PermitGranted(Version(0))
+    third = Pulling(local, lease(2))
+    assert third.waits
+    assert push(local, 0) is PushKind.APPLIED
+    assert third.waits
+    assert push(local, 1) is PushKind.APPLIED
+    answer = third.answer()
+    assert answer.permit == PermitGranted(Version(1))
+    assert answer.reading.version == 1
+
+
+def test_who_waits_for_a_slot_gets_that_of_a_lost_lease() -> None:
+    local = ready(Sync(1))
+    with pulled(local, None, lease(0)) as answer:
+        assert isinstance(answer.permit, PermitGranted)
+    second = Pulling(local, lease(1))
+    assert second.waits
+    local.coordinator.revoke(lease(0).task, lease(0).token)
+    assert isinstance(second.answer().permit, PermitGranted)
+
+
+@pytest.mark.parametrize("end", ["revoke", "close"])
+def test_who_has_lost_its_lease_waits_no_longer(end: str) -> None:
+    local = ready(Sync(1))
+    with pulled(local, None, lease(0)):
+        pass
+    second = Pulling(local, lease(1))
+    assert second.waits
+    if end == "revoke":
+        local.coordinator.revoke(lease(1).task, lease(1).token)
+    else:
+        local.coordinator.close(lease(1).task)
+    assert isinstance(second.answer().permit, PermitRefused)
+
+
+def test_nobody_waits_when_the_job_is_over() -> None:
+    local = ready(Sync(1))
+    with pulled(local, None, lease(0)):
+        pass
+    waiting = [Pulling(local, lease(number)) for number in (1, 2)]
+    assert all(each.waits for each in waiting)
+    local.coordinator.let_go()
+    assert [each.answer().permit for each in waiting] == [None, None]
+
+
+def test_who_is_gone_gets_no_slot() -> None:
+    local = ready(Sync(1))
+    with pulled(local, None, lease(0)):
+        pass
+    here = threading.Event()
+    here.set()
+    gone = Pulling(local, lease(1), here.is_set)
+    assert gone.waits
+    here.clear()
+    local.coordinator.revoke(lease(0).task, lease(0).token)
+    assert gone.answer().permit is None
+    with pulled(local, None, lease(2)) as answer:
+        assert isinstance(answer.permit, PermitGranted)
+
+
+def test_waiting_ends_after_the_time_that_was_asked_for() -> None:
+    local = ready(Sync(1))
+    with pulled(local, None, lease(0)):
+        pass
+    started = time.monotonic()
+    with pulled(local, None, lease(1), 0.1) as answer:
+        assert answer.permit is None
+    assert time.monotonic() - started >= 0.1
+
+
+def test_who_comes_before_the_initial_values_waits_for_them() -> None:
+    local = make(Async())
+    with pulled(local, None) as answer:
+        assert not answer.reading.initialized
+        assert answer.reading.values.nbytes == 0
+    waiting = Pulling(local)
+    assert waiting.waits
+    local.plane.initialize(WorkerId(0), memoryview(np.ones(SIZE, np.float32)).cast("B"))
+    answer = waiting.answer()
+    assert answer.reading.initialized
+    assert answer.reading.values.nbytes == 4 * SIZE
+
+
+def test_nothing_is_copied_for_who_has_the_version() -> None:
+    local = ready(Async())
+    with pulled(local, Version(0)) as answer:
+        assert (answer.reading.version, answer.reading.values.nbytes) == (0, 0)
+    push(local, 0)
+    with pulled(local, Version(0)) as answer:
+        assert np.array_equal(np.frombuffer(answer.reading.values, np.float32), np.ones(SIZE))
+        # Values are those of one moment, whatever is applied while they travel.
+        push(local, 0, 1, base=1)
+        assert np.array_equal(np.frombuffer(answer.reading.values, np.float32), np.ones(SIZE))
+
+
+def test_a_second_description_must_be_the_first() -> None:
+    local = ready(Async())
+    other = (Variable("w", (SIZE + 1,), "float32", True),)
+    with pytest.raises(EdlError) as caught:
+        local.coordinator.describe(other, SGD, "sum")
+    assert caught.value.code == error_pb2.SHAPE_MISMATCH
+    assert "'w'" in caught.value.what
+    fingerprint, values_missing = local.coordinator.describe(VARIABLES, SGD, "sum")
+    assert fingerprint == local.shard.layout.fingerprint
+    assert not values_missing
+
+
+@pytest.mark.parametrize(
+    ("variables", "optimizer", "reduction", "code"),
+    [
+        (VARIABLES, '{"class_name": "Magic", "config": {}}', "sum", "OPTIMIZER_UNSUPPORTED"),
+        (VARIABLES, "{", "sum", "MODEL_CONTRACT"),
+        (VARIABLES, SGD, "median", "MODEL_CONTRACT"),
+        ((Variable("w", (2,), "int32", True),), SGD, "sum", "MODEL_CONTRACT"),
+        (VARIABLES * 2, SGD, "sum", "MODEL_CONTRACT"),
+    ],
+)
+def test_a_model_that_cannot_be_served_is_refused(
+    variables: tuple[Variable, ...], optimizer: str, reduction: str, code: str
+) -> None:
+    local = build_local(BufferPool(), lambda reduction: Async())
+    with pytest.raises(EdlError) as caught:
+        local.coordinator.describe(variables, optimizer, reduction)
+    assert error_pb2.ErrorCode.Name(caught.value.code) == code
+
+
+def test_before_a_model_is_described_there_is_nothing() -> None:
+    local = build_local(BufferPool(), lambda reduction: Async())
+    with pytest.raises(EdlError) as caught:
+        local.plane.initialize(WorkerId(0), memoryview(b""))
+    assert caught.value.code == error_pb2.NOT_READY
+    local.coordinator.revoke(lease(0).task, lease(0).token)
+    local.coordinator.close(lease(0).task)
+    local.coordinator.flush()
+    assert local.coordinator.applied(lease(0).task) == 0
+    assert local.coordinator.snapshot(SNAPSHOTS) is None
+
+
+def test_many_at_once_lose_nothing() -> None:
+    """Pushes, pulls and freezing from many threads: each gradient is applied once."""
+    workers, each = 6, 50
+    local = ready(Async(), workers)
+    torn: list[str] = []
+
+    def work(number: int) -> None:
+        for minibatch in range(each):
+            with pulled(local, None) as answer:
+                values = np.frombuffer(answer.reading.values, np.float32)
+                if not np.all(values == values[0]) or values[0] != answer.reading.version:
+                    torn.append(f"version {answer.reading.version} holds {values}")
+            assert push(local, number, minibatch, answer.reading.version) is PushKind.APPLIED
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(workers)]
+    for thread in threads:
+        thread.start()
+    for number in range(20):
+        local.coordinator.freeze(f"f{number}")
+        local.coordinator.release(f"f{number}")
+    for thread in threads:
+        thread.join()
+    assert torn == []
+    with pulled(local, None) as answer:
+        values = np.frombuffer(answer.reading.values, np.float32)
+        assert np.array_equal(values, np.full(SIZE, float(workers * each)))
+    assert [local.coordinator.applied(lease(number).task) for number in range(workers)] == [
+        each
+    ] * workers

@@ -1,0 +1,70 @@
+"""Frames of raw streams: a header, then plain bytes of a payload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from edl_proto.transport.tcp import FrameError, Received
+
+FRAME_BYTES = 1 << 20
+
+Frames = Iterator[bytes]
+"""A header, then pieces of a payload."""
+
+Pieces = Iterator[bytes | memoryview]
+"""A header, then pieces of any size; memory is the sender's until the next one is asked for."""
+
+
+def split(payload: memoryview, frame_bytes: int = FRAME_BYTES) -> Iterator[bytes]:
+    """A payload as frames."""
+    payload = payload.cast("B")
+    for start in range(0, len(payload), frame_bytes):
+        yield bytes(payload[start : start + frame_bytes])
+
+
+def fill(frames: Iterator[bytes], target: memoryview) -> None:
+    """Read frames into a preallocated buffer until it is full.
+
+    Raises:
+        FrameError: the frames end early or hold more than the buffer.
+    """
+    target = target.cast("B")
+    if isinstance(frames, Received):
+        frames.fill(target)
+        return
+    for at, frame in _frames(frames, len(target)):
+        target[at : at + len(frame)] = frame
+
+
+def pieces(frames: Iterator[bytes], nbytes: int, memory: memoryview) -> Iterator[memoryview]:
+    """Read so many bytes piece by piece.
+
+    Args:
+        frames: what to read from.
+        nbytes: how many.
+        memory: what may be read into; a piece is gone when the next one is asked for.
+
+    Raises:
+        FrameError: the frames end early or hold more.
+    """
+    if not isinstance(frames, Received):
+        for _, frame in _frames(frames, nbytes):
+            yield memoryview(frame)
+        return
+    for at in range(0, nbytes, len(memory)):
+        piece = memory[: min(len(memory), nbytes - at)]
+        frames.fill(piece)
+        yield piece
+
+
+def _frames(frames: Iterator[bytes], nbytes: int) -> Iterator[tuple[int, bytes]]:
+    """Frames of so many bytes together, with their places."""
+    at = 0
+    while at < nbytes:
+        frame = next(frames, None)
+        if frame is None:
+            raise FrameError(f"the stream ended after {at} of {nbytes} bytes")
+        if at + len(frame) > nbytes:
+            raise FrameError(f"a frame of {len(frame)} bytes at {at} passes {nbytes} bytes")
+        yield at, frame
+        at += len(frame)

@@ -1,0 +1,216 @@
+"""Raw calls: methods whose requests and answers are frames, with no message around the payload.
+
+A protobuf message around a large payload costs most of its bandwidth (docs/adr/0002), so these
+methods are streams of ``bytes``: the first frame is a header message of ``parameters.proto``, each
+following frame is a plain piece of the payload. They go over direct connections (``tcp``,
+docs/adr/0011) where the server's port for these can be reached, and over gRPC otherwise.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+
+from edl_proto.errors import EdlError
+from edl_proto.transport.frames import Frames, split
+from edl_proto.transport.tcp import CallError, Connection, FrameError, Listener, Method, told
+from edl_proto.v1 import parameters_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+_CONNECT_S = 3.0
+_TRY_AGAIN_S = 30.0
+"""After a direct connection could not be made, calls go over gRPC for so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawService:
+    """The methods of one role.
+
+    Attributes:
+        name: as a gRPC service.
+        methods: by name; direct calls name them by their number here. A servicer implements each
+            under its name, by underscores.
+    """
+
+    name: str
+    methods: tuple[str, ...]
+
+    def path(self, method: str) -> str:
+        return f"/{self.name}/{method}"
+
+    def implementations(self, servicer: Any) -> list[Method]:
+        """The methods of a servicer, in the order of ``methods``."""
+        return [getattr(servicer, _underscored(name)) for name in self.methods]
+
+
+def _underscored(name: str) -> str:
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
+
+
+def listen(
+    service: RawService,
+    servicer: object,
+    host: str,
+    failed: Callable[[str, Exception], EdlError],
+) -> Listener:
+    """Answer direct calls of a service at a free port of ``host``.
+
+    Raises:
+        OSError: that is no address of this machine.
+    """
+    named = zip(service.methods, service.implementations(servicer), strict=True)
+    return Listener([(service.path(name), method) for name, method in named], host, failed)
+
+
+def add_to_server(
+    service: RawService, servicer: object, server: grpc.Server, direct_port: int = 0
+) -> None:
+    """Register the methods of a service; ``direct_port`` is where ``listen`` answers, if."""
+    handlers: dict[str, Any] = {
+        name: grpc.stream_stream_rpc_method_handler(_framed(method))
+        for name, method in zip(service.methods, service.implementations(servicer), strict=True)
+    }
+    opened = pb.OpenReply(direct_port=direct_port).SerializeToString()
+    handlers["Open"] = grpc.unary_unary_rpc_method_handler(lambda _, context: opened)
+    generic = grpc.method_handlers_generic_handler(service.name, handlers)
+    server.add_generic_rpc_handlers((generic,))
+
+
+def _framed(method: Method) -> Callable[[Frames, grpc.ServicerContext], Frames]:
+    """A method whose answer is frames that gRPC may carry."""
+
+    def answer(frames: Frames, context: grpc.ServicerContext) -> Frames:
+        pieces = method(frames, context)
+        yield bytes(next(pieces))
+        for piece in pieces:
+            yield from split(memoryview(piece))
+
+    return answer
+
+
+class RawStub:
+    """Client side of a service; every call has a deadline and raises ``grpc.RpcError``."""
+
+    def __init__(self, service: RawService, channel: grpc.Channel, address: str = "") -> None:
+        """Call through a channel.
+
+        Args:
+            service: whose methods are called.
+            channel: to the server.
+            address: ``host:port`` of the server; if given, calls go over direct connections
+                to this host where that is possible.
+        """
+        self._service = service
+        self._open: Any = channel.unary_unary(service.path("Open"))
+        self._streams: list[Any] = [
+            channel.stream_stream(service.path(name)) for name in service.methods
+        ]
+        self._address = address
+        self._lock = threading.Lock()
+        self._free: list[Connection] = []
+        self._used: set[Connection] = set()
+        self._closed = False
+        self._streams_until = 0.0 if address else float("inf")
+
+    def close(self) -> None:
+        """Close all direct connections; calls that are under way break off."""
+        with self._lock:
+            self._closed = True
+            for connection in self._used:
+                connection.break_off()
+        self._close_free()
+
+    def _close_free(self) -> None:
+        with self._lock:
+            free, self._free = self._free, []
+        for connection in free:
+            connection.close()
+
+    @contextmanager
+    def call(
+        self, name: str, header: Any, payloads: Sequence[memoryview], timeout_s: float
+    ) -> Iterator[Frames]:
+        """The frames of an answer."""
+        number = self._service.methods.index(name)
+        connection = self._connection(timeout_s)
+        if connection is None:
+            yield self._streams[number](_stream(header, *payloads), timeout=timeout_s)
+            return
+        try:
+            yield connection.call(number, header.SerializeToString(), payloads, timeout_s)
+        except CallError:  # the whole answer was an error
+            self._keep(connection)
+            raise
+        except OSError as error:
+            self._drop(connection)
+            self._close_free()  # the others are hardly better
+            raise told(error, self._address) from error
+        except BaseException:
+            self._drop(connection)
+            raise
+        self._keep(connection)
+
+    def _keep(self, connection: Connection) -> None:
+        with self._lock:
+            if not self._closed:
+                self._used.discard(connection)
+                self._free.append(connection)
+                return
+        self._drop(connection)
+
+    def _drop(self, connection: Connection) -> None:
+        with self._lock:  # nobody breaks off what is closed: its number may be another's by then
+            self._used.discard(connection)
+            connection.close()
+
+    def _connection(self, timeout_s: float) -> Connection | None:
+        """A direct connection; None where calls have to go over gRPC."""
+        with self._lock:
+            if self._free:
+                self._used.add(connection := self._free.pop())
+                return connection
+        if self._closed or time.monotonic() < self._streams_until:
+            return None
+        reply = self._open(b"", timeout=min(timeout_s, _CONNECT_S))
+        port = pb.OpenReply.FromString(reply).direct_port
+        host = self._address.rpartition(":")[0].strip("[]")
+        try:
+            if port:
+                return self._use(Connection(host, port, min(timeout_s, _CONNECT_S)))
+        except OSError as error:
+            log.info("parameters of %s travel over gRPC: port %d: %s", host, port, error)
+        self._streams_until = time.monotonic() + _TRY_AGAIN_S
+        return None
+
+    def _use(self, connection: Connection) -> Connection:
+        with self._lock:
+            self._used.add(connection)
+            if self._closed:
+                connection.break_off()
+        return connection
+
+
+def first_frame(frames: Frames) -> bytes:
+    """The header of a stream.
+
+    Raises:
+        FrameError: the stream has none.
+    """
+    frame = next(frames, None)
+    if frame is None:
+        raise FrameError("the stream ended before its header")
+    return frame
+
+
+def _stream(header: Any, *payloads: memoryview) -> Iterator[bytes]:
+    yield header.SerializeToString()
+    for payload in payloads:
+        yield from split(payload)
