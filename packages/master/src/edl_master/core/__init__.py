@@ -1,10 +1,9 @@
-"""The master's heart, pure: facts in (``events``), decisions out (``effects``).
+"""The master's core, without input or output: events in (``events``), effects out (``effects``).
 
-Read in this order; each room needs only those before it:
-``names``, ``failure``, ``events``, ``effects`` the vocabulary; ``settings`` the rules;
-``order``, ``tasks``, ``leases``, ``ledger`` what there is to do and who holds it;
-``failures``, ``member``, ``members`` workers, their instances, and what goes wrong;
-``evaluation``, ``workflow``, ``outcome`` what follows what, and how it ends;
-``progress``, ``view``, ``looking`` what it looks like; ``components``, ``snapshots``, ``dispatch``,
-``job`` all of it together. ``parameters`` is the plane; ``platform`` the port for instances.
+``job`` is the state machine of one job. Its components: ``tasks``, ``leases``, ``ledger`` (what is
+to do and what is done); ``worker``, ``worker_pool``, ``instance_control``, ``instance_reports``
+(workers and their instances); ``dispatch``, ``lease_recovery``, ``stall_monitor``,
+``periodic_checks`` (answers and failures); ``workflow``, ``evaluation``, ``outcome`` (what follows
+what, and how a job ends); ``progress``, ``goodput``, ``view`` (what a job looks like).
+``parameters`` is the parameter plane; ``platform`` is the port for instances.
 """

@@ -1,8 +1,8 @@
-"""Decisions: everything a job may ask the world to do.
+"""Effects: everything that a job may ask its surroundings to do.
 
-``app`` carries them out in the order given, before the next fact is handled. The first five
-are the answer to the caller whose request was the fact, at most one per fact; a request that
-has none of them was taken as it was meant.
+``JobController`` carries them out in order, before it handles the next event. The first five are
+answers to the caller whose request was the event, at most one per event; a request without an
+answer succeeded.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from edl_master.core.identifiers import TaskKey, Token, Version, WorkerId
 
 
 class JobPhase(StrEnum):
-    """Where a job is in its life; the last three are final."""
+    """The phase of a job; the last three are final."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -28,7 +28,7 @@ class JobPhase(StrEnum):
 
 
 class Severity(StrEnum):
-    """How much a line of the job's events matters."""
+    """The severity of an event of the job's log."""
 
     INFO = "info"
     WARNING = "warning"
@@ -49,10 +49,10 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class LeaseGranted:
-    """The caller holds this task from now on.
+    """The caller holds this task.
 
-    For a training task ``app`` calls the plane's ``grant`` first and tells the worker how
-    many minibatches to skip.
+    For a training task the controller calls the plane's ``grant``, which returns how many
+    minibatches the worker skips.
     """
 
     worker: WorkerId
@@ -68,7 +68,7 @@ class LeaseGranted:
 
 @dataclass(frozen=True, slots=True)
 class WaitForWork:
-    """Nothing to do for the caller now."""
+    """There is no task for the caller now."""
 
     retry_in_s: float
     reason: str
@@ -76,7 +76,7 @@ class WaitForWork:
 
 @dataclass(frozen=True, slots=True)
 class LeaveJob:
-    """Nothing to do for the caller any more: job-over, scaled-down, replaced, unknown-worker.
+    """The caller must leave: job-over, scaled-down, replaced, unknown-worker.
 
     Answers ``LeaseRequested``, and ``WorkerRegistered`` or ``WorkerReady`` of an instance that is
     not wanted.
@@ -87,9 +87,9 @@ class LeaveJob:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatAnswer:
-    """Which of the named leases the caller no longer holds, and why to leave, if it has to.
+    """The named leases that the caller no longer holds, and the reason to leave if it must.
 
-    With ``tell_stacks`` the next heartbeat is to say what every thread does.
+    With ``tell_stacks`` the next heartbeat must bring the stacks of all threads.
     """
 
     lost: tuple[HeldLease, ...]
@@ -99,7 +99,7 @@ class HeartbeatAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The fact named a lease or instance that is not current, or asked for the impossible.
+    """The event names a lease or instance that is not current, or asks for the impossible.
 
     Nothing has changed.
     """
@@ -112,7 +112,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class RevokeLease:
-    """A training lease was lost: fence its token and free its slot; the count stays."""
+    """A training lease was lost: fence its token and free its step permit; the count stays."""
 
     task: TaskKey
     token: Token
@@ -132,14 +132,14 @@ class FlushGradients:
 
 @dataclass(frozen=True, slots=True)
 class FreezeParameters:
-    """Keep the present version under a name, and tell by ``ParametersFrozen``."""
+    """Freeze the present version under a name; answered by ``ParametersFrozen``."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseFrozen:
-    """Nobody needs this frozen version any more."""
+    """This frozen version is not needed any more."""
 
     name: str
 
@@ -164,12 +164,12 @@ class StopWorker:
     kill: bool = False
 
 
-# --- the outside ---------------------------------------------------------------------------
+# --- log and files -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class LogEvent:
-    """A line for the job's events: ``kind`` is a stable reason such as ``TaskRetried``."""
+    """An entry of the job's event log: ``kind`` is a stable reason such as ``TaskRetried``."""
 
     kind: str
     message: str
@@ -195,24 +195,24 @@ class TakeCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class TakeSnapshot:
-    """Write the same for the next master of this job, should this one die."""
+    """Write the same for the next master of this job, in case this one dies."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinishOutput:
-    """Make the output of what the tasks have written; answered by ``OutputFinished``.
+    """Make the output from the files of the tasks; answered by ``OutputFinished``.
 
-    Of predictions: join the parts in the order of the tasks. Of training: put the exported model in
-    its place.
+    Predictions: join the parts in the order of the tasks. Training: put the exported model in its
+    place.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class EndJob:
-    """The job is over: its phase is final, no fact changes it any more.
+    """The job is over: its phase is final, no event changes it any more.
 
-    All workers have been told to leave; instances that outlived the grace period are being
-    killed by the ``StopWorker`` effects before this one.
+    All workers have been asked to leave; the ``StopWorker`` effects before this one kill
+    instances that outlived the grace period.
     """
 
     phase: JobPhase

@@ -137,7 +137,7 @@ class Evaluations:
         self._pending = False
 
     def start_on(self, frozen: str, version: Version | None) -> None:
-        """Evaluate a version that somebody else has frozen and will release."""
+        """Evaluate a version that the caller has frozen and will release."""
         assert self._running is None, "one evaluation at a time"
         self._score(self._take_number(), frozen, version)
 

@@ -1,4 +1,4 @@
-"""Policies for what goes wrong: a small decision each, with a name and its reason."""
+"""Policies for failures: small decisions, each with a name and its reason."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def after_task_failure(
     where = f"{failure.where}; {place}" if failure.where else place
     remedy = failure.remedy
     if not remedy:
-        remedy = "Mend the model file or the data and start the job again."
+        remedy = "Correct the model file or the data and start the job again."
         if type_ not in _FOR_THE_WHOLE_JOB:
-            remedy += " To go on without such records, allow dead letters."
+            remedy += " To continue without such records, allow dead letters."
     code = failure.code or "TASK_DEAD_LETTERED"
     return FailJob(replace(failure, code=code, where=where, remedy=remedy), reason)
 

@@ -122,11 +122,11 @@ class LeaseRecovery:
                 self._crash_loop.progress()  # the cause of the crashes is gone
                 if type_ is TaskType.TRAINING:
                     self._emit(CloseTask(task.key))
-                line = f"Going on without {place} ({reason}): {failure.what}"
+                line = f"Continuing without {place} ({reason}): {failure.what}"
                 self._emit(LogEvent("TaskDeadLettered", line, Severity.ERROR, facts))
             case FailJob(final, reason):
                 self._ledger.dead_letter(task, failure)
-                line = f"Cannot go on without {place} ({reason}): {failure.what}"
+                line = f"Cannot continue without {place} ({reason}): {failure.what}"
                 self._emit(LogEvent("TaskDeadLettered", line, Severity.ERROR, facts))
                 self._outcome.fail(final)
 

@@ -1,7 +1,7 @@
-"""Leases: who holds which task until when. The only place that knows.
+"""Leases: which worker holds which task until when. Only this module knows.
 
-Tokens grow and are never used twice: a holder that has lost its lease can be told from the
-present one for ever.
+Tokens grow and are never used twice, so a holder that has lost its lease is always
+distinguishable from the present one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Leases:
         return len(self._by_token)
 
     def grant(self, task: OpenTask, worker: WorkerId, now: float) -> Lease:
-        """Give a task that nobody holds to a worker, under a new token."""
+        """Give a task that no worker holds to a worker, under a new token."""
         self.last_token += 1
         lease = Lease(Token(self.last_token), task, worker, now + self._ttl_s)
         self._by_token[lease.token] = lease
@@ -59,7 +59,7 @@ class Leases:
         return lease
 
     def on(self, task: TaskKey) -> Lease | None:
-        """Return the lease on a task, if somebody holds it."""
+        """Return the lease on a task, if a worker holds it."""
         return self._by_task.get(task)
 
     def of(self, worker: WorkerId) -> list[Lease]:

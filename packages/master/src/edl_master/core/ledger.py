@@ -1,4 +1,4 @@
-"""The ledger: which tasks there are to do, who holds them, and what has been counted.
+"""The ledger: the tasks to do, their holders, and what has been counted.
 
 It knows rounds and leases, and nothing of workers' lives or of what a round is for: the
 workflow of the job opens rounds, and learns from ``is_open`` that they are complete.
@@ -32,8 +32,8 @@ class Ledger:
         # The round of each type that was complete last: it may have to be done again.
         self._latest: dict[TaskType, tuple[int, Counter[str]]] = {}
         self._returns = 0
-        # Open tasks that nobody holds, the one handed back first in front: few, and asked for
-        # with every lease.
+        # Open tasks that no worker holds, in the order of their return: few, and needed for every
+        # lease.
         self._waiting: dict[TaskKey, OpenTask] = {}
 
     # --- rounds ----------------------------------------------------------------------------
@@ -53,7 +53,7 @@ class Ledger:
         return round_ is None or round_.is_settled(key.number)
 
     def has_leasable(self, type_: TaskType, number: int) -> bool:
-        """Whether a round has a task that nobody holds."""
+        """Whether a round has a task that no worker holds."""
         round_ = self._rounds.get((type_, number))
         return round_ is not None and (round_.has_new or bool(self._returned([round_])))
 
@@ -93,7 +93,7 @@ class Ledger:
         return None
 
     def _returned(self, rounds: Iterable[Round]) -> list[OpenTask]:
-        """Open tasks that nobody holds, the one handed back first in front."""
+        """Open tasks that no worker holds, in the order of their return."""
         among = {(round_.type, round_.number) for round_ in rounds} if self._waiting else ()
         return [t for t in self._waiting.values() if (t.key.type, t.key.round) in among]
 
@@ -148,7 +148,7 @@ class Ledger:
             self._latest[round_.type] = (round_.number, counts)
 
     def dead_letter(self, task: OpenTask, failure: Failure) -> None:
-        """Keep what a task died of."""
+        """Add a task and its failure to the dead letters."""
         if len(self.dead_letters) < MOST_DEAD_LETTERS_KEPT:
             self.dead_letters.append(DeadLetter(task.key, task.records, failure))
 

@@ -47,7 +47,7 @@ class Outcome:
             self.ending = JobEnd(JobPhase.FAILED, failure)
             self._emit(LogEvent("JobFailed", line, Severity.ERROR, facts))
         else:
-            self._emit(LogEvent("FailedWhileJobEnd", line, Severity.WARNING, facts))
+            self._emit(LogEvent("FailedWhileEnding", line, Severity.WARNING, facts))
 
     def cancel(self, reason: str) -> None:
         """A user or the system stopped the job."""

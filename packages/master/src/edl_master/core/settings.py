@@ -22,7 +22,7 @@ class Timings:
     """Durations in seconds. The defaults suit one machine and a small cluster alike."""
 
     lease_ttl_s: float = 10.0
-    """A lease that nobody renews for so long is lost. Ten missed heartbeats."""
+    """A lease that is not renewed for so long is lost. Twenty missed heartbeats."""
 
     heartbeat_every_s: float = 0.5
     """How often a worker sends a heartbeat; see ``timings_for`` for very many workers."""

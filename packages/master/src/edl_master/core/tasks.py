@@ -68,7 +68,7 @@ class OpenTask:
     deaths: int = 0
     """Instances that died under it since it last made progress."""
     minibatches: int = 0
-    """Minibatches applied, as far as told; the plane has the exact count."""
+    """Minibatches applied, as far as reported; the plane has the exact count."""
     records_applied: int = 0
     returned: int = 0
     """Order of being handed back: lower is older."""

@@ -97,7 +97,7 @@ def letter_from_json(saved: Mapping[str, Any]) -> DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """The whole job, as ``edl.v1.JobStatus`` shows it; names, URLs and times are the skin's."""
+    """The whole job, as ``edl.v1.JobStatus`` shows it; ``codec`` adds names, URLs and times."""
 
     type: JobType
     phase: JobPhase

@@ -1,7 +1,7 @@
 """The workflow of a job: what there is to do, and what follows when it is done.
 
-One class per type of job, all of one shape. ``advance`` is asked after every fact and looks
-only at what is true now, so a job restored from a snapshot finds its way by itself.
+One class per type of job. ``advance`` runs after every event and depends on the present state only,
+so a job restored from a snapshot continues without special cases.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Emit = Callable[[Effect], None]
 
 
 class Workflow(Protocol):
-    """What the heart asks of every type of job."""
+    """What the job state machine asks of every type of job."""
 
     main: TaskType
     """Type of the tasks that are the job's main work."""
@@ -61,14 +61,14 @@ class Workflow(Protocol):
         """The parameters went from one version to another."""
 
     def is_frozen(self, name: str, version: Version) -> bool:
-        """A frozen version is there; False when nobody asked for it."""
+        """A frozen version is there; False when it was not requested."""
 
     @property
     def final_version(self) -> Version | None:
         """Version that is exported; None before it is frozen."""
 
     def output_finished(self) -> bool:
-        """The output is complete; False when nobody asked for it."""
+        """The output is complete; False when it was not requested."""
 
     def snapshot(self) -> dict[str, Any]:
         """Return what outlives the master, beside the ledger's rounds, as JSON-able values."""
@@ -81,7 +81,7 @@ class Workflow(Protocol):
 
 
 class Stage(StrEnum):
-    """How far a training job is."""
+    """The stage of a training job."""
 
     TRAINING = "training"
     FREEZING = "freezing"
@@ -251,7 +251,7 @@ def _crosses(every: int, before: Version, after: Version) -> bool:
 
 
 class _InferenceWorkflow:
-    """What jobs on a trained model have in common: no versions, no epochs, one round."""
+    """Common parts of jobs on a trained model: no versions, no epochs, one round."""
 
     main: TaskType
     epoch = 0
@@ -314,7 +314,7 @@ class EvaluationWorkflow(_InferenceWorkflow):
 
 
 class PredictionWorkflow(_InferenceWorkflow):
-    """Prediction tasks over the main data, then the parts are joined."""
+    """Prediction tasks over the main data; then their parts are joined."""
 
     main = TaskType.PREDICTION
 

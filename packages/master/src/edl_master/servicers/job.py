@@ -33,7 +33,7 @@ class JobServicer(job_pb2_grpc.JobServicer):
         controller: the job.
         journal: its events.
         status: the job as it is now.
-        acknowledge: told when a client has read the final status.
+        acknowledge: called when a client has read the final status.
         recorded: commands that have to outlive this master.
     """
 

@@ -168,8 +168,8 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
     ) -> task_pb2.FailReply:
         check_incarnation(self._incarnation, request.incarnation)
         log.warning("worker %d failed: %s", request.worker_id, request.error.what)
-        if (fact := codec.failed_from(request)) is not None:
-            _check(self._controller.handle(fact))
+        if (event := codec.failed_from(request)) is not None:
+            _check(self._controller.handle(event))
         return task_pb2.FailReply()
 
     def Return(

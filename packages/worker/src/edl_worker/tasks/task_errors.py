@@ -95,7 +95,7 @@ def explain(
         code=error_pb2.USER_CODE,
         action=doing,
         place=where,
-        remedy="Mend the model file at this place; `edl zoo check` tries it without a job.",
+        remedy="Correct the model file at this place; `edl zoo check` tries it without a job.",
     )
     if told.where != where:
         told.where = _at(told.where, where)
