@@ -35,15 +35,12 @@ from edl_builder.core.names import (
 )
 from edl_builder.core.ports import Engine
 from edl_builder.core.state_machine import BuildStateMachine
-from edl_builder.engine_lock import EngineLock
+from edl_builder.engine_lock import EngineLock, ImagePruner
 from edl_builder.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
 _TICK_S = 1.0
-_PRUNE_TRIES = 60
-"""Once per tick: an engine needs a moment to end what was stopped."""
-
 _LOOK_S = 1.0
 """How long a watcher that has left may go unnoticed."""
 
@@ -89,7 +86,6 @@ class BuildService:
         self._limits = limits
         self._store = store
         self._steps = steps
-        self._engine = engine
         self._metrics = metrics
         self._redact = redact
         self._now = Clock()
@@ -99,12 +95,13 @@ class BuildService:
         self._logs: dict[BuildId, BuildLog] = {}
         self._cancellations: dict[BuildId, CancellationFlag] = {}
         self._engine_lock = EngineLock()
+        self._pruner = ImagePruner(engine, limits.keep_images, self._engine_lock, metrics.up.set)
         self._closing = threading.Event()
         self._threads = ThreadPoolExecutor(
             limits.builds.preparing + limits.builds.building + 1, thread_name_prefix="work"
         )
         metrics.watch(self._phases)
-        self._prune()
+        self._pruner.prune()
         self._recover()
         threading.Thread(target=self._tick, name="ticker", daemon=True).start()
 
@@ -289,7 +286,7 @@ class BuildService:
                 if (cancellation := self._cancellations.get(name)) is not None:
                     cancellation.cancel()
             case fx.PruneImages():
-                self._threads.submit(self._prune)
+                self._threads.submit(self._pruner.prune)
             case fx.RequestRejected(_, failure):
                 raise BuilderError(
                     failure.reason, failure.what, where=failure.where, remedy=failure.remedy
@@ -347,22 +344,10 @@ class BuildService:
             event = ev.WorkFailed(name, failure)
         self._handle(event)
 
-    def _prune(self, tries: int = _PRUNE_TRIES) -> None:
-        self._prune_tries = 0
-        try:
-            clean = self._engine_lock.prune(lambda: self._engine.prune(self._limits.keep_images))
-            self._metrics.up.set(1)
-            if not clean:
-                self._prune_tries = tries - 1
-        except BuilderError as error:
-            self._metrics.up.set(0)
-            log.warning("the engine's images could not be pruned: %s", error.failure.what)
-
     def _tick(self) -> None:
         while not self._closing.wait(_TICK_S):
             self._handle(ev.Tick())
-            if self._prune_tries:
-                self._prune(self._prune_tries)
+            self._pruner.retry()
 
     # --- on disk ---------------------------------------------------------------------------
 

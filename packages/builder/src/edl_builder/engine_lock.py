@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections.abc import Callable, Iterator
+
+from edl_builder.core.names import BuilderError
+from edl_builder.core.ports import Engine
+
+log = logging.getLogger(__name__)
+
+_TRIES = 60
+"""One per tick: an engine needs a moment to end cancelled steps."""
 
 
 class EngineLock:
@@ -33,3 +42,43 @@ class EngineLock:
         """
         with self._condition:
             return prune() if not self._builds else True
+
+
+class ImagePruner:
+    """Removes unfinished and old images from the engine when no build runs.
+
+    Args:
+        engine: whose images are removed.
+        keep: how many finished images stay, as a cache.
+        lock: shared with the builds.
+        on_result: called with True if the engine answered, and with False if not.
+    """
+
+    def __init__(
+        self, engine: Engine, keep: int, lock: EngineLock, on_result: Callable[[bool], None]
+    ) -> None:
+        self._engine = engine
+        self._keep = keep
+        self._lock = lock
+        self._on_result = on_result
+        self._tries_left = 0
+
+    def prune(self) -> None:
+        """Prune now, and again at each ``retry`` while unfinished images are left."""
+        self._prune(_TRIES)
+
+    def retry(self) -> None:
+        """Prune again, if the last time left unfinished images."""
+        if self._tries_left:
+            self._prune(self._tries_left)
+
+    def _prune(self, tries: int) -> None:
+        self._tries_left = 0
+        try:
+            is_clean = self._lock.prune(lambda: self._engine.prune(self._keep))
+            self._on_result(True)
+            if not is_clean:
+                self._tries_left = tries - 1
+        except BuilderError as error:
+            self._on_result(False)
+            log.warning("the engine's images could not be pruned: %s", error.failure.what)

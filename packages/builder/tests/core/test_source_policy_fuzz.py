@@ -1,6 +1,7 @@
-"""Whatever is sent as a git source: refused, or a plain public https URL and harmless words.
+"""Fuzz test of git sources: each is refused, or is a plain public https URL and harmless words.
 
-``EDL_FUZZ_EXAMPLES=100000 pytest packages/builder/tests/core/test_fuzz_git.py`` looks longer.
+``EDL_FUZZ_EXAMPLES=100000 pytest packages/builder/tests/core/test_source_policy_fuzz.py`` tries
+more of them.
 """
 
 from __future__ import annotations
