@@ -1,4 +1,4 @@
-"""Where the value of an option comes from: flag, variable, project file, user file, default."""
+"""Sources of option values: flag, variable, project file and user file, in this order."""
 
 from __future__ import annotations
 
@@ -17,8 +17,13 @@ PROJECT_FILE = "edl.toml"
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
-    """Values from one file. ``verbs`` are the sections that concern one verb only."""
+class SettingsFile:
+    """The values in one settings file.
+
+    Attributes:
+        common: values for all verbs.
+        verbs: values in the section of one verb, such as ``[train]``.
+    """
 
     path: Path
     common: Mapping[str, Any] = field(default_factory=dict)
@@ -29,13 +34,13 @@ class Layer:
         for option in options_of(verb):
             for section, values in (("", self.common), (f"[{verb}] ", self.verbs.get(verb, {}))):
                 if option.name in values:
-                    value = self._settled(option, values[option.name])
+                    value = self._with_absolute_paths(option, values[option.name])
                     found[option.name] = Given(
                         value, f"{self.path}: {section}{option.name}", explicit=False
                     )
         return found
 
-    def _settled(self, option: Option, value: Any) -> Any:
+    def _with_absolute_paths(self, option: Option, value: Any) -> Any:
         """The value with relative paths made absolute: they start from the file's folder."""
         texts = [value] if isinstance(value, str) else value
         if not option.is_path or not isinstance(texts, list):
@@ -43,8 +48,8 @@ class Layer:
         if not all(isinstance(text, str) and text.strip() for text in texts):
             return value  # refused when the option is read
         base = str(self.path.parent)
-        settled = [absolute(text, base, os.environ) for text in texts]
-        return settled[0] if isinstance(value, str) else settled
+        paths = [absolute(text, base, os.environ) for text in texts]
+        return paths[0] if isinstance(value, str) else paths
 
 
 def gather(
@@ -54,19 +59,19 @@ def gather(
     environ: Mapping[str, str],
     cwd: Path,
 ) -> dict[str, Given]:
-    """All that was set for a verb, the nearest source of each option winning.
+    """The values that the user set for a verb; the nearest source of an option wins.
 
     Args:
-        flags: what was said for this very run.
-        cwd: where the search for a project file begins, upwards.
+        flags: values on the command line or in the Python call.
+        cwd: folder in which the search for a project file starts; it goes on in its parents.
 
     Raises:
         Problem: a settings file cannot be read or names an unknown option.
     """
     found: dict[str, Given] = {}
-    for layer in (user_file(environ), project_file(cwd)):
-        if layer is not None:
-            found.update(layer.given(verb))
+    for file in (user_file(environ), project_file(cwd)):
+        if file is not None:
+            found.update(file.given(verb))
     for option in options_of(verb):
         value = environ.get(option.variable)
         if value and not option.per_run:
@@ -75,24 +80,24 @@ def gather(
     return found
 
 
-def user_file(environ: Mapping[str, str]) -> Layer | None:
-    """``~/.config/edl/config.toml``, or below ``$XDG_CONFIG_HOME``."""
+def user_file(environ: Mapping[str, str]) -> SettingsFile | None:
+    """The user's settings: ``~/.config/edl/config.toml``, or in ``$XDG_CONFIG_HOME``."""
     base = environ.get("XDG_CONFIG_HOME") or os.path.join(environ.get("HOME", "~"), ".config")
     path = Path(base).expanduser() / "edl" / "config.toml"
-    return _layer(path, _load(path)) if path.is_file() else None
+    return _parse(path, _load(path)) if path.is_file() else None
 
 
-def project_file(cwd: Path) -> Layer | None:
+def project_file(cwd: Path) -> SettingsFile | None:
     """The nearest ``edl.toml``, or ``pyproject.toml`` with ``[tool.edl]``, upwards from ``cwd``."""
     for folder in (cwd, *cwd.parents):
         path = folder / PROJECT_FILE
         if path.is_file():
-            return _layer(path, _load(path))
+            return _parse(path, _load(path))
         path = folder / "pyproject.toml"
         if path.is_file():
             table = _load(path).get("tool", {}).get("edl")
             if table is not None:
-                return _layer(path, table)
+                return _parse(path, table)
     return None
 
 
@@ -108,7 +113,7 @@ def _load(path: Path) -> dict[str, Any]:
         ) from None
 
 
-def _layer(path: Path, table: Mapping[str, Any]) -> Layer:
+def _parse(path: Path, table: Mapping[str, Any]) -> SettingsFile:
     common: dict[str, Any] = {}
     verbs: dict[Verb, dict[str, Any]] = {}
     for key, value in table.items():
@@ -116,7 +121,7 @@ def _layer(path: Path, table: Mapping[str, Any]) -> Layer:
             verbs[Verb(key)] = {_name(path, name, Verb(key)): v for name, v in value.items()}
         else:
             common[_name(path, key, None)] = value
-    return Layer(path, common, verbs)
+    return SettingsFile(path, common, verbs)
 
 
 def _name(path: Path, key: str, verb: Verb | None) -> str:
@@ -126,7 +131,7 @@ def _name(path: Path, key: str, verb: Verb | None) -> str:
         raise usage(
             f"{key} cannot be set in a file",
             where=str(path),
-            remedy=f"Say --{key.replace('_', '-')} on the command line.",
+            remedy=f"Write --{key.replace('_', '-')} on the command line.",
         )
     if name not in known:
         raise unknown(key, known, str(path), verb)
