@@ -12,6 +12,7 @@ from edl_master.core.effects import JobPhase
 from edl_master.core.events import TaskFailed, WorkerFailed
 from edl_master.core.failure import Failure
 from edl_master.core.identifiers import TaskKey, TaskType
+from edl_master.reporting import status_codec
 from edl_proto import tensor
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
@@ -29,7 +30,7 @@ def test_a_task_comes_back_as_it_was(task: TaskKey) -> None:
 
 def test_every_phase_and_code_has_its_counterpart() -> None:
     for phase in JobPhase:
-        assert job_pb2.JobState.Name(codec.phase_to(phase)) == phase.name
+        assert job_pb2.JobState.Name(status_codec.phase_to(phase)) == phase.name
     for name, code in error_pb2.ErrorCode.items():
         if code:
             failure = codec.failure_of(EdlError(code, "what"))

@@ -1,17 +1,18 @@
-"""Between protobuf and the core's types; the only module that knows both."""
+"""The codec between protobuf messages and the core's types, for tasks, workers and errors.
+
+``reporting.status_codec`` has the job's status, ``parameters`` and ``parameter_servers`` have the
+codecs of pushes and of the command log. No other module knows both sides.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from google.protobuf.internal.containers import RepeatedCompositeFieldContainer as Repeated
 
 from edl_master.core import events
-from edl_master.core.curves import Point
-from edl_master.core.effects import JobPhase, LeaseGranted
+from edl_master.core.effects import LeaseGranted
 from edl_master.core.events import Addable, HeldLease, MetricState
 from edl_master.core.failure import Failure
 from edl_master.core.identifiers import InstanceId, TaskKey, TaskType, Token, WorkerId
@@ -20,7 +21,7 @@ from edl_master.core.parameters.quantization import Precision
 from edl_master.core.parameters.sharding import Part
 from edl_master.core.parameters.tables.spec import TableSpec, checked_initial
 from edl_master.core.settings import JobType
-from edl_master.core.view import DeadLetter, JobView, TaskCounts, WorkerView
+from edl_master.core.view import JobView
 from edl_proto import tensor
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
@@ -54,7 +55,6 @@ JOB_TYPES = {
     job_pb2.EVALUATE: JobType.EVALUATE,
     job_pb2.PREDICT: JobType.PREDICT,
 }
-_JOB_TYPES_OUT = {core: wire for wire, core in JOB_TYPES.items()}
 
 
 _MOST_STATE_NUMBERS = 1 << 20
@@ -266,136 +266,3 @@ def servers_to(addresses: Sequence[str], parts: Sequence[Part]) -> list[task_pb2
         task_pb2.ParameterServer(address=address, start=part.start, stop=part.stop)
         for address, part in zip(addresses, parts, strict=True)
     ]
-
-
-# --- the job -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class StatusContext:
-    """What a status shows and the core does not know.
-
-    Attributes:
-        name: of the job.
-        started_at, finished_at: RFC 3339; empty while it goes on.
-        dashboard_url: of the status page; empty if there is none.
-        output: where the result is, or will be.
-        incarnation: of the master.
-        curves: by name.
-        data_uris: of the main data's files, for dead letters.
-        table_rows: rows of each embedding table.
-    """
-
-    name: str
-    started_at: str
-    finished_at: str
-    dashboard_url: str
-    output: str
-    incarnation: str
-    curves: Mapping[str, list[Point]]
-    data_uris: tuple[str, ...]
-    table_rows: Mapping[str, int] = field(default_factory=dict)
-
-
-def status_to(view: JobView, facts: StatusContext) -> job_pb2.JobStatus:
-    progress = view.progress
-    return job_pb2.JobStatus(
-        name=facts.name,
-        type=_JOB_TYPES_OUT[view.type],
-        state=phase_to(view.phase),
-        progress=job_pb2.Progress(
-            records_done=progress.records_done,
-            records_total=progress.records_total,
-            epoch=progress.epoch,
-            num_epochs=progress.num_epochs,
-            steps=progress.steps,
-            parameter_version=progress.parameter_version,
-            records_per_s=progress.records_per_s,
-            eta_s=progress.eta_s,
-            loss=progress.loss,
-            goodput=progress.goodput,
-            productive_s=progress.productive_s,
-            lost_s=progress.lost_s,
-            mean_records_per_s=progress.mean_records_per_s,
-        ),
-        metrics=view.metrics,
-        workers=map(_worker_to, view.workers),
-        tasks={str(type_): _counts_to(counts) for type_, counts in view.tasks.items()},
-        curves=[_curve_to(name, points) for name, points in facts.curves.items()],
-        error=error_to(view.failure) if view.failure else None,
-        seconds=view.seconds,
-        started_at=facts.started_at,
-        finished_at=facts.finished_at,
-        dashboard_url=facts.dashboard_url,
-        output=facts.output,
-        incarnation=facts.incarnation,
-        workers_wanted=job_pb2.WorkersSpec(min=view.min_workers, max=view.max_workers),
-        dead_letters=[_dead_letter_to(letter, facts.data_uris) for letter in view.dead_letters],
-        records_trained=view.records_trained,
-        records_replayed=view.records_replayed,
-        preemptions=view.preemptions,
-        worker_failures=view.worker_failures,
-        predictions=view.predictions,
-        gradients_rejected=view.gradients_rejected,
-        staleness_mean=view.staleness_mean,
-        embedding_rows=facts.table_rows,
-    )
-
-
-def phase_to(phase: JobPhase) -> job_pb2.JobState.ValueType:
-    return job_pb2.JobState.Value(phase.name)
-
-
-def _worker_to(worker: WorkerView) -> job_pb2.WorkerStatus:
-    return job_pb2.WorkerStatus(
-        id=worker.id,
-        state=str(worker.state),
-        host=worker.host,
-        pid=worker.pid,
-        task=str(worker.task) if worker.task else "",
-        records=worker.records,
-        steps=worker.steps,
-        records_per_s=worker.records_per_s,
-        restarts=worker.restarts,
-        last_exit=worker.last_exit,
-        heartbeat_age_s=worker.heartbeat_age_s,
-    )
-
-
-def _counts_to(counts: TaskCounts) -> job_pb2.TaskCounts:
-    return job_pb2.TaskCounts(
-        pending=counts.pending,
-        leased=counts.leased,
-        done=counts.done,
-        retried=counts.retried,
-        dead=counts.dead,
-    )
-
-
-def _curve_to(name: str, points: list[Point]) -> job_pb2.Curve:
-    return job_pb2.Curve(
-        name=name,
-        points=[
-            job_pb2.CurvePoint(step=point.step, at_s=point.at_s, value=point.value)
-            for point in points
-            if math.isfinite(point.value)
-        ],
-    )
-
-
-def curves_from(status: job_pb2.JobStatus) -> dict[str, list[Point]]:
-    """The curves of a status by name."""
-    return {
-        curve.name: [Point(point.step, point.at_s, point.value) for point in curve.points]
-        for curve in status.curves
-    }
-
-
-def _dead_letter_to(letter: DeadLetter, uris: tuple[str, ...]) -> job_pb2.DeadLetter:
-    records = ""
-    if letter.records is not None:
-        uri = uris[letter.records.file]
-        records = f"{uri} [{letter.records.start}, {letter.records.stop})"
-    return job_pb2.DeadLetter(
-        task=str(letter.task), records=records, error=error_to(letter.failure)
-    )

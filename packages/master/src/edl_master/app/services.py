@@ -43,6 +43,7 @@ from edl_master.recovery.requests import RecordedRequests
 from edl_master.reporting.curves import Curves
 from edl_master.reporting.job_report import JobReport
 from edl_master.reporting.report_writer import ReportWriter
+from edl_master.reporting.status_codec import curves_from
 from edl_master.server import Server, Services
 from edl_master.servicers.coordinator import CoordinatorServicer
 from edl_master.servicers.job import JobServicer
@@ -183,7 +184,7 @@ class MasterServices:
         curves = Curves()
         version = self._state.restored.version
         if version is not None:
-            for name, points in codec.curves_from(self._directory.read_status()).items():
+            for name, points in curves_from(self._directory.read_status()).items():
                 curves.restore(name, points, version)
         return curves
 

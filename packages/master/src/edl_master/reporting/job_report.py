@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from edl_master import codec
 from edl_master.adapters.job_directory import rfc3339
 from edl_master.adapters.journal import Journal
+from edl_master.codec import error_to
 from edl_master.core.failure import Failure
 from edl_master.core.outcome import JobEnd
 from edl_master.core.view import JobView
 from edl_master.metrics import Metrics
 from edl_master.reporting.curves import Curves
+from edl_master.reporting.status_codec import StatusContext, phase_to, status_to
 from edl_proto.v1 import job_pb2
 
 
@@ -87,10 +88,10 @@ class JobReport:
                 incomplete.
         """
         status = self._status(rfc3339(time.time()))
-        status.state = codec.phase_to(end.phase)
+        status.state = phase_to(end.phase)
         if failure is not None and status.state != job_pb2.FAILED:
             status.state = job_pb2.FAILED
-            status.error.CopyFrom(codec.error_to(failure))
+            status.error.CopyFrom(error_to(failure))
         self._final = status
         return status
 
@@ -103,7 +104,7 @@ class JobReport:
         return self._registry.text()
 
     def _status(self, finished_at: str = "") -> job_pb2.JobStatus:
-        facts = codec.StatusContext(
+        context = StatusContext(
             name=self._name,
             started_at=self.started_at,
             finished_at=finished_at,
@@ -114,6 +115,6 @@ class JobReport:
             data_uris=self._data_uris,
             table_rows=self._table_rows(),
         )
-        status = codec.status_to(self._view(), facts)
+        status = status_to(self._view(), context)
         status.servers.extend(self._servers())
         return status

@@ -1,0 +1,147 @@
+"""The codec of the job's status: a view of the job, and what the master adds to it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from edl_master.codec import JOB_TYPES, error_to
+from edl_master.core.curves import Point
+from edl_master.core.effects import JobPhase
+from edl_master.core.view import DeadLetter, JobView, TaskCounts, WorkerView
+from edl_proto.v1 import job_pb2
+
+_JOB_TYPES_OUT = {core: wire for wire, core in JOB_TYPES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class StatusContext:
+    """What a status shows beyond the view of the job.
+
+    Attributes:
+        name: of the job.
+        started_at, finished_at: RFC 3339; ``finished_at`` is empty before the end.
+        dashboard_url: of the status page; empty if there is none.
+        output: where the result is, or will be.
+        incarnation: of the master.
+        curves: by name.
+        data_uris: of the main data's files, for dead letters.
+        table_rows: rows of each embedding table.
+    """
+
+    name: str
+    started_at: str
+    finished_at: str
+    dashboard_url: str
+    output: str
+    incarnation: str
+    curves: Mapping[str, list[Point]]
+    data_uris: tuple[str, ...]
+    table_rows: Mapping[str, int] = field(default_factory=dict)
+
+
+def status_to(view: JobView, context: StatusContext) -> job_pb2.JobStatus:
+    """Return the status of a job."""
+    progress = view.progress
+    return job_pb2.JobStatus(
+        name=context.name,
+        type=_JOB_TYPES_OUT[view.type],
+        state=phase_to(view.phase),
+        progress=job_pb2.Progress(
+            records_done=progress.records_done,
+            records_total=progress.records_total,
+            epoch=progress.epoch,
+            num_epochs=progress.num_epochs,
+            steps=progress.steps,
+            parameter_version=progress.parameter_version,
+            records_per_s=progress.records_per_s,
+            eta_s=progress.eta_s,
+            loss=progress.loss,
+            goodput=progress.goodput,
+            productive_s=progress.productive_s,
+            lost_s=progress.lost_s,
+            mean_records_per_s=progress.mean_records_per_s,
+        ),
+        metrics=view.metrics,
+        workers=map(_worker_to, view.workers),
+        tasks={str(type_): _counts_to(counts) for type_, counts in view.tasks.items()},
+        curves=[_curve_to(name, points) for name, points in context.curves.items()],
+        error=error_to(view.failure) if view.failure else None,
+        seconds=view.seconds,
+        started_at=context.started_at,
+        finished_at=context.finished_at,
+        dashboard_url=context.dashboard_url,
+        output=context.output,
+        incarnation=context.incarnation,
+        workers_wanted=job_pb2.WorkersSpec(min=view.min_workers, max=view.max_workers),
+        dead_letters=[_dead_letter_to(letter, context.data_uris) for letter in view.dead_letters],
+        records_trained=view.records_trained,
+        records_replayed=view.records_replayed,
+        preemptions=view.preemptions,
+        worker_failures=view.worker_failures,
+        predictions=view.predictions,
+        gradients_rejected=view.gradients_rejected,
+        staleness_mean=view.staleness_mean,
+        embedding_rows=context.table_rows,
+    )
+
+
+def phase_to(phase: JobPhase) -> job_pb2.JobState.ValueType:
+    """Return the state that a status shows for a phase."""
+    return job_pb2.JobState.Value(phase.name)
+
+
+def _worker_to(worker: WorkerView) -> job_pb2.WorkerStatus:
+    return job_pb2.WorkerStatus(
+        id=worker.id,
+        state=str(worker.state),
+        host=worker.host,
+        pid=worker.pid,
+        task=str(worker.task) if worker.task else "",
+        records=worker.records,
+        steps=worker.steps,
+        records_per_s=worker.records_per_s,
+        restarts=worker.restarts,
+        last_exit=worker.last_exit,
+        heartbeat_age_s=worker.heartbeat_age_s,
+    )
+
+
+def _counts_to(counts: TaskCounts) -> job_pb2.TaskCounts:
+    return job_pb2.TaskCounts(
+        pending=counts.pending,
+        leased=counts.leased,
+        done=counts.done,
+        retried=counts.retried,
+        dead=counts.dead,
+    )
+
+
+def _curve_to(name: str, points: list[Point]) -> job_pb2.Curve:
+    return job_pb2.Curve(
+        name=name,
+        points=[
+            job_pb2.CurvePoint(step=point.step, at_s=point.at_s, value=point.value)
+            for point in points
+            if math.isfinite(point.value)
+        ],
+    )
+
+
+def curves_from(status: job_pb2.JobStatus) -> dict[str, list[Point]]:
+    """The curves of a status by name."""
+    return {
+        curve.name: [Point(point.step, point.at_s, point.value) for point in curve.points]
+        for curve in status.curves
+    }
+
+
+def _dead_letter_to(letter: DeadLetter, uris: tuple[str, ...]) -> job_pb2.DeadLetter:
+    records = ""
+    if letter.records is not None:
+        uri = uris[letter.records.file]
+        records = f"{uri} [{letter.records.start}, {letter.records.stop})"
+    return job_pb2.DeadLetter(
+        task=str(letter.task), records=records, error=error_to(letter.failure)
+    )
