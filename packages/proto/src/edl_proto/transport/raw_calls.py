@@ -20,7 +20,14 @@ import grpc
 
 from edl_proto.errors import EdlError
 from edl_proto.transport.frames import Frames, split
-from edl_proto.transport.tcp import CallError, Connection, FrameError, Listener, Method, told
+from edl_proto.transport.tcp import (
+    CallError,
+    Connection,
+    FrameError,
+    Listener,
+    Method,
+    translate_os_error,
+)
 from edl_proto.v1 import parameters_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -152,7 +159,7 @@ class RawStub:
         except OSError as error:
             self._drop(connection)
             self._close_free()  # the others are hardly better
-            raise told(error, self._address) from error
+            raise translate_os_error(error, self._address) from error
         except BaseException:
             self._drop(connection)
             raise

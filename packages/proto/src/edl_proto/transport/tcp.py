@@ -1,16 +1,20 @@
 """Direct connections of the parameter plane: headers and payloads over plain TCP.
 
 A call over HTTP/2 costs about a millisecond of Python on each side and copies its payload several
-times; an exchange of embedding rows is over in less. So these calls have connections of their
-own (docs/adr/0011). What travels is what ``parameters`` describes, with this around it, all
-numbers little-endian:
+times; an exchange of embedding rows takes less. So these calls have their own connections
+(docs/adr/0011). The frames are those of ``parameters``, in the following envelope. All numbers
+are little-endian:
 
-- request: magic, method (uint8), three bytes of nothing, length of the header (uint32), length
-  of the payload (uint64), header, payload;
-- answer: magic, status (uint8), three bytes of nothing, length of the header (uint32), header,
-  and the payload that the header announces. With status 1 the header is an ``edl.v1.Error``.
+- request: magic, method (uint8), three padding bytes, length of the header (uint32), length of
+  the payload (uint64), header, payload;
+- answer: magic, status (uint8), three padding bytes, length of the header (uint32), header, and
+  the payload that the header announces. With status 1 the header is an ``edl.v1.Error``.
 
-A connection carries one call after the other. Who breaks off a call closes the connection.
+A connection carries one call after the other. A peer that breaks off a call closes the connection.
+
+The listener has one thread per connection, because a call that waits for a step permit blocks its
+thread anyway, and a connection without a call costs 16 KiB of memory. ``_MOST_CONNECTIONS`` bounds
+the threads; a connection above the bound is closed, and its caller sees UNAVAILABLE.
 """
 
 from __future__ import annotations
@@ -41,13 +45,13 @@ _MOST_CONNECTIONS = 4096
 _PIECE_BYTES = 1 << 20
 
 _STALLED_S = 60.0
-"""A caller that sends or takes nothing for so long in the middle of a call is given up."""
+"""A connection that transfers nothing for this long in the middle of a call is closed."""
 
-# A peer that vanished without closing is noticed within about 10 s + 5 s, as in ``channels``.
+# A peer that vanished without closing is detected within about 10 s + 5 s, as in ``channels``.
 _KEEPALIVE = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 1))
 
 _MORE: int = getattr(socket, "MSG_MORE", 0)
-"""What follows at once travels in the same packets, and wakes the peer up once."""
+"""The next send follows at once: it shares packets, and the peer wakes up once."""
 
 
 class FrameError(ValueError):
@@ -55,12 +59,12 @@ class FrameError(ValueError):
 
 
 class CallError(grpc.RpcError):
-    """A call that failed, told as gRPC tells it.
+    """A failed call, in the form of gRPC.
 
     Args:
-        code: what became of it.
+        code: the gRPC status.
         details: one sentence.
-        error: what the server answered, if that is why.
+        error: the error that the server answered, if any.
     """
 
     def __init__(self, code: grpc.StatusCode, details: str, error: EdlError | None = None) -> None:
@@ -78,10 +82,10 @@ class CallError(grpc.RpcError):
 
 
 class Received:
-    """What a peer sends: its header first, then its payload.
+    """The message of a peer: its header first, then its payload.
 
     As an iterator it gives the header and then pieces, like the frames of a gRPC stream; ``fill``
-    receives into memory that is there already.
+    receives into memory of the caller.
     """
 
     def __init__(
@@ -90,11 +94,11 @@ class Received:
         """Start behind a header.
 
         Args:
-            connection: what to read from.
-            header: it.
-            nbytes: of the payload; None if the reader knows.
-            deadline: when ``time.monotonic`` is so, reading is given up; None: the timeout of the
-                connection counts for each read.
+            connection: the socket to read from.
+            header: the header, already received.
+            nbytes: of the payload; None if the reader knows its size.
+            deadline: on the clock of ``time.monotonic``; None: the timeout of the connection
+                applies to each read.
         """
         self._connection = connection
         self._header: bytes | None = header
@@ -135,17 +139,17 @@ class Received:
             raise
 
     def skip(self) -> None:
-        """Receive the rest of the payload, and forget it."""
+        """Receive and discard the rest of the payload."""
         piece = memoryview(bytearray(min(self._left or 0, _PIECE_BYTES)))
         while self._left:
             self.fill(piece[: self._left])
 
 
 class Call(Protocol):
-    """What a method may ask about the call that it answers; also a ``grpc.ServicerContext``."""
+    """The state of a call, for the method that answers it; ``grpc.ServicerContext`` has it, too."""
 
     def is_active(self) -> bool:
-        """Whether somebody still waits for the answer."""
+        """Whether the caller still waits for the answer."""
         ...
 
 
@@ -153,7 +157,7 @@ Method = Callable[[Iterator[bytes], Call], Iterator[bytes | memoryview]]
 """Frames in, header and pieces of the payload out."""
 
 
-class _Waiting:
+class _Caller:
     """The caller at the other end of a connection."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -163,22 +167,22 @@ class _Waiting:
         readable = select.poll()
         readable.register(self._connection, select.POLLIN)
         try:
-            # A caller that waits sends nothing: what can be read then is the end.
+            # A waiting caller sends nothing: a readable connection has ended.
             return not readable.poll(0) or self._connection.recv(1, socket.MSG_PEEK) != b""
         except OSError:
             return False
 
 
 class Listener:
-    """Answers direct calls, each connection in a thread of its own.
+    """Answers direct calls; each connection has its own thread.
 
     Args:
         methods: in the order of their numbers, with their names.
         host: address to listen on.
-        failed: what to answer for an exception of a method.
+        failed: the error to answer for an exception of a method.
 
     Raises:
-        OSError: it cannot listen there.
+        OSError: the address is not available.
     """
 
     def __init__(
@@ -198,7 +202,7 @@ class Listener:
         threading.Thread(target=self._listen, name="direct", daemon=True).start()
 
     def close(self) -> None:
-        """Take no more calls, and break off those that run."""
+        """Accept no more calls, and break off the running ones."""
         with self._lock:
             self._closed = True
             connections = list(self._connections)
@@ -214,13 +218,14 @@ class Listener:
             except OSError:
                 if self._closed:
                     return
-                time.sleep(0.05)  # out of descriptors, or the caller has gone already
+                time.sleep(0.05)  # no file descriptors left, or the caller has disconnected
                 continue
             with self._lock:
-                welcome = not self._closed and len(self._connections) < _MOST_CONNECTIONS
-                if welcome:
+                accepted = not self._closed and len(self._connections) < _MOST_CONNECTIONS
+                if accepted:
                     self._connections.add(connection)
-            if not welcome:
+            if not accepted:
+                log.warning("a direct connection is refused: %d are open", _MOST_CONNECTIONS)
                 connection.close()
                 continue
             threading.Thread(
@@ -240,7 +245,7 @@ class Listener:
             connection.close()
 
     def _answer(self, connection: socket.socket) -> bool:
-        """Answer one call; say whether another one may come."""
+        """Answer one call; returns whether another one may follow."""
         connection.settimeout(None)
         prefix = memoryview(bytearray(_REQUEST.size))
         try:
@@ -255,7 +260,7 @@ class Listener:
         _receive(connection, memoryview(header))
         received = Received(connection, bytes(header), nbytes, None)
         name, method = self._methods[number]
-        with contextlib.closing(method(received, _Waiting(connection))) as pieces:
+        with contextlib.closing(method(received, _Caller(connection))) as pieces:
             try:
                 answer = bytes(next(pieces))
                 status = _OK
@@ -273,7 +278,7 @@ class Listener:
                 connection.sendall(prefixed)
             else:
                 connection.sendall(prefixed, _MORE)
-                # A piece is memory that is the method's until it is asked for the next one.
+                # The method may reuse the memory of a piece when the next piece is requested.
                 connection.sendall(following)
                 for piece in pieces:
                     connection.sendall(piece)
@@ -285,7 +290,7 @@ class Connection:
     """A caller's connection, for one call at a time.
 
     Raises:
-        OSError: nobody listens there.
+        OSError: no process listens there.
     """
 
     def __init__(self, host: str, port: int, timeout_s: float) -> None:
@@ -303,11 +308,11 @@ class Connection:
     def call(
         self, number: int, header: bytes, payloads: Sequence[memoryview], timeout_s: float
     ) -> Received:
-        """Call a method by its number; the answer's header comes first, its payload is not read.
+        """Call a method by its number; the payload of the answer is not read yet.
 
         Raises:
             CallError: the server answered with an error; the connection may be used again.
-            FrameError: what came is no answer.
+            FrameError: the peer sent no valid answer.
             OSError: the connection has ended, or there was no answer in time.
         """
         deadline = time.monotonic() + timeout_s
@@ -330,8 +335,8 @@ class Connection:
         return Received(self._socket, bytes(content), None, deadline)
 
 
-def told(error: OSError, where: str) -> CallError:
-    """What a broken connection was, as gRPC tells it."""
+def translate_os_error(error: OSError, where: str) -> CallError:
+    """A broken connection as a failed call."""
     if isinstance(error, TimeoutError):
         return CallError(grpc.StatusCode.DEADLINE_EXCEEDED, f"no answer from {where} in time")
     return CallError(grpc.StatusCode.UNAVAILABLE, f"the connection to {where} broke: {error}")
