@@ -7,11 +7,11 @@ from typing import Any, Protocol
 from edl_master.core.identifiers import Version
 from edl_master.core.parameters.commands import Command, TakeSnapshot
 from edl_master.core.parameters.layout import Layout
+from edl_master.core.parameters.model_check import check_fit
 from edl_master.core.parameters.modes import UpdateMode
 from edl_master.core.parameters.sharding import NOTHING, Part, Saved, cut, sums_between
 from edl_master.core.parameters.snapshot import FORMAT, Snapshot
 from edl_master.core.parameters.status import TableFigures
-from edl_master.core.parameters.store import check_fit
 from edl_master.parameters.stores import Model, PendingSnapshot
 
 

@@ -12,10 +12,10 @@ from edl_master.core.identifiers import Version, WorkerId
 from edl_master.core.parameters.arithmetic import Executor
 from edl_master.core.parameters.modes import Reduction
 from edl_master.core.parameters.permits import PermitGranted, PermitRefused
+from edl_master.core.parameters.prepared_gradient import PreparedGradient
 from edl_master.core.parameters.push import Gradient, PushClaim, PushKind, PushOutcome
 from edl_master.core.parameters.shard import Shard
 from edl_master.core.parameters.sharding import Saved
-from edl_master.core.parameters.store import PreparedGradient
 from edl_master.parameters.coordinator import Coordinator, MakeMode
 from edl_master.parameters.errors import translate_payload_errors
 from edl_master.parameters.local_stores import LocalStores, SnapshotSlots

@@ -13,9 +13,9 @@ import pytest
 from edl_master.core.parameters import arithmetic
 from edl_master.core.parameters.keras_config import OptimizerUnsupported
 from edl_master.core.parameters.layout import ArenaKey, Array, Layout, Variable
+from edl_master.core.parameters.model_check import check_fit
 from edl_master.core.parameters.modes import Async
 from edl_master.core.parameters.optimizers import EXCLUDED_FROM_DECAY, Optimizer, parse_optimizer
-from edl_master.core.parameters.plane import check_fit
 from edl_master.core.parameters.updater import Updater
 
 LR = 0.0625  # exact in float32, in which learning rates are computed

@@ -22,9 +22,10 @@ from edl_master.core.parameters.commands import (
     TakeSnapshot,
 )
 from edl_master.core.parameters.payload import Payload, check_size
+from edl_master.core.parameters.prepared_gradient import PreparedGradient
 from edl_master.core.parameters.push import MinibatchKey
 from edl_master.core.parameters.snapshot import Snapshot
-from edl_master.core.parameters.store import ParameterStore, PreparedGradient
+from edl_master.core.parameters.store import ParameterStore
 
 
 class ProtocolViolation(RuntimeError):

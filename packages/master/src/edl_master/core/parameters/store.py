@@ -7,7 +7,6 @@ here waits, locks or knows the time. The caller holds one lock around each call.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
 from edl_master.core.identifiers import Version
@@ -16,38 +15,20 @@ from edl_master.core.parameters.arithmetic import Executor
 from edl_master.core.parameters.commands import CommitPush
 from edl_master.core.parameters.copy_on_write import CopyOnWriteViews
 from edl_master.core.parameters.frozen import FrozenVersions
-from edl_master.core.parameters.keras_config import OptimizerUnsupported
 from edl_master.core.parameters.layout import Arenas, Array, Layout
-from edl_master.core.parameters.local_steps import check_local_steps, make_updater
+from edl_master.core.parameters.local_steps import make_updater
+from edl_master.core.parameters.model_check import check_fit
 from edl_master.core.parameters.modes import Sync, UpdateMode, describe
 from edl_master.core.parameters.optimizers import Optimizer
 from edl_master.core.parameters.payload import Payload
+from edl_master.core.parameters.prepared_gradient import PreparedGradient
 from edl_master.core.parameters.push import Gradient, NotInitialized
 from edl_master.core.parameters.snapshot import FORMAT, Snapshot, SnapshotError, Stored
-from edl_master.core.parameters.tables.group import AccumulatedRows, RowGradients, Scanned, Tables
+from edl_master.core.parameters.tables.group import AccumulatedRows, Scanned, Tables
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 from edl_master.core.parameters.tables.warming import warm_up
 from edl_master.core.parameters.updater import RowUpdate
 from edl_master.core.parameters.values import Values
-
-
-@dataclass(slots=True)
-class PreparedGradient:
-    """A gradient whose sizes were checked, as arenas.
-
-    Attributes:
-        values: of the trainable variables.
-        state: by how much the other variables moved; None if they did not.
-        rows: gradients of rows by number of the table.
-        not_finite: the first variable or table with an infinity or NaN; empty if there is none.
-        resolved: the rows in their tables, once they were found or made.
-    """
-
-    values: Arenas
-    state: Arenas | None
-    rows: RowGradients
-    not_finite: str
-    resolved: list[RowUpdate] | None = None
 
 
 class ParameterStore:
@@ -421,23 +402,3 @@ class ParameterStore:
     def _require_values(self) -> None:
         if not self.initialized:
             raise NotInitialized("no worker has sent the initial values yet")
-
-
-def check_fit(optimizer: Optimizer, layout: Layout, mode: UpdateMode) -> None:
-    """Make sure that an optimizer can update the variables and tables of a model.
-
-    Raises:
-        OptimizerUnsupported: it cannot update embedding tables, or not in workers.
-        ValueError: it excludes a variable from weight decay that the model does not have, or
-            rows of tables would have to be updated in workers.
-    """
-    check_local_steps(optimizer, layout, mode)
-    if layout.tables and optimizer.ema:
-        raise OptimizerUnsupported(
-            f"{optimizer.name}.use_ema",
-            "True with embedding tables",
-            "leave it out, or use keras.layers.Embedding with --embedding-threshold 0",
-        )
-    names = {v.name for v in layout.variables} | {t.name for t in layout.tables}
-    if unknown := sorted(optimizer.undecayed - names):
-        raise ValueError(f"excluded from weight decay, but no variable: {', '.join(unknown)}")
