@@ -97,12 +97,13 @@ class FeatureMapper:
     def _by_input(self, features: Any, inputs: list[Any]) -> list[Any]:
         values = self._in_order(features, inputs)
         return [
-            self._fit(name, value, one) for (name, value), one in zip(values, inputs, strict=True)
+            self._fit(name, value, model_input)
+            for (name, value), model_input in zip(values, inputs, strict=True)
         ]
 
     def _in_order(self, features: Any, inputs: list[Any]) -> list[tuple[str, Any]]:
         """Name and tensor for each input."""
-        names = [one.name for one in inputs]
+        names = [model_input.name for model_input in inputs]
         if self._keys is not None and isinstance(features, Mapping):
             if len(self._keys) != len(inputs):
                 raise self._mismatch(
@@ -131,26 +132,26 @@ class FeatureMapper:
             )
         return list(zip(names, flat, strict=True))
 
-    def _fit(self, name: str, value: Any, one: Any) -> Any:
+    def _fit(self, name: str, value: Any, model_input: Any) -> Any:
         """The value with the dtype of its input and, if there are columns, its shape."""
-        wanted = tuple(one.shape[1:])
+        wanted = tuple(model_input.shape[1:])
         if self._keys is not None and None not in wanted:
             found = value.shape[1:]
             if found.is_fully_defined() and tuple(found) != wanted:
                 if math.prod(found) != math.prod(wanted):
-                    raise self._shape_error(name, found, one)
+                    raise self._shape_error(name, found, model_input)
                 value = tf.reshape(value, (-1, *wanted))
-        elif not _ranks_agree(value.shape, one.shape):
-            raise self._shape_error(name, value.shape[1:], one)
-        numeric = one.dtype != "string" and value.dtype != tf.string
-        if numeric and isinstance(value, tf.Tensor) and value.dtype.name != one.dtype:
-            value = tf.cast(value, one.dtype)
+        elif not _ranks_agree(value.shape, model_input.shape):
+            raise self._shape_error(name, value.shape[1:], model_input)
+        numeric = model_input.dtype != "string" and value.dtype != tf.string
+        if numeric and isinstance(value, tf.Tensor) and value.dtype.name != model_input.dtype:
+            value = tf.cast(value, model_input.dtype)
         return value
 
-    def _shape_error(self, name: str, found: Any, one: Any) -> EdlError:
+    def _shape_error(self, name: str, found: Any, model_input: Any) -> EdlError:
         return self._mismatch(
             f"the feature {name} has shape {tuple(found)} per record, the model's input "
-            f"{one.name} takes {tuple(one.shape[1:])}",
+            f"{model_input.name} takes {tuple(model_input.shape[1:])}",
             "Make them agree, and do not batch in the dataset function: edl makes the minibatches.",
         )
 
