@@ -16,7 +16,7 @@ from bench.measure import Measure
 from edl_master.core import effects as fx
 from edl_master.core import events as ev
 from edl_master.core.identifiers import InstanceId, WorkerId
-from edl_master.core.job import JobState
+from edl_master.core.job import JobStateMachine
 from edl_master.core.settings import JobSettings, JobType, timings_for
 
 WORKERS = 1000
@@ -42,7 +42,7 @@ def measures() -> list[dict[str, object]]:
     data = (TASKS * RECORDS // FILES,) * FILES
     tracemalloc.start()
     began = time.perf_counter()
-    job = JobState(settings, data)
+    job = JobStateMachine(settings, data)
     job.handle(ev.Tick(), 0.0)
     for number in range(WORKERS):
         worker, instance = WorkerId(number), InstanceId(f"b{number}")
@@ -104,7 +104,7 @@ def measures() -> list[dict[str, object]]:
     ]
 
 
-def _lease(job: JobState, number: int, now: float) -> fx.LeaseGranted:
+def _lease(job: JobStateMachine, number: int, now: float) -> fx.LeaseGranted:
     effects = job.handle(ev.LeaseRequested(WorkerId(number), InstanceId(f"b{number}")), now)
     return next(effect for effect in effects if isinstance(effect, fx.LeaseGranted))
 

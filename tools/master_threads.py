@@ -54,6 +54,14 @@ def write_job(job_dir: Path, workers: int) -> None:
     _set(spec, "data", str(data))
     spec.failures.task_attempts = spec.failures.worker_crashes = 1000
     _set(spec.serving, "host", "127.0.0.1")
+    for name, value in {
+        "platform": "processes",
+        "trained_model": str(job_dir / "model"),
+        "tensorboard_dir": str(job_dir / "tensorboard"),
+        "snapshot_interval_s": 5.0,
+    }.items():
+        if name in spec.DESCRIPTOR.fields_by_name:  # not in every version
+            setattr(spec, name, value)
     (job_dir / "spec.json").write_text(json_format.MessageToJson(spec))
 
 

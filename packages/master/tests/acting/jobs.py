@@ -13,7 +13,7 @@ from acting.worker import Acting, Weights
 
 import recordio
 from edl_master.adapters.job_directory import JobDirectory
-from edl_master.app.master import Master
+from edl_master.app.master import MasterApp
 from edl_master.config import job_config
 from edl_master.config.job_config import Config, Intervals
 from edl_master.core.platform import Platform
@@ -110,7 +110,7 @@ class RunningJob:
             return self.platforms[-1]
 
         try:
-            self.app = Master(
+            self.app = MasterApp(
                 job_config.read(spec, job_dir, {}, intervals), self.directory, platform_factory
             )
         except BaseException:

@@ -23,7 +23,7 @@ from edl_master.core.events import (
     WorkerRegistered,
 )
 from edl_master.core.identifiers import InstanceId, WorkerId
-from edl_master.core.job import JobState
+from edl_master.core.job import JobStateMachine
 from edl_master.core.parameters.modes import Async
 from edl_master.core.parameters.snapshot import Snapshot
 from edl_master.core.settings import JobType
@@ -67,7 +67,7 @@ def controller(external: RecordedEffects) -> JobController:
     """A prediction job of two tasks, for two workers that are ready."""
     settings = job_settings(JobType.PREDICT, records_per_task=10, max_workers=2)
     plane = build_local(BufferPool(), lambda reduction: Async()).coordinator
-    controller = JobController(JobState(settings, (20,)), plane, external)
+    controller = JobController(JobStateMachine(settings, (20,)), plane, external)
     make_ready(controller, 2)
     return controller
 
@@ -166,10 +166,10 @@ def test_a_fact_that_contradicts_the_job_ends_it_with_the_story(
 def test_a_defect_while_the_job_fails_still_ends_it(
     controller: JobController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(self: JobState, event: object, now: float) -> list[object]:
+    def broken(self: JobStateMachine, event: object, now: float) -> list[object]:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(JobState, "handle", broken)
+    monkeypatch.setattr(JobStateMachine, "handle", broken)
     controller.handle(Tick())
     end = controller.end
     assert end is not None
@@ -184,7 +184,9 @@ def test_a_bounded_number_of_requests_waits_and_others_ask_again_later(
     monkeypatch.setattr(job_controller, "MAX_WAITING_REQUESTS", 1)
     settings = job_settings(JobType.PREDICT, records_per_task=10, max_workers=3)
     plane = build_local(BufferPool(), lambda reduction: Async()).coordinator
-    controller = JobController(JobState(settings, (10,)), plane, external, crowded_retry_s=2.5)
+    controller = JobController(
+        JobStateMachine(settings, (10,)), plane, external, crowded_retry_s=2.5
+    )
     make_ready(controller, 3)
     assert isinstance(controller.request_lease(ask(0), 0, lambda: True), GrantedLease)
     answers: list[object] = []

@@ -17,7 +17,7 @@ from edl_master.core import effects as fx
 from edl_master.core import events as ev
 from edl_master.core.failure import Failure
 from edl_master.core.identifiers import InstanceId, TaskKey, TaskType, Token, Version, WorkerId
-from edl_master.core.job import JobState
+from edl_master.core.job import JobStateMachine
 from edl_master.core.settings import JobSettings, JobType
 
 
@@ -99,7 +99,7 @@ class World:
         self.storm = storm
         self.restarts = restarts
         self.now = 0.0
-        self.job = JobState(settings, data, validation)
+        self.job = JobStateMachine(settings, data, validation)
         self.plane = Plane(settings.minibatch_size)
         self.parts: set[TaskKey] = set()
         """Predictions on the disk, of tasks that the job has taken."""
@@ -234,7 +234,7 @@ class World:
     def restart_master(self) -> None:
         """The master is killed; another one goes on from the last snapshot."""
         ledger = json.loads(self.saved)
-        self.job = JobState.restore(self.settings, self.data, self.validation, ledger)
+        self.job = JobStateMachine.restore(self.settings, self.data, self.validation, ledger)
         self.plane = copy.deepcopy(self.saved_plane)
         self.done = set(self.saved_done)
         if self.settings.type is JobType.PREDICT:

@@ -14,7 +14,7 @@ from edl_master.core import effects as fx
 from edl_master.core import events as ev
 from edl_master.core.failure import Failure
 from edl_master.core.identifiers import InstanceId, Version, WorkerId
-from edl_master.core.job import EVENTS_REMEMBERED, JobState
+from edl_master.core.job import EVENTS_REMEMBERED, JobStateMachine
 from edl_master.core.job_phases import InvalidTransition
 from edl_master.core.settings import JobSettings, JobType
 
@@ -25,7 +25,7 @@ DATA = (10, 6)
 WORKER, INSTANCE = WorkerId(0), InstanceId("0a")
 
 
-def joined(job: JobState, now: float = 0.0) -> JobState:
+def joined(job: JobStateMachine, now: float = 0.0) -> JobStateMachine:
     """The job, begun, with worker 0 ready."""
     job.handle(ev.Tick(), now)
     job.handle(ev.WorkerRegistered(WORKER, INSTANCE, "host", 1), now)
@@ -33,7 +33,7 @@ def joined(job: JobState, now: float = 0.0) -> JobState:
     return job
 
 
-def lease(job: JobState, now: float = 0.0) -> fx.LeaseGranted:
+def lease(job: JobStateMachine, now: float = 0.0) -> fx.LeaseGranted:
     (granted,) = job.handle(ev.LeaseRequested(WORKER, INSTANCE), now)
     assert isinstance(granted, fx.LeaseGranted)
     return granted
@@ -48,7 +48,7 @@ def applied(granted: fx.LeaseGranted, index: int, version: int, loss: float) -> 
 
 
 def a_snapshot() -> dict[str, Any]:
-    job = joined(JobState(SETTINGS, DATA))
+    job = joined(JobStateMachine(SETTINGS, DATA))
     job.handle(applied(lease(job), 0, 1, 0.5), 0.0)
     saved: dict[str, Any] = json.loads(json.dumps(job.snapshot()))
     return saved
@@ -56,7 +56,7 @@ def a_snapshot() -> dict[str, Any]:
 
 def test_a_restored_job_gives_the_same_snapshot() -> None:
     saved = a_snapshot()
-    again = JobState.restore(SETTINGS, DATA, (), saved)
+    again = JobStateMachine.restore(SETTINGS, DATA, (), saved)
     assert json.loads(json.dumps(again.snapshot())) == saved
 
 
@@ -76,45 +76,45 @@ def test_a_snapshot_of_another_job_is_refused(
     settings: JobSettings, data: tuple[int, ...], what: str
 ) -> None:
     with pytest.raises(ValueError, match=rf"another job: {what} was"):
-        JobState.restore(settings, data, (), a_snapshot())
+        JobStateMachine.restore(settings, data, (), a_snapshot())
 
 
 def test_fewer_epochs_than_had_begun_are_refused() -> None:
-    job = joined(JobState(replace(SETTINGS, num_epochs=3), (4,)))
+    job = joined(JobStateMachine(replace(SETTINGS, num_epochs=3), (4,)))
     for _ in range(2):
         granted = lease(job)
         held = ev.HeldLease(granted.task, granted.token)
         job.handle(ev.TaskCompleted(WORKER, held, 2, 2, 4, 4, 1.0), 0.0)
     with pytest.raises(ValueError, match="epoch 3 had begun"):
-        JobState.restore(replace(SETTINGS, num_epochs=2), (4,), (), job.snapshot())
+        JobStateMachine.restore(replace(SETTINGS, num_epochs=2), (4,), (), job.snapshot())
 
 
 def test_a_snapshot_of_another_format_is_refused() -> None:
     with pytest.raises(ValueError, match="format 99"):
-        JobState.restore(SETTINGS, DATA, (), a_snapshot() | {"format": 99})
+        JobStateMachine.restore(SETTINGS, DATA, (), a_snapshot() | {"format": 99})
 
 
 @pytest.mark.parametrize(("asked", "wanted"), [((1, 1), (1, 3)), ((1, 2), (1, 2))])
 def test_scaling_outlives_the_master_unless_other_numbers_are_asked(
     asked: tuple[int, int], wanted: tuple[int, int]
 ) -> None:
-    job = joined(JobState(SETTINGS, DATA))
+    job = joined(JobStateMachine(SETTINGS, DATA))
     job.handle(ev.ScaleRequested(1, 3), 0.0)
     settings = replace(SETTINGS, min_workers=asked[0], max_workers=asked[1])
-    view = JobState.restore(settings, DATA, (), job.snapshot()).view(0.0)
+    view = JobStateMachine.restore(settings, DATA, (), job.snapshot()).view(0.0)
     assert (view.min_workers, view.max_workers) == wanted
 
 
 def test_dead_letters_and_attempts_outlive_the_master() -> None:
     rules = replace(SETTINGS, allow_dead_letters=True, task_attempts=2)
-    job = joined(JobState(rules, DATA))
+    job = joined(JobStateMachine(rules, DATA))
     failure = Failure("DATA_DAMAGED", "bad CRC", detail="Traceback")
     for permanent in (True, False):
         granted = lease(job)
         held = ev.HeldLease(granted.task, granted.token)
         job.handle(ev.TaskFailed(WORKER, held, failure, permanent), 0.0)
     saved = json.loads(json.dumps(job.snapshot()))
-    again = joined(JobState.restore(rules, DATA, (), saved))
+    again = joined(JobStateMachine.restore(rules, DATA, (), saved))
     assert again.view(0.0).dead_letters == job.view(0.0).dead_letters
     granted = lease(again)  # failed once before the restart; once more is too often
     held = ev.HeldLease(granted.task, granted.token)
@@ -124,7 +124,7 @@ def test_dead_letters_and_attempts_outlive_the_master() -> None:
 
 def test_dead_letters_in_detail_are_bounded_and_all_are_counted() -> None:
     rules = replace(SETTINGS, allow_dead_letters=True, num_epochs=1)
-    job = joined(JobState(rules, (4 * 150,)))
+    job = joined(JobStateMachine(rules, (4 * 150,)))
     for _ in range(150):
         granted = lease(job)
         held = ev.HeldLease(granted.task, granted.token)
@@ -139,7 +139,7 @@ def test_dead_letters_in_detail_are_bounded_and_all_are_counted() -> None:
 
 def test_the_end_of_a_replaced_body_is_not_taken_for_that_of_its_successor() -> None:
     """Somebody started a second process for the worker; the platform knows the first alone."""
-    job = joined(JobState(SETTINGS, DATA))
+    job = joined(JobStateMachine(SETTINGS, DATA))
     newcomer = InstanceId("0b")
     job.handle(ev.WorkerRegistered(WORKER, newcomer, "host", 2), 1.0)
     job.handle(ev.WorkerReady(WORKER, newcomer), 1.0)
@@ -153,7 +153,7 @@ def test_the_end_of_a_replaced_body_is_not_taken_for_that_of_its_successor() -> 
 
 
 def test_a_contradiction_raises_with_the_story_attached() -> None:
-    job = joined(JobState(SETTINGS, DATA))
+    job = joined(JobStateMachine(SETTINGS, DATA))
     for second in range(100):
         job.handle(ev.Tick(), float(second))
     surprise = ev.ParametersFrozen("final", Version(7))
@@ -165,13 +165,13 @@ def test_a_contradiction_raises_with_the_story_attached() -> None:
 
 
 def test_an_output_that_nobody_asked_for_raises() -> None:
-    job = joined(JobState(SETTINGS, DATA))
+    job = joined(JobStateMachine(SETTINGS, DATA))
     with pytest.raises(InvalidTransition, match="output"):
         job.handle(ev.OutputFinished(), 0.0)
 
 
 def test_a_frozen_version_that_comes_too_late_is_released() -> None:
-    job = joined(JobState(SETTINGS, DATA))
+    job = joined(JobStateMachine(SETTINGS, DATA))
     job.handle(ev.StopRequested("enough"), 0.0)
     assert job.handle(ev.ParametersFrozen("evaluation-0", Version(1)), 0.0) == [
         fx.ReleaseFrozen("evaluation-0")
@@ -180,7 +180,7 @@ def test_a_frozen_version_that_comes_too_late_is_released() -> None:
 
 def test_a_job_needs_data() -> None:
     with pytest.raises(ValueError, match="at least one record"):
-        JobState(SETTINGS, (0, 0))
+        JobStateMachine(SETTINGS, (0, 0))
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_settings_that_make_no_sense_are_refused(name: str, value: int) -> None:
 
 
 def test_the_curve_of_the_loss_is_thinned_to_means_and_ends_with_the_last() -> None:
-    job = joined(JobState(replace(SETTINGS, records_per_task=20, num_epochs=1), (20,)))
+    job = joined(JobStateMachine(replace(SETTINGS, records_per_task=20, num_epochs=1), (20,)))
     granted = lease(job)
     points = []
     for index in range(10):
@@ -213,7 +213,7 @@ def test_the_curve_of_the_loss_is_thinned_to_means_and_ends_with_the_last() -> N
 
 
 def test_the_shown_loss_is_smooth_and_starts_as_nan() -> None:
-    job = joined(JobState(SETTINGS, DATA))
+    job = joined(JobStateMachine(SETTINGS, DATA))
     assert math.isnan(job.view(0.0).progress.loss)
     granted = lease(job)
     job.handle(applied(granted, 0, 1, 1.0), 0.0)
@@ -223,7 +223,7 @@ def test_the_shown_loss_is_smooth_and_starts_as_nan() -> None:
 
 
 def test_the_rate_is_of_the_last_seconds_and_gives_the_time_left() -> None:
-    job = joined(JobState(replace(SETTINGS, records_per_task=400, num_epochs=1), (400,)))
+    job = joined(JobStateMachine(replace(SETTINGS, records_per_task=400, num_epochs=1), (400,)))
     granted = lease(job)
     assert job.view(0.0).progress.eta_s < 0
     for second in range(1, 31):
@@ -239,7 +239,7 @@ def test_the_rate_is_of_the_last_seconds_and_gives_the_time_left() -> None:
 
 def test_a_clock_that_goes_back_does_not_undo_anything() -> None:
     """Callers read the clock before they queue for the job; a later one may come first."""
-    job = joined(JobState(SETTINGS, DATA), now=10.0)
+    job = joined(JobStateMachine(SETTINGS, DATA), now=10.0)
     job.handle(ev.Tick(), 12.0)
     job.handle(ev.HeartbeatReceived(WORKER, INSTANCE, (), "IDLE"), 11.0)
     view = job.view(12.0)
@@ -248,7 +248,7 @@ def test_a_clock_that_goes_back_does_not_undo_anything() -> None:
 
 
 def test_time_stands_still_when_the_end_is_decided() -> None:
-    job = joined(JobState(SETTINGS, DATA))
+    job = joined(JobStateMachine(SETTINGS, DATA))
     job.handle(ev.StopRequested(""), 5.0)
     job.handle(ev.InstanceExited(WORKER, INSTANCE, 0, None, False), 9.0)
     assert job.view(20.0).seconds == 5.0
@@ -269,7 +269,7 @@ def test_time_stands_still_when_the_end_is_decided() -> None:
 def test_only_the_end_of_the_present_body_counts(
     event: ev.InstanceExited, attempt_counts: bool
 ) -> None:
-    job = joined(JobState(SETTINGS, DATA))
+    job = joined(JobStateMachine(SETTINGS, DATA))
     job.handle(event, 1.0)
     assert job.view(1.0).worker_failures == int(attempt_counts)
 
@@ -284,19 +284,19 @@ def test_sums_of_an_evaluation_outlive_the_master_to_the_last_bit() -> None:
         ev.MetricState("unknown", (ev.Addable("float32", (), (math.nan,)),)),
         ev.MetricState("seen", (ev.Addable("int64", (2,), flags),)),
     )
-    job = joined(JobState(settings, (4,)))
+    job = joined(JobStateMachine(settings, (4,)))
     held = lease(job)
     done = ev.TaskCompleted(WORKER, ev.HeldLease(held.task, held.token), 1, 0, 4, 4, 0.1, states)
     job.handle(done, 0.0)
     saved = json.dumps(job.snapshot(), allow_nan=False)
-    summary = lease(joined(JobState.restore(settings, (4,), (), json.loads(saved))))
+    summary = lease(joined(JobStateMachine.restore(settings, (4,), (), json.loads(saved))))
     # By their words: -0.0 equals 0.0, and NaN nothing.
     assert repr(summary.metric_states) == repr(states) == repr(lease(job).metric_states)
 
 
 def test_a_push_of_several_minibatches_counts_as_many() -> None:
     """Local steps: steps, staleness and the task's count are of minibatches, not of pushes."""
-    job = joined(JobState(replace(SETTINGS, records_per_task=20), (20,)))
+    job = joined(JobStateMachine(replace(SETTINGS, records_per_task=20), (20,)))
     granted = lease(job)
     job.handle(replace(applied(granted, 0, 1, 6.0), staleness=0), 1.0)
     pushed = replace(applied(granted, 1, 4, 2.0), minibatches=3, records=6, staleness=4)

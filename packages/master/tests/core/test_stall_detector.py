@@ -10,7 +10,7 @@ from acting.job_settings import job_settings
 from edl_master.core import effects as fx
 from edl_master.core import events as ev
 from edl_master.core.identifiers import InstanceId, Version, WorkerId
-from edl_master.core.job import JobState
+from edl_master.core.job import JobStateMachine
 from edl_master.core.settings import JobType, Timings
 from edl_master.core.stall_detector import (
     ProgressWatch,
@@ -95,7 +95,7 @@ class Played:
     """A job with two workers that beat; time passes in quarters of a second."""
 
     def __init__(self) -> None:
-        self.job = JobState(SETTINGS, (200,))
+        self.job = JobStateMachine(SETTINGS, (200,))
         self.now = 0.0
         self.records: list[fx.LogEvent] = []
         self.leases: dict[int, fx.LeaseGranted] = {}
@@ -211,7 +211,7 @@ def test_slow_steps_of_everybody_are_no_hang() -> None:
     """With steps of 20 s nothing is suspected before 200 s."""
     settings = replace(SETTINGS, timings=Timings(stall=replace(TIMEOUTS, first_s=100.0)))
     played = Played()
-    played.job = JobState(settings, (200,))
+    played.job = JobStateMachine(settings, (200,))
     played.__dict__.update(now=0.0, records=[])
     played.tell(ev.Tick())
     for number in (0, 1):
@@ -233,7 +233,7 @@ def test_a_model_file_that_never_loads_is_found_and_in_the_end_fails_the_job() -
         SETTINGS, max_workers=1, timings=Timings(stall=replace(TIMEOUTS, load_s=30.0))
     )
     played = Played()
-    played.job = JobState(settings, (200,))
+    played.job = JobStateMachine(settings, (200,))
     played.__dict__.update(now=0.0, records=[])
     played.tell(ev.Tick())
     worker = WorkerId(0)
@@ -286,7 +286,7 @@ def idle(phase: str, last_s: float, asks: bool = False) -> list[str]:
     """What is found about a worker that is ready, beats, and holds nothing for so long."""
     settings = replace(SETTINGS, timings=Timings(stall=replace(TIMEOUTS, ask_s=12.0)))
     played = Played()
-    played.job = JobState(settings, (20,))
+    played.job = JobStateMachine(settings, (20,))
     played.__dict__.update(now=0.0, records=[])
     played.tell(ev.Tick())
     for number in (0, 1):

@@ -10,7 +10,7 @@ from acting.job_settings import job_settings
 from edl_master.core import effects as fx
 from edl_master.core import events as ev
 from edl_master.core.identifiers import InstanceId, Version, WorkerId
-from edl_master.core.job import JobState
+from edl_master.core.job import JobStateMachine
 from edl_master.core.settings import JobType, choose_records_per_task
 
 MINIBATCH = 10
@@ -32,7 +32,7 @@ def seconds_to_train(step_s: list[float], records: int) -> tuple[float, float]:
         max_workers=len(step_s),
         export=False,
     )
-    job = JobState(settings, (records,))
+    job = JobStateMachine(settings, (records,))
     job.handle(ev.Tick(), 0.0)
     turns: list[tuple[float, int]] = []
     for number in range(len(step_s)):

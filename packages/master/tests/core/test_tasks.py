@@ -21,7 +21,7 @@ from edl_master.core.events import (
     WorkerRegistered,
 )
 from edl_master.core.identifiers import InstanceId, TaskType, WorkerId
-from edl_master.core.job import JobState
+from edl_master.core.job import JobStateMachine
 from edl_master.core.settings import JobType, choose_records_per_task
 from edl_master.core.tasks import Round, TaskPartition
 
@@ -68,8 +68,8 @@ def test_a_round_reopened_from_a_snapshot_goes_on_where_it_was() -> None:
     assert after == before
 
 
-def a_huge_job(records: int, type_: JobType = JobType.TRAIN) -> JobState:
-    return JobState(job_settings(type_, records_per_task=1000), (records - 7, 7))
+def a_huge_job(records: int, type_: JobType = JobType.TRAIN) -> JobStateMachine:
+    return JobStateMachine(job_settings(type_, records_per_task=1000), (records - 7, 7))
 
 
 def weigh(root: object) -> int:

@@ -36,7 +36,7 @@ from edl_master.core import effects as fx
 from edl_master.core import events as ev
 from edl_master.core.failure import Failure
 from edl_master.core.identifiers import InstanceId, TaskKey, TaskType, Token, Version, WorkerId
-from edl_master.core.job import JobState
+from edl_master.core.job import JobStateMachine
 from edl_master.core.settings import JobSettings, JobType, Timings
 from edl_master.core.view import JobView
 
@@ -237,7 +237,7 @@ def _parse_failure(text: str) -> Failure:
 class Player:
     """Plays facts, with the little memory that a plane and workers have of their own."""
 
-    job: JobState | None = None
+    job: JobStateMachine | None = None
     made: tuple[JobSettings, tuple[int, ...], tuple[int, ...]] | None = None
     now: float = 0.0
     version: int = 0
@@ -251,7 +251,7 @@ class Player:
         match line.split():
             case ["job:", *_]:
                 self.made = make_job(line.removeprefix("job:").strip())
-                self.job = JobState(*self.made)
+                self.job = JobStateMachine(*self.made)
                 return []
             case ["at", time]:
                 return list(self._pass_time(float(time), ""))
@@ -268,7 +268,7 @@ class Player:
                 assert self.job is not None
                 assert self.made is not None
                 saved = json.loads(json.dumps(self.job.snapshot()))
-                self.job = JobState.restore(*self.made, saved)
+                self.job = JobStateMachine.restore(*self.made, saved)
                 return []
             case _:
                 return [tell(e) for event in self._facts(line) for e in self._handle(event)]

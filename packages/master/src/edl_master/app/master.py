@@ -41,7 +41,7 @@ _LAST_CHECKPOINT_S = 600.0
 """How long the last checkpoint may take to be written."""
 
 
-class Master:
+class MasterApp:
     """One master of one job.
 
     Args:

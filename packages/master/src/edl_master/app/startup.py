@@ -9,7 +9,7 @@ from pathlib import Path
 from edl_master import codec
 from edl_master.adapters.job_directory import JobDirectory, rfc3339
 from edl_master.adapters.journal import Journal, journal_event
-from edl_master.app.master import Master
+from edl_master.app.master import MasterApp
 from edl_master.config import job_config
 from edl_master.control.effect_executor import failure_from_exception
 from edl_master.control.worker_instances import PlatformFactory, platform_for_job
@@ -51,7 +51,7 @@ def run(job_dir: Path, platform_factory: PlatformFactory = platform_for_job) -> 
     try:
         with directory.life_signs():
             spec = directory.read_spec()
-            master = Master(job_config.read(spec, job_dir), directory, platform_factory)
+            master = MasterApp(job_config.read(spec, job_dir), directory, platform_factory)
     except Exception as error:
         failure = failure_from_exception(error)
         log.error("the job cannot be started\n%s", error)

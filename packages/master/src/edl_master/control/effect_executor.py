@@ -15,7 +15,7 @@ from edl_master.adapters.checkpoints import CheckpointStorage, LocalCheckpoints
 from edl_master.adapters.journal import Journal, journal_event
 from edl_master.codec import failure_of
 from edl_master.control.executors import CoalescingQueue, SerialExecutor
-from edl_master.control.job_controller import JobSnapshot
+from edl_master.control.job_controller import JobPosition
 from edl_master.core.curves import Point
 from edl_master.core.effects import LogEvent, LogScalar
 from edl_master.core.events import (
@@ -117,7 +117,7 @@ class EffectExecutor:
         self._curves.add(point.name, Point(point.version, at_s, point.value))
         self._report_writer.add(point)
 
-    def write_checkpoint(self, snapshot: JobSnapshot) -> None:
+    def write_checkpoint(self, snapshot: JobPosition) -> None:
         checkpoints = self._checkpoints
         if checkpoints is None:
             return
@@ -149,7 +149,7 @@ class EffectExecutor:
             checkpoints.expect(snapshot.label)
         self._latest_checkpoint.submit(write)
 
-    def write_snapshot(self, snapshot: JobSnapshot) -> None:
+    def write_snapshot(self, snapshot: JobPosition) -> None:
         snapshots = self._snapshots
         if snapshots is None:
             return
@@ -165,7 +165,7 @@ class EffectExecutor:
             snapshots.expect(snapshot.label)
         self._latest_snapshot.submit(write)
 
-    def _write(self, place: CheckpointStorage, snapshot: JobSnapshot) -> tuple[str, float]:
+    def _write(self, place: CheckpointStorage, snapshot: JobPosition) -> tuple[str, float]:
         """Write a snapshot or checkpoint; return its name and the seconds that this took.
 
         Time before the parameter servers began to write does not count: otherwise a server that

@@ -46,7 +46,7 @@ from edl_master.core.events import (
 )
 from edl_master.core.failure import Failure
 from edl_master.core.identifiers import CHECKPOINTS, SNAPSHOTS, TaskType, Version, WorkerId
-from edl_master.core.job import JobState
+from edl_master.core.job import JobStateMachine
 from edl_master.core.outcome import JobEnd
 from edl_master.core.view import JobView
 from edl_master.core.workflow import FINAL
@@ -74,19 +74,19 @@ class ExternalEffects(Protocol):
 
     def log_scalar(self, point: LogScalar, at_s: float) -> None: ...
 
-    def write_checkpoint(self, snapshot: JobSnapshot) -> None: ...
+    def write_checkpoint(self, snapshot: JobPosition) -> None: ...
 
-    def write_snapshot(self, snapshot: JobSnapshot) -> None: ...
+    def write_snapshot(self, snapshot: JobPosition) -> None: ...
 
     def finish_output(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class JobSnapshot:
+class JobPosition:
     """Ledger and parameters of one moment, for a checkpoint or a snapshot.
 
     Attributes:
-        ledger: as ``JobState.snapshot`` returned it.
+        ledger: as ``JobStateMachine.snapshot`` returned it.
         plane: of the same moment; None for jobs on a trained model.
         paused_s: how long no worker could push meanwhile.
     """
@@ -130,7 +130,7 @@ class JobController:
 
     def __init__(
         self,
-        job: JobState,
+        job: JobStateMachine,
         plane: Coordinator,
         external: ExternalEffects,
         crowded_retry_s: float = 0.2,
@@ -294,7 +294,7 @@ class JobController:
             case _:
                 assert_never(effect)
 
-    def _take_snapshot(self, storage: str) -> JobSnapshot | None:
+    def _take_snapshot(self, storage: str) -> JobPosition | None:
         """Copy ledger and parameters; None before a worker has described the model to train."""
         began = self._clock()
         # The ledger first: minibatches that only the plane counts are skipped when replayed.
@@ -302,7 +302,7 @@ class JobController:
         plane = self._plane.snapshot(storage)
         if plane is None and self._job.trains:
             return None
-        return JobSnapshot(ledger, plane, self._clock() - began)
+        return JobPosition(ledger, plane, self._clock() - began)
 
     def _over(self, end: JobEnd) -> None:
         self._end = self._end or end

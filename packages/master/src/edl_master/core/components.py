@@ -48,7 +48,7 @@ def build_components(
     validation_names: Sequence[str],
     emit: Callable[[Effect], None],
 ) -> JobComponents:
-    """Build the components of a new job; the arguments are those of ``JobState``."""
+    """Build the components of a new job; the arguments are those of ``JobStateMachine``."""
     main = TaskPartition(data, settings.records_per_task, data_names)
     if settings.type is JobType.TRAIN:
         scored = TaskPartition(validation, settings.records_per_task, validation_names)

@@ -1,6 +1,6 @@
 """Events: everything that can happen to a job.
 
-The job state machine is ``JobState.handle(event, now) -> effects``. Adapters and servicers
+The job state machine is ``JobStateMachine.handle(event, now) -> effects``. Adapters and servicers
 translate what they see into these events; nothing else ever changes a job.
 """
 

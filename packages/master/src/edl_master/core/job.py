@@ -1,7 +1,7 @@
 """The job state machine: events in, effects out.
 
-``JobState.handle`` takes one event, lets the component that the event concerns change, and then
-does what follows from the new state. The components: ``dispatch`` (answers to workers),
+``JobStateMachine.handle`` takes one event, lets the component that the event concerns change, and
+then does what follows from the new state. The components: ``dispatch`` (answers to workers),
 ``lease_recovery`` and ``stall_monitor`` over ``ledger`` (tasks, leases, counts) and ``worker_pool``
 (workers and their instances); ``workflow`` (what there is to do, per type of job) with
 ``evaluation``; ``outcome`` (how the job ends); ``failure_policy``; ``progress``.
@@ -77,7 +77,7 @@ PAUSE_REPORTED_S = 2.0
 """Deadlines are extended for shorter pauses of the master too, but no event reports them."""
 
 
-class JobState:
+class JobStateMachine:
     """All state of one job. Not safe for threads: its owner passes it one event at a time.
 
     Args:
@@ -360,7 +360,7 @@ class JobState:
         data_names: Sequence[str] = (),
         validation_names: Sequence[str] = (),
         interruption: Interruption = NO_INTERRUPTION,
-    ) -> JobState:
+    ) -> JobStateMachine:
         """Return a job that continues where the snapshot was taken, with no workers yet.
 
         Args:

@@ -17,7 +17,7 @@ from edl_master.adapters.data import DataSet
 from edl_master.adapters.prediction_output import PredictionOutput
 from edl_master.core.effects import LogEvent, Severity
 from edl_master.core.identifiers import TaskKey, TaskType, Version
-from edl_master.core.job import JobState
+from edl_master.core.job import JobStateMachine
 from edl_master.core.parameters.sharding import Saved
 from edl_master.core.parameters.snapshot import Snapshot, Stored
 from edl_master.core.progress import Interruption
@@ -45,7 +45,7 @@ class RestoredJob:
         path: of the checkpoint; None for a new job.
     """
 
-    job: JobState
+    job: JobStateMachine
     resumed: bool
     saved: Saved | None
     notes: tuple[LogEvent, ...]
@@ -99,7 +99,7 @@ def restore_job(
     def anew() -> RestoredJob:
         if predictions is not None:
             predictions.prepare()
-        job = JobState(settings, data.counts, counts, **names)
+        job = JobStateMachine(settings, data.counts, counts, **names)
         return RestoredJob(job, resumed=False, saved=None, notes=tuple(notes))
 
     found = _newest(places, store, damaged)
@@ -110,7 +110,7 @@ def restore_job(
         if chosen_length:
             settings = replace(settings, records_per_task=ledger["job"]["records_per_task"])
         undone_s, down_s = _lost(found.taken_at, died_at)
-        job = JobState.restore(
+        job = JobStateMachine.restore(
             settings,
             data.counts,
             counts,
@@ -152,7 +152,7 @@ def _snapshot(found: Checkpoint) -> Snapshot:
     return Snapshot(found.documents[PLANE], arrays)
 
 
-def _has_parts(job: JobState, predictions: PredictionOutput) -> bool:
+def _has_parts(job: JobStateMachine, predictions: PredictionOutput) -> bool:
     """Whether what the job counts as predicted is there; what it does not is removed."""
     counts = job.view(0.0).tasks.get(TaskType.PREDICTION)
     return predictions.resume(
