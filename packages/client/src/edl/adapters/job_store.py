@@ -256,7 +256,7 @@ class JobStore:
                 continue
         return found
 
-    def leave_alone(self, name: str) -> list[process_identity.Process]:
+    def end_supervision(self, name: str) -> list[process_identity.Process]:
         """Have nobody start this job's master again, and end its supervisor.
 
         Returns:

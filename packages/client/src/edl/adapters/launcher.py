@@ -131,6 +131,6 @@ class LocalLauncher:
 
     def _abandon(self, name: str) -> None:
         """Leave nothing running of a job whose master did not come up."""
-        processes.end(self._store.leave_alone(name), _END_S)
+        processes.end(self._store.end_supervision(name), _END_S)
         processes.end(self._store.workers(name), _END_S)
         self._store.runtime.remove(self._store.path(name))

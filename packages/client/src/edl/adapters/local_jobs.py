@@ -118,7 +118,7 @@ class LocalJobBackend:
         stored = self._read(name)
         if now:
             # The supervisor first: it would start the next master.
-            masters: list[Body] = [*self._store.leave_alone(name)]
+            masters: list[Body] = [*self._store.end_supervision(name)]
             if stored.master is not None:
                 masters.append(stored.master.process)
             processes.end(masters, 0.0)
@@ -152,7 +152,7 @@ class LocalJobBackend:
 
     def delete(self, name: str) -> None:
         stored = self._read(name)
-        processes.end(self._store.leave_alone(name), _GRACE_S)
+        processes.end(self._store.end_supervision(name), _GRACE_S)
         # A master that only serves the page of its finished job ends with the job.
         if stored.master is not None:
             processes.end([stored.master.process], _GRACE_S)

@@ -89,11 +89,6 @@ class Config:
     intervals: Intervals
 
     @property
-    def sees_supervisor(self) -> bool:
-        """Whether the job's supervisor is a process beside this one, not outside a container."""
-        return self.spec.platform == "processes"
-
-    @property
     def reduction(self) -> Reduction | None:
         """How gradients are combined, if the user chose that; otherwise as the loss reduces."""
         chosen = self.spec.training.gradient_reduction
