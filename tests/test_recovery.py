@@ -82,6 +82,31 @@ def test_a_job_survives_its_master_and_its_supervisor(
     assert all(seconds >= 0 for seconds in lost.values())
 
 
+def test_a_job_goes_on_after_sigterm_to_all_of_its_processes(
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
+) -> None:
+    """As at a reboot. Nothing of the job runs then; a client that looks at the job revives it."""
+    output = tmp_path / "model"
+    edl(
+        *train(numbered(TOTAL), TOTAL, output, "--num-workers", "2", epochs=EPOCHS),
+        *("--name", "r", "--detach"),
+    )
+    job_dir = edl.job_dir("r")
+    eventually(lambda: list((job_dir / "snapshots").glob("r-*")), "a snapshot")
+    supervisor = eventually(lambda: supervision.supervisor_pid(job_dir), "a supervisor")
+    everything = [supervisor, master(edl, "r")["pid"], *bodies(edl, "r")]
+    for pid in everything:
+        os.kill(pid, signal.SIGTERM)
+    eventually(lambda: not supervision.has_master(job_dir), "the master ends")
+    assert not supervision.is_over(job_dir)
+    assert "MasterSuspended" in event_kinds(edl, "r")
+    edl("wait", "r", timeout=300)
+    status = edl.status("r")
+    assert status["state"] == "SUCCEEDED"
+    assert int(status["records_trained"]) == EPOCHS * TOTAL
+    check(output, TOTAL, EPOCHS)
+
+
 def test_a_frozen_worker_is_noticed_in_two_seconds_and_a_thawed_one_is_welcome(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
 ) -> None:
