@@ -50,7 +50,10 @@ class World:
 
     def __init__(self, stack: ExitStack, servers: int, floats: int, dim: int, workers: int) -> None:
         line = stack.enter_context(
-            started("bench.peers.crew_server", *map(str, (servers, floats, dim or 1, workers)))
+            started(
+                "bench.peers.parameter_server_group",
+                *map(str, (servers, floats, dim or 1, workers)),
+            )
         )
         self._pids: list[int] = json.loads(line)["pids"]
         self._workers = [

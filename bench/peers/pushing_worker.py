@@ -1,7 +1,7 @@
 """A worker that computes nothing: it pushes gradients, and takes the newest values and rows.
 
-``python -m bench.peers.pushing_worker WORLD NUMBER FLOATS DIM`` with the line of ``crew_server``.
-For each line with a number of seconds that it reads it pushes for so long, and prints one line of
+``python -m bench.peers.pushing_worker WORLD NUMBER FLOATS DIM`` with the line of
+``parameter_server_group``. For each line with a number of seconds that it reads it pushes for so long, and prints one line of
 JSON: how many pushes, in how many seconds, and how many of its own CPU.
 """
 
@@ -18,7 +18,8 @@ from bench.peers.ids import skewed
 from edl_proto.transport import channels, parameters
 from edl_proto.v1 import parameters_pb2 as pb
 from edl_proto.v1 import task_pb2
-from edl_worker.transport.parameter_servers import LogIndex, ParameterServerClient
+from edl_worker.transport.log_index import LogIndex
+from edl_worker.transport.parameter_servers import ParameterServerClient
 
 BATCHES, BATCH, FIELDS, IDS = 8, 512, 26, 1 << 20
 DEADLINE_S = 120.0
@@ -28,7 +29,7 @@ class Pushing:
     """One worker's side.
 
     Args:
-        world: what ``crew_server`` has printed.
+        world: what ``parameter_server_group`` has printed.
         number: of the worker, which is that of its task.
         floats: of the variable.
         dim: of the rows; 0: it pushes none.

@@ -42,7 +42,7 @@ class Settings:
     requests the worker sees whether it has been told to leave."""
 
     slot_wait_s: float = 1.0
-    """The same for a step slot."""
+    """The same for a step permit."""
 
     prefetch_lead_s: float = 1.0
     """The next lease is fetched when about so much work is left: pipelines take less."""

@@ -26,11 +26,8 @@ from edl_proto.transport.row_placement import server_of
 from edl_proto.transport.tcp import FrameError
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 from edl_proto.v1 import parameters_pb2 as pb
-from edl_worker.transport.parameter_servers import (
-    LogIndex,
-    ParameterServerClient,
-    ParameterServerLostError,
-)
+from edl_worker.transport.log_index import LogIndex
+from edl_worker.transport.parameter_servers import ParameterServerClient, ParameterServerLostError
 from edl_worker.transport.partitions import BufferChain, PartitionedIds
 
 WAIT_S = 30.0

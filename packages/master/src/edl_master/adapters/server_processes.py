@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 _END_S = 3.0
-"""How long a server that has no more orders may take to end."""
+"""How long a server whose command log has ended may take to end."""
 
 
 class ServerProcesses:

@@ -129,7 +129,7 @@ class ParameterServers:
         ]
 
     def close(self, within_s: float = 3.0) -> None:
-        """Give no more orders, and end all processes."""
+        """End the command log and all processes."""
         self.group.close()
         if self._processes is not None:
             self._processes.close(within_s)

@@ -94,7 +94,7 @@ class TrainingLoop:
     """Trains tasks, one after the other, with one copy of the parameters.
 
     Attributes:
-        sync: gradients are computed under step slots.
+        sync: gradients are computed under step permits.
         overlap: the next minibatch is computed while a gradient is being pushed.
         local_steps: minibatches that are applied here before they are pushed together.
         minibatch_size: of the job.

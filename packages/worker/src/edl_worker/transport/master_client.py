@@ -23,9 +23,9 @@ from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2, task_pb2_
 from edl_worker.concurrency.shared_state import Departure, SharedState
 from edl_worker.config import Settings
 from edl_worker.core import backoff
+from edl_worker.transport.log_index import LogIndex
 from edl_worker.transport.parameter_servers import (
     PASSING,
-    LogIndex,
     ParameterServerClient,
     ParameterServerLostError,
 )

@@ -7,7 +7,6 @@ the same time, in three exchanges: every server *prepares* its part of the gradi
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from edl_proto.transport.parameters import NOTHING, Buffer, CoordinatorStub, Sha
 from edl_proto.transport.tcp import FrameError
 from edl_proto.v1 import job_pb2, task_pb2
 from edl_proto.v1 import parameters_pb2 as pb
+from edl_worker.transport.log_index import LogIndex
 from edl_worker.transport.partitions import (
     WHOLE,
     BufferChain,
@@ -374,23 +374,6 @@ class ParameterServerClient:
                     number, self._servers[number].address, cause
                 ) from error
         raise errors[0]
-
-
-class LogIndex:
-    """How many commands one coordinator has appended to its log, as far as this worker knows.
-
-    Each incarnation has one of its own: the index of another one would name commands that do not
-    come.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.latest = 0
-
-    def advance(self, index: int) -> None:
-        """An answer of the coordinator has named this index; several threads call this."""
-        with self._lock:
-            self.latest = max(self.latest, index)
 
 
 def _caller(header: Any) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """A master with parameter servers, all real processes, for benchmarks; no job and no workers.
 
-``python -m bench.peers.crew_server SERVERS FLOATS DIM WORKERS`` serves one variable of so many
-numbers and one embedding table, by itself with 0 servers, and has leased a task to each worker.
+``python -m bench.peers.parameter_server_group SERVERS FLOATS DIM WORKERS`` serves one
+variable of so many numbers and one embedding table, by itself with 0 servers, and has leased a task
+to each worker.
 It prints one line of JSON: where it is, the layout's fingerprint, the servers with their parts,
 and the process numbers of all that serve.
 """

@@ -1,0 +1,22 @@
+"""How far the coordinator's command log is, as far as this worker knows."""
+
+from __future__ import annotations
+
+import threading
+
+
+class LogIndex:
+    """How many commands one coordinator has appended to its log, as far as this worker knows.
+
+    Each incarnation has one of its own: the index of another one would name commands that do not
+    come.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.latest = 0
+
+    def advance(self, index: int) -> None:
+        """An answer of the coordinator has named this index; several threads call this."""
+        with self._lock:
+            self.latest = max(self.latest, index)
