@@ -2,7 +2,7 @@
 
 ``python -m bench.peers.pushing_worker WORLD NUMBER FLOATS DIM`` with the line of
 ``parameter_server_group``. For each line with a number of seconds that it reads it pushes for so
-long, and prints one line of JSON: how many pushes, in how many seconds, and how many of its own CPU.
+long, and prints one line of JSON: how many pushes, in how many seconds, how many of its own CPU.
 """
 
 from __future__ import annotations
