@@ -283,7 +283,7 @@ def test_a_builder_runs_for_one_call_and_one_at_a_time(
         assert not second_in.is_set()
     assert second_in.wait(60)
     thread.join(60)
-    assert said == ["waiting for another build of this machine"]
+    assert said == ["waiting for another build on this machine"]
 
 
 def test_a_builder_that_is_not_installed_is_told(edl: Edl) -> None:

@@ -71,7 +71,7 @@ class BuilderClient:
     def build(
         self, order: BuildRequest, archive: IO[bytes] | None
     ) -> Iterator[BuildStatus | BuildLogLine]:
-        """Have an image built, and hear all about it; the last look is final.
+        """Have an image built, and yield its progress; the last status is final.
 
         A connection that breaks is taken up again where it broke.
 
@@ -98,7 +98,7 @@ class BuilderClient:
                     yield told
                     if isinstance(told, BuildStatus) and told.is_final:
                         return
-                raise self._unavailable("the builder ended the call without a word")
+                raise self._unavailable("the builder closed the call without a result")
             except grpc.RpcError as error:
                 broken_at = broken_at or time.monotonic()
                 late = time.monotonic() - broken_at > _AGAIN_S
@@ -120,7 +120,7 @@ class BuilderClient:
         try:
             grpc.channel_ready_future(self._channel).result(timeout=_CONNECT_S)
         except grpc.FutureTimeoutError:
-            raise self._unavailable(f"no builder answers within {_CONNECT_S:.0f} s") from None
+            raise self._unavailable(f"no builder answered within {_CONNECT_S:.0f} s") from None
 
     def _told(self, error: grpc.RpcError) -> EdlError:
         known = EdlError.from_rpc(error)
@@ -133,8 +133,8 @@ class BuilderClient:
                 error_pb2.FORBIDDEN,
                 f"authentication failed: {details.partition(';')[0]}",
                 where=self.address,
-                remedy=f"Set {TOKEN}, or {TOKEN_FILE} to a file with the token; or name the"
-                " certificate that you were given with --builder-identity.",
+                remedy=f"Set {TOKEN}, or {TOKEN_FILE} to a file with the token; or name"
+                " your client certificate with --builder-identity.",
             )
         return self._unavailable(f"the builder ended the call: {code.name if code else details}")
 
@@ -143,8 +143,8 @@ class BuilderClient:
             error_pb2.BUILDER_UNAVAILABLE,
             what,
             where=self.address,
-            remedy="See whether --builder names the right host and port, and whether it runs; for"
-            " one with a certificate of its own authority, name that with --builder-ca.",
+            remedy="Check host and port in --builder, and whether the builder runs. If its"
+            " certificate has a private authority, name that authority with --builder-ca.",
         )
 
 
@@ -187,7 +187,7 @@ def _connect(address: str, service: BuilderEndpoint) -> grpc.Channel:
     if not colon or not host or not port.isdecimal():
         raise EdlError(
             error_pb2.USAGE,
-            f"--builder {address}: this is not HOST:PORT",
+            f"--builder {address}: expected HOST:PORT",
             where="--builder",
             remedy="For example: --builder builder.example.com:50051",
         )
@@ -217,7 +217,7 @@ def _read(path: str, option: str) -> bytes:
             error_pb2.USAGE,
             f"{option}: the file cannot be read: {error.strerror}",
             where=path,
-            remedy="It is a text file in PEM.",
+            remedy="Name a readable file in PEM format.",
         ) from error
 
 

@@ -35,7 +35,7 @@ def engine_url(named: str, environ: Mapping[str, str] = os.environ) -> str:
             error_pb2.USAGE,
             f"{url} is not an engine of this machine",
             where="--engine" if named else "$DOCKER_HOST",
-            remedy="Name a socket, such as unix:///var/run/docker.sock: containers are shown"
+            remedy="Name a socket, such as unix:///var/run/docker.sock: containers mount"
             " folders of the machine that they run on.",
         )
     return url
@@ -156,7 +156,7 @@ def client(url: str, timeout_s: float | None = _CALL_S) -> Any:
 
 @contextlib.contextmanager
 def told(url: str) -> Iterator[None]:
-    """Within, what goes wrong with the engine is told as such."""
+    """A context in which errors of the engine become EdlErrors."""
     try:
         yield
     except EdlError:
@@ -165,15 +165,15 @@ def told(url: str) -> Iterator[None]:
         from docker.errors import APIError
 
         if isinstance(error, APIError):
-            what = f"the container engine refuses: {error.explanation or error}"
+            what = f"the container engine refused the call: {error.explanation or error}"
         else:
             what = f"the container engine does not answer: {type(error).__name__}"
         raise EdlError(
             error_pb2.ENGINE_UNAVAILABLE,
             what,
             where=url,
-            remedy="See whether it runs (docker info), and whether you may use its socket;"
-            " --engine or DOCKER_HOST names another one.",
+            remedy="Check that the engine runs (docker info) and that you may use its socket;"
+            " --engine or DOCKER_HOST names another engine.",
         ) from error
 
 
@@ -182,5 +182,5 @@ def _not_pulled(image: str, why: str) -> EdlError:
         error_pb2.REGISTRY_UNAVAILABLE,
         f"the image cannot be pulled: {why}",
         where=image,
-        remedy="See whether the registry is up; docker login tells the engine your password.",
+        remedy="Check that the registry is available; docker login stores your credentials.",
     )

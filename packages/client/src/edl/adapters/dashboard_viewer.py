@@ -1,4 +1,4 @@
-"""Serves the page of a job that is over: by the master's package, as long as it is looked at."""
+"""Serves the page of a finished job with a process of the master's package."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ def _url(command: list[str], line: str, process: subprocess.Popen[str]) -> str:
     try:
         _, said = process.communicate(timeout=_LEAVE_S)
     except subprocess.TimeoutExpired:
-        said = f"it was not served within {START_DEADLINE_S:.0f} s"
+        said = f"the page was not served within {START_DEADLINE_S:.0f} s"
     raise EdlError(
         error_pb2.MASTER_LOST,
         "the page cannot be served",
         where=" ".join(command[:3]),
-        remedy="The end of what was said is below; edl doctor checks this machine.",
+        remedy="See the end of its output below; edl doctor checks this machine.",
         detail="\n".join(said.splitlines()[-_DETAIL_LINES:]),
     )

@@ -1,4 +1,4 @@
-"""Looks at data before a job is started with it."""
+"""Checks data before a job starts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from recordio.formats import sniff
 
 
 def check(patterns: Iterable[str], form: str, option: str) -> None:
-    """Every pattern names files, which can be read and are not all empty.
+    """Check that every pattern names readable files, and that not all of them are empty.
 
     Args:
         form: format that the user says the files have; empty: by content.
@@ -28,9 +28,9 @@ def check(patterns: Iterable[str], form: str, option: str) -> None:
             more = f" and {len(files) - 1} more" if len(files) > 1 else ""
             raise EdlError(
                 error_pb2.DATA_EMPTY,
-                f"{option} names files that hold no record",
+                f"{option} names only files without records",
                 where=files[0] + more,
-                remedy="Write records to them, or name other files.",
+                remedy="Name files that contain records.",
             )
         if not form:
             _check_format(files[0], option)
@@ -81,7 +81,7 @@ def _check_format(file: str, option: str) -> None:
             error_pb2.DATA_UNREADABLE,
             f"{option}: {error}",
             where=file,
-            remedy="--data-format tells the format; edl data convert reads others.",
+            remedy="Name the format with --data-format, or convert the data with edl data convert.",
         ) from None
 
 
@@ -92,5 +92,5 @@ def _unreadable(error: object, where: str, option: str) -> EdlError:
         error_pb2.DATA_UNREADABLE,
         f"{option} cannot be read: {reason}",
         where=where,
-        remedy="Look at its permissions, its name, and the store it is in.",
+        remedy="Check its name, its permissions, and access to its store.",
     )

@@ -31,7 +31,7 @@ _LINES = 10
 
 
 def fetch(zoo: GitSource, root: Path | None = None) -> Path:
-    """The zoo's folder at the ref's present commit. Nothing in it is to be changed.
+    """The zoo's folder at the ref's present commit. Callers must not change it.
 
     Raises:
         EdlError: SOURCE_UNREACHABLE, MODEL_NOT_FOUND (no such folder), or DISK_FULL.
@@ -49,7 +49,7 @@ def fetch(zoo: GitSource, root: Path | None = None) -> Path:
             error_pb2.MODEL_NOT_FOUND,
             f"the repository has no folder {zoo.folder}",
             where=str(zoo),
-            remedy="Correct what follows the colon in --model-zoo.",
+            remedy="Correct the folder after the colon in --model-zoo.",
         )
     return folder
 
@@ -96,9 +96,9 @@ def _alone(place: Path) -> Iterator[None]:
                     continue
                 raise EdlError(
                     error_pb2.SOURCE_UNREACHABLE,
-                    "somebody else has been fetching this model zoo for too long",
+                    "another process has been fetching this model zoo for too long",
                     where=str(place),
-                    remedy="Look for an edl that hangs; fuser on the file lock there names it.",
+                    remedy="Find the edl process that hangs: fuser lock in this folder shows it.",
                 ) from None
         yield
 
@@ -126,8 +126,10 @@ def _run(zoo: GitSource, command: list[str], environment: dict[str, str] | None 
     except FileNotFoundError:
         raise _unreachable(zoo, "git is not installed", "Install git.", "") from None
     except subprocess.TimeoutExpired:
-        what = f"git was not done within {_FETCH_S:.0f} s"
-        raise _unreachable(zoo, what, "Try again, or clone it and name the folder.", "") from None
+        what = f"git did not finish within {_FETCH_S:.0f} s"
+        raise _unreachable(
+            zoo, what, "Try again, or clone the repository and name the folder.", ""
+        ) from None
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         what = lines[-1] if lines else f"git ended with exit code {done.returncode}"

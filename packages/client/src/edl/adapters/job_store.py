@@ -131,7 +131,7 @@ class JobStore:
             full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             raise EdlError(
                 error_pb2.DISK_FULL if full else error_pb2.OUTPUT_UNWRITABLE,
-                f"the job's directory cannot be made: {error.strerror or error}",
+                f"the job's directory cannot be created: {error.strerror or error}",
                 where=str(self.path(name)),
                 remedy="Free some space there, or set EDL_HOME to a folder that can be written.",
             ) from error
@@ -156,7 +156,7 @@ class JobStore:
                 error_pb2.DATA_DAMAGED,
                 f"the description of job {name} cannot be read: {error}",
                 where=str(path / job_directory.SPEC),
-                remedy=f"Forget the job with: edl delete {name} --yes",
+                remedy=f"Delete the job: edl delete {name} --yes",
             ) from error
         master = self.master(name)
         status = self.status(name, spec)
@@ -274,7 +274,7 @@ class JobStore:
         return masters
 
     def delete(self, name: str) -> None:
-        """Forget a job that is over: its state, logs and events; never its output.
+        """Delete a finished job: its state, logs and events; never its output.
 
         Raises:
             EdlError: OUTPUT_UNWRITABLE.
@@ -290,7 +290,7 @@ class JobStore:
                 error_pb2.OUTPUT_UNWRITABLE,
                 f"the job's directory cannot be removed: {error.strerror or error}",
                 where=str(self.path(name)),
-                remedy="Look at the permissions of this folder.",
+                remedy="Check the permissions of this folder.",
             ) from error
 
 

@@ -99,9 +99,9 @@ class LocalLauncher:
             if time.monotonic() > deadline:
                 raise EdlError(
                     error_pb2.MASTER_LOST,
-                    f"the job's master did not listen within {deadline_s:.0f} s; it was ended",
+                    f"the job's master did not listen within {deadline_s:.0f} s and was ended",
                     where=str(self._store.log(name)),
-                    remedy="The log may tell what it waits for.",
+                    remedy="The log may show what the master waited for.",
                     detail=self._store.log_tail(name),
                 )
             time.sleep(_POLL_S)

@@ -33,7 +33,7 @@ def running(
     say: Callable[[str], None],
     environ: Mapping[str, str] = os.environ,
 ) -> Iterator[str]:
-    """A builder that knows what this order needs; gives its address, and ends it afterwards.
+    """Run a builder configured for this request, and give its address.
 
     One at a time on this machine: what is left in the engine is collected by whoever comes next,
     and another's half-built images must not be. It ends with this process, however that ends.
@@ -57,7 +57,7 @@ def _take(turn: int, say: Callable[[str], None]) -> None:
     try:
         fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        say("waiting for another build of this machine")
+        say("waiting for another build on this machine")
         while True:  # a lock that is waited for in the kernel would not heed Ctrl-C
             with contextlib.suppress(OSError):
                 fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -127,10 +127,10 @@ def _address(process: subprocess.Popen[bytes], deadline: float) -> str:
     while not line.endswith(b"\n"):
         left = deadline - time.monotonic()
         if left <= 0 or not select.select([process.stdout], [], [], left)[0]:
-            raise TimeoutError(f"it did not listen within {_START_S:.0f} s")
+            raise TimeoutError(f"the builder did not listen within {_START_S:.0f} s")
         part = os.read(process.stdout.fileno(), 4096)
         if not part:
-            raise ValueError("it ended before it listened")
+            raise ValueError("the builder ended before it listened")
         line += part
     return str(json.loads(line)["address"])
 
@@ -162,12 +162,12 @@ def _unavailable(what: str, log: Path, said: str) -> EdlError:
     missing = what == "edl_builder is not installed"
     return EdlError(
         error_pb2.BUILDER_UNAVAILABLE,
-        f"no builder can be started here: {what}",
+        f"no builder can be started on this machine: {what}",
         where=str(log),
         remedy=(
             "pip install 'edl-client[docker]', or name a service with --builder HOST:PORT."
             if missing
-            else "The end of its log is below; a service of your company goes by --builder."
+            else "See the end of its log below, or name a build service with --builder."
         ),
         detail="\n".join(said.splitlines()[-_LOG_LINES:]) or tail(log, _LOG_LINES),
     )

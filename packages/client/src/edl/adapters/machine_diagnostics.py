@@ -1,4 +1,4 @@
-"""Looks at this machine: is everything there that a job needs?"""
+"""Checks whether this machine has everything that a job needs."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _packages() -> Iterator[Diagnostic]:
             yield Diagnostic(
                 name,
                 DiagnosticGrade.MISSING,
-                f"{version} beside edl-client {own}",
+                f"version {version} does not match edl-client {own}",
                 f"pip install {name}=={own}",
             )
         else:
@@ -119,13 +119,13 @@ def _cores() -> Diagnostic:
 def _port() -> Diagnostic:
     try:
         with socket.create_server((HOST, 0)):
-            return Diagnostic("ports", DiagnosticGrade.OK, f"{HOST} can be listened on")
+            return Diagnostic("ports", DiagnosticGrade.OK, f"processes can listen on {HOST}")
     except OSError as error:
         return Diagnostic(
             "ports",
             DiagnosticGrade.MISSING,
-            f"{HOST} cannot be listened on: {error.strerror}",
-            "Masters and workers talk over the loopback interface; bring it up.",
+            f"processes cannot listen on {HOST}: {error.strerror}",
+            "Masters and workers communicate over the loopback interface; enable it.",
         )
 
 
@@ -138,7 +138,7 @@ def _extras() -> Iterator[Diagnostic]:
             yield Diagnostic(
                 name,
                 DiagnosticGrade.NOTE,
-                f"not installed; edl data convert reads no {what} without it",
+                f"not installed; edl data convert needs it to read {what}",
                 "pip install 'edl-client[convert]'",
             )
 
@@ -171,9 +171,7 @@ def _interpreter() -> Iterator[Diagnostic]:
             "Set EDL_PYTHON to the Python that has edl-worker and TensorFlow.",
         )
         return
-    yield Diagnostic(
-        "workers", DiagnosticGrade.OK, f"run with {command} (Python {found['python']})"
-    )
+    yield Diagnostic("workers", DiagnosticGrade.OK, f"use {command} (Python {found['python']})")
     if custom := os.environ.get("EDL_MASTER_COMMAND"):
         yield Diagnostic("master", DiagnosticGrade.NOTE, f"EDL_MASTER_COMMAND is set: {custom}")
     for name in ("edl-master", "edl-worker"):
@@ -189,7 +187,7 @@ def _interpreter() -> Iterator[Diagnostic]:
             yield Diagnostic(
                 name,
                 DiagnosticGrade.MISSING,
-                f"{version} beside edl-client {own}",
+                f"version {version} does not match edl-client {own}",
                 f"{command} -m pip install {name}=={own}",
             )
         else:

@@ -1,4 +1,4 @@
-"""Has a worker look at a model file: the only way to know all that is wrong with it."""
+"""Checks a model file in a worker process, which finds all errors at once."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def check(spec: job_pb2.JobSpec) -> Verdict:
         except subprocess.TimeoutExpired:
             raise EdlError(
                 error_pb2.TIMED_OUT,
-                f"the check took longer than {DEADLINE_S:.0f} s and was ended",
+                f"the check took longer than {DEADLINE_S:.0f} s and was stopped",
                 where=spec.model.model_def,
-                remedy="Does the model file compute or download something when imported?",
+                remedy="Keep computations and downloads out of the import of the model file.",
             ) from None
         except OSError as error:
             raise _no_verdict(command, str(error), "") from error
@@ -90,7 +90,7 @@ def _no_verdict(command: list[str], reason: str, stderr: str) -> EdlError:
     missing = "No module named edl_worker" in stderr
     return EdlError(
         error_pb2.INTERNAL,
-        f"the check ended without a verdict: {reason}",
+        f"the check ended without a result: {reason}",
         where=" ".join(command[:4]),
         remedy=(
             "Install the worker there: pip install 'edl-client[local]' 'edl-worker[cpu]'"

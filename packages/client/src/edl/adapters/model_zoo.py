@@ -1,4 +1,4 @@
-"""Looks into a model zoo without running any of it."""
+"""Checks a model zoo without running any of its code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MANY = 500  # model files that are looked at for a suggestion
 
 
 def check(job: Submission) -> None:
-    """Find what a training job names in its zoo, as far as that can be told from the text.
+    """Check that a zoo has what a training job names, as far as the source text shows.
 
     Raises:
         EdlError: MODEL_NOT_FOUND or MODEL_IMPORT (it is no Python).
@@ -41,7 +41,7 @@ def check(job: Submission) -> None:
 def check_folder(zoo: Path) -> None:
     """Raises: EdlError: MODEL_NOT_FOUND, if this is no folder."""
     if not zoo.is_dir():
-        there = "is a file, not a folder" if zoo.exists() else "is not there"
+        there = "is a file, not a folder" if zoo.exists() else "does not exist"
         raise _not_found(
             f"the model zoo {there}",
             str(zoo),
@@ -54,7 +54,7 @@ def _find_model(zoo: Path, model_def: str) -> Candidate:
     readings = candidates(model_def)
     if not readings:
         raise _not_found(
-            f"--model-def {model_def} is no dotted name",
+            f"--model-def {model_def} is not a dotted name",
             str(zoo),
             "Write a.b.Name for Name in a/b.py of the zoo, without .py and slashes.",
         )
@@ -76,7 +76,7 @@ def _find_model(zoo: Path, model_def: str) -> Candidate:
     raise _not_found(
         f"there is no model file for --model-def {model_def}",
         files if len(readings) > 1 else str(zoo / readings[0].files[0]),
-        did_you_mean(model_def, _known_names(zoo)) or "ls the zoo to see its model files.",
+        did_you_mean(model_def, _known_names(zoo)) or "List the folder to see its model files.",
     )
 
 
@@ -84,7 +84,7 @@ def _check_override(zoo: Path, own: Candidate, option: str, name: str) -> None:
     parts = name.split(".")
     if not all(part.isidentifier() for part in parts):
         raise _not_found(
-            f"{option} {name} is no dotted name",
+            f"{option} {name} is not a dotted name",
             option,
             "Write a name of the model file, or module.name of the zoo.",
         )
@@ -115,7 +115,7 @@ def _read(file: Path) -> Definitions:
     except SyntaxError as error:
         raise EdlError(
             error_pb2.MODEL_IMPORT,
-            f"the model file is no Python: {error.msg}",
+            f"the model file is not valid Python: {error.msg}",
             where=f"{file}:{error.lineno}",
             remedy="Correct this line.",
             detail=(error.text or "").rstrip(),
@@ -125,7 +125,7 @@ def _read(file: Path) -> Definitions:
             error_pb2.MODEL_IMPORT,
             f"the model file cannot be read: {error}",
             where=str(file),
-            remedy="It must be a readable text file in UTF-8.",
+            remedy="Make it a readable UTF-8 text file.",
         ) from None
 
 

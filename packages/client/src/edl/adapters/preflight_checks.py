@@ -1,4 +1,4 @@
-"""Looks, before anything starts, at what a job needs of this machine."""
+"""Checks of what a job needs, before anything is started."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _LEAST_FREE = 1 << 20  # octets; a job that cannot even log is not started
 
 
 def check(job: Submission) -> None:
-    """Everything about a submission that can be told without TensorFlow.
+    """Check everything about a submission that needs no TensorFlow.
 
     Raises:
-        EdlError: the first thing that is wrong, in the order in which a person would mend it.
+        EdlError: the first thing that is wrong, in the order in which a person would correct it.
     """
     if job.verb is Verb.TRAIN:
         if job.git_source is None:  # what a builder fetches, the worker looks at
@@ -52,10 +52,10 @@ def trained_model(folder: str) -> model_pb2.TrainedModel:
     try:
         message = model_pb2.TrainedModel.FromString(storage.read(place))
         if not message.model_def:
-            raise DecodeError("it names no model")
+            raise DecodeError("no model is named")
         return message
     except (FileNotFoundError, NotADirectoryError):
-        there = "has no trained_model.pb" if Path(folder).is_dir() else "is not there"
+        there = "has no trained_model.pb" if Path(folder).is_dir() else "does not exist"
         raise EdlError(
             error_pb2.MODEL_NOT_FOUND,
             f"the trained model {there}",
@@ -68,12 +68,12 @@ def trained_model(folder: str) -> model_pb2.TrainedModel:
             error_pb2.MODEL_NOT_FOUND,
             f"the trained model cannot be read: {reason}",
             where=place,
-            remedy="Train it again, or copy the folder again, whole.",
+            remedy="Train the model again, or copy the complete folder again.",
         ) from None
 
 
 def check_output(place: str, option: str = "--output") -> None:
-    """A result can be put here, and nothing is there yet.
+    """Check that a result can be written here, and that nothing exists here yet.
 
     Args:
         place: a path or a URI; whether a store may be written to, the job's master tries.
@@ -86,7 +86,7 @@ def check_output(place: str, option: str = "--output") -> None:
     except storage.StoreError as error:
         raise EdlError(
             error_pb2.OUTPUT_UNWRITABLE,
-            f"the store cannot be asked: {error}",
+            f"the store cannot be accessed: {error}",
             where=place,
             remedy="Check the name and your access; s3://, gs:// and others each need their "
             "package (s3fs, gcsfs, ...).",
@@ -94,16 +94,16 @@ def check_output(place: str, option: str = "--output") -> None:
     if exists:
         raise EdlError(
             error_pb2.OUTPUT_EXISTS,
-            "the output exists, and nothing is ever overwritten",
+            "the output exists, and edl never overwrites anything",
             where=place,
-            remedy=f"Name another {option}, or move this one away.",
+            remedy=f"Name another {option}, or move the existing one.",
         )
     if not scheme(place):
         check_writable(Path(place))
 
 
 def check_writable(path: Path) -> None:
-    """Something may be written to this folder, or to the one it will be made in.
+    """Check that this folder, or the folder it will be created in, can be written.
 
     Raises:
         EdlError: OUTPUT_UNWRITABLE or DISK_FULL.
@@ -112,7 +112,7 @@ def check_writable(path: Path) -> None:
     while not nearest.exists() and nearest != nearest.parent:
         nearest = nearest.parent
     if not nearest.is_dir():
-        problem = "a part of its path is a file"
+        problem = "a part of the path is a file"
     elif not os.access(nearest, os.W_OK | os.X_OK):
         problem = "permission denied"
     else:
@@ -120,21 +120,21 @@ def check_writable(path: Path) -> None:
     if problem:
         raise EdlError(
             error_pb2.OUTPUT_UNWRITABLE,
-            f"nothing can be written there: {problem}",
+            f"the folder cannot be written: {problem}",
             where=f"{path} ({nearest})" if nearest != path else str(path),
             remedy="Name a folder that you may write to.",
         )
     if shutil.disk_usage(nearest).free < _LEAST_FREE:
         raise EdlError(
             error_pb2.DISK_FULL,
-            "there is no space left on that disk",
+            "no space left on the disk",
             where=str(path),
             remedy="Free some space, or name a folder on another disk.",
         )
 
 
 def check_port(host: str, port: int) -> None:
-    """The job's page could listen here now.
+    """Check that the job's page can listen here.
 
     Raises:
         EdlError: PORT_IN_USE.
@@ -147,7 +147,7 @@ def check_port(host: str, port: int) -> None:
         except OSError as error:
             raise EdlError(
                 error_pb2.PORT_IN_USE,
-                f"port {port} cannot be used: {error.strerror}",
+                f"port {port} is not available: {error.strerror}",
                 where=f"{host}:{port}",
-                remedy="Choose another --dashboard-port, or leave it out for any free one.",
+                remedy="Choose another --dashboard-port, or omit the option for any free port.",
             ) from None

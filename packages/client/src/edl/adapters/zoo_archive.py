@@ -1,4 +1,4 @@
-"""A model zoo's folder as an archive: the same folder, the same octets."""
+"""Packs a model zoo's folder; equal folders give equal archives."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def pack(folder: Path, into: IO[bytes]) -> None:
             error_pb2.MODEL_NOT_FOUND,
             f"the model zoo cannot be read: {error.strerror or error}",
             where=str(error.filename or folder),
-            remedy="Look at the permissions of this file, or leave it out of the zoo.",
+            remedy="Check the permissions of this file, or remove it from the zoo.",
         ) from error
 
 
@@ -65,10 +65,10 @@ def _check_size(folder: Path, files: list[Path]) -> None:
     largest = max(files, key=lambda path: path.lstat().st_size)
     raise EdlError(
         error_pb2.LIMIT_EXCEEDED,
-        f"the model zoo has {len(files)} files, {size(total)}; an image takes no more than"
-        f" {_MOST_FILES}, {size(_MOST_NBYTES)}",
+        f"the model zoo has {len(files)} files, {size(total)}; the limit of an image is"
+        f" {_MOST_FILES} files, {size(_MOST_NBYTES)}",
         where=str(largest if total > _MOST_NBYTES else folder),
-        remedy="Keep data elsewhere and name it with --data, or name a smaller --model-zoo.",
+        remedy="Move data out of the zoo and name it with --data, or name a smaller --model-zoo.",
     )
 
 

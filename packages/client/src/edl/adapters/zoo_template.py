@@ -1,4 +1,4 @@
-"""Makes a model zoo to start from: a model file that works, and records for it."""
+"""Creates a model zoo to start from: a working model file, and records for it."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def create(folder: Path, seed: int = 0) -> list[str]:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise EdlError(
             error_pb2.OUTPUT_EXISTS,
-            "there is something already, and nothing is ever overwritten",
+            "the folder is not empty, and edl never overwrites anything",
             where=str(folder),
-            remedy="Name a new folder, or an empty one.",
+            remedy="Name a new or an empty folder.",
         )
     check_writable(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""How command lines are read and helped with, the same for every command."""
+"""Parsing and help texts, the same for every command."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OPTIONS = "Options"
 
 
 class _PlainValues:
-    """Mixed into commands: see ``_leave_plain_values``."""
+    """Mixin of commands; see ``_leave_plain_values``."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -70,7 +70,7 @@ class EdlGroup(_PlainValues, TyperGroup):
 
 @dataclass(frozen=True, slots=True)
 class CommandEntry:
-    """A command that is loaded when it is asked for.
+    """A command that is imported on its first use.
 
     Attributes:
         module: where its Typer application ``app`` is.
@@ -84,7 +84,7 @@ class CommandEntry:
 
 
 class LazyGroup(_PlainValues, TyperGroup):
-    """The root: knows its commands by a table and imports only the one that is called."""
+    """The root command: has a table of its commands and imports only the called one."""
 
     table: Mapping[str, CommandEntry] = {}
     footer: str = ""
@@ -123,7 +123,7 @@ class LazyGroup(_PlainValues, TyperGroup):
 
 
 def _leave_plain_values(param: Any) -> None:
-    """Spare values that are what they should be the coercion that typer does for all.
+    """Skip typer's coercion for values that have the right type already.
 
     Texts, missing values and words of an enumeration are most of what is ever given, and the
     library behind that coercion takes longer to import than most commands take to run.
@@ -163,7 +163,7 @@ def with_dashes(args: list[str], known: set[str]) -> list[str]:
 
 
 def write_examples(formatter: Any, examples: str) -> None:
-    """Examples as they are, unwrapped: they are there to be copied."""
+    """Write examples without wrapping lines, so that users can copy them."""
     if examples.strip():
         formatter.write("Examples:\n")
         for line in examples.strip("\n").splitlines():

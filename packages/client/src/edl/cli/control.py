@@ -26,12 +26,14 @@ def wait(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of jobs.")],
     timeout: Annotated[
         str | None,
-        typer.Option("--timeout", metavar="DURATION", help="Wait no longer; the jobs go on."),
+        typer.Option(
+            "--timeout", metavar="DURATION", help="Wait no longer than this; the jobs continue."
+        ),
     ] = None,
     output_format: Output = None,
     quiet: Quiet = False,
 ) -> None:
-    """Wait for the end of jobs. The exit code is that of the first one that did not succeed."""
+    """Wait for the end of jobs. Exits with the code of the first job that did not succeed."""
     with reporting(output_format):
         from edl import codec
         from edl.app import job_catalog
@@ -88,9 +90,9 @@ def _await_ends(catalog: JobCatalog, names: list[str], timeout_s: float | None) 
             left = [name for name in names if name not in ends]
             raise EdlError(
                 error_pb2.TIMED_OUT,
-                f"not over in time: {', '.join(left)}",
+                f"the time is over, but not these jobs: {', '.join(left)}",
                 where="--timeout",
-                remedy=f"The job goes on; edl status {left[0]} shows its progress.",
+                remedy=f"The jobs continue; edl status {left[0]} shows its progress.",
             )
         time.sleep(_POLL_S)
 
@@ -99,11 +101,14 @@ def _await_ends(catalog: JobCatalog, names: list[str], timeout_s: float | None) 
 def scale(
     name: Name,
     workers: Annotated[
-        str, typer.Option("--workers", "--num-workers", metavar="N|MIN:MAX", help="How many.")
+        str,
+        typer.Option(
+            "--workers", "--num-workers", metavar="N|MIN:MAX", help="Number of workers, or a range."
+        ),
     ],
     output_format: Output = None,
 ) -> None:
-    """Give a running job more or fewer workers. Those that leave hand their work back."""
+    """Change the number of workers of a running job. Workers that leave return their tasks."""
     with reporting(output_format):
         from edl.app import job_catalog
         from edl.core.job_backend import MasterUnreachable
@@ -139,14 +144,14 @@ def scale(
 def stop(
     name: Name,
     now: Annotated[
-        bool, typer.Option("--now", help="End its processes at once, whatever they do.")
+        bool, typer.Option("--now", help="End its processes at once, without returning tasks.")
     ] = False,
     reason: Annotated[
-        str, typer.Option("--reason", metavar="TEXT", help="For the job's events.")
+        str, typer.Option("--reason", metavar="TEXT", help="Reason to record in the job's events.")
     ] = "edl stop",
     output_format: Output = None,
 ) -> None:
-    """End a job. Workers hand back what they hold; its state, logs and checkpoints stay."""
+    """Stop a job. Workers return their tasks; the job's state, logs and checkpoints stay."""
     with reporting(output_format):
         from edl.app import job_catalog
         from edl.core.job_result import of_status
@@ -174,12 +179,14 @@ def end(backend: JobBackend, name: str, reason: str, *, now: bool = False) -> Jo
 @app.command(cls=EdlCommand, epilog="edl delete my-job\nedl delete my-job --stop --yes")
 def delete(
     name: Name,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    stop_first: Annotated[bool, typer.Option("--stop", help="Stop it first if it runs.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    stop_first: Annotated[
+        bool, typer.Option("--stop", help="Stop the job first if it runs.")
+    ] = False,
     no_input: NoInput = False,
     output_format: Output = None,
 ) -> None:
-    """Forget a job that is over: its state, logs and events. Its output stays."""
+    """Delete a finished job: its state, logs and events. Its output stays."""
     with reporting(output_format):
         from edl.app import job_catalog
         from edl.core.problem import usage
@@ -191,7 +198,7 @@ def delete(
         if not snapshot.is_over and not stop_first:
             raise EdlError(
                 error_pb2.JOB_EXISTS,
-                f"{name} is {snapshot.status.state.words}; a running job is not deleted",
+                f"{name} is {snapshot.status.state.words}; only finished jobs can be deleted",
                 where=snapshot.location,
                 remedy=f"edl stop {name} first, or edl delete {name} --stop",
             )

@@ -18,7 +18,7 @@ from edl.core.formats import Compression, ImageForm, RecordFormat, SourceFormat
 app = typer.Typer(
     cls=EdlGroup,
     name="data",
-    help="Convert data to RecordIO files of tf.Example, and look into files of records.",
+    help="Convert data to RecordIO files of tf.Example, and inspect files of records.",
     epilog="edl data convert table.csv --label price --to data\n"
     "edl data inspect data/*.recordio --check",
     no_args_is_help=True,
@@ -44,42 +44,51 @@ def convert(
     ],
     to: Annotated[
         Path,
-        typer.Option("--to", metavar="OUT", help="Folder to be made, or one file *.recordio."),
+        typer.Option("--to", metavar="OUT", help="Folder to create, or one file *.recordio."),
     ],
     form: Annotated[
-        SourceFormat | None, typer.Option("--format", help="Of the sources. [by content]")
+        SourceFormat | None,
+        typer.Option("--format", help="Format of the sources. [default: by content]"),
     ] = None,
     columns: Annotated[
-        str, typer.Option("--columns", metavar="A,B,...", help="Only these columns. [all]")
+        str, typer.Option("--columns", metavar="A,B,...", help="Columns to convert. [default: all]")
     ] = "",
     label: Annotated[
         str,
         typer.Option(
             "--label",
             metavar="COLUMN",
-            help="Column that becomes the feature label; texts are numbered, see labels.json.",
+            help="Column for the feature label; texts become numbers, see labels.json.",
         ),
     ] = "",
     delimiter: Annotated[
-        str, typer.Option("--delimiter", metavar="CHAR", help="Of CSV files. [, and tab for .tsv]")
+        str,
+        typer.Option(
+            "--delimiter", metavar="CHAR", help="Of CSV files. [default: comma, tab for .tsv]"
+        ),
     ] = "",
     image_as: Annotated[
-        ImageForm, typer.Option("--image-as", help="What the feature image is.")
+        ImageForm, typer.Option("--image-as", help="Content of the feature image.")
     ] = ImageForm.FLOATS,
     image_size: Annotated[
-        str, typer.Option("--size", metavar="HxW", help="Bring images to this size.")
+        str, typer.Option("--size", metavar="HxW", help="Resize images to this size.")
     ] = "",
     records_per_file: Annotated[
-        int, typer.Option("--records-per-file", min=0, metavar="N", help="0: one file.")
+        int,
+        typer.Option(
+            "--records-per-file", min=0, metavar="N", help="Records in each file; 0 for one file."
+        ),
     ] = 0,
     compressor: Annotated[
-        Compression, typer.Option("--compressor", help="Of the chunks.")
+        Compression, typer.Option("--compressor", help="Compression of the chunks.")
     ] = Compression.SNAPPY,
     split: Annotated[
         float | None,
-        typer.Option("--split", metavar="PART", help="So much to OUT/train, the rest to OUT/test."),
+        typer.Option(
+            "--split", metavar="PART", help="Part for OUT/train; the rest goes to OUT/test."
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the split.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Random seed of the split.")] = 0,
     output_format: Output = None,
     quiet: Quiet = False,
 ) -> None:
@@ -96,7 +105,7 @@ def convert(
             raise usage(
                 f"--split {split:g}: it must be between 0 and 1",
                 where="--split",
-                remedy="For nine records of ten to train on: --split 0.9",
+                remedy="For example, to train on nine tenths of the records: --split 0.9",
             )
         if to.suffix == ".recordio" and (split is not None or records_per_file):
             raise usage(
@@ -150,7 +159,7 @@ def _size(text: str) -> tuple[int, int] | None:
     match = re.fullmatch(r"(\d{1,5})x(\d{1,5})", text.lower())
     if not match or not int(match[1]) or not int(match[2]):
         raise usage(
-            f"--size {text!r} is no size", where="--size", remedy="Height x width: --size 28x28"
+            f"--size {text!r} is not a size", where="--size", remedy="Height x width: --size 28x28"
         )
     return int(match[1]), int(match[2])
 
@@ -196,14 +205,15 @@ def inspect(
         typer.Argument(metavar="FILE...", help="Files or patterns.", show_default=False),
     ],
     form: Annotated[
-        RecordFormat | None, typer.Option("--format", help="Of the files. [by content]")
+        RecordFormat | None,
+        typer.Option("--format", help="Format of the files. [default: by content]"),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Read everything, and verify all CRCs.")
+        bool, typer.Option("--check", help="Read everything and verify all checksums.")
     ] = False,
     output_format: Output = None,
 ) -> None:
-    """Tell format, records, chunks and sizes of files, and show their first record."""
+    """Show format, records, chunks and sizes of files, and their first record."""
     with reporting(output_format):
         from edl.adapters.data_files import expand
         from edl.conversion.inspection import inspect as look

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
 
 _POLL_S = 0.25
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job is over.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Continue until the job is over.")]
 
 
 @app.command(
@@ -29,14 +29,18 @@ def logs(
     name: Name,
     follow: Follow = False,
     worker: Annotated[
-        int | None, typer.Option("--worker", min=0, metavar="N", help="Only this worker.")
+        int | None,
+        typer.Option("--worker", min=0, metavar="N", help="Show only the log of this worker."),
     ] = None,
-    master: Annotated[bool, typer.Option("--master", help="Only the master.")] = False,
+    master: Annotated[bool, typer.Option("--master", help="Show only the master's log.")] = False,
     tail: Annotated[
-        int | None, typer.Option("--tail", min=0, metavar="LINES", help="Only the last lines.")
+        int | None,
+        typer.Option(
+            "--tail", min=0, metavar="LINES", help="Show only the last lines of each log."
+        ),
     ] = None,
 ) -> None:
-    """What the processes of a job write; each line says whose it is, unless only one is asked."""
+    """Show the logs of a job's processes. Lines of several begin with the process's name."""
     from edl.app import job_catalog
     from edl.core.problem import usage
     from edl.render import terminal
@@ -44,7 +48,7 @@ def logs(
     from edl_proto.v1 import error_pb2
 
     if master and worker is not None:
-        raise usage("--master and --worker exclude each other", remedy="Leave one out.")
+        raise usage("--master and --worker cannot be combined", remedy="Leave one out.")
     backend = job_catalog().find(name)
     logs = backend.logs(name, master=master, worker=worker, tail=tail)
     if worker is not None and not follow and worker not in logs.workers():
@@ -69,7 +73,7 @@ def logs(
     cls=EdlCommand, epilog="edl events my-job\nedl events -f my-job\nedl events my-job -o json"
 )
 def events(name: Name, follow: Follow = False, output_format: Output = None) -> None:
-    """What happened to a job, oldest first. ``-o json`` puts out one object per line."""
+    """Show a job's events, oldest first. ``-o json`` prints one object per line."""
     with reporting(output_format):
         from edl.app import job_catalog
 

@@ -15,7 +15,7 @@ app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
 
 @app.command(cls=EdlCommand, epilog="edl doctor\nedl doctor -o json")
 def doctor(output_format: Output = None) -> None:
-    """Check that this machine has all that a job needs. Exit code 1 if it has not."""
+    """Check that this machine has everything a job needs. Exit code 1 if something is missing."""
     with reporting(output_format):
         from dataclasses import asdict
 
@@ -36,7 +36,7 @@ def doctor(output_format: Output = None) -> None:
 
 @app.command(cls=EdlCommand, epilog="edl version\nedl version -o json")
 def version(output_format: Output = None) -> None:
-    """Versions of edl, of Python, and of what this command runs on."""
+    """Print the versions of edl, Python and libraries, and the platform."""
     import platform
 
     from edl.adapters.machine_diagnostics import version_of
@@ -65,7 +65,9 @@ class Shell(StrEnum):
 )
 def completion(
     ctx: typer.Context,
-    shell: Annotated[Shell, typer.Argument(help="Which shell.", show_default=False)],
+    shell: Annotated[
+        Shell, typer.Argument(help="Shell to complete commands in.", show_default=False)
+    ],
 ) -> None:
     """Print a script that completes edl's commands and options in a shell."""
     from typer.completion import get_completion_script  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""How every command puts out its result, and its error where a program reads."""
+"""Prints results of commands, and errors as data for programs."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from edl.render.output_format import Format, dump
 
 Output = Annotated[
     Format | None,
-    typer.Option("--output-format", "-o", help="Form of the result."),
+    typer.Option("--output-format", "-o", help="Format of the result."),
 ]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a job.", show_default=False)]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No messages; errors are still told.")]
-NoInput = Annotated[bool, typer.Option("--no-input", help="Never ask; fail instead.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no messages except errors.")]
+NoInput = Annotated[bool, typer.Option("--no-input", help="Fail instead of asking for input.")]
 
 
 @contextmanager
 def reporting(
     form: Format | None, shape: Callable[[dict[str, str]], Any] | None = None
 ) -> Iterator[None]:
-    """Within, an error is also put out as an object if the result would have been one.
+    """A context in which an error is also printed as an object if the result would be one.
 
     Args:
         shape: makes the object of the error's fields; ``{"error": fields}`` by default.
@@ -47,7 +47,7 @@ def reporting(
 
 
 def put(value: Any, form: Format | None, lines: Sequence[str], names: Sequence[str] = ()) -> None:
-    """Put out a result in the form asked for.
+    """Print a result in the requested format.
 
     Args:
         value: for JSON and YAML.

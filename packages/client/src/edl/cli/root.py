@@ -20,7 +20,7 @@ edl logs -f NAME
 
 _JOBS, _WATCH, _FILES, _HERE = (
     "Start a job",
-    "Watch and steer jobs",
+    "Watch and control jobs",
     "Model files and data",
     "This machine",
 )
@@ -29,21 +29,21 @@ COMMANDS: dict[str, CommandEntry] = {
     "train": CommandEntry("edl.cli.submit", _JOBS, "train the model of a model file"),
     "evaluate": CommandEntry("edl.cli.submit", _JOBS, "measure a trained model"),
     "predict": CommandEntry("edl.cli.submit", _JOBS, "predict with a trained model"),
-    "list": CommandEntry("edl.cli.status", _WATCH, "all jobs"),
-    "status": CommandEntry("edl.cli.status", _WATCH, "one job: progress, metrics, workers"),
-    "top": CommandEntry("edl.cli.status", _WATCH, "one job's workers, live"),
-    "dashboard": CommandEntry("edl.cli.status", _WATCH, "the URL of a job's page"),
-    "logs": CommandEntry("edl.cli.logs", _WATCH, "what master and workers write"),
-    "events": CommandEntry("edl.cli.logs", _WATCH, "what happened to a job"),
+    "list": CommandEntry("edl.cli.status", _WATCH, "list all jobs"),
+    "status": CommandEntry("edl.cli.status", _WATCH, "show a job: progress, metrics, workers"),
+    "top": CommandEntry("edl.cli.status", _WATCH, "show a job's workers, live"),
+    "dashboard": CommandEntry("edl.cli.status", _WATCH, "print the URL of a job's page"),
+    "logs": CommandEntry("edl.cli.logs", _WATCH, "show logs of master and workers"),
+    "events": CommandEntry("edl.cli.logs", _WATCH, "show a job's events"),
     "wait": CommandEntry("edl.cli.control", _WATCH, "wait for the end of jobs"),
-    "scale": CommandEntry("edl.cli.control", _WATCH, "give a running job more or fewer workers"),
-    "stop": CommandEntry("edl.cli.control", _WATCH, "end a job, keep its state"),
-    "delete": CommandEntry("edl.cli.control", _WATCH, "forget a job that is over"),
-    "zoo": CommandEntry("edl.cli.zoo", _FILES, "start or check a model zoo", is_group=True),
-    "data": CommandEntry("edl.cli.data", _FILES, "convert data, look into files", is_group=True),
+    "scale": CommandEntry("edl.cli.control", _WATCH, "change the number of workers of a job"),
+    "stop": CommandEntry("edl.cli.control", _WATCH, "stop a job, keep its state"),
+    "delete": CommandEntry("edl.cli.control", _WATCH, "delete a finished job"),
+    "zoo": CommandEntry("edl.cli.zoo", _FILES, "create, check or build a model zoo", is_group=True),
+    "data": CommandEntry("edl.cli.data", _FILES, "convert data, inspect files", is_group=True),
     "doctor": CommandEntry("edl.cli.machine", _HERE, "check this machine"),
-    "version": CommandEntry("edl.cli.machine", _HERE, "versions of edl and what it runs on"),
-    "completion": CommandEntry("edl.cli.machine", _HERE, "completion for a shell"),
+    "version": CommandEntry("edl.cli.machine", _HERE, "print versions of edl and its platform"),
+    "completion": CommandEntry("edl.cli.machine", _HERE, "print a completion script for a shell"),
 }
 
 _FOOTER = (

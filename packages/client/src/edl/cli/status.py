@@ -21,10 +21,10 @@ _TOP_EVERY_S = 1.0
 def list_jobs(
     output_format: Output = None,
     running: Annotated[
-        bool, typer.Option("--running", help="Only jobs that are not over.")
+        bool, typer.Option("--running", help="List only jobs that are not over.")
     ] = False,
 ) -> None:
-    """All jobs of this machine, the newest first."""
+    """List all jobs, newest first."""
     with reporting(output_format):
         from edl.app import job_catalog
         from edl.core.job_result import of_status
@@ -56,7 +56,7 @@ def list_jobs(
 
 @app.command("status", cls=EdlCommand, epilog="edl status my-job\nedl status my-job -o json")
 def show_status(name: Name, output_format: Output = None) -> None:
-    """One job: progress, metrics, workers, and the error if it failed."""
+    """Show a job: progress, metrics, workers, and the error if it failed."""
     with reporting(output_format):
         from edl.app import job_catalog
         from edl.render.job_text import failure_lines, outcome, status_lines
@@ -73,7 +73,7 @@ def show_status(name: Name, output_format: Output = None) -> None:
 
 @app.command(cls=EdlCommand, epilog="edl top my-job")
 def top(name: Name) -> None:
-    """The workers of a job, live until its end; once, where nothing can be redrawn."""
+    """Show a job and its workers until its end; only once if stdout is no terminal."""
     from edl.app import job_catalog
     from edl.render import terminal
     from edl.render.job_text import status_lines
@@ -100,13 +100,21 @@ def top(name: Name) -> None:
 def dashboard(
     name: Name,
     output_format: Output = None,
-    open_: Annotated[bool, typer.Option("--open", help="Open it in the web browser.")] = False,
+    open_: Annotated[
+        bool, typer.Option("--open", help="Open the page in the web browser.")
+    ] = False,
     port: Annotated[
         int,
-        typer.Option("--port", metavar="N", min=0, max=65535, help="For a job that is over."),
+        typer.Option(
+            "--port",
+            metavar="N",
+            min=0,
+            max=65535,
+            help="Port for the page of a finished job; 0 for any free port.",
+        ),
     ] = 0,
 ) -> None:
-    """The URL of a job's page. That of a job that is over is served until Ctrl-C."""
+    """Print the URL of a job's page. The page of a finished job is served until Ctrl-C."""
     with reporting(output_format):
         from edl.app import job_catalog
         from edl.render import terminal

@@ -15,7 +15,7 @@ from edl.core.options import BY_NAME, Verb
 app = typer.Typer(
     cls=EdlGroup,
     name="zoo",
-    help="Start a model zoo, check a model file, build the zoo's image.",
+    help="Create a model zoo, check a model file, build the zoo's image.",
     epilog="edl zoo init my_zoo\nedl zoo check --model-zoo my_zoo --model-def circle",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -25,10 +25,10 @@ app = typer.Typer(
 
 @app.command(cls=EdlCommand, epilog="edl zoo init my_zoo")
 def init(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to be made.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to create.")],
     output_format: Output = None,
 ) -> None:
-    """Write a small model file that works, records for it, and a README that says how to go on."""
+    """Create a model zoo: a small working model file, records for it, and a README."""
     with reporting(output_format):
         from edl.adapters.zoo_template import create
 

@@ -112,7 +112,7 @@ def _found(source: str) -> list[Path]:
     if not found:
         raise EdlError(
             error_pb2.DATA_NOT_FOUND,
-            f"there is no {source}",
+            f"{source} does not exist",
             where=str(path.absolute()),
             remedy="Name files, folders or patterns of this machine.",
         )
@@ -134,7 +134,7 @@ def _inside(folder: Path) -> list[Path]:
     if not files:
         raise EdlError(
             error_pb2.DATA_EMPTY,
-            "the folder holds no files",
+            "the folder contains no files",
             where=str(folder),
             remedy="Name a folder of data files, or of folders of images.",
         )

@@ -43,14 +43,14 @@ class ImageFolderSource:
         if not self._files:
             raise EdlError(
                 error_pb2.DATA_EMPTY,
-                "the folder holds no images",
+                "the folder contains no images",
                 where=str(folder),
                 remedy=f"One folder for each class, with files {', '.join(sorted(SUFFIXES))}.",
             )
         loose = [file for file in self._files if file.parent == folder]
         if loose:
             raise unreadable(
-                "an image lies outside of the classes' folders",
+                "an image is not in a folder of a class",
                 str(loose[0]),
                 "Put every image into a folder named after its class.",
             )
@@ -80,9 +80,9 @@ class ImageFolderSource:
             first = first or pixels.shape
             if pixels.shape != first:
                 raise unreadable(
-                    f"the image is {_shape(pixels.shape)}, those before it {_shape(first)}",
+                    f"the image is {_shape(pixels.shape)}, earlier images are {_shape(first)}",
                     str(file),
-                    f"Bring all to one size: --size {first[0]}x{first[1]}"
+                    f"Resize all images: --size {first[0]}x{first[1]}"
                     if pixels.shape[2] == first[2]
                     else "Make all grey or all coloured.",
                 )
@@ -98,7 +98,9 @@ class ImageFolderSource:
                     picture = picture.resize((self._size[1], self._size[0]))
                 pixels = np.asarray(picture, np.uint8)
         except (OSError, ValueError, SyntaxError) as error:
-            raise unreadable(f"no image: {error}", str(file), "Mend or remove the file.") from error
+            raise unreadable(
+                f"not an image: {error}", str(file), "Repair or remove the file."
+            ) from error
         return pixels.reshape(*pixels.shape[:2], -1)
 
 
@@ -109,7 +111,7 @@ class IdxSource:
         self._form = options.image_form
         if self._form is ImageForm.FILE or options.size:
             raise usage(
-                "idx files hold pixels: neither --image-as file nor --size goes with them",
+                "idx files contain pixels; --image-as file and --size do not apply to them",
                 where="--image-as" if self._form is ImageForm.FILE else "--size",
                 remedy="Leave it out.",
             )
@@ -130,7 +132,7 @@ class IdxSource:
             raise unreadable(
                 f"there are {len(self._images)} images and {len(self._labels)} labels",
                 f"{images[0]}, {labels[0]}",
-                "Are these the two files of one data set?",
+                "Check that both files belong to one data set.",
             )
         self.total: int | None = len(self._images)
         self.classes: Mapping[str, int] = {}
@@ -168,10 +170,10 @@ def _read_idx(file: Path) -> np.ndarray[Any, Any]:
         raise unreadable(
             f"the file cannot be read: {getattr(error, 'strerror', None) or error}",
             str(file),
-            "Fetch it again, whole.",
+            "Download the complete file again.",
         ) from error
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] != _UBYTE:
-        raise unreadable("no idx file of bytes", str(file), "MNIST's files begin with 0, 0, 8.")
+        raise unreadable("not an idx file of bytes", str(file), "MNIST's files begin with 0, 0, 8.")
     axes = content[3]
     shape = np.frombuffer(content[4 : 4 + 4 * axes], ">u4").astype(int)
     size = int(np.prod(shape)) if len(shape) == axes else -1
@@ -179,9 +181,9 @@ def _read_idx(file: Path) -> np.ndarray[Any, Any]:
     if axes < 1 or len(content) - start != size:
         raise EdlError(
             error_pb2.DATA_DAMAGED,
-            f"the header promises {size} bytes of data, and there are {len(content) - start}",
+            f"the header announces {size} bytes of data, but there are {len(content) - start}",
             where=f"{file}, offset {start}",
-            remedy="Fetch it again, whole.",
+            remedy="Download the complete file again.",
         )
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
@@ -196,7 +198,7 @@ def _content(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise unreadable(f"{error.strerror}", str(file), "Mend or remove the file.") from error
+        raise unreadable(f"{error.strerror}", str(file), "Repair or remove the file.") from error
 
 
 def _shape(shape: tuple[int, ...]) -> str:

@@ -78,7 +78,7 @@ def inspect(file: str, form: str, check: bool) -> Report:
             error_pb2.DATA_DAMAGED,
             f"the file is damaged: {error.reason}",
             where=f"{error.uri}: {chunk}offset {error.offset}",
-            remedy="Fetch or write it again; what is before this place can be read.",
+            remedy="Fetch or write it again; the records before this offset can be read.",
         ) from None
     except recordio.RecordError as error:
         raise EdlError(

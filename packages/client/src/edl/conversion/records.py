@@ -16,7 +16,7 @@ class RecordSource:
     def __init__(self, files: Sequence[Path], options: ConversionOptions, form: str) -> None:
         if options.columns or options.label:
             raise usage(
-                f"{form} records are taken as they are; --columns and --label do not go with them",
+                f"{form} records are copied unchanged; --columns and --label do not apply to them",
                 where="--columns" if options.columns else "--label",
                 remedy="Leave it out.",
             )

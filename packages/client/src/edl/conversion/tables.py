@@ -86,7 +86,7 @@ class CsvTableSource:
                     raise unreadable(
                         f"the row has {len(row)} cells, the header {len(self._header_line)}",
                         where,
-                        "Is the delimiter right (--delimiter), are quotes closed?",
+                        "Check the delimiter (--delimiter) and that quotes are closed.",
                     )
                 yield where, [row[place] for place in self._chosen.places]
 
@@ -103,9 +103,9 @@ class CsvTableSource:
         except (OSError, UnicodeDecodeError, csv.Error) as error:
             line = f":{reader.line_num}" if reader is not None else ""
             raise unreadable(
-                f"no CSV: {getattr(error, 'strerror', None) or error}",
+                f"not a CSV file: {getattr(error, 'strerror', None) or error}",
                 f"{file}{line}",
-                "It must be UTF-8 text with one header line.",
+                "Make it a UTF-8 text with one header line.",
             ) from error
 
 
@@ -208,9 +208,9 @@ def _parquet_feature(value: Any, where: str) -> Any:
     if kinds <= {bool, int, float, str, bytes} and (texts or not kinds & {str, bytes}):
         return value
     raise unreadable(
-        f"a value of type {type(value).__name__} has no place in a tf.Example",
+        f"a value of type {type(value).__name__} cannot be stored in a tf.Example",
         where,
-        "Leave the column out with --columns, or write it as number or text.",
+        "Leave the column out with --columns, or write it as a number or a text.",
     )
 
 

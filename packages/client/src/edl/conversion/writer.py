@@ -113,9 +113,9 @@ def _fill(
     if total == 0:
         raise EdlError(
             error_pb2.DATA_EMPTY,
-            "there is no record to convert",
+            "there are no records to convert",
             where=str(draft.parent),
-            remedy="Look at the source: a header alone is no data.",
+            remedy="Check that the source has more than a header.",
         )
     counts = {part: shard.records for part, shard in shards.items()}
     return counts, [file for shard in shards.values() for file in shard.files]
@@ -170,7 +170,7 @@ def _errors(output: Path) -> Iterator[None]:
             error_pb2.DATA_DAMAGED,
             f"the source is damaged: {error.reason}",
             where=f"{error.uri}, offset {error.offset}",
-            remedy="Fetch it again, whole.",
+            remedy="Download the complete file again.",
         ) from error
     except recordio.RecordError as error:
         raise EdlError(

@@ -87,9 +87,9 @@ def choose(header: Sequence[str], wanted: Sequence[str], label: str, where: str)
     if twice:
         raise Problem(
             "DATA_UNREADABLE",
-            f"the header has {twice[0]!r} twice",
+            f"the header has the column {twice[0]!r} twice",
             where=where,
-            remedy="Every column needs a name of its own.",
+            remedy="Give every column a different name.",
         )
     for option, names in (("--columns", wanted), ("--label", [label] if label else [])):
         for name in names:

@@ -1,4 +1,4 @@
-"""What a look at a machine found, for ``edl doctor``."""
+"""Results of the checks of ``edl doctor``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class DiagnosticGrade(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One thing that was looked at.
+    """One checked property of the machine.
 
     Attributes:
         grade: MISSING keeps jobs from running; a NOTE only limits them.

@@ -1,4 +1,4 @@
-"""An image to be built: what is asked for, and what is told on the way."""
+"""Building an image: the request, the progress and the result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edl_proto.git_source import GitSource
 
 @dataclass(frozen=True, slots=True)
 class BuildRequest:
-    """What is to become an image.
+    """What to build an image from, and where to push it.
 
     Attributes:
         zoo: a folder of this machine, or a repository.
@@ -33,7 +33,7 @@ class BuildRequest:
 
 @dataclass(frozen=True, slots=True)
 class BuilderEndpoint:
-    """Who builds.
+    """The builder of an image, and how to reach or configure it.
 
     Attributes:
         address: host:port; empty: a builder of this machine, for one call.
@@ -101,14 +101,14 @@ class BuiltImage:
 
     def __str__(self) -> str:
         if self.reused:
-            return f"{self.name} is in the registry already, nothing was built"
+            return f"{self.name} is in the registry already; nothing was built"
         steps = f"{self.layers} steps, {self.cached_layers} of them cached"
         return f"{self.name} built in {duration(self.seconds)}, {steps}, {size(self.nbytes)}"
 
 
 @dataclass(frozen=True, slots=True)
 class BuildStatus:
-    """A build as it is now.
+    """The state of a build at one moment.
 
     Attributes:
         phase: a word of ``PHASES``.
@@ -138,10 +138,10 @@ class BuildStatus:
 
 PHASES: Mapping[str, str] = {
     "starting": "starting a builder",
-    "queued": "waiting for its turn",
+    "queued": "queued",
     "receiving": "sending the model zoo",
     "fetching": "fetching the repository",
-    "resolving": "looking for it in the registry",
+    "resolving": "looking in the registry",
     "building": "building",
     "pushing": "pushing",
     "pulling": "pulling the image",

@@ -22,9 +22,9 @@ def parse_params(text: str) -> dict[str, object]:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         column = getattr(error, "offset", None)
         at = f" near {text[max(0, column - 3) :][:20]!r}" if column else ""
-        raise ValueError(f"it is not of the form name=value, name=value{at}") from None
+        raise ValueError(f"expected name=value, name=value{at}") from None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-        raise ValueError("it is not of the form name=value, name=value")
+        raise ValueError("expected name=value, name=value")
     if call.args:
         raise ValueError(f"{ast.unparse(call.args[0])} has no name; write name=value")
     values: dict[str, object] = {}
@@ -32,7 +32,7 @@ def parse_params(text: str) -> dict[str, object]:
         if keyword.arg is None:
             raise ValueError(f"**{ast.unparse(keyword.value)} is not of the form name=value")
         if keyword.arg in values:
-            raise ValueError(f"{keyword.arg} is given twice")
+            raise ValueError(f"{keyword.arg} appears twice")
         try:
             values[keyword.arg] = ast.literal_eval(keyword.value)
         except (ValueError, TypeError, SyntaxError, RecursionError):

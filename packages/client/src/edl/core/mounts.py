@@ -85,8 +85,8 @@ def _check(option: str, bind: BindMount, home: str) -> None:
     if (within and not path.startswith(_YET)) or path in (*_NEVER_THEMSELVES, home):
         flag = "--" + option.replace("_", "-")
         raise usage(
-            f"{flag}: containers are not shown all of {path}",
+            f"{flag}: {path} cannot be mounted into containers as a whole",
             where=flag,
-            remedy="Put it into a folder of its own"
+            remedy="Put it into a separate folder"
             + (f": {path.rstrip('/')}/results/NAME." if bind.writable else "."),
         )

@@ -22,14 +22,14 @@ def fault(name: str) -> str | None:
     if not name:
         return "it is empty"
     if len(name) > MAX_LENGTH:
-        return f"it has {len(name)} characters, {MAX_LENGTH} is the most"
+        return f"it has {len(name)} characters; the limit is {MAX_LENGTH}"
     if _LABEL.fullmatch(name):
         return None
     if re.search(r"[A-Z]", name):
-        return "it has capital letters"
+        return "it has upper-case letters"
     if name.startswith("-") or name.endswith("-"):
         return "it begins or ends with a dash"
-    return "only small letters, digits and dashes are allowed"
+    return "only lower-case letters, digits and dashes are allowed"
 
 
 def slug(text: str) -> str:

@@ -1,10 +1,10 @@
-"""Failures that the core finds: told as what, where and what to do."""
+"""Errors that the core finds, with what, where and remedy."""
 
 from __future__ import annotations
 
 
 class Problem(Exception):
-    """Something that keeps a command from being carried out.
+    """An error that prevents a command.
 
     Args:
         code: the name of one of ``edl.v1.ErrorCode``, such as ``USAGE``.

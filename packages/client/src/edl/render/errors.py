@@ -17,7 +17,7 @@ from edl_proto.v1 import error_pb2
 
 
 def show(error: BaseException) -> int:
-    """Tell an error on stderr; returns the exit code that goes with it."""
+    """Print an error on stderr; returns its exit code."""
     known = known_error(error)
     if known is None:
         return 0
@@ -42,13 +42,13 @@ def known_error(error: BaseException) -> EdlError | None:
                 error_pb2.INTERNAL,
                 f"{type(error).__name__}: {error}",
                 where=_place(error),
-                remedy="Please report it, with the lines below.",
+                remedy="Please report this error with the lines below.",
                 detail="".join(traceback.format_exception(error)),
             )
 
 
 def _usage(error: typer.TyperException) -> Problem:
-    """A command line that cannot be read, in our words."""
+    """The usage error for a command line that cannot be parsed."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "edl"
     help_hint = f"{path} --help shows all options and examples."

@@ -75,10 +75,10 @@ def workers_phrase(status: JobStatus) -> str:
 
 
 def summary(status: JobStatus, keep_page_s: float = 0.0) -> list[str]:
-    """What became of a job: what was done, how fast, what went wrong on the way.
+    """The result of a job: the work done, its speed, and problems on the way.
 
     Args:
-        keep_page_s: how long its page stays.
+        keep_page_s: how long the master serves its page after the end, in seconds.
     """
     done = status.records_trained if status.verb is Verb.TRAIN else status.records_done
     verb = {
@@ -116,7 +116,7 @@ def summary(status: JobStatus, keep_page_s: float = 0.0) -> list[str]:
     if status.records_replayed:
         troubles.append(f"{quantities.count(status.records_replayed)} records computed again")
     if troubles:
-        lines.append(f"  on the way: {', '.join(troubles)}")
+        lines.append(f"  problems: {', '.join(troubles)}")
     if status.goodput > 0:
         lines.append(f"  goodput {goodput(status)}")
     if status.servers:
@@ -129,7 +129,7 @@ def summary(status: JobStatus, keep_page_s: float = 0.0) -> list[str]:
         stays = (
             f"for {quantities.duration(keep_page_s)}"
             if keep_page_s > 0
-            else f"closed; edl dashboard {status.job} opens it again"
+            else f"closed; edl dashboard {status.job} serves it again"
         )
         lines.append(f"  page: {status.dashboard_url} ({stays})")
     return lines
@@ -214,7 +214,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return [line(header), *(line(row) for row in body)]
 
 
-JOB_COLUMNS = ("NAME", "DOES", "STATE", "DONE", "RECORDS/S", "WORKERS", "TIME")
+JOB_COLUMNS = ("NAME", "TYPE", "STATE", "DONE", "RECORDS/S", "WORKERS", "TIME")
 JOB_COLUMNS_WIDE = (*JOB_COLUMNS, "STARTED", "OUTPUT", "PAGE")
 
 
@@ -235,7 +235,7 @@ def job_row(status: JobStatus, wide: bool = False) -> tuple[str, ...]:
     return (*row, status.started_at or "-", status.output or "-", url or "-")
 
 
-WORKER_COLUMNS = ("WORKER", "STATE", "PID", "TASK", "RECORDS", "RECORDS/S", "RESTARTS", "HEARD")
+WORKER_COLUMNS = ("WORKER", "STATE", "PID", "TASK", "RECORDS", "RECORDS/S", "RESTARTS", "HEARTBEAT")
 
 
 def worker_row(worker: WorkerStatus) -> tuple[str, ...]:
@@ -253,13 +253,13 @@ def worker_row(worker: WorkerStatus) -> tuple[str, ...]:
 
 
 def servers(status: JobStatus) -> str:
-    """How many parameter servers there are, in which state, and how often they began again."""
+    """Number and states of the parameter servers, and how often they restarted."""
     counts = Counter(server.state for server in status.servers)
-    told = ", ".join(f"{count} {state}" for state, count in counts.items())
+    states = ", ".join(f"{count} {state}" for state, count in counts.items())
     restarts = max(server.restarts for server in status.servers)
     if not restarts:
-        return told
-    return f"{told}; begun again {'once' if restarts == 1 else f'{restarts} times'}"
+        return states
+    return f"{states}; restarted {'once' if restarts == 1 else f'{restarts} times'}"
 
 
 def status_lines(status: JobStatus) -> list[str]:
@@ -285,12 +285,12 @@ def status_lines(status: JobStatus) -> list[str]:
 
 
 def come_back(name: str) -> list[str]:
-    """How to return to a job that goes on without this command."""
+    """Commands for a job that continues without this one."""
     return [
-        f"  edl status {name}     how far it is",
-        f"  edl logs -f {name}    what it says",
-        f"  edl wait {name}       until its end",
-        f"  edl stop {name}       end it",
+        f"  edl status {name}     show its progress",
+        f"  edl logs -f {name}    show its logs",
+        f"  edl wait {name}       wait for its end",
+        f"  edl stop {name}       stop it",
     ]
 
 
