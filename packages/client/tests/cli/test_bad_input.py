@@ -111,7 +111,7 @@ def test_a_value_that_cannot_be(attempt: Attempt, option: str, value: str) -> No
 
 
 def test_a_zoo_that_is_not_there(attempt: Attempt, tmp_path: Path) -> None:
-    told(attempt(model_zoo=str(tmp_path / "none")), 4, "is not there", str(tmp_path / "none"))
+    told(attempt(model_zoo=str(tmp_path / "none")), 4, "does not exist", str(tmp_path / "none"))
     told(attempt(model_zoo=str(tmp_path / "zoo" / "mine.py")), 4, "is a file")
 
 
@@ -120,7 +120,7 @@ def test_a_model_file_that_is_not_there(attempt: Attempt, tmp_path: Path) -> Non
     (tmp_path / "zoo" / "mnist" / "mnist_functional_api.py").write_text("model = 1")
     done = attempt(model_def="mnist.mnist_functional")
     told(done, 4, "mnist.mnist_functional", "Did you mean mnist.mnist_functional_api?")
-    told(attempt(model_def="zoo/mine.py"), 4, "no dotted name")
+    told(attempt(model_def="zoo/mine.py"), 4, "not a dotted name")
 
 
 def test_a_name_that_the_model_file_lacks(attempt: Attempt) -> None:
@@ -131,7 +131,7 @@ def test_a_function_that_the_model_file_lacks(attempt: Attempt, tmp_path: Path) 
     told(attempt(loss="lost"), 4, "mine.py has no lost", "--loss", "Did you mean loss?")
     (tmp_path / "zoo" / "other.py").write_text("def input_fn(records): pass")
     told(attempt(input_fn="other.inputfn"), 4, "other.py has no inputfn", "other.py")
-    told(attempt(input_fn="other/x"), 4, "no dotted name")
+    told(attempt(input_fn="other/x"), 4, "not a dotted name")
 
 
 def test_a_model_file_that_is_no_python(attempt: Attempt, tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_trained_model_that_is_none(attempt: Attempt, tmp_path: Path) -> None:
     def with_model(place: Path) -> Done:
         return attempt("evaluate", "--trained-model", str(place), *data)
 
-    told(with_model(tmp_path / "none"), 4, "is not there", str(tmp_path / "none"))
+    told(with_model(tmp_path / "none"), 4, "does not exist", str(tmp_path / "none"))
     told(with_model(tmp_path / "data"), 4, "has no trained_model.pb")
     (tmp_path / "cut").mkdir()
     content = model_pb2.TrainedModel(model_def="mine", loss="x" * 50).SerializeToString()
@@ -158,7 +158,7 @@ def test_a_trained_model_that_is_none(attempt: Attempt, tmp_path: Path) -> None:
     told(with_model(tmp_path / "cut"), 4, "cannot be read")
     (tmp_path / "cut" / "trained_model.pb").write_bytes(b"")
     told(with_model(tmp_path / "cut"), 4, "cannot be read")
-    told(attempt(init_from=str(tmp_path / "none")), 4, "trained model is not there")
+    told(attempt(init_from=str(tmp_path / "none")), 4, "trained model does not exist")
 
 
 # --- the data ------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ def test_an_output_that_exists(attempt: Attempt, tmp_path: Path) -> None:
 
 def test_an_output_below_a_file(attempt: Attempt, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    told(attempt(output=str(tmp_path / "file" / "out")), 7, "a part of its path is a file")
+    told(attempt(output=str(tmp_path / "file" / "out")), 7, "a part of the path is a file")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")

@@ -112,7 +112,7 @@ def test_several_files_have_one_kind_for_each_column(edl: Call, tmp_path: Path) 
         ("a,b\n", (), 3, ["no record"]),
         ("a,b\n1\n", (), 3, ["t.csv:2", "1 cells", "header 2"]),
         ("a,a\n1,2\n", (), 3, ["'a' twice"]),
-        ('a\n"open\n', (), 3, ["t.csv", "no CSV"]),
+        ('a\n"open\n', (), 3, ["t.csv", "not a CSV"]),
         ("a,b\n1,2\n", ("--label", "c"), 2, ["'c'", "--label"]),
         ("price,b\n1,2\n", ("--columns", "pric"), 2, ["Did you mean price?"]),
         ("a,label\n1,2\n", ("--label", "a"), 2, ["two features named label"]),
@@ -363,7 +363,7 @@ def test_what_is_half_done_when_it_fails_is_not_there(edl: Call, tmp_path: Path)
 @pytest.mark.parametrize(
     ("args", "code", "word"),
     [
-        (("none.csv", "--to", "o"), 3, "there is no none.csv"),
+        (("none.csv", "--to", "o"), 3, "none.csv does not exist"),
         (("t.csv",), 2, "--to"),
         (("t.csv", "--to", "o", "--split", "1.5"), 2, "--split"),
         (("t.csv", "--to", "o.recordio", "--split", "0.5"), 2, "Name a folder"),

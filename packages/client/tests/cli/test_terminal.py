@@ -153,7 +153,7 @@ def test_delete_asks_and_takes_no_for_an_answer(tidy: Edl) -> None:
 def test_top_is_live_until_the_end(tidy: Edl, job: tuple[str, ...]) -> None:
     tidy(*job, "--detach")
     terminal = Terminal(tidy, "top", "shown")
-    terminal.read_until(lambda text: "HEARD" in text)
+    terminal.read_until(lambda text: "HEARTBEAT" in text)
     tidy("stop", "shown")
     assert terminal.end() == 0
     assert "cancelled" in plain(terminal.seen)

@@ -40,7 +40,7 @@ def test_literals_are_read(text: str, values: dict[str, object]) -> None:
         ("a", "has no name"),
         ("a=", "name=value"),
         ("a=1 b=2", "name=value"),
-        ("a=1, a=2", "given twice"),
+        ("a=1, a=2", "appears twice"),
         ("**{'a': 1}", "not of the form name=value"),
         ("lr=__import__('os').getpid()", "lr"),
         ("a=b", "not a literal"),

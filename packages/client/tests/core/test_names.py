@@ -19,13 +19,13 @@ def test_a_label_is_a_name(name: str) -> None:
     [
         ("", "empty"),
         ("x" * 54, "54 characters"),
-        ("Mnist", "capital"),
+        ("Mnist", "upper-case"),
         ("-a", "dash"),
         ("a-", "dash"),
-        ("a_b", "only small letters"),
-        ("a.b", "only small letters"),
-        ("../x", "only small letters"),
-        ("ä", "only small letters"),
+        ("a_b", "only lower-case letters"),
+        ("a.b", "only lower-case letters"),
+        ("../x", "only lower-case letters"),
+        ("ä", "only lower-case letters"),
     ],
 )
 def test_what_is_no_label_is_told_why(name: str, word: str) -> None:

@@ -136,7 +136,7 @@ def test_missing_options_are_all_named_with_an_example(verb: Verb) -> None:
         ("data", 5, ["int"]),
         ("data", [], ["empty"]),
         ("model_def", " ", ["empty"]),
-        ("name", "No Good", ["No Good", "capital"]),
+        ("name", "No Good", ["No Good", "upper-case"]),
         ("name", "x" * 60, ["60 characters"]),
         ("tensorboard_dir", "gs://bucket/x", ["gs://"]),
         ("output", "a\0b", ["NUL"]),

@@ -231,7 +231,7 @@ def test_lines_where_nothing_can_be_redrawn() -> None:
     display.update(BuildStatus("b", "building", waiting=2))
     display.line("Step 3/9 : RUN pip install")
     display.update(BuildStatus("b", "done"))
-    assert written[0] == "image: waiting for its turn, number 2"
+    assert written[0] == "image: queued, number 2"
     assert written[1] == "image: building, with another caller"
     assert written[2].startswith("image: building, with another caller, ")
     assert written[2].endswith("so far: Step 3/9 : RUN pip install")
