@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from conftest import Edl, eventually
 
-from edl.adapters.master_client import CALL_S
+from edl.adapters.job_service_client import CALL_S
 from edl_proto.local import supervision
 
 RESULT = {

@@ -18,7 +18,7 @@ from google.protobuf import json_format
 from edl import codec
 from edl.adapters import processes
 from edl.adapters.local_runtime import LocalRuntime
-from edl.adapters.processes import Body
+from edl.adapters.processes import LocalInstance
 from edl.core import names
 from edl.core.job_backend import JobEntry
 from edl.core.job_status import JobEvent, JobState, JobStatus
@@ -39,7 +39,7 @@ class MasterRecord:
     """Where a job's master is, or was."""
 
     address: str
-    process: Body
+    process: LocalInstance
     dashboard_url: str
     incarnation: str
 
@@ -245,7 +245,7 @@ class JobStore:
     def log_tail(self, name: str, lines: int = 20) -> str:
         return tail(self.log(name), lines)
 
-    def workers(self, name: str) -> list[Body]:
+    def workers(self, name: str) -> list[LocalInstance]:
         """Processes or containers that the job's master started."""
         found = self.runtime.workers(self.path(name))
         for record in sorted((self.path(name) / job_directory.PODS).glob("*.json")):

@@ -13,7 +13,7 @@ from edl import codec
 from edl.adapters import container_engine
 from edl.adapters.job_store import JobStore
 from edl.adapters.local_jobs import LocalJobBackend, submission_time
-from edl.adapters.processes import Body
+from edl.adapters.processes import LocalInstance
 from edl.core import mounts
 from edl.core.mounts import BindMount
 from edl.core.options import Verb
@@ -36,11 +36,11 @@ class ContainerRuntime:
     def master_command(self) -> Sequence[str]:
         return [sys.executable, "-P", "-m", "edl.master_container"]
 
-    def master(self, job_dir: Path, pid: int, start_time: int) -> Body:
+    def master(self, job_dir: Path, pid: int, start_time: int) -> LocalInstance:
         # Process numbers of a container mean nothing outside of it.
         return container_engine.read(job_dir) or process_identity.Process(pid, start_time)
 
-    def workers(self, job_dir: Path) -> list[Body]:
+    def workers(self, job_dir: Path) -> list[LocalInstance]:
         return list(container_engine.of_job(job_dir, "worker"))
 
     def remove(self, job_dir: Path) -> None:

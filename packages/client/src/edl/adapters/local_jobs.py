@@ -16,7 +16,7 @@ from edl.adapters.job_store import START_DEADLINE_S, JobStore, StoredJob
 from edl.adapters.launcher import LocalLauncher
 from edl.adapters.local_logs import LocalJobLogs
 from edl.adapters.local_runtime import LocalRuntime
-from edl.adapters.processes import Body
+from edl.adapters.processes import LocalInstance
 from edl.core.job_backend import (
     JobEntry,
     JobLogs,
@@ -32,7 +32,7 @@ from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2
 
 if TYPE_CHECKING:
-    from edl.adapters.master_client import MasterClient
+    from edl.adapters.job_service_client import JobServiceClient
 
 _POLL_S = 0.05
 _GRACE_S = 5.0
@@ -68,7 +68,7 @@ class LocalJobBackend:
         self._store = store
         self._runtime = runtime
         self._encode = encode
-        self._clients: dict[str, MasterClient] = {}
+        self._clients: dict[str, JobServiceClient] = {}
 
     def list(self) -> Sequence[JobEntry]:
         return [
@@ -118,7 +118,7 @@ class LocalJobBackend:
         stored = self._read(name)
         if now:
             # The supervisor first: it would start the next master.
-            masters: list[Body] = [*self._store.end_supervision(name)]
+            masters: list[LocalInstance] = [*self._store.end_supervision(name)]
             if stored.master is not None:
                 masters.append(stored.master.process)
             processes.end(masters, 0.0)
@@ -215,13 +215,13 @@ class LocalJobBackend:
                 )
             time.sleep(_POLL_S)
 
-    def _call(self, address: str, name: str, call: Callable[[MasterClient], T]) -> T:
+    def _call(self, address: str, name: str, call: Callable[[JobServiceClient], T]) -> T:
         client = self._clients.get(name)
         if client is None or client.address != address:
-            from edl.adapters.master_client import MasterClient
+            from edl.adapters.job_service_client import JobServiceClient
 
             self._disconnect(name)
-            client = self._clients[name] = MasterClient(address)
+            client = self._clients[name] = JobServiceClient(address)
         try:
             return call(client)
         except MasterUnreachable:

@@ -10,7 +10,7 @@ from edl import codec
 from edl.adapters.job_store import JobStore
 from edl.adapters.launcher import master_command
 from edl.adapters.local_jobs import LocalJobBackend, submission_time
-from edl.adapters.processes import Body
+from edl.adapters.processes import LocalInstance
 from edl.core.options.job import PROCESSES
 from edl.core.submission import Submission
 from edl.job_spec import encode_spec
@@ -26,10 +26,10 @@ class ProcessRuntime:
     def master_command(self) -> Sequence[str]:
         return master_command()
 
-    def master(self, job_dir: Path, pid: int, start_time: int) -> Body:
+    def master(self, job_dir: Path, pid: int, start_time: int) -> LocalInstance:
         return process_identity.Process(pid, start_time)
 
-    def workers(self, job_dir: Path) -> list[Body]:
+    def workers(self, job_dir: Path) -> list[LocalInstance]:
         return []
 
     def remove(self, job_dir: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from edl.adapters.processes import Body
+from edl.adapters.processes import LocalInstance
 
 
 class LocalRuntime(Protocol):
@@ -19,14 +19,14 @@ class LocalRuntime(Protocol):
     def master_command(self) -> Sequence[str]:
         """The command that starts a master; ``--job-dir DIR`` is appended to it."""
 
-    def master(self, job_dir: Path, pid: int, start_time: int) -> Body:
+    def master(self, job_dir: Path, pid: int, start_time: int) -> LocalInstance:
         """The running master.
 
         Args:
             pid: as the master wrote it down, in its own process namespace.
         """
 
-    def workers(self, job_dir: Path) -> list[Body]:
+    def workers(self, job_dir: Path) -> list[LocalInstance]:
         """Running workers that ``pods/*.json`` does not list."""
 
     def remove(self, job_dir: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Protocol
 _POLL_S = 0.05
 
 
-class Body(Protocol):
+class LocalInstance(Protocol):
     """A process or a container."""
 
     @property
@@ -21,21 +21,21 @@ class Body(Protocol):
         """Signal it."""
 
 
-def end(bodies: Iterable[Body], grace_s: float) -> list[Body]:
-    """End bodies, each with the group it leads: ask, and kill those left after ``grace_s``.
+def end(instances: Iterable[LocalInstance], grace_s: float) -> list[LocalInstance]:
+    """End instances, each with the group it leads: ask, and kill those left after ``grace_s``.
 
     Returns:
         Those that were alive.
     """
-    living = [body for body in bodies if body.is_alive]
-    for body in living:
-        body.send(signal.SIGTERM)
+    living = [instance for instance in instances if instance.is_alive]
+    for instance in living:
+        instance.send(signal.SIGTERM)
     deadline = time.monotonic() + grace_s
-    while any(body.is_alive for body in living) and time.monotonic() < deadline:
+    while any(instance.is_alive for instance in living) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
-    for body in living:
-        body.send(signal.SIGKILL)
+    for instance in living:
+        instance.send(signal.SIGKILL)
     deadline = time.monotonic() + grace_s
-    while any(body.is_alive for body in living) and time.monotonic() < deadline:
+    while any(instance.is_alive for instance in living) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
     return living

@@ -22,7 +22,7 @@ CALL_S = 5.0
 T = TypeVar("T")
 
 
-class MasterClient:
+class JobServiceClient:
     """Calls to one master. Also a context manager.
 
     Every method raises Unreachable if there was no answer, and EdlError if the master
@@ -34,7 +34,7 @@ class MasterClient:
         self._channel = channels.connect(address)
         self._job = job_pb2_grpc.JobStub(self._channel)
 
-    def __enter__(self) -> MasterClient:
+    def __enter__(self) -> JobServiceClient:
         return self
 
     def __exit__(
