@@ -34,6 +34,19 @@ def test_links_between_documents_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page}: {target}"
 
 
+def test_the_glossary_is_short_and_names_modules_that_exist() -> None:
+    rows = [
+        [cell.strip() for cell in line.strip("|").split(" | ")]
+        for line in (ROOT / "docs" / "glossary.md").read_text().splitlines()
+        if line.startswith("| ") and not line.startswith("| term")
+    ]
+    assert 30 <= len(rows) <= 50
+    for term, meaning, module in rows:
+        assert meaning, term
+        path = module.strip("` |")
+        assert list(ROOT.glob(f"packages/*/src/{path}")), f"{term}: there is no {path}"
+
+
 def test_a_new_zoo_trains_as_its_own_words_say(edl: Edl, tmp_path: Path) -> None:
     place: Path = tmp_path / "my-zoo"
     made = edl("zoo", "init", str(place))
