@@ -14,14 +14,17 @@ from nox.command import CommandFailed
 ROOT = Path(__file__).parent
 LOCK = "requirements.lock"
 PACKAGES = {
-    # folder: (import names, extras, other packages that it may stand on)
+    # folder: (import names, extras, packages that it imports)
     "proto": ("edl_proto elasticdl", "", ()),
     "recordio": ("recordio", "", ()),
     "client": ("edl", "[convert]", ("proto", "recordio")),
     "builder": ("edl_builder", "", ("proto",)),
     "master": ("edl_master", "", ("proto", "recordio")),
     "worker": ("edl_worker", "[cpu]", ("proto", "recordio")),
+    "testing": ("edl_testing", "", ("proto", "recordio")),
 }
+USES_DOUBLES = ("client", "master", "worker")
+"""Packages whose tests use the doubles of the testing package."""
 PROTOS = ROOT / "packages" / "proto" / "src"
 
 # A shell that starts this in the background lets it ignore Ctrl-C, and so would every process
@@ -123,6 +126,8 @@ def generated(session: nox.Session) -> None:
 def package(session: nox.Session, package: str) -> None:
     """One package's tests in a clean environment: itself and what it may stand on."""
     _, extras, below = PACKAGES[package]
+    if package in USES_DOUBLES:
+        below = (*below, "testing")
     wheels = Path(session.create_tmp()).resolve()
     for name in (*below, package):
         with session.chdir(ROOT / "packages" / name):

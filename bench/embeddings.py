@@ -30,6 +30,7 @@ from bench.measure import ROOT, paired, started
 from bench.peers.ids import skewed
 from edl_proto.transport import channels, parameters
 from edl_proto.v1 import parameters_pb2, task_pb2
+from edl_worker.codec import encode_table_rows
 from edl_worker.concurrency.background_call import BackgroundCall
 from edl_worker.embedding.row_buffer import RowReceiveBuffer, requested
 from edl_worker.embedding.row_gather import sort_positions
@@ -126,14 +127,17 @@ class Client:
         self._inbox.arrived(wanted)
 
     def _asking(self, wanted: RowRequest) -> Callable[[], parameters_pb2.PullReply]:
-        tables, ids = requested(wanted)
+        rows, ids = requested(wanted)
+        tables = encode_table_rows(rows)
         header = parameters_pb2.PullHeader(**self._who, rows=tables, have_version=self._version)
         memory = self._inbox.open(wanted)
         return lambda: self._stub.pull(header, bytearray, 60, ids, memory)
 
     def _begin(self, wanted: RowRequest, merged: Any, following: RowRequest | None) -> None:
-        tables, ids = requested(wanted)
-        next_tables, next_ids = requested(following)
+        rows, ids = requested(wanted)
+        tables = encode_table_rows(rows)
+        next_rows, next_ids = requested(following)
+        next_tables = encode_table_rows(next_rows)
         header = parameters_pb2.PushHeader(
             **self._who,
             claim=parameters_pb2.PushClaim(

@@ -115,7 +115,7 @@ def test_a_worker_that_is_cut_off_is_missed_and_welcome_again(
 
 
 SHIM = """
-import json, pathlib, runpy, sys, time
+import dataclasses, json, pathlib, runpy, sys, time
 from edl_worker.transport import parameter_servers
 
 ready = pathlib.Path({ready!r})
@@ -124,10 +124,11 @@ while not ready.exists():
 begin = parameter_servers.ParameterServerClient.__init__
 
 
-def over_wires(self, master, servers, model, mark):
-    servers = list(servers)
-    servers[1].address = servers[1].address.replace({here!r}, {far!r})
-    begin(self, master, servers, model, mark)
+def over_wires(self, master, shards, model, log_index):
+    shards = list(shards)
+    address = shards[1].address.replace({here!r}, {far!r})
+    shards[1] = dataclasses.replace(shards[1], address=address)
+    begin(self, master, shards, model, log_index)
 
 
 parameter_servers.ParameterServerClient.__init__ = over_wires

@@ -19,7 +19,7 @@ import pytest
 import recordio
 
 HERE = Path(__file__).parent
-STAND_IN = f"{shlex.quote(sys.executable)} {shlex.quote(str(HERE / 'stand_in_master.py'))}"
+SCRIPTED_JOB = f"{shlex.quote(sys.executable)} -m edl_testing.scripted_job"
 
 MODEL = """
 model = object()
@@ -66,8 +66,8 @@ class Edl:
             "EDL_HOME": str(self.home),
             "HOME": str(self.place),
             "XDG_CONFIG_HOME": str(self.place / "config"),
-            "EDL_MASTER_COMMAND": STAND_IN,
-            "STAND_IN": self.part,
+            "EDL_MASTER_COMMAND": SCRIPTED_JOB,
+            "EDL_SCENARIO": self.part,
             **self.extra,
         }
 

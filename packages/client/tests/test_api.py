@@ -51,7 +51,7 @@ def test_progress_is_shown_when_asked(
 
 
 def test_a_failed_job_raises(job: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STAND_IN", "fail")
+    monkeypatch.setenv("EDL_SCENARIO", "fail")
     with pytest.raises(EdlError) as caught:
         elasticdl.train(**job)
     assert caught.value.code == error_pb2.MODEL_CONTRACT
@@ -77,7 +77,7 @@ def test_what_is_wrong_raises_before_anything_starts(job: dict[str, Any], tidy: 
 def test_a_detached_job_is_found_again(
     job: dict[str, Any], tidy: Edl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("STAND_IN", "endless")
+    monkeypatch.setenv("EDL_SCENARIO", "endless")
     result = elasticdl.train(**job, name="away", detach=True)
     assert result.state in ("STARTING", "RUNNING")
     assert result.dashboard_url
@@ -88,7 +88,7 @@ def test_a_detached_job_is_found_again(
 
 
 def test_a_timeout_stops_the_job(job: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STAND_IN", "endless")
+    monkeypatch.setenv("EDL_SCENARIO", "endless")
     with pytest.raises(EdlError) as caught:
         elasticdl.train(**job, timeout=0.5)
     assert caught.value.code == error_pb2.TIMED_OUT

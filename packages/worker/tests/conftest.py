@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import settings
-from practice_master import WAIT_S, PracticeMaster
 from zoo_folder import ZooFolder
 
 import recordio
 import recordio.example
 from edl_proto.v1 import job_pb2, task_pb2
-from edl_worker.app import App
+from edl_testing.scripted_master import WAIT_S, ScriptedMaster
+from edl_worker.app import build_worker
 from edl_worker.config import Settings
 
 # A machine that is busy makes an example slow, not wrong.
@@ -28,7 +28,7 @@ settings.load_profile("usual")
 ZOO = Path(__file__).parent / "zoo"
 RECORDS = 100
 
-Master = Callable[..., PracticeMaster]
+Master = Callable[..., ScriptedMaster]
 Start = Callable[..., "Worker"]
 StartProcess = Callable[..., "subprocess.Popen[str]"]
 
@@ -37,13 +37,13 @@ class Worker:
     """A worker in a thread of the test's process, with everything real but the process."""
 
     def __init__(self, settings: Settings) -> None:
-        self.app = App(settings)
+        self.process = build_worker(settings)
         self.exit_code: int | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        self.exit_code = self.app.run()
+        self.exit_code = self.process.run()
 
     def wait(self) -> int:
         self._thread.join(WAIT_S)
@@ -93,11 +93,11 @@ def job(points: Path, tmp_path: Path) -> job_pb2.JobSpec:
 
 
 @pytest.fixture
-def start_master() -> Iterator[Callable[..., PracticeMaster]]:
-    masters: list[PracticeMaster] = []
+def start_master() -> Iterator[Callable[..., ScriptedMaster]]:
+    masters: list[ScriptedMaster] = []
 
-    def start(*args: object, **options: object) -> PracticeMaster:
-        masters.append(PracticeMaster(*args, **options).start())  # type: ignore[arg-type]
+    def start(*args: object, **options: object) -> ScriptedMaster:
+        masters.append(ScriptedMaster(*args, **options).start())  # type: ignore[arg-type]
         return masters[-1]
 
     yield start
@@ -110,14 +110,14 @@ def start_worker() -> Iterator[Start]:
     """Starts workers in threads; those that still run at the end are asked to leave."""
     workers: list[Worker] = []
 
-    def start(master: PracticeMaster, worker_id: int = 0, **settings: float) -> Worker:
+    def start(master: ScriptedMaster, worker_id: int = 0, **settings: float) -> Worker:
         chosen = Settings(master.address, worker_id, **settings)  # type: ignore[arg-type]
         workers.append(Worker(chosen))
         return workers[-1]
 
     yield start
     for worker in workers:
-        worker.app.leave("the test is over")
+        worker.process.leave("the test is over")
         worker.wait()
 
 

@@ -9,7 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from edl_proto.v1 import job_pb2, task_pb2
-from edl_worker.model_file import Batch, ModelFile, ModelReference, load_model_file
+from edl_worker import codec
+from edl_worker.model_file import Batch, ModelFile, load_model_file
 from edl_worker.model_file.sample import first_batch
 from edl_worker.tasks import weight_files
 from edl_worker.tasks.loaded_model import read
@@ -20,15 +21,16 @@ Named = dict[str, np.ndarray[Any, Any]]
 
 def load_model(job: job_pb2.JobSpec) -> ModelFile:
     """The model of a job as a worker begins with it."""
-    file = load_model_file(ModelReference.from_spec(job.model), seed=job.training.seed)
-    file.build(first_batch(file, job, Mode.TRAINING, job.minibatch_size))
+    known = codec.decode_job(job)
+    file = load_model_file(known.model, seed=known.training.seed)
+    file.build(first_batch(file, known, Mode.TRAINING, known.minibatch_size))
     return file
 
 
 def batches(file: ModelFile, job: job_pb2.JobSpec, lease: task_pb2.Lease) -> list[Batch]:
     return list(
         file.batches(
-            lambda: read(lease.records),
+            lambda: read(codec.decode_lease(lease).records),
             mode=Mode.TRAINING,
             minibatch_size=job.minibatch_size,
             seed=lease.seed,

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from conftest import STAND_IN, Edl, eventually
+from conftest import SCRIPTED_JOB, Edl, eventually
 
 from edl.adapters.job_store import JobStore
 from edl.adapters.launcher import LocalLauncher
@@ -25,12 +25,12 @@ def test_a_restarted_master_that_never_listens_is_ended_too(
         monkeypatch.setenv(name, value)
     store = JobStore(tidy.home / "jobs", ProcessRuntime())
     store.create("late", job_pb2.JobSpec(name="late", type=job_pb2.TRAIN))
-    births = tidy.job_dir("late") / "births"
-    launcher = LocalLauncher(store, shlex.split(STAND_IN))
+    starts = tidy.job_dir("late") / "starts"
+    launcher = LocalLauncher(store, shlex.split(SCRIPTED_JOB))
     with pytest.raises(EdlError) as caught:
         launcher.start("late", deadline_s=15.0)
     assert caught.value.code == error_pb2.MASTER_LOST
     assert "did not listen within 15 s" in caught.value.what
-    assert births.read_text() == "xx"
+    assert starts.read_text() == "xx"
     assert supervision.supervisor_pid(tidy.job_dir("late")) is None
     eventually(lambda: not supervision.has_master(tidy.job_dir("late")), "the second one is gone")

@@ -235,7 +235,7 @@ def test_logs_stay_after_the_end(harness: Harness, backend: JobBackend) -> None:
 
     eventually(poll, "a line of each process")
     assert set(seen) == {
-        "master: stand-in listens",
+        "master: scripted job listens",
         "worker 0: worker 0 here",
         "worker 1: worker 1 here",
     }

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 from acting.threads import Machine, ThreadPlatform
-from acting.worker import Acting, Weights
 
 import recordio
 from edl_master.adapters.job_directory import JobDirectory
@@ -19,6 +18,7 @@ from edl_master.config.job_config import Config, Intervals
 from edl_master.core.platform import Platform
 from edl_proto.transport import channels
 from edl_proto.v1 import job_pb2, job_pb2_grpc
+from edl_testing.acting_worker import ActingBehavior, Weights
 
 DEADLINE_S = 120.0
 
@@ -95,7 +95,7 @@ class RunningJob:
         self,
         spec: job_pb2.JobSpec,
         job_dir: Path,
-        acting: Acting,
+        acting: ActingBehavior,
         intervals: Intervals = FAST,
         machine: Machine | None = None,
     ) -> None:

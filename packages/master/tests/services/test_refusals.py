@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from acting.jobs import DEADLINE_S, RunningJob, training_spec
 from acting.threads import ThreadInstance
-from acting.worker import Acting, Worker, ref
 
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, parameters_pb2, task_pb2
+from edl_testing.acting_session import ref
+from edl_testing.acting_worker import ActingBehavior, ActingWorker
 
 RECORDS = 106
 NBYTES = 4 * RECORDS
@@ -23,7 +24,7 @@ NBYTES = 4 * RECORDS
 class Held:
     """A worker of a running job that has a lease and waits before its first minibatch."""
 
-    def __init__(self, job: RunningJob, worker: Worker, lease: task_pb2.Lease) -> None:
+    def __init__(self, job: RunningJob, worker: ActingWorker, lease: task_pb2.Lease) -> None:
         self.job = job
         self.worker = worker
         self.lease = lease
@@ -69,10 +70,10 @@ class Held:
 
 @pytest.fixture
 def held(tmp_path: Path) -> Iterator[Held]:
-    arrived: list[Worker] = []
+    arrived: list[ActingWorker] = []
     here, go = threading.Event(), threading.Event()
 
-    def at_minibatch(worker: Worker, minibatch: int) -> None:
+    def at_minibatch(worker: ActingWorker, minibatch: int) -> None:
         if not arrived:
             arrived.append(worker)
             here.set()
@@ -81,7 +82,9 @@ def held(tmp_path: Path) -> Iterator[Held]:
 
     spec = training_spec(tmp_path)
     spec.workers.min = spec.workers.max = 1
-    with RunningJob(spec, tmp_path / "job", Acting(RECORDS, at_minibatch=at_minibatch)) as job:
+    with RunningJob(
+        spec, tmp_path / "job", ActingBehavior(RECORDS, at_minibatch=at_minibatch)
+    ) as job:
         assert here.wait(DEADLINE_S)
         (worker,) = arrived
         (lease,) = worker.held.values()
@@ -199,7 +202,7 @@ def test_what_was_said_to_another_incarnation_is_refused(held: Held, method: str
     assert error.code == error_pb2.STALE_INCARNATION
 
 
-Ask = Callable[[Worker], object]
+Ask = Callable[[ActingWorker], object]
 
 
 @pytest.mark.parametrize(
@@ -248,7 +251,7 @@ def test_a_lease_without_a_task_type_is_refused(held: Held) -> None:
 
 def test_an_unknown_worker_is_told_to_leave(held: Held) -> None:
     instance = ThreadInstance(worker=7, attempt=0, name="nobody:1:1")  # type: ignore[arg-type]
-    with Worker(Acting(RECORDS), instance, held.job.app.address) as stranger:
+    with ActingWorker(ActingBehavior(RECORDS), instance, held.job.app.address) as stranger:
         stranger.join()
         reply = stranger.ask()
     assert reply.leave.reason == "unknown-worker"
@@ -257,7 +260,7 @@ def test_an_unknown_worker_is_told_to_leave(held: Held) -> None:
 def test_what_a_master_says_before_any_model_is_described(tmp_path: Path) -> None:
     ready = threading.Event()
 
-    class Early(Worker):
+    class Early(ActingWorker):
         def join(self) -> None:
             header = parameters_pb2.PullHeader(incarnation=self.register_only())
             call = self.channel.stream_stream("/edl.v1.Parameters/Pull")
@@ -273,8 +276,8 @@ def test_what_a_master_says_before_any_model_is_described(tmp_path: Path) -> Non
             return str(self.tasks.Register(request).incarnation)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("acting.worker.Worker", Early)
-        acting = Acting(RECORDS)
+        patch.setattr("edl_testing.acting_worker.ActingWorker", Early)
+        acting = ActingBehavior(RECORDS)
         with RunningJob(training_spec(tmp_path), tmp_path / "job", acting) as job:
             assert ready.wait(DEADLINE_S)
             assert job.wait() == 0

@@ -18,9 +18,9 @@ from acting.jobs import (
     write_numbers,
 )
 from acting.threads import Died
-from acting.worker import Acting, Worker
 
 from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
+from edl_testing.acting_worker import ActingBehavior, ActingWorker
 
 SIZES = (37, 64, 5)
 RECORDS = sum(SIZES)
@@ -49,7 +49,7 @@ def test_every_weight_is_the_number_of_epochs(tmp_path: Path, update: str, worke
     spec = training_spec(tmp_path, SIZES)
     spec.workers.max = workers
     set_update(spec, update)
-    acting = Acting(RECORDS, sync=update == "SYNC")
+    acting = ActingBehavior(RECORDS, sync=update == "SYNC")
     with RunningJob(spec, tmp_path / "job", acting) as job:
         assert job.wait() == 0
         check_exact(spec, job.app.report.status())
@@ -61,7 +61,7 @@ def test_every_weight_is_the_number_of_epochs(tmp_path: Path, update: str, worke
 
 def test_pushes_that_are_repeated_change_nothing(tmp_path: Path) -> None:
     spec = training_spec(tmp_path, SIZES)
-    acting = Acting(RECORDS, repeat_pushes=True)
+    acting = ActingBehavior(RECORDS, repeat_pushes=True)
     with RunningJob(spec, tmp_path / "job", acting) as job:
         assert job.wait() == 0
         check_exact(spec, job.app.report.status())
@@ -73,10 +73,10 @@ def test_pushes_that_are_repeated_change_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("update", ["ASYNC", "SYNC"])
 def test_a_worker_that_rises_from_the_dead_changes_nothing(tmp_path: Path, update: str) -> None:
     """It died after its task's first minibatch; another one goes on with the second."""
-    zombies: list[tuple[Worker, task_pb2.LeaseRef, int | None]] = []
+    zombies: list[tuple[ActingWorker, task_pb2.LeaseRef, int | None]] = []
     buried = threading.Event()
 
-    def at_minibatch(worker: Worker, minibatch: int) -> None:
+    def at_minibatch(worker: ActingWorker, minibatch: int) -> None:
         if not zombies and minibatch == 1:
             (lease,) = worker.held.values()
             zombies.append((worker, lease, worker.version))
@@ -87,7 +87,7 @@ def test_a_worker_that_rises_from_the_dead_changes_nothing(tmp_path: Path, updat
     spec = training_spec(tmp_path, SIZES)
     set_update(spec, update)
     spec.training.grads_to_wait = 1
-    acting = Acting(RECORDS, sync=update == "SYNC", at_minibatch=at_minibatch)
+    acting = ActingBehavior(RECORDS, sync=update == "SYNC", at_minibatch=at_minibatch)
     with RunningJob(spec, tmp_path / "job", acting) as job:
         with job.app._services.controller._changed:
             seen = job.app._services.controller._changed.wait_for(
@@ -95,7 +95,7 @@ def test_a_worker_that_rises_from_the_dead_changes_nothing(tmp_path: Path, updat
             )
         assert seen
         ((dead, lease, version),) = zombies
-        zombie = Worker(acting, dead.instance, job.app.address)
+        zombie = ActingWorker(acting, dead.instance, job.app.address)
         with zombie:
             zombie.incarnation, zombie.fingerprint = dead.incarnation, dead.fingerprint
             old = task_pb2.Lease(task=lease.task, token=lease.token)
@@ -117,7 +117,7 @@ def test_a_storm_of_kills_loses_and_repeats_nothing(tmp_path: Path) -> None:
     lock = threading.Lock()
     deaths = 0
 
-    def at_minibatch(worker: Worker, minibatch: int) -> None:
+    def at_minibatch(worker: ActingWorker, minibatch: int) -> None:
         nonlocal deaths
         with lock:
             if chance.random() < 0.3:
@@ -126,7 +126,7 @@ def test_a_storm_of_kills_loses_and_repeats_nothing(tmp_path: Path) -> None:
 
     spec = training_spec(tmp_path, SIZES)
     spec.workers.max = 3
-    acting = Acting(RECORDS, repeat_pushes=True, at_minibatch=at_minibatch)
+    acting = ActingBehavior(RECORDS, repeat_pushes=True, at_minibatch=at_minibatch)
     with RunningJob(spec, tmp_path / "job", acting) as job:
         assert job.wait() == 0
         status = job.app.report.status()
@@ -139,13 +139,13 @@ def test_a_storm_of_kills_loses_and_repeats_nothing(tmp_path: Path) -> None:
 def test_workers_asked_to_leave_hand_their_tasks_back(tmp_path: Path) -> None:
     asked: set[str] = set()
 
-    def at_minibatch(worker: Worker, minibatch: int) -> None:
+    def at_minibatch(worker: ActingWorker, minibatch: int) -> None:
         if len(asked) < 5 and minibatch == 1 and worker.instance.name not in asked:
             asked.add(worker.instance.name)
             worker.instance.asked.set()
 
     spec = training_spec(tmp_path, SIZES)
-    acting = Acting(RECORDS, at_minibatch=at_minibatch)
+    acting = ActingBehavior(RECORDS, at_minibatch=at_minibatch)
     with RunningJob(spec, tmp_path / "job", acting) as job:
         assert job.wait() == 0
         status = job.app.report.status()
@@ -160,7 +160,7 @@ def test_evaluations_are_of_one_frozen_version(tmp_path: Path) -> None:
     set_update(spec, "SYNC")
     spec.training.evaluation_steps = 3
     spec.validation_data.append(write_numbers(tmp_path / "validation", (20, 11)))
-    acting = Acting(RECORDS, sync=True)
+    acting = ActingBehavior(RECORDS, sync=True)
     with RunningJob(spec, tmp_path / "job", acting) as job:
         assert job.wait() == 0
         status = job.app.report.status()
@@ -181,7 +181,7 @@ def test_a_stopped_job_goes_on_from_its_checkpoint(tmp_path: Path, update: str) 
     stop = threading.Event()
     minibatches = 0
 
-    def at_minibatch(worker: Worker, minibatch: int) -> None:
+    def at_minibatch(worker: ActingWorker, minibatch: int) -> None:
         nonlocal minibatches
         minibatches += 1
         if minibatches == 20:
@@ -191,7 +191,7 @@ def test_a_stopped_job_goes_on_from_its_checkpoint(tmp_path: Path, update: str) 
     set_update(spec, update)
     spec.training.checkpoint_dir = str(tmp_path / "checkpoints")
     spec.training.checkpoint_steps = 5
-    acting = Acting(RECORDS, sync=update == "SYNC", at_minibatch=at_minibatch)
+    acting = ActingBehavior(RECORDS, sync=update == "SYNC", at_minibatch=at_minibatch)
     with RunningJob(spec, tmp_path / "job", acting) as job:
         assert stop.wait(DEADLINE_S)
         job.job.Stop(job_pb2.StopRequest(reason="a test"), timeout=30)
@@ -201,7 +201,7 @@ def test_a_stopped_job_goes_on_from_its_checkpoint(tmp_path: Path, update: str) 
     assert 0 < stopped.records_trained < EPOCHS * RECORDS
     assert not Path(spec.output).exists()
 
-    acting = Acting(RECORDS, sync=update == "SYNC")
+    acting = ActingBehavior(RECORDS, sync=update == "SYNC")
     with RunningJob(spec, tmp_path / "job", acting) as job:
         assert job.wait() == 0
         status = job.app.report.status()
@@ -223,7 +223,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path) 
     spec.training.checkpoint_dir = str(tmp_path / "checkpoints")
     spec.training.checkpoint_steps = 5
     spec.training.keep_checkpoints = 50
-    with RunningJob(spec, tmp_path / "job", Acting(RECORDS)) as job:
+    with RunningJob(spec, tmp_path / "job", ActingBehavior(RECORDS)) as job:
         assert job.wait() == 0
     names = sorted(path.name for path in (tmp_path / "checkpoints").glob("counting-*"))
     assert len(names) >= 2
@@ -233,7 +233,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path) 
     array.write_bytes(content)
 
     spec.output += "-again"
-    with RunningJob(spec, tmp_path / "again", Acting(RECORDS)) as job:
+    with RunningJob(spec, tmp_path / "again", ActingBehavior(RECORDS)) as job:
         assert job.wait() == 0
         check_exact(spec, job.app.report.status())
     kinds = [event["kind"] for event in events_of(tmp_path / "again")]
@@ -242,7 +242,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path) 
 
 def test_status_events_and_curves_are_on_disk_at_the_end(tmp_path: Path) -> None:
     spec = training_spec(tmp_path, SIZES)
-    with RunningJob(spec, tmp_path / "job", Acting(RECORDS)) as job:
+    with RunningJob(spec, tmp_path / "job", ActingBehavior(RECORDS)) as job:
         assert job.wait() == 0
         status = job.app.report.status()
     written = json.loads((tmp_path / "job" / "status.json").read_text())

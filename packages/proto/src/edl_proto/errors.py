@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import grpc
 
 from edl_proto.v1 import error_pb2
-from edl_proto.v1.error_pb2 import ErrorCode
+from edl_proto.v1.error_pb2 import ErrorCode as ErrorCode  # for those who raise errors
 
 _METADATA_KEY = "edl-error-bin"
 

@@ -38,11 +38,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return exit_codes.USAGE
     _log_to_stderr(settings)
-    from edl_worker.app import App
+    from edl_worker.app import build_worker
 
-    app = App(settings, _STARTED)
-    app.take_signals()
-    return app.run()
+    worker = build_worker(settings, _STARTED)
+    worker.take_signals()
+    return worker.run()
 
 
 def _check(arguments: Sequence[str]) -> int:

@@ -6,8 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class Settings:
     """How long one request for a task may wait at the master. Short, because between two
     requests the worker sees whether it has been told to leave."""
 
-    slot_wait_s: float = 1.0
+    permit_wait_s: float = 1.0
     """The same for a step permit."""
 
     prefetch_lead_s: float = 1.0
@@ -95,7 +94,7 @@ def _number(environ: Mapping[str, str], name: str, default: float) -> float:
         value = -1.0
     if not 0 <= value < float("inf"):
         raise EdlError(
-            error_pb2.USAGE,
+            ErrorCode.USAGE,
             f"{name} must be a number that is not negative, not {text!r}",
             where=f"environment variable {name}",
             remedy=f"Unset it, or set it to a number such as {default:g}.",

@@ -1,7 +1,7 @@
 """Every metric of a worker, in one place.
 
-Workers come and go, so what they counted must not go with them: heartbeats carry the counters
-to the master, which exports the sums of all workers that ever were.
+Workers come and go, and their counts must survive them: heartbeats carry the counters to the
+master, which exports the sums over all workers of the job.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from edl_proto.v1.parameters_pb2 import PushOutcome
-from edl_proto.v1.task_pb2 import TaskType
+from edl_worker.core.push_pipeline import PushOutcome
+from edl_worker.core.tasks import TaskType
 
 # From a cheap step of a sparse model to a heavy one on a CPU.
 _STEP_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -35,13 +35,13 @@ class WorkerMetrics:
         )
         self._tasks = Counter(
             "edl_worker_tasks",
-            "Tasks by what became of them here.",
+            "Tasks by outcome: completed, failed, lost, returned.",
             ["type", "outcome"],
             registry=self.registry,
         )
         self._pushes = Counter(
             "edl_worker_pushes",
-            "Gradients pushed, by the master's answer.",
+            "Gradients pushed, by the master's reply.",
             ["outcome"],
             registry=self.registry,
         )
@@ -61,15 +61,14 @@ class WorkerMetrics:
         server, _ = prometheus_client.start_http_server(port, host, self.registry)
         return int(server.server_address[1])
 
-    def task_ended(self, type_: TaskType.ValueType, outcome: str, records: int = 0) -> None:
-        """Count a task: completed, failed, dropped, returned."""
-        name = TaskType.Name(type_).lower()
-        self._tasks.labels(name, outcome).inc()
+    def task_ended(self, type_: TaskType, outcome: str, records: int = 0) -> None:
+        """Count a task: completed, failed, lost, returned."""
+        self._tasks.labels(type_.label, outcome).inc()
         if records:
-            self._records.labels(name).inc(records)
+            self._records.labels(type_.label).inc(records)
 
-    def pushed(self, outcome: PushOutcome.ValueType) -> None:
-        self._pushes.labels(PushOutcome.Name(outcome).lower()).inc()
+    def pushed(self, outcome: PushOutcome) -> None:
+        self._pushes.labels(outcome.name.lower()).inc()
 
     def step_summary(self) -> str:
         """Where the time of training steps went, for a log."""

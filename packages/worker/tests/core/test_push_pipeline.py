@@ -12,7 +12,7 @@ from edl_worker.core.push_pipeline import (
     AwaitReply,
     Compute,
     Fetch,
-    Finish,
+    FinishTask,
     Push,
     PushOutcome,
     PushPipeline,
@@ -62,7 +62,7 @@ class Holder:
     in_flight: tuple[int, int, int] | None = None
     trace: list[str] = field(default_factory=list)
 
-    def live(self) -> Finish | None:
+    def live(self) -> FinishTask | None:
         """Until the task is done, or the worker dies."""
         while True:
             if self.chance.random() < self.dies:
@@ -85,7 +85,7 @@ class Holder:
                     self._push(index, count)
                 case AwaitReply(index, count):
                     self._await_reply(index, count)
-                case Finish():
+                case FinishTask():
                     return step
 
     def _compute(self, index: int, fetch: Fetch) -> None:
@@ -149,7 +149,7 @@ def test_each_minibatch_is_in_the_model_once_whatever_is_answered(
         pushes = PushPipeline(master.count, sync=False, overlap=overlap, local_steps=local_steps)
         holder = Holder(master, pushes, chance, stale, dies, rowless, local_steps)
         done = holder.live()
-    assert done == Finish(master.minibatches)
+    assert done == FinishTask(master.minibatches)
     assert master.applied == list(range(master.minibatches))
     assert max(master.staleness, default=0) <= overlap
 
@@ -221,7 +221,7 @@ def test_an_answer_that_ends_the_task_applies_nothing(outcome: PushOutcome) -> N
 def test_a_task_without_minibatches_left_is_over() -> None:
     pushes = PushPipeline(3, sync=False, overlap=True)
     pushes.set_end(3)
-    assert pushes.next_action() == Finish(3)
+    assert pushes.next_action() == FinishTask(3)
 
 
 def test_a_synchronous_task_takes_a_permit_for_each_minibatch() -> None:
@@ -241,7 +241,7 @@ def test_local_steps_are_pushed_together_and_the_rest_at_the_end() -> None:
     master = Master(8, count=1)
     pushes = PushPipeline(1, sync=False, overlap=False, local_steps=3)
     holder = Holder(master, pushes, random.Random(0), local_steps=3)
-    assert holder.live() == Finish(8)
+    assert holder.live() == FinishTask(8)
     assert [line for line in holder.trace if "push" in line] == ["push 1", "push 4", "push 7"]
     assert master.applied == list(range(1, 8))
 

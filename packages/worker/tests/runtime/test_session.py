@@ -11,26 +11,28 @@ from pathlib import Path
 import pytest
 import reference
 from conftest import Master, Start, StartProcess, two_tasks
-from practice_master import WAIT_S, PracticeMaster
 
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
+from edl_testing.scripted_master import WAIT_S, ScriptedMaster
 
 Header = parameters_pb2.PushHeader
 
 
-def hold_at(minibatch: int) -> Callable[[PracticeMaster, Header], int | None]:
+def hold_at(minibatch: int) -> Callable[[ScriptedMaster, Header], int | None]:
     """A master that answers STALE from this minibatch on, so that the task does not end."""
 
-    def answer(master: PracticeMaster, header: Header) -> int | None:
+    def answer(master: ScriptedMaster, header: Header) -> int | None:
         time.sleep(0.01)
         return parameters_pb2.STALE if header.claim.minibatch >= minibatch else None
 
     return answer
 
 
-def computing(master: PracticeMaster) -> bool:
+def computing(master: ScriptedMaster) -> bool:
     """Whether a worker is in a step, as it said itself."""
-    return any(beat.leases and beat.phase == task_pb2.COMPUTING for beat in master.heard.heartbeats)
+    return any(
+        beat.leases and beat.phase == task_pb2.COMPUTING for beat in master.received.heartbeats
+    )
 
 
 # --- being asked -------------------------------------------------------------------------------
@@ -44,8 +46,8 @@ def test_a_worker_that_is_asked_tells_what_its_threads_do(
     start_process(master.address)
     master.wait_for(lambda: computing(master), "work")
     master.send_stacks = True
-    master.wait_for(lambda: any(beat.stacks for beat in master.heard.heartbeats), "stacks")
-    (told, *_) = (beat.stacks for beat in master.heard.heartbeats if beat.stacks)
+    master.wait_for(lambda: any(beat.stacks for beat in master.received.heartbeats), "stacks")
+    (told, *_) = (beat.stacks for beat in master.received.heartbeats if beat.stacks)
     assert "session" in told, "threads have their names"
     assert "session.py" in told, "and say where they are"
     master.send_stacks = False
@@ -62,12 +64,12 @@ def test_sigterm_hands_all_leases_back_and_ends_with_0(
     process = start_process(master.address)
     # Two leases: the one at work and the one that was fetched ahead.
     master.wait_for(lambda: sum(t.token > 0 for t in master.all_tasks()) == 2, "a prefetch")
-    master.wait_for(lambda: len(master.heard.pushes) > 5, "work")
+    master.wait_for(lambda: len(master.received.pushes) > 5, "work")
     asked = time.monotonic()
     process.send_signal(signal.SIGTERM)
     assert process.wait(WAIT_S) == 0
     assert time.monotonic() - asked < job.worker_grace_s
-    (returned,) = master.heard.returned
+    (returned,) = master.received.returned
     assert returned.leaving
     assert returned.reason == "preempted"
     assert sorted(lease.token for lease in returned.leases) == [1, 2]
@@ -76,7 +78,7 @@ def test_sigterm_hands_all_leases_back_and_ends_with_0(
     # What it handed back, another one can do.
     master.on_push = None
     assert start_process(master.address, 1).wait(WAIT_S) == 0
-    assert sorted(master.heard.minibatches) == [(t, i) for t in (0, 1) for i in range(6 + t)]
+    assert sorted(master.received.minibatches) == [(t, i) for t in (0, 1) for i in range(6 + t)]
 
 
 def test_a_worker_that_still_loads_leaves_at_once(
@@ -85,11 +87,11 @@ def test_a_worker_that_still_loads_leaves_at_once(
     job.worker_grace_s = 3600
     master = start_master(job, [two_tasks(points)])
     process = start_process(master.address)
-    master.wait_for(lambda: len(master.heard.heartbeats) > 0, "a heartbeat")
+    master.wait_for(lambda: len(master.received.heartbeats) > 0, "a heartbeat")
     process.send_signal(signal.SIGTERM)
     assert process.wait(WAIT_S) == 0
-    assert not master.heard.ready
-    assert [(r.reason, r.leaving, len(r.leases)) for r in master.heard.returned] == [
+    assert not master.received.ready
+    assert [(r.reason, r.leaving, len(r.leases)) for r in master.received.returned] == [
         ("preempted", True, 0)
     ]
 
@@ -119,13 +121,13 @@ def test_a_worker_stuck_in_user_code_leaves_within_its_grace_time(
     master = start_master(job, [two_tasks(points)])
     process = start_process(master.address)
     master.wait_for(lambda: computing(master), "work")
-    beats = len(master.heard.heartbeats)
-    master.wait_for(lambda: len(master.heard.heartbeats) > beats + 2, "heartbeats go on")
+    beats = len(master.received.heartbeats)
+    master.wait_for(lambda: len(master.received.heartbeats) > beats + 2, "heartbeats go on")
     process.send_signal(signal.SIGTERM)
     asked = time.monotonic()
     assert process.wait(WAIT_S) == 0
     assert time.monotonic() - asked < job.worker_grace_s
-    assert [lease.token for lease in master.heard.returned[0].leases] == [1]
+    assert [lease.token for lease in master.received.returned[0].leases] == [1]
     assert "does not end in time" in logs(0).read_text()
 
 
@@ -154,11 +156,11 @@ def test_a_heartbeat_may_say_to_leave(
     master = start_master(job, [two_tasks(points)])
     master.on_push = hold_at(2)
     worker = start_worker(master, prefetch_lead_s=-1.0)
-    master.wait_for(lambda: len(master.heard.pushes) > 3, "work")
+    master.wait_for(lambda: len(master.received.pushes) > 3, "work")
     with master.changed:
         master.leave_reason = reason
     assert worker.wait() == 0
-    said = [(r.reason, r.leaving, len(r.leases)) for r in master.heard.returned]
+    said = [(r.reason, r.leaving, len(r.leases)) for r in master.received.returned]
     assert said == ([(reason, True, 1)] if told else [])
 
 
@@ -167,8 +169,8 @@ def test_the_end_of_the_job_is_no_failure(
 ) -> None:
     master = start_master(job, [])
     assert start_worker(master).wait() == 0
-    assert not master.heard.failed
-    assert [r.reason for r in master.heard.returned] == ["job-over"]
+    assert not master.received.failed
+    assert [r.reason for r in master.received.returned] == ["job-over"]
 
 
 # --- the master --------------------------------------------------------------------------------
@@ -181,7 +183,7 @@ def test_a_master_that_comes_back_restored_gets_what_it_lost_again(
     master = start_master(job, [tasks])
     taken: list[dict[str, object]] = []
 
-    def snapshot(m: PracticeMaster, header: Header) -> int | None:
+    def snapshot(m: ScriptedMaster, header: Header) -> int | None:
         if header.claim.lease.token == 1 and header.claim.minibatch == 2 and not taken:
             taken.append(m.snapshot())
         return hold_at(4)(m, header) if header.claim.lease.token == 1 else None
@@ -190,7 +192,7 @@ def test_a_master_that_comes_back_restored_gets_what_it_lost_again(
     worker = start_worker(master)
     # The fifth is tried, so the worker knows the parameters that came of the fourth.
     master.wait_for(
-        lambda: any(header.claim.minibatch == 4 for header, _ in master.heard.pushes),
+        lambda: any(header.claim.minibatch == 4 for header, _ in master.received.pushes),
         "four minibatches",
     )
     # Another worker may have brought the new master to the same number of updates since.
@@ -198,11 +200,11 @@ def test_a_master_that_comes_back_restored_gets_what_it_lost_again(
     lost = {task.token for task in master.all_tasks()} - {0}
     master.restart(taken[0])
     assert worker.wait() == 0
-    later = [beat for beat in master.heard.heartbeats if beat.incarnation == master.incarnation]
+    later = [beat for beat in master.received.heartbeats if beat.incarnation == master.incarnation]
     assert not lost & {lease.token for beat in later for lease in beat.leases}
-    assert worker.app.registrations == 2
+    assert worker.process.registrations == 2
     # The third and fourth were lost with the old master and are in the model once, again.
-    counted = master.heard.minibatches
+    counted = master.received.minibatches
     assert counted[:6] == [(0, i) for i in (0, 1, 2, 3, 2, 3)]
     assert [task.applied for task in master.all_tasks()] == [6, 7]
     reference.assert_close(master.by_name(), reference.train(job, tasks, rate=0.1))
@@ -216,7 +218,7 @@ def test_a_master_that_lost_everything_gets_the_initial_values_again(
     nothing = master.snapshot()
     master.on_push = hold_at(4)
     worker = start_worker(master)
-    master.wait_for(lambda: len(master.heard.pushes) > 5, "work")
+    master.wait_for(lambda: len(master.received.pushes) > 5, "work")
     with master.changed:
         master.initialized = False
         master.on_push = None
@@ -236,7 +238,7 @@ def test_a_worker_whose_master_is_gone_for_good_ends_with_a_clear_message(
     master = start_master(job, [two_tasks(points)])
     master.on_push = hold_at(2)
     process = start_process(master.address, EDL_MASTER_WAIT_S="1.5")
-    master.wait_for(lambda: len(master.heard.pushes) > 3, "work")
+    master.wait_for(lambda: len(master.received.pushes) > 3, "work")
     master.stop()
     assert process.wait(WAIT_S) == 1
     told = logs(0).read_text()
@@ -271,7 +273,7 @@ def test_an_error_of_the_worker_itself_is_reported_and_ends_it(
     job.model.dataset_fn = "faulty.ending"
     master = start_master(job, [two_tasks(points)])
     assert start_process(master.address).wait(WAIT_S) == 70
-    (failed,) = master.heard.failed
+    (failed,) = master.received.failed
     assert failed.error.code == error_pb2.INTERNAL
     assert not failed.permanent
     assert "SystemExit" in failed.error.what

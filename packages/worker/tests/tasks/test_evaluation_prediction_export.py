@@ -16,20 +16,24 @@ import pytest
 import reference
 import tensorflow as tf
 from conftest import RECORDS, ZOO, Master, Start, lease, training
-from practice_master import PracticeMaster
 
 import recordio
 import recordio.example
 from edl_proto import tensor
 from edl_proto.v1 import error_pb2, job_pb2, model_pb2, parameters_pb2, task_pb2
-from edl_worker.app import identity
+from edl_testing.scripted_master import ScriptedMaster
+from edl_worker import codec
 from edl_worker.concurrency.shared_state import SharedState
 from edl_worker.config import Settings
+from edl_worker.core.tasks import LeaseRef, MetricState, TaskKey, TaskResult, TaskType
+from edl_worker.runtime.identity import identity
 from edl_worker.tasks import weight_files
-from edl_worker.tasks.evaluation import encode_states
 from edl_worker.tasks.loaded_model import load
+from edl_worker.training.initial_values import send_initial_values
 from edl_worker.training.replica import ParameterReplica
-from edl_worker.transport.master_client import MasterClient
+from edl_worker.transport.master_connection import MasterConnection
+from edl_worker.transport.parameter_client import ParameterClient
+from edl_worker.transport.task_client import TaskClient
 
 
 def evaluations(points: Path) -> list[list[task_pb2.Lease]]:
@@ -71,7 +75,7 @@ def by_keras(
     return file.model, result
 
 
-def metrics_of(master: PracticeMaster) -> dict[str, float]:
+def metrics_of(master: ScriptedMaster) -> dict[str, float]:
     (found,) = [
         dict(task.complete.metrics)
         for task in master.all_tasks()
@@ -88,7 +92,7 @@ def test_an_evaluation_in_parts_equals_one_of_the_whole(
 ) -> None:
     master = start_master(job, [[training(points, 0, 100)], *evaluations(points)])
     assert start_worker(master).wait() == 0
-    assert not master.heard.failed
+    assert not master.received.failed
     _, wanted = by_keras(job, master.by_name(), points)
     got = metrics_of(master)
     assert set(got) == {"loss", "accuracy"}
@@ -108,7 +112,7 @@ def test_training_goes_on_with_the_newest_parameters_after_an_evaluation_of_froz
     master = start_master(job, [[tasks[0]], parts, summary, [tasks[1]]])
     assert start_worker(master).wait() == 0
     reference.assert_close(master.by_name(), reference.train(job, tasks, rate=0.1))
-    frozen = [pull.frozen for pull in master.heard.pulls if pull.frozen]
+    frozen = [pull.frozen for pull in master.received.pulls if pull.frozen]
     assert frozen == ["stage-0"], "one version, fetched once for three tasks"
 
 
@@ -116,27 +120,30 @@ def test_a_copy_of_frozen_parameters_is_none_of_the_newest(
     job: job_pb2.JobSpec, start_master: Master
 ) -> None:
     master = start_master(job, [])
-    model = load(job, {"worker_id": 0})
-    assert model.arena is not None
-    assert model.trainer is not None
-    client = MasterClient(Settings(master.address, 0), identity(0), SharedState())
-    client.register(0)
-    client.ready(model.describe())
+    loaded = load(codec.decode_job(job), {"worker_id": 0})
+    model = loaded.trainable
+    assert model is not None
+    connection = MasterConnection(Settings(master.address, 0), identity(0), SharedState())
+    tasks = TaskClient(connection)
+    tasks.register(0)
+    client = ParameterClient(connection)
+    client.open(tasks.ready(loaded.describe()), loaded.describe())
     replica = ParameterReplica(model.arena, model.trainer, client)
-    assert not replica.refresh(), "there are no values yet"
-    assert replica.send_initial()
-    assert not replica.send_initial(), "only once"
+    assert not replica.pull().initialized, "there are no values yet"
+    assert send_initial_values(client, model.arena.pack(), None)
+    assert not send_initial_values(client, model.arena.pack(), None), "only once"
     initial = master.values.copy()
     master.frozen["old"] = 0, initial
     master.values = np.full_like(initial.view(np.float32), 7.0).view(np.uint8)
     master.version = 3
     for _ in range(2):
-        assert replica.refresh()
+        assert replica.pull().initialized
         assert replica.version == 3
         np.testing.assert_array_equal(model.arena.pack(), master.values)
         assert replica.use_frozen("old") == 0
         np.testing.assert_array_equal(model.arena.pack(), initial)
     client.close()
+    connection.close()
 
 
 def test_metric_states_travel_exactly(job: job_pb2.JobSpec, points: Path) -> None:
@@ -144,7 +151,9 @@ def test_metric_states_travel_exactly(job: job_pb2.JobSpec, points: Path) -> Non
     metrics = file.new_metrics()
     x, y = all_points(points)
     metrics.update(tf.constant(y), file.call({"x": tf.constant(x)}, training=False))
-    sent = encode_states(metrics.states())
+    states = tuple(MetricState(name, tuple(arrays)) for name, arrays in metrics.states())
+    ref = LeaseRef(TaskKey(TaskType.EVALUATION, 1, 0), 1)
+    sent = codec.encode_result(ref, TaskResult(metric_states=states)).metric_states
     for (name, arrays), message in zip(metrics.states(), sent, strict=True):
         assert message.name == name
         for array, value in zip(arrays, message.variables, strict=True):
@@ -159,17 +168,17 @@ def test_metric_states_travel_exactly(job: job_pb2.JobSpec, points: Path) -> Non
 @pytest.fixture
 def exported(
     job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start, tmp_path: Path
-) -> tuple[Path, PracticeMaster]:
+) -> tuple[Path, ScriptedMaster]:
     """The output of a training job, and its master."""
     job.model.params = ""
     master = start_master(job, [[training(points, 0, 100)], [export(job.output)]])
     assert start_worker(master).wait() == 0
-    assert not master.heard.failed, master.heard.failed
+    assert not master.received.failed, master.received.failed
     return tmp_path / "out", master
 
 
 def test_an_output_holds_all_that_the_documents_promise(
-    exported: tuple[Path, PracticeMaster], job: job_pb2.JobSpec, points: Path
+    exported: tuple[Path, ScriptedMaster], job: job_pb2.JobSpec, points: Path
 ) -> None:
     output, master = exported
     assert sorted(path.name for path in output.iterdir()) == [
@@ -202,7 +211,7 @@ def test_an_output_holds_all_that_the_documents_promise(
 
 
 def test_the_saved_model_serves_without_edl_or_keras(
-    exported: tuple[Path, PracticeMaster], job: job_pb2.JobSpec, points: Path, tmp_path: Path
+    exported: tuple[Path, ScriptedMaster], job: job_pb2.JobSpec, points: Path, tmp_path: Path
 ) -> None:
     output, master = exported
     x, _ = all_points(points)
@@ -231,7 +240,7 @@ def test_a_subclassed_model_is_exported_too(
     job.model.params = "width=6"
     master = start_master(job, [[training(points, 0, 100)], [export(job.output)]])
     assert start_worker(master).wait() == 0
-    assert not master.heard.failed, master.heard.failed
+    assert not master.received.failed, master.received.failed
     output = tmp_path / "out"
     assert (output / "saved_model" / "saved_model.pb").exists()
     served = tf.saved_model.load(output / "saved_model").signatures["serving_default"]
@@ -257,7 +266,7 @@ def test_a_full_disk_leaves_nothing_behind(
     job.output = str(small_disk / "out")
     master = start_master(job, [[training(points, 0, 16)], [export(job.output)]])
     assert start_worker(master).wait() == 0
-    failed = master.heard.failed[0]
+    failed = master.received.failed[0]
     assert failed.error.code == error_pb2.DISK_FULL, failed.error
     assert str(small_disk) in failed.error.where
     assert list(small_disk.iterdir()) == []
@@ -303,7 +312,7 @@ def predict_job(job: job_pb2.JobSpec, trained: Path) -> job_pb2.JobSpec:
 
 
 def test_each_record_gets_its_prediction_in_order_on_a_machine_without_the_zoo(
-    exported: tuple[Path, PracticeMaster],
+    exported: tuple[Path, ScriptedMaster],
     job: job_pb2.JobSpec,
     points: Path,
     start_master: Master,
@@ -316,8 +325,8 @@ def test_each_record_gets_its_prediction_in_order_on_a_machine_without_the_zoo(
     tasks = predictions(points, tmp_path / "parts")
     master = start_master(predict_job(job, moved), [tasks])
     assert start_worker(master).wait() == 0
-    assert not master.heard.failed, master.heard.failed
-    assert not master.heard.ready[0].model.variables
+    assert not master.received.failed, master.received.failed
+    assert not master.received.ready[0].model.variables
     assert [t.complete.records for t in master.all_tasks() if t.complete] == [33, 67]
     records = [
         recordio.example.decode(record)
@@ -334,7 +343,7 @@ def test_each_record_gets_its_prediction_in_order_on_a_machine_without_the_zoo(
 @pytest.mark.parametrize("function", ["doubled", "halved"])
 def test_another_number_of_predictions_than_records_is_an_error(
     function: str,
-    exported: tuple[Path, PracticeMaster],
+    exported: tuple[Path, ScriptedMaster],
     job: job_pb2.JobSpec,
     points: Path,
     start_master: Master,
@@ -345,7 +354,7 @@ def test_another_number_of_predictions_than_records_is_an_error(
     predict.model.dataset_fn = f"faulty.{function}"
     master = start_master(predict, [predictions(points, tmp_path / "parts", (0, 40))])
     assert start_worker(master).wait() == 0
-    failed = master.heard.failed[0]
+    failed = master.received.failed[0]
     assert failed.error.code == error_pb2.MODEL_CONTRACT
     assert failed.permanent
     assert "40 records" in failed.error.what
@@ -354,7 +363,7 @@ def test_another_number_of_predictions_than_records_is_an_error(
 
 
 def test_an_evaluate_job_reads_the_trained_values_itself(
-    exported: tuple[Path, PracticeMaster],
+    exported: tuple[Path, ScriptedMaster],
     job: job_pb2.JobSpec,
     points: Path,
     start_master: Master,
@@ -365,8 +374,8 @@ def test_an_evaluate_job_reads_the_trained_values_itself(
     evaluate.minibatch_size = 7
     master = start_master(evaluate, evaluations(points))
     assert start_worker(master).wait() == 0
-    assert not master.heard.failed, master.heard.failed
-    assert not master.heard.pulls
+    assert not master.received.failed, master.received.failed
+    assert not master.received.pulls
     _, wanted = by_keras(job, exported[1].by_name(), points)
     got = metrics_of(master)
     assert got["accuracy"] == pytest.approx(wanted["accuracy"], abs=1e-6)
@@ -377,8 +386,8 @@ def test_a_directory_without_a_trained_model_is_told(
     job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start, tmp_path: Path
 ) -> None:
     master = start_master(predict_job(job, tmp_path), [predictions(points, tmp_path)])
-    assert start_worker(master).wait() == 1 or master.heard.failed
-    (failed,) = master.heard.failed
+    assert start_worker(master).wait() == 1 or master.received.failed
+    (failed,) = master.received.failed
     assert failed.error.code == error_pb2.MODEL_NOT_FOUND
     assert "trained_model.pb" in failed.error.what
 
@@ -387,7 +396,7 @@ def test_a_directory_without_a_trained_model_is_told(
 
 
 def test_training_begins_from_the_values_of_an_earlier_one(
-    exported: tuple[Path, PracticeMaster],
+    exported: tuple[Path, ScriptedMaster],
     job: job_pb2.JobSpec,
     points: Path,
     start_master: Master,
@@ -401,13 +410,13 @@ def test_training_begins_from_the_values_of_an_earlier_one(
         master.on_push = lambda m, _: parameters_pb2.ALREADY_APPLIED
         worker = start_worker(master)
         master.wait_for(lambda m=master: m.initialized, "initial values")
-        worker.app.leave("seen")
+        worker.process.leave("seen")
         assert worker.wait() == 0
         reference.assert_close(master.by_name(), before.by_name())
 
 
 def test_values_of_another_model_are_refused_by_name(
-    exported: tuple[Path, PracticeMaster],
+    exported: tuple[Path, ScriptedMaster],
     job: job_pb2.JobSpec,
     points: Path,
     start_master: Master,
@@ -417,7 +426,7 @@ def test_values_of_another_model_are_refused_by_name(
     job.model.model_def = "subclassed.Points"
     master = start_master(job, [[training(points, 0, 8)]])
     assert start_worker(master).wait() == 1
-    (failed,) = master.heard.failed
+    (failed,) = master.received.failed
     assert failed.error.code == error_pb2.SHAPE_MISMATCH
     assert "another model" in failed.error.what
     assert "batch_normalization" in failed.error.what

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import reference
 from conftest import OF_TWO_TASKS, Master, Start, StartProcess, training, two_tasks
-from practice_master import WAIT_S, PracticeMaster
 
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
+from edl_testing.scripted_master import WAIT_S, ScriptedMaster
 
 Header = parameters_pb2.PushHeader
 
@@ -21,11 +21,11 @@ def job(job: job_pb2.JobSpec) -> job_pb2.JobSpec:
     return job
 
 
-def parts(master: PracticeMaster) -> list[tuple[int, int, int]]:
+def parts(master: ScriptedMaster) -> list[tuple[int, int, int]]:
     """Task, first minibatch and number of minibatches of what is in the model."""
     return [
         (h.claim.lease.task.number, h.claim.minibatch, h.claim.minibatches)
-        for h in master.heard.applied
+        for h in master.received.applied
     ]
 
 
@@ -35,14 +35,14 @@ def test_one_push_stands_for_several_minibatches_and_a_task_ends_with_what_is_le
     master = start_master(job, [two_tasks(points)])
     assert start_worker(master).wait() == 0
     assert parts(master) == [(0, 0, 3), (0, 3, 3), (1, 0, 3), (1, 3, 3), (1, 6, 1)]
-    assert [h.claim.records for h, _ in master.heard.pushes] == [24, 20, 24, 24, 8]
-    assert [h.claim.base_version for h, _ in master.heard.pushes] == [0, 3, 6, 9, 12]
+    assert [h.claim.records for h, _ in master.received.pushes] == [24, 20, 24, 24, 8]
+    assert [h.claim.base_version for h, _ in master.received.pushes] == [0, 3, 6, 9, 12]
     for task in master.all_tasks():
         assert task.complete is not None
         assert task.complete.minibatches == task.applied
         assert task.complete.examples == task.complete.records
-    assert all(np.isfinite(h.step.loss) and h.step.loss > 0 for h, _ in master.heard.pushes)
-    assert not master.heard.failed
+    assert all(np.isfinite(h.step.loss) and h.step.loss > 0 for h, _ in master.received.pushes)
+    assert not master.received.failed
 
 
 def test_the_model_of_one_worker_is_that_of_a_plain_loop_moving_statistics_included(
@@ -61,7 +61,7 @@ def test_the_loss_of_a_push_is_the_mean_over_its_records(
     job.training.local_steps = 5
     master = start_master(job, [[task]])
     assert start_worker(master).wait() == 0
-    ((header, _),) = master.heard.pushes
+    ((header, _),) = master.received.pushes
     file = reference.load_model(job)
     total = 0.0
     for batch in reference.batches(file, job, task):
@@ -81,16 +81,16 @@ def test_a_lost_answer_changes_nothing(
     master = start_master(job, [tasks])
     seen: set[int] = set()
 
-    def cut_off(m: PracticeMaster, header: Header) -> None:
+    def cut_off(m: ScriptedMaster, header: Header) -> None:
         if header.claim.minibatch == 3 and header.claim.lease.token not in seen:
             seen.add(header.claim.lease.token)
-            m.cut_next_answer = True
+            m.drop_next_reply = True
 
     master.on_push = cut_off
     assert start_worker(master).wait() == 0
-    outcomes = [outcome for _, outcome in master.heard.pushes]
+    outcomes = [outcome for _, outcome in master.received.pushes]
     assert outcomes.count(parameters_pb2.ALREADY_APPLIED) == 2
-    assert master.heard.minibatches == OF_TWO_TASKS
+    assert master.received.minibatches == OF_TWO_TASKS
     reference.assert_close(master.by_name(), reference.train(job, tasks, rate=0.1))
 
 
@@ -101,7 +101,7 @@ def test_what_was_not_applied_is_computed_again_from_the_masters_values(
     master = start_master(job, [tasks])
     answered: set[int] = set()
 
-    def stale_once(m: PracticeMaster, header: Header) -> int | None:
+    def stale_once(m: ScriptedMaster, header: Header) -> int | None:
         if header.claim.minibatch == 3 and header.claim.lease.token not in answered:
             answered.add(header.claim.lease.token)
             return parameters_pb2.STALE
@@ -109,7 +109,7 @@ def test_what_was_not_applied_is_computed_again_from_the_masters_values(
 
     master.on_push = stale_once
     assert start_worker(master).wait() == 0
-    assert master.heard.minibatches == OF_TWO_TASKS
+    assert master.received.minibatches == OF_TWO_TASKS
     reference.assert_close(master.by_name(), reference.train(job, tasks, rate=0.1))
 
 
@@ -120,9 +120,9 @@ def test_local_steps_of_a_task_that_was_lost_leave_no_trace(
     tasks = [training(points, 0, 44)]
     master = start_master(job, [tasks])
 
-    def taken(m: PracticeMaster, header: Header) -> None:
+    def taken(m: ScriptedMaster, header: Header) -> None:
         if header.claim.lease.token == 1:
-            m.held(header.claim.lease).token = 0
+            m.leased(header.claim.lease).token = 0
 
     master.on_push = taken
     assert start_worker(master).wait() == 0
@@ -136,7 +136,7 @@ def test_the_next_holder_begins_in_the_middle(
     master = start_master(job, [two_tasks(points)])
     next(master.all_tasks()).applied = 2
     assert start_worker(master).wait() == 0
-    assert master.heard.minibatches == OF_TWO_TASKS[2:]
+    assert master.received.minibatches == OF_TWO_TASKS[2:]
     assert parts(master)[:2] == [(0, 2, 3), (0, 5, 1)]
     done = next(master.all_tasks()).complete
     assert done is not None
@@ -151,22 +151,24 @@ def test_a_worker_that_leaves_pushes_what_it_has_done(
     tasks = [training(points, 0, 100)]
     master = start_master(job, [tasks])
     worker = start_worker(master)
-    steps = worker.app._metrics.compute_s
+    steps = worker.process._session.metrics.compute_s
     original = type(steps).observe
 
     def leave_after_four(self: object, value: float) -> None:
         original(steps, value)
         done.append(value)
         if len(done) == 4:
-            worker.app.leave("preempted")
+            worker.process.leave("preempted")
 
     done: list[float] = []
-    worker.app._metrics.compute_s = type("Counting", (), {"observe": leave_after_four})()
+    worker.process._session.metrics.compute_s = type(
+        "Counting", (), {"observe": leave_after_four}
+    )()
     assert worker.wait() == 0
     assert parts(master) == [(0, 0, 4)]
-    assert master.heard.returned
+    assert master.received.returned
     assert start_worker(master, 1).wait() == 0
-    assert master.heard.minibatches == [(0, i) for i in range(13)]
+    assert master.received.minibatches == [(0, i) for i in range(13)]
     reference.assert_close(master.by_name(), reference.train(job, tasks, rate=0.1))
 
 
@@ -176,14 +178,14 @@ def test_a_worker_that_is_killed_repeats_only_what_it_had_not_pushed(
     tasks = two_tasks(points)
     master = start_master(job, [tasks])
     first = start_process(master.address)
-    master.wait_for(lambda: len(master.heard.applied) == 1, "a push")
+    master.wait_for(lambda: len(master.received.applied) == 1, "a push")
     first.kill()
     first.wait(WAIT_S)
     for task in master.all_tasks():
         if task.token:
             master.revoke(task_pb2.LeaseRef(task=task.lease.task, token=task.token))
     assert start_process(master.address, 1).wait(WAIT_S) == 0
-    assert sorted(master.heard.minibatches) == OF_TWO_TASKS
+    assert sorted(master.received.minibatches) == OF_TWO_TASKS
 
 
 def test_a_loss_that_is_not_finite_names_its_own_minibatch(
@@ -192,11 +194,11 @@ def test_a_loss_that_is_not_finite_names_its_own_minibatch(
     job.model.loss = "faulty.not_finite"
     master = start_master(job, [[training(points, 16, 56)]])
     assert start_worker(master).wait() == 0
-    (failed,) = master.heard.failed
+    (failed,) = master.received.failed
     assert failed.permanent
     assert failed.error.code == error_pb2.NAN_LOSS
     assert "minibatch 0" in failed.error.where
-    assert not master.heard.pushes
+    assert not master.received.pushes
 
 
 def test_schedules_and_slots_are_those_of_the_model_files_own_optimizer(

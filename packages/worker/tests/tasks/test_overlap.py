@@ -11,10 +11,9 @@ import pytest
 import reference
 import tensorflow as tf
 from conftest import OF_TWO_TASKS, Master, Start, training, two_tasks
-from practice_master import PracticeMaster
 
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
-from edl_worker.concurrency.background_call import BackgroundCall
+from edl_testing.scripted_master import ScriptedMaster
 from edl_worker.training.trainer import Trainer
 
 Header = parameters_pb2.PushHeader
@@ -26,8 +25,8 @@ def job(job: job_pb2.JobSpec) -> job_pb2.JobSpec:
     return job
 
 
-def bases(master: PracticeMaster) -> list[int]:
-    return [header.claim.base_version for header, _ in master.heard.pushes]
+def bases(master: ScriptedMaster) -> list[int]:
+    return [header.claim.base_version for header, _ in master.received.pushes]
 
 
 def test_a_gradient_lacks_at_most_the_one_before_it(
@@ -35,13 +34,13 @@ def test_a_gradient_lacks_at_most_the_one_before_it(
 ) -> None:
     master = start_master(job, [two_tasks(points)])
     assert start_worker(master).wait() == 0
-    assert master.heard.minibatches == OF_TWO_TASKS
+    assert master.received.minibatches == OF_TWO_TASKS
     assert bases(master) == [0, 0, 1, 2, 3, 4, 6, 6, 7, 8, 9, 10, 11]
     for task in master.all_tasks():
         assert task.complete is not None
         assert task.complete.minibatches == task.applied
         assert task.complete.examples == task.complete.records
-    assert not master.heard.failed
+    assert not master.received.failed
 
 
 def test_the_model_is_that_of_gradients_applied_one_step_late(
@@ -98,14 +97,14 @@ def test_the_next_minibatch_is_computed_before_the_push_is_answered(
 
     monkeypatch.setattr(Trainer, "compute", counted)
 
-    def wait(m: PracticeMaster, header: Header) -> None:
+    def wait(m: ScriptedMaster, header: Header) -> None:
         due = min(header.claim.minibatch + 2, 5)
         assert m.changed.wait_for(lambda: len(steps) >= due, 60), "computing waits for the push"
 
     master.on_push = wait
     assert start_worker(master).wait() == 0
     assert len(steps) == 5
-    assert [index for _, index in master.heard.minibatches] == list(range(5))
+    assert [index for _, index in master.received.minibatches] == list(range(5))
 
 
 def test_a_stale_gradient_and_the_one_computed_meanwhile_are_computed_again(
@@ -114,7 +113,7 @@ def test_a_stale_gradient_and_the_one_computed_meanwhile_are_computed_again(
     master = start_master(job, [two_tasks(points)])
     answered: set[tuple[int, int]] = set()
 
-    def stale_once(m: PracticeMaster, header: Header) -> int | None:
+    def stale_once(m: ScriptedMaster, header: Header) -> int | None:
         name = header.claim.lease.task.number, header.claim.minibatch
         if header.claim.minibatch == 2 and name not in answered:
             answered.add(name)
@@ -123,10 +122,10 @@ def test_a_stale_gradient_and_the_one_computed_meanwhile_are_computed_again(
 
     master.on_push = stale_once
     assert start_worker(master).wait() == 0
-    assert master.heard.minibatches == OF_TWO_TASKS
+    assert master.received.minibatches == OF_TWO_TASKS
     # From the stale one on each gradient of the task is of the newest version.
     assert bases(master) == [0, 0, 1, 2, 3, 4, 5, 6, 6, 7, 8, 9, 10, 11, 12]
-    assert not master.heard.failed
+    assert not master.received.failed
 
 
 def test_what_a_former_holder_computed_meanwhile_is_dropped(
@@ -134,15 +133,15 @@ def test_what_a_former_holder_computed_meanwhile_is_dropped(
 ) -> None:
     master = start_master(job, [two_tasks(points)])
 
-    def taken(m: PracticeMaster, header: Header) -> None:
+    def taken(m: ScriptedMaster, header: Header) -> None:
         if header.claim.lease.token == 1 and header.claim.minibatch == 3:
-            m.held(header.claim.lease).token = 0
+            m.leased(header.claim.lease).token = 0
 
     master.on_push = taken
     assert start_worker(master, prefetch_lead_s=-1.0).wait() == 0
-    mine = [h.claim.minibatch for h, _ in master.heard.pushes if h.claim.lease.token == 1]
+    mine = [h.claim.minibatch for h, _ in master.received.pushes if h.claim.lease.token == 1]
     assert mine == [0, 1, 2, 3], "the gradient after the refused one was not pushed"
-    assert sorted(master.heard.minibatches) == OF_TWO_TASKS
+    assert sorted(master.received.minibatches) == OF_TWO_TASKS
 
 
 def test_a_task_that_is_out_of_step_is_handed_back(
@@ -150,14 +149,14 @@ def test_a_task_that_is_out_of_step_is_handed_back(
 ) -> None:
     master = start_master(job, [two_tasks(points)])
 
-    def confused(m: PracticeMaster, header: Header) -> int | None:
+    def confused(m: ScriptedMaster, header: Header) -> int | None:
         first = header.claim.lease.token == 1 and header.claim.minibatch == 2
         return parameters_pb2.OUT_OF_ORDER if first else None
 
     master.on_push = confused
     assert start_worker(master).wait() == 0
-    assert [lease.token for lease in master.heard.returned[0].leases] == [1]
-    assert sorted(master.heard.minibatches) == OF_TWO_TASKS
+    assert [lease.token for lease in master.received.returned[0].leases] == [1]
+    assert sorted(master.received.minibatches) == OF_TWO_TASKS
 
 
 def test_a_lost_answer_changes_nothing(
@@ -167,16 +166,16 @@ def test_a_lost_answer_changes_nothing(
     master = start_master(job, [tasks])
     seen: set[int] = set()
 
-    def cut_off(m: PracticeMaster, header: Header) -> None:
+    def cut_off(m: ScriptedMaster, header: Header) -> None:
         if header.claim.minibatch == 1 and header.claim.lease.token not in seen:
             seen.add(header.claim.lease.token)
-            m.cut_next_answer = True
+            m.drop_next_reply = True
 
     master.on_push = cut_off
     assert start_worker(master).wait() == 0
-    outcomes = [outcome for _, outcome in master.heard.pushes]
+    outcomes = [outcome for _, outcome in master.received.pushes]
     assert outcomes.count(parameters_pb2.ALREADY_APPLIED) == 2
-    assert master.heard.minibatches == OF_TWO_TASKS
+    assert master.received.minibatches == OF_TWO_TASKS
     reference.assert_close(master.by_name(), _one_step_late(job, tasks, 0.1))
 
 
@@ -185,12 +184,12 @@ def test_an_invalid_gradient_is_told_of_its_own_minibatch(
 ) -> None:
     master = start_master(job, [[training(points, 0, 40)]])
 
-    def invalid(m: PracticeMaster, header: Header) -> int | None:
+    def invalid(m: ScriptedMaster, header: Header) -> int | None:
         return parameters_pb2.INVALID if header.claim.minibatch == 2 else None
 
     master.on_push = invalid
     assert start_worker(master).wait() == 0
-    (failed,) = master.heard.failed
+    (failed,) = master.received.failed
     assert failed.error.code == error_pb2.NAN_LOSS
     assert "minibatch 2" in failed.error.where
     assert "version 1" in failed.error.what
@@ -219,17 +218,19 @@ def test_a_task_that_fails_is_not_reported_while_its_push_is_on_its_way(
     monkeypatch.setattr(Trainer, "compute", third_fails)
     early: list[bool] = []
 
-    def slow(m: PracticeMaster, header: Header) -> None:
+    def slow(m: ScriptedMaster, header: Header) -> None:
         if header.claim.minibatch == 1 and not early:
             assert raised.wait(60)
-            early.append(m.changed.wait_for(lambda: bool(m.heard.failed), 1.0))
+            early.append(m.changed.wait_for(lambda: bool(m.received.failed), 1.0))
 
     master.on_push = slow
     assert start_worker(master).wait() == 0
     assert early == [False]
-    (failed,) = master.heard.failed
+    (failed,) = master.received.failed
     assert "minibatch 2" in failed.error.where
-    assert master.heard.minibatches == [(0, i) for i in range(5)], "the second holder did the rest"
+    assert master.received.minibatches == [(0, i) for i in range(5)], (
+        "the second holder did the rest"
+    )
 
 
 def test_a_worker_that_leaves_settles_its_push_before_it_hands_the_task_back(
@@ -238,23 +239,23 @@ def test_a_worker_that_leaves_settles_its_push_before_it_hands_the_task_back(
     master = start_master(job, [two_tasks(points)])
     asked = threading.Event()
 
-    def slow(m: PracticeMaster, header: Header) -> None:
+    def slow(m: ScriptedMaster, header: Header) -> None:
         if header.claim.minibatch == 2 and not asked.is_set():
             asked.set()
             # Answered only when the worker has seen that it has to leave, and is waiting.
-            m.changed.wait_for(lambda: worker.app._state.leaving, 60)
+            m.changed.wait_for(lambda: worker.process._state.leaving, 60)
 
     master.on_push = slow
     worker = start_worker(master)
     assert asked.wait(60)
-    worker.app.leave("preempted")
+    worker.process.leave("preempted")
     assert worker.wait() == 0
-    assert master.heard.minibatches == OF_TWO_TASKS[:3], (
+    assert master.received.minibatches == OF_TWO_TASKS[:3], (
         "what was on its way counts, and nothing after it"
     )
-    assert master.heard.returned
+    assert master.received.returned
     assert start_worker(master, 1).wait() == 0
-    assert master.heard.minibatches == OF_TWO_TASKS
+    assert master.received.minibatches == OF_TWO_TASKS
 
 
 def test_a_push_on_its_way_to_a_master_that_is_replaced_is_void(
@@ -265,7 +266,7 @@ def test_a_push_on_its_way_to_a_master_that_is_replaced_is_void(
     kept: list[dict[str, Any]] = []
     reached = threading.Event()
 
-    def keep(m: PracticeMaster, header: Header) -> None:
+    def keep(m: ScriptedMaster, header: Header) -> None:
         if m.incarnation == "first" and header.claim.minibatch == 2:
             kept.append(m.snapshot_held())
         if m.incarnation == "first" and header.claim.minibatch == 4:
@@ -276,36 +277,14 @@ def test_a_push_on_its_way_to_a_master_that_is_replaced_is_void(
     assert reached.wait(60)
     master.restart(kept[0])
     assert worker.wait() == 0
-    assert worker.app.registrations == 2
+    assert worker.process.registrations == 2
     for task in master.all_tasks():
         assert task.done
         assert task.complete is not None
         assert task.complete.examples == task.complete.records
     again = [
         (h.claim.lease.task.number, h.claim.minibatch)
-        for h, outcome in master.heard.pushes
+        for h, outcome in master.received.pushes
         if h.incarnation == "first+" and outcome == parameters_pb2.APPLIED
     ]
     assert again == OF_TWO_TASKS[2:], "all that came after the snapshot, once"
-
-
-def test_calls_are_made_beside_one_at_a_time() -> None:
-    call: BackgroundCall[int] = BackgroundCall("test")
-    release = threading.Event()
-    call.start(lambda: 1 if release.wait(60) else 0)
-    assert call.is_pending
-    assert not call.discard(lambda waited_s: False), "it has not ended"
-    release.set()
-    call.start(lambda: 2)
-    assert call.result() == 2, "after the one before"
-
-    def fails() -> int:
-        raise KeyError("nothing here")
-
-    call.start(fails)
-    with pytest.raises(KeyError):
-        call.result()
-    call.defer(fails)
-    assert call.discard(lambda waited_s: False), "a deferred call is never made"
-    call.defer(lambda: 3)
-    assert call.result() == 3

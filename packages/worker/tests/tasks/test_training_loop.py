@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import reference
 from conftest import OF_TWO_TASKS, ZOO, Master, Start, StartProcess, training, two_tasks
-from practice_master import WAIT_S, PracticeMaster
 
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
+from edl_testing.scripted_master import WAIT_S, ScriptedMaster
 
 Header = parameters_pb2.PushHeader
 
 
-def outcomes(master: PracticeMaster) -> list[int]:
-    return [outcome for _, outcome in master.heard.pushes]
+def outcomes(master: ScriptedMaster) -> list[int]:
+    return [outcome for _, outcome in master.received.pushes]
 
 
 def test_every_minibatch_is_pushed_once_and_in_order(
@@ -26,7 +26,7 @@ def test_every_minibatch_is_pushed_once_and_in_order(
     assert start_worker(master).wait() == 0
     pushed = [
         (h.claim.lease.task.number, h.claim.minibatch, h.claim.records)
-        for h, _ in master.heard.pushes
+        for h, _ in master.received.pushes
     ]
     assert pushed == [
         *((0, i, 8) for i in range(5)),
@@ -39,9 +39,9 @@ def test_every_minibatch_is_pushed_once_and_in_order(
         assert task.complete.minibatches == task.applied
         assert task.complete.examples == task.complete.records
         assert task.complete.records == task.lease.records.stop - task.lease.records.start
-    assert all(np.isfinite(h.step.loss) and h.step.loss > 0 for h, _ in master.heard.pushes)
-    assert all(h.step.compute_s > 0 for h, _ in master.heard.pushes)
-    assert not master.heard.failed
+    assert all(np.isfinite(h.step.loss) and h.step.loss > 0 for h, _ in master.received.pushes)
+    assert all(h.step.compute_s > 0 for h, _ in master.received.pushes)
+    assert not master.received.failed
 
 
 def test_the_model_is_the_one_that_a_plain_loop_gives_moving_statistics_included(
@@ -60,7 +60,7 @@ def test_the_layout_is_described_in_wire_order(
 ) -> None:
     master = start_master(job, [two_tasks(points)])
     assert start_worker(master).wait() == 0
-    (ready,) = master.heard.ready
+    (ready,) = master.received.ready
     assert [(v.name, tuple(v.shape), v.trainable) for v in ready.model.variables] == [
         ("dense/kernel", (4, 8), True),
         ("dense/bias", (8,), True),
@@ -74,7 +74,7 @@ def test_the_layout_is_described_in_wire_order(
     assert ready.model.reduction == "mean"
     assert set(ready.model.metric_names) == {"loss", "accuracy"}
     assert '"SGD"' in ready.model.optimizer_json
-    assert master.heard.registered[0].instance == ready.instance
+    assert master.received.registered[0].instance == ready.instance
 
 
 def test_only_as_much_is_pulled_as_is_used(
@@ -82,11 +82,11 @@ def test_only_as_much_is_pulled_as_is_used(
 ) -> None:
     master = start_master(job, [two_tasks(points)])
     assert start_worker(master).wait() == 0
-    assert [header.HasField("next") for header, _ in master.heard.pushes] == [
+    assert [header.HasField("next") for header, _ in master.received.pushes] == [
         *[True] * 5, False, *[True] * 6, False,
     ]  # fmt: skip
-    assert [p.HasField("have_version") for p in master.heard.pulls] == [False, True]
-    bases = [header.claim.base_version for header, _ in master.heard.pushes]
+    assert [p.HasField("have_version") for p in master.received.pulls] == [False, True]
+    bases = [header.claim.base_version for header, _ in master.received.pushes]
     assert bases == list(range(13)), "each gradient is of the newest version"
 
 
@@ -98,7 +98,7 @@ def test_the_next_task_is_leased_before_the_present_one_ends(
     master.on_push = lambda m, _: held.append(sum(t.token > 0 for t in m.all_tasks()))
     assert start_worker(master, prefetch_lead_s=1e9).wait() == 0
     assert 2 in held
-    beats = [len(beat.leases) for beat in master.heard.heartbeats]
+    beats = [len(beat.leases) for beat in master.received.heartbeats]
     assert max(beats, default=0) <= 2
 
 
@@ -121,7 +121,7 @@ def test_a_stale_gradient_is_computed_again_from_newer_parameters(
     master = start_master(job, [two_tasks(points)])
     answered: set[tuple[int, int]] = set()
 
-    def stale_once(m: PracticeMaster, header: Header) -> int | None:
+    def stale_once(m: ScriptedMaster, header: Header) -> int | None:
         minibatch = header.claim.lease.task.number, header.claim.minibatch
         if minibatch in {(0, 2), (1, 6)} - answered:  # the second is the last of its task
             answered.add(minibatch)
@@ -133,11 +133,11 @@ def test_a_stale_gradient_is_computed_again_from_newer_parameters(
     master.on_push = stale_once
     assert start_worker(master).wait() == 0
     assert outcomes(master).count(parameters_pb2.STALE) == 2
-    assert master.heard.minibatches == OF_TWO_TASKS
+    assert master.received.minibatches == OF_TWO_TASKS
     for minibatch in answered:
         again = [
             header
-            for header, _ in master.heard.pushes
+            for header, _ in master.received.pushes
             if (header.claim.lease.task.number, header.claim.minibatch) == minibatch
         ]
         assert again[1].claim.base_version == again[0].claim.base_version + 1
@@ -151,7 +151,7 @@ def test_a_task_that_was_begun_elsewhere_goes_on_where_it_was_left(
     master = start_master(job, [tasks])
     next(master.all_tasks()).applied = 4
     assert start_worker(master).wait() == 0
-    assert master.heard.minibatches == OF_TWO_TASKS[4:]
+    assert master.received.minibatches == OF_TWO_TASKS[4:]
     done = next(master.all_tasks()).complete
     assert done is not None
     assert (done.minibatches, done.examples, done.records) == (6, 44, 44)
@@ -159,7 +159,7 @@ def test_a_task_that_was_begun_elsewhere_goes_on_where_it_was_left(
     # The minibatches that were left are those that the first holder would have computed.
     file = reference.load_model(job)
     wanted = reference.batches(file, job, tasks[0])[4:]
-    losses = [h.step.loss for h, _ in master.heard.pushes[:1]]
+    losses = [h.step.loss for h, _ in master.received.pushes[:1]]
     first = file.compute_loss(file.call(wanted[0].features, training=True), wanted[0].labels)
     np.testing.assert_allclose(losses, [float(first)], rtol=1e-5)
 
@@ -170,7 +170,7 @@ def test_a_task_whose_minibatches_are_all_applied_is_only_completed(
     master = start_master(job, [two_tasks(points)])
     next(master.all_tasks()).applied = 6
     assert start_worker(master).wait() == 0
-    assert master.heard.minibatches == OF_TWO_TASKS[6:]
+    assert master.received.minibatches == OF_TWO_TASKS[6:]
     done = next(master.all_tasks()).complete
     assert done is not None
     assert done.minibatches == 6
@@ -181,16 +181,16 @@ def test_a_zombie_drops_its_task_and_goes_on_with_another(
 ) -> None:
     master = start_master(job, [two_tasks(points)])
 
-    def taken(m: PracticeMaster, header: Header) -> int | None:
+    def taken(m: ScriptedMaster, header: Header) -> int | None:
         if header.claim.lease.token == 1 and header.claim.minibatch == 3:
-            m.held(header.claim.lease).token = 0
+            m.leased(header.claim.lease).token = 0
         return None
 
     master.on_push = taken
     assert start_worker(master, prefetch_lead_s=-1.0).wait() == 0
     assert outcomes(master).count(parameters_pb2.REFUSED) == 1
-    assert sorted(master.heard.minibatches) == OF_TWO_TASKS
-    assert not master.heard.failed
+    assert sorted(master.received.minibatches) == OF_TWO_TASKS
+    assert not master.received.failed
 
 
 def test_a_lease_that_a_heartbeat_reports_lost_is_dropped_without_a_push(
@@ -200,20 +200,20 @@ def test_a_lease_that_a_heartbeat_reports_lost_is_dropped_without_a_push(
 
     tried: list[int] = []
 
-    def lose(m: PracticeMaster, header: Header) -> int | None:
+    def lose(m: ScriptedMaster, header: Header) -> int | None:
         tried.append(header.claim.lease.token)
         if header.claim.lease.token == 1 and header.claim.minibatch == 2:
             m.lost.append(header.claim.lease)
-            m.held(header.claim.lease).token = 0
-            heard = len(m.heard.heartbeats)
-            assert m.changed.wait_for(lambda: len(m.heard.heartbeats) > heard + 1, 20)
+            m.leased(header.claim.lease).token = 0
+            heard = len(m.received.heartbeats)
+            assert m.changed.wait_for(lambda: len(m.received.heartbeats) > heard + 1, 20)
             return parameters_pb2.STALE
         return None
 
     master.on_push = lose
     assert start_worker(master, prefetch_lead_s=-1.0).wait() == 0
     assert tried.count(1) == 3, "the stale minibatch was not pushed again"
-    assert sorted(master.heard.minibatches) == OF_TWO_TASKS
+    assert sorted(master.received.minibatches) == OF_TWO_TASKS
 
 
 def test_a_task_that_is_out_of_step_is_handed_back(
@@ -221,14 +221,14 @@ def test_a_task_that_is_out_of_step_is_handed_back(
 ) -> None:
     master = start_master(job, [two_tasks(points)])
 
-    def confused(m: PracticeMaster, header: Header) -> int | None:
+    def confused(m: ScriptedMaster, header: Header) -> int | None:
         return parameters_pb2.OUT_OF_ORDER if header.claim.lease.token == 1 else None
 
     master.on_push = confused
     assert start_worker(master).wait() == 0
-    assert [lease.token for lease in master.heard.returned[0].leases] == [1]
-    assert not master.heard.returned[0].leaving
-    assert sorted(master.heard.minibatches) == OF_TWO_TASKS
+    assert [lease.token for lease in master.received.returned[0].leases] == [1]
+    assert not master.received.returned[0].leaving
+    assert sorted(master.received.minibatches) == OF_TWO_TASKS
 
 
 def test_a_lost_answer_changes_nothing(
@@ -237,16 +237,16 @@ def test_a_lost_answer_changes_nothing(
     master = start_master(job, [two_tasks(points)])
     seen: set[int] = set()
 
-    def cut_off(m: PracticeMaster, header: Header) -> int | None:
+    def cut_off(m: ScriptedMaster, header: Header) -> int | None:
         if header.claim.minibatch == 1 and header.claim.lease.token not in seen:
             seen.add(header.claim.lease.token)
-            m.cut_next_answer = True
+            m.drop_next_reply = True
         return None
 
     master.on_push = cut_off
     assert start_worker(master).wait() == 0
     assert outcomes(master).count(parameters_pb2.ALREADY_APPLIED) == 2
-    assert master.heard.minibatches == OF_TWO_TASKS
+    assert master.received.minibatches == OF_TWO_TASKS
     reference.assert_close(master.by_name(), reference.train(job, two_tasks(points), rate=0.1))
 
 
@@ -273,10 +273,10 @@ def test_synchronous_workers_make_the_updates_of_one_large_minibatch(
     # A version may hold two minibatches of one task, or one of each: what was pushed says which.
     pairs = [
         (header.claim.lease.task.number, header.claim.minibatch)
-        for header, _ in master.heard.pushes
+        for header, _ in master.received.pushes
     ]
     if workers == 2:
-        assert len({header.worker_id for header, _ in master.heard.pushes}) == 2
+        assert len({header.worker_id for header, _ in master.received.pushes}) == 2
     reference.assert_close(master.by_name(), _replayed(job, tasks, pairs))
 
 
@@ -290,20 +290,20 @@ def _replayed(
     return reference.weight_files.of_model(file.model)
 
 
-def test_a_slot_is_asked_for_until_it_is_granted(
+def test_a_permit_is_requested_until_it_is_granted(
     job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
 ) -> None:
     job.training.update, job.training.grads_to_wait = job_pb2.SYNC, 1
     master = start_master(job, [[training(points, 0, 40)]], grads_to_wait=1)
-    master.slots.add(999)  # held by a worker that never comes back
-    worker = start_worker(master, slot_wait_s=0.05)
-    master.wait_for(lambda: len(master.heard.pulls) > 4, "asking again")
-    assert not master.heard.pushes
-    beats = len(master.heard.heartbeats)
-    master.wait_for(lambda: len(master.heard.heartbeats) > beats, "heartbeats meanwhile")
-    assert master.heard.heartbeats[-1].phase == task_pb2.WAITING
+    master.permits.add(999)  # held by a worker that never comes back
+    worker = start_worker(master, permit_wait_s=0.05)
+    master.wait_for(lambda: len(master.received.pulls) > 4, "asking again")
+    assert not master.received.pushes
+    beats = len(master.received.heartbeats)
+    master.wait_for(lambda: len(master.received.heartbeats) > beats, "heartbeats meanwhile")
+    assert master.received.heartbeats[-1].phase == task_pb2.WAITING
     with master.changed:
-        master.slots.clear()
+        master.permits.clear()
         master.changed.notify_all()
     assert worker.wait() == 0
     assert outcomes(master) == [parameters_pb2.APPLIED] * 5
@@ -318,14 +318,14 @@ def test_a_loss_that_is_not_finite_fails_the_task_for_good(
     job.model.loss = "faulty.not_finite"
     master = start_master(job, [[training(points, 16, 56)]])
     assert start_worker(master).wait() == 0
-    (failed,) = master.heard.failed
+    (failed,) = master.received.failed
     assert failed.permanent
     assert failed.error.code == error_pb2.NAN_LOSS
     assert "nan" in failed.error.what
     assert "version 0" in failed.error.what
     assert f"{points}, records [16, 56), minibatch 0" in failed.error.where
     assert "learning rate" in failed.error.remedy
-    assert not master.heard.pushes
+    assert not master.received.pushes
 
 
 def test_an_invalid_gradient_fails_the_task_for_good(
@@ -334,7 +334,7 @@ def test_an_invalid_gradient_fails_the_task_for_good(
     master = start_master(job, [[training(points, 0, 40)]])
     master.on_push = lambda m, header: parameters_pb2.INVALID
     assert start_worker(master).wait() == 0
-    (failed,) = master.heard.failed
+    (failed,) = master.received.failed
     assert failed.permanent
     assert failed.error.code == error_pb2.NAN_LOSS
     assert "gradient" in failed.error.what
@@ -346,14 +346,14 @@ def test_user_code_that_raises_fails_the_task_with_its_traceback(
     job.model.dataset_fn = "faulty.raising"
     master = start_master(job, [[training(points, 0, 40)], [training(points, 40, 80)]])
     assert start_worker(master).wait() == 0
-    failed = master.heard.failed[0]
+    failed = master.received.failed[0]
     assert not failed.permanent
     assert failed.error.code == error_pb2.USER_CODE
     assert "the cat is on the keyboard" in failed.error.what
     assert f"{ZOO}/faulty.py:" in failed.error.where
     assert "records [0, 40)" in failed.error.where
     assert "faulty.py" in failed.error.detail
-    assert len(master.heard.failed) == 6, "three attempts for each task, and the worker lives on"
+    assert len(master.received.failed) == 6, "three attempts for each task, and the worker lives on"
 
 
 def test_a_minibatch_of_another_shape_is_told_with_both_shapes(
@@ -362,7 +362,7 @@ def test_a_minibatch_of_another_shape_is_told_with_both_shapes(
     job.model.dataset_fn = "faulty.reshaped"
     master = start_master(job, [[training(points, 0, 40)]])
     assert start_worker(master).wait() == 0
-    failed = master.heard.failed[0]
+    failed = master.received.failed[0]
     assert failed.error.code == error_pb2.SHAPE_MISMATCH, failed.error
     assert failed.permanent
     assert "(None, 4)" in failed.error.what
@@ -375,11 +375,11 @@ def test_a_contract_error_is_reported_before_any_task_is_leased(
     job.model.loss = "faulty.nothing_here"
     master = start_master(job, [[training(points, 0, 40)]])
     assert start_worker(master).wait() == 1
-    (failed,) = master.heard.failed
+    (failed,) = master.received.failed
     assert failed.permanent
     assert not failed.HasField("lease")
     assert not any(task.lease.token for task in master.all_tasks())
-    assert not master.heard.ready
+    assert not master.received.ready
 
 
 def test_missing_data_is_reported_before_any_task_is_leased(
@@ -388,7 +388,7 @@ def test_missing_data_is_reported_before_any_task_is_leased(
     job.data[:] = [f"{points}.gone"]
     master = start_master(job, [[training(points, 0, 40)]])
     assert start_worker(master).wait() == 1
-    (failed,) = master.heard.failed
+    (failed,) = master.received.failed
     assert failed.error.code == error_pb2.DATA_NOT_FOUND
 
 
@@ -397,7 +397,7 @@ def test_a_file_that_lost_records_since_it_was_indexed_is_damaged(
 ) -> None:
     master = start_master(job, [[training(points, 44, 108)]])
     assert start_worker(master).wait() == 0
-    failed = master.heard.failed[0]
+    failed = master.received.failed[0]
     assert failed.error.code == error_pb2.DATA_DAMAGED
     assert "points.recordio" in failed.error.where
     assert failed.error.remedy

@@ -14,7 +14,11 @@ import reference
 import tensorflow as tf
 
 from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2, job_pb2, model_pb2, task_pb2
+from edl_proto.v1 import error_pb2, job_pb2
+from edl_worker import codec
+from edl_worker.core.job import ModelReference
+from edl_worker.core.model_description import TrainedModelDescription
+from edl_worker.core.tasks import ExportInfo
 from edl_worker.tasks import task_errors, trained_model, weight_files
 from edl_worker.tasks.export import Exporter
 from edl_worker.tasks.prediction import named_outputs, rows
@@ -142,12 +146,12 @@ def store() -> Any:
 
 def exporter(job: job_pb2.JobSpec) -> Exporter:
     file = reference.load_model(job)
-    return Exporter(job, file, open_size_spec({"x": tf.zeros((8, 4))}, 8))
+    return Exporter(codec.decode_job(job), file, open_size_spec({"x": tf.zeros((8, 4))}, 8))
 
 
 def test_a_model_goes_to_an_object_store_and_comes_back(job: job_pb2.JobSpec, store: Any) -> None:
     writer = exporter(job)
-    writer.export(task_pb2.ExportInfo(parameter_version=3), "memory://bucket/models/m")
+    writer.export(ExportInfo(parameter_version=3), "memory://bucket/models/m")
     back = trained_model.open_directory("memory://bucket/models/m")
     assert back.description.parameter_version == 3
     assert (back.path / "model_zoo" / "points.py").exists()
@@ -168,7 +172,7 @@ def test_a_model_that_cannot_be_written_whole_is_not_left_in_a_store(
 
     monkeypatch.setattr(type(store), "put_file", fails_at_the_description)
     with pytest.raises(EdlError) as caught:
-        exporter(job).export(task_pb2.ExportInfo(), "memory://bucket/m")
+        exporter(job).export(ExportInfo(), "memory://bucket/m")
     assert caught.value.code == error_pb2.OUTPUT_UNWRITABLE
     assert store.find("/bucket") == []
 
@@ -189,11 +193,11 @@ def test_a_damaged_description_is_told(tmp_path: Path) -> None:
 
 
 def test_what_a_job_says_itself_goes_before_what_the_trained_model_says(tmp_path: Path) -> None:
-    description = model_pb2.TrainedModel(
+    description = TrainedModelDescription(
         model_def="a.B", dataset_fn="a.f", model_def_params="width=3"
     )
     directory = trained_model.TrainedModelDirectory(tmp_path, description)
-    spec = directory.model_spec(job_pb2.ModelSpec(dataset_fn="c.g"))
+    spec = directory.model_reference(ModelReference("", "", dataset_fn="c.g"))
     assert (spec.model_def, spec.dataset_fn, spec.params) == ("a.B", "c.g", "width=3")
     assert spec.model_zoo == str(tmp_path / "model_zoo")
 
@@ -212,7 +216,7 @@ def test_a_zoo_that_holds_the_output_is_copied_without_it(
     (zoo / "out").mkdir()
     (zoo / ".out.edl-job.ab12-7.tmp").mkdir()  # of a holder of the task that was lost
     place = zoo / ".out.edl-job.ab12-8.tmp"
-    exporter(job).export(task_pb2.ExportInfo(), str(place))
+    exporter(job).export(ExportInfo(), str(place))
     copied = sorted(p.name for p in (place / "model_zoo").iterdir())
     assert copied == ["part", "points.py"]
     assert (place / "model_zoo" / "part" / "notes.txt").read_text() == "kept"

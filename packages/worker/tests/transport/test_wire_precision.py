@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -14,15 +15,19 @@ from conftest import Start, training
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from practice_master import HALVES, PracticeMaster
 from small_models import StubModelFile, batch_of, mean_square, regression
 
 from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
+from edl_testing.scripted_master import ScriptedMaster
+from edl_worker.codec import encode_precision
+from edl_worker.core.job import WirePrecision
 from edl_worker.embedding.row_buffer import RowReceiveBuffer
 from edl_worker.embedding.tables import RowRequest
 from edl_worker.tensors.quantization import dequantize, quantize
 from edl_worker.training.arena import Arena
 from edl_worker.training.trainer import Trainer
+
+HALVES = {WirePrecision.FLOAT16: np.float16, WirePrecision.BFLOAT16: ml_dtypes.bfloat16}
 
 both = pytest.mark.parametrize("precision", list(HALVES), ids=["float16", "bfloat16"])
 some_floats = arrays.arrays(np.float32, st.integers(0, 40), elements=st.floats(width=32))
@@ -30,8 +35,8 @@ some_floats = arrays.arrays(np.float32, st.integers(0, 40), elements=st.floats(w
 
 @both
 @given(values=some_floats)
-def test_numbers_are_rounded_as_numpy_rounds(precision: int, values: Any) -> None:
-    (bits,), fit = quantize([tf.constant(values)], precision)  # type: ignore[arg-type]
+def test_numbers_are_rounded_as_numpy_rounds(precision: WirePrecision, values: Any) -> None:
+    (bits,), fit = quantize([tf.constant(values)], precision)
     with np.errstate(over="ignore"):
         expected = values.astype(HALVES[precision])
     found = bits.numpy().view(HALVES[precision])
@@ -39,13 +44,13 @@ def test_numbers_are_rounded_as_numpy_rounds(precision: int, values: Any) -> Non
     np.testing.assert_array_equal(found[~is_nan], expected[~is_nan])
     assert np.isnan(found[is_nan].astype(np.float32)).all()
     assert bool(fit) == bool(np.isfinite(expected.astype(np.float32)).all())
-    back = dequantize(bits, precision).numpy()  # type: ignore[arg-type]
+    back = dequantize(bits, precision).numpy()
     np.testing.assert_array_equal(back, found.astype(np.float32))
 
 
 def test_other_numbers_are_left_alone() -> None:
     double = tf.constant([1 / 3], tf.float64)
-    found, fit = quantize([double], job_pb2.FLOAT16)
+    found, fit = quantize([double], WirePrecision.FLOAT16)
     assert found == [double]
     assert bool(fit)
 
@@ -70,7 +75,7 @@ def mixed() -> keras.Model:
 def test_a_gradient_is_rounded_and_nothing_else(precision: Any) -> None:
     whole, half, _ = trainers(mixed(), precision)
     expected, found = whole.compute(batch_of()), half.compute(batch_of())
-    assert (expected.precision, found.precision) == (job_pb2.FLOAT32, precision)
+    assert (expected.precision, found.precision) == (WirePrecision.FLOAT32, precision)
     single = np.frombuffer(expected.gradient[0], np.float32).astype(HALVES[precision])
     assert bytes(found.gradient[0]) == single.tobytes()
     assert bytes(found.gradient[1]) == bytes(expected.gradient[1]), "float64"
@@ -104,26 +109,26 @@ def test_values_of_16_bits_become_those_of_the_model(precision: Any) -> None:
 
 
 def test_a_gradient_beyond_float16_travels_whole(caplog: pytest.LogCaptureFixture) -> None:
-    whole, half, _ = trainers(regression(), job_pb2.FLOAT16)
+    whole, half, _ = trainers(regression(), WirePrecision.FLOAT16)
     batch = batch_of()
     steep = type(batch)(batch.features * 1e4, batch.labels * 1e4, batch.size)
     expected = whole.compute(steep)
     assert np.abs(np.frombuffer(expected.gradient[0], np.float32)).max() > 65_520
     for _ in range(2):
         found = half.compute(steep)
-        assert found.precision == job_pb2.FLOAT32
+        assert found.precision == WirePrecision.FLOAT32
         assert bytes(found.gradient[0]) == bytes(expected.gradient[0])
     assert len([r for r in caplog.records if "float16" in r.message]) == 1, "told once"
-    assert half.compute(batch).precision == job_pb2.FLOAT16, "the next one is as usual"
-    _, wide, _ = trainers(regression(), job_pb2.BFLOAT16)
-    assert wide.compute(steep).precision == job_pb2.BFLOAT16
+    assert half.compute(batch).precision == WirePrecision.FLOAT16, "the next one is as usual"
+    _, wide, _ = trainers(regression(), WirePrecision.BFLOAT16)
+    assert wide.compute(steep).precision == WirePrecision.BFLOAT16
 
 
 def test_a_gradient_that_is_not_finite_stays_so() -> None:
-    _, half, _ = trainers(regression(), job_pb2.FLOAT16)
+    _, half, _ = trainers(regression(), WirePrecision.FLOAT16)
     batch = batch_of()
     step = half.compute(type(batch)(batch.features / 0.0, batch.labels, batch.size))
-    assert step.precision == job_pb2.FLOAT32
+    assert step.precision == WirePrecision.FLOAT32
     assert not np.isfinite(np.frombuffer(step.gradient[0], np.float32)).all()
 
 
@@ -146,32 +151,33 @@ def test_rows_of_16_bits_are_looked_up_as_float32(precision: Any) -> None:
 @both
 @pytest.mark.parametrize("local_steps", [1, 3])
 def test_a_worker_trains_with_numbers_of_16_bits(
-    precision: Any,
+    precision: WirePrecision,
     local_steps: int,
     job: job_pb2.JobSpec,
     points: Path,
-    start_master: Callable[..., PracticeMaster],
+    start_master: Callable[..., ScriptedMaster],
     start_worker: Start,
 ) -> None:
-    job.training.wire_precision = precision
+    on_wire = encode_precision(precision)
+    job.training.wire_precision = on_wire
     job.training.local_steps = local_steps
     master = start_master(job, [[training(points, 0, 44, number=0)]])
     assert start_worker(master).wait() == 0
-    pushes = [header for header, outcome in master.heard.pushes]
+    pushes = [header for header, outcome in master.received.pushes]
     assert sum(header.claim.minibatches or 1 for header in pushes) == 6
     for header in pushes:
-        assert header.gradient.precision == precision
-        assert not header.HasField("next") or header.next.precision == precision
+        assert header.gradient.precision == on_wire
+        assert not header.HasField("next") or header.next.precision == on_wire
         assert header.gradient.nbytes == master.trainable_nbytes // 2
-    assert {pull.precision for pull in master.heard.pulls if not pull.frozen} == {precision}
-    assert all(outcome == parameters_pb2.APPLIED for _, outcome in master.heard.pushes)
-    assert not master.heard.failed
+    assert {pull.precision for pull in master.received.pulls if not pull.frozen} == {on_wire}
+    assert all(outcome == parameters_pb2.APPLIED for _, outcome in master.received.pushes)
+    assert not master.received.failed
 
 
 def test_what_is_evaluated_is_whole(
     job: job_pb2.JobSpec,
     points: Path,
-    start_master: Callable[..., PracticeMaster],
+    start_master: Callable[..., ScriptedMaster],
     start_worker: Start,
 ) -> None:
     job.training.wire_precision = job_pb2.FLOAT16
@@ -180,6 +186,6 @@ def test_what_is_evaluated_is_whole(
     evaluation.task.type, evaluation.frozen = task_pb2.EVALUATION, "stage-1"
     master = start_master(job, [[lease], [evaluation]])
     assert start_worker(master).wait() == 0
-    frozen = [pull.precision for pull in master.heard.pulls if pull.frozen]
+    frozen = [pull.precision for pull in master.received.pulls if pull.frozen]
     assert frozen
     assert set(frozen) == {job_pb2.FLOAT32}

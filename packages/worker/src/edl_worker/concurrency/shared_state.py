@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from edl_proto.errors import EdlError
-from edl_proto.v1 import task_pb2
 from edl_worker.core import exit_codes
+from edl_worker.core.tasks import LeaseRef, MasterReplacedError, TaskLostError, WorkerPhase
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +17,9 @@ class Departure:
 
     Attributes:
         reason: one word for the master: preempted, scaled-down, job-over, ...
-        error: what a person should read; None when everything is in order.
-        tell: whether leases are handed back and the master is told.
-        signal: the one that asked for it, if one did.
+        error: what the user should read; None when everything is in order.
+        tell: whether leases are handed back and the departure is reported to the master.
+        signal: the signal that asked the worker to leave, if one did.
     """
 
     reason: str
@@ -37,31 +37,31 @@ class LeavingError(Exception):
 
 
 class SharedState:
-    """The only mutable thing that the threads of a worker share.
+    """The only mutable state that the threads of a worker share.
 
-    The session holds and releases leases, the heartbeat renews them and learns of lost ones,
-    and signals, heartbeat and session may each ask the worker to leave: the first one counts.
+    The session holds and releases leases; the heartbeat renews them and records lost ones.
+    Signals, heartbeat and session may each ask the worker to leave: the first request counts.
     """
 
     def __init__(self) -> None:
-        self.phase: task_pb2.WorkerPhase.ValueType = task_pb2.LOADING
-        """What the worker is doing; carried to the master by heartbeats."""
-        self.replaced = False
-        """The heartbeat has met another incarnation of the master."""
+        self.phase = WorkerPhase.LOADING
+        """What the worker is doing; heartbeats report it."""
+        self.master_replaced = False
+        """A heartbeat has met another incarnation of the master."""
         self._lock = threading.Lock()
-        self._leases: dict[int, task_pb2.LeaseRef] = {}
+        self._leases: dict[int, LeaseRef] = {}
         self._lost: set[int] = set()
         self._leaving = threading.Event()
         self._departure: Departure | None = None
 
     # --- leases ----------------------------------------------------------------------------
 
-    def hold(self, lease: task_pb2.LeaseRef) -> None:
+    def hold(self, lease: LeaseRef) -> None:
         with self._lock:
             self._leases[lease.token] = lease
             self._lost.discard(lease.token)
 
-    def release(self, lease: task_pb2.LeaseRef) -> None:
+    def release(self, lease: LeaseRef) -> None:
         with self._lock:
             self._leases.pop(lease.token, None)
             self._lost.discard(lease.token)
@@ -71,24 +71,24 @@ class SharedState:
             self._leases.clear()
             self._lost.clear()
 
-    def leases(self) -> list[task_pb2.LeaseRef]:
+    def leases(self) -> list[LeaseRef]:
         """The leases that this worker holds, as far as it knows."""
         with self._lock:
             return [lease for token, lease in self._leases.items() if token not in self._lost]
 
-    def lose(self, leases: Iterable[task_pb2.LeaseRef]) -> None:
-        """Remember that these leases are somebody else's now."""
+    def mark_lost(self, leases: Iterable[LeaseRef]) -> None:
+        """Remember that this worker no longer holds these leases."""
         with self._lock:
             self._lost.update(lease.token for lease in leases if lease.token in self._leases)
 
-    def is_lost(self, lease: task_pb2.LeaseRef) -> bool:
+    def is_lost(self, lease: LeaseRef) -> bool:
         with self._lock:
             return lease.token in self._lost
 
     # --- leaving ---------------------------------------------------------------------------
 
     def leave(self, departure: Departure) -> bool:
-        """Ask the worker to leave; say whether this is the first reason given."""
+        """Ask the worker to leave; return whether this is the first request."""
         with self._lock:
             first = self._departure is None
             if first:
@@ -108,6 +108,20 @@ class SharedState:
         """Raise LeavingError if the worker has to leave."""
         if self._leaving.is_set():
             raise LeavingError
+
+    def check_lease(self, lease: LeaseRef) -> None:
+        """Make sure that there is still a reason to work on a task.
+
+        Raises:
+            LeavingError: the worker has to leave.
+            MasterReplacedError: the lease is that of a former incarnation of the master.
+            TaskLostError: the worker no longer holds the lease.
+        """
+        self.check()
+        if self.master_replaced:
+            raise MasterReplacedError("a heartbeat has met another master")
+        if self.is_lost(lease):
+            raise TaskLostError
 
     def sleep(self, seconds: float) -> None:
         """Wait, but not beyond the moment at which the worker has to leave.

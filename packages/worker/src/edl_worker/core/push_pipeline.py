@@ -120,13 +120,13 @@ class AwaitReply:
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
+class FinishTask:
     """All minibatches of the task are in the model."""
 
     minibatches: int
 
 
-Action: TypeAlias = Compute | Push | AwaitReply | Finish
+Action: TypeAlias = Compute | Push | AwaitReply | FinishTask
 
 
 class PushPipeline:
@@ -209,7 +209,7 @@ class PushPipeline:
             return Compute(index, Fetch.NOTHING)
         if self._unpushed and (self._unpushed >= self._local_steps or ended or self._flushing):
             return Push(self._applied, self._unpushed)
-        return Finish(self._applied) if ended else Compute(index, self._fetch)
+        return FinishTask(self._applied) if ended else Compute(index, self._fetch)
 
     def on_computed(self) -> None:
         """The minibatch of the last ``Compute`` is computed."""

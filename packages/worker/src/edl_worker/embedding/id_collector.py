@@ -8,8 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.embedding.lookup_stages import CollectIds, UnservedLookupError, during
 from edl_worker.model_file import Batch, ModelFile
 from edl_worker.tensors.tracing import open_size_spec
@@ -63,7 +62,7 @@ class IdCollector:
             return self._pruned(specs, numbers, training)
         except UnservedLookupError as error:
             raise EdlError(
-                error_pb2.MODEL_CONTRACT,
+                ErrorCode.MODEL_CONTRACT,
                 str(error),
                 where=f"model {self._file.model.name}",
                 remedy="Look embeddings up outside of loops and branches, with ids that come "

@@ -10,9 +10,10 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from edl_proto.transport.tcp import FrameError
-from edl_proto.v1 import job_pb2, parameters_pb2
+from edl_worker.core.exchange import TableRows
+from edl_worker.core.job import WirePrecision
 from edl_worker.embedding.tables import RowRequest
-from edl_worker.tensors.quantization import Precision, dequantize
+from edl_worker.tensors.quantization import dequantize
 
 _ALIGNED = 64
 """TensorFlow computes on memory that begins at such a multiple as it is, and copies any other."""
@@ -30,7 +31,7 @@ class RowReceiveBuffer:
         self._memory = np.empty(0, np.uint8)
         self._next = np.empty(0, np.uint8)
         self._for: RowRequest | None = None
-        self._precision: Precision = job_pb2.FLOAT32
+        self._precision = WirePrecision.FLOAT32
 
     def nbytes(self, wanted: RowRequest | None) -> int:
         """Bytes of the rows of a minibatch, if they travel as float32."""
@@ -52,7 +53,7 @@ class RowReceiveBuffer:
 
         return give
 
-    def arrived(self, wanted: RowRequest, precision: Precision = job_pb2.FLOAT32) -> None:
+    def arrived(self, wanted: RowRequest, precision: WirePrecision = WirePrecision.FLOAT32) -> None:
         """The rows that the memory was opened for last have come, in this precision."""
         self._memory, self._next = self._next, self._memory
         self._for, self._precision = wanted, precision
@@ -65,7 +66,7 @@ class RowReceiveBuffer:
 
     def arrays(self, wanted: RowRequest) -> list[Any]:
         """The rows that have come, float32 of shape (ids, dim) for each table."""
-        is_whole = self._precision == job_pb2.FLOAT32
+        is_whole = self._precision == WirePrecision.FLOAT32
         dtype = np.dtype(np.float32 if is_whole else np.uint16)
         found: list[Any] = []
         at = 0
@@ -83,13 +84,10 @@ def _aligned(nbytes: int) -> npt.NDArray[np.uint8]:
     return memory[start : start + nbytes]
 
 
-def requested(wanted: RowRequest | None) -> tuple[list[parameters_pb2.TableRows], memoryview]:
+def requested(wanted: RowRequest | None) -> tuple[tuple[TableRows, ...], memoryview]:
     """A request for rows: counts, and the ids of all tables as one payload."""
     if wanted is None:
-        return [], memoryview(b"")
-    tables = [
-        parameters_pb2.TableRows(table=number, count=ids.size)
-        for number, ids in enumerate(wanted.ids)
-    ]
+        return (), memoryview(b"")
+    tables = tuple(TableRows(number, ids.size) for number, ids in enumerate(wanted.ids))
     ids = wanted.ids[0] if len(wanted.ids) == 1 else np.concatenate(wanted.ids)
     return tables, np.ascontiguousarray(ids).view(np.uint8).data

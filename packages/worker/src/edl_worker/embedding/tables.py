@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.transport.parameters import MOST_ROW_BYTES
-from edl_proto.v1 import error_pb2, task_pb2
 from edl_worker.core import variable_names
+from edl_worker.core.model_description import TableDescription
 from edl_worker.embedding import lookup_stages
 from edl_worker.embedding.id_collector import IdCollector
 from edl_worker.embedding.initial_rows import CONSTANT, RowInitializer
@@ -125,10 +125,10 @@ class EmbeddingTables:
             t.owner.variable for t in self.tables if isinstance(t.owner, ServedKerasEmbedding)
         )
 
-    def describe(self) -> list[task_pb2.EmbeddingTable]:
+    def describe(self) -> list[TableDescription]:
         """The tables for ``ModelDescription.tables``."""
         return [
-            task_pb2.EmbeddingTable(
+            TableDescription(
                 name=table.name,
                 dim=table.dim,
                 distribution=table.initial.distribution,
@@ -170,7 +170,7 @@ class EmbeddingTables:
             nbytes += found.size * (8 + 4 * table.dim)
         if nbytes > MOST_ROW_BYTES:
             raise EdlError(
-                error_pb2.MODEL_CONTRACT,
+                ErrorCode.MODEL_CONTRACT,
                 f"one minibatch needs {nbytes / 2**20:.0f} MiB of embedding rows, "
                 f"more than the {MOST_ROW_BYTES >> 20} MiB that one exchange may have",
                 where="--minibatch-size",
@@ -198,7 +198,7 @@ class EmbeddingTables:
             for tensor in operation.inputs:
                 if tensor.dtype == tf.resource and tensor.name in handles:
                     raise EdlError(
-                        error_pb2.MODEL_CONTRACT,
+                        ErrorCode.MODEL_CONTRACT,
                         f"variable {handles[tensor.name]} is a large embedding that the model "
                         "uses otherwise than by looking up rows",
                         where=f"variable {handles[tensor.name]}",

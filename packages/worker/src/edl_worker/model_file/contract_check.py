@@ -12,21 +12,21 @@ from typing import Any
 from google.protobuf import json_format
 
 from edl_proto.errors import EdlError
-from edl_proto.job_spec import require
-from edl_proto.v1 import error_pb2, job_pb2
+from edl_proto.v1 import error_pb2
+from edl_worker import codec
+from edl_worker.core.job import JobType, ModelReference
 from edl_worker.model_file.batch import Batch
 from edl_worker.model_file.errors import ContractErrors
 from edl_worker.model_file.loader import load_model_file
 from edl_worker.model_file.model_file import ModelFile
-from edl_worker.model_file.model_reference import ModelReference
 from edl_worker.model_file.sample import first_batch
 from elasticdl.python.common.constants import Mode
 
 _SAMPLE = 32
 _PURPOSES = {
-    job_pb2.TRAIN: Mode.TRAINING,
-    job_pb2.EVALUATE: Mode.EVALUATION,
-    job_pb2.PREDICT: Mode.PREDICTION,
+    JobType.TRAIN: Mode.TRAINING,
+    JobType.EVALUATE: Mode.EVALUATION,
+    JobType.PREDICT: Mode.PREDICTION,
 }
 
 
@@ -73,10 +73,11 @@ def run_check(spec_json_path: str | Path) -> dict[str, Any]:
 
 
 def _run_check(spec_json_path: Path) -> dict[str, Any]:
-    spec = job_pb2.JobSpec()
     try:
-        json_format.Parse(spec_json_path.read_text(encoding="utf-8"), spec)
-    except (OSError, json_format.ParseError) as error:
+        job = codec.parse_job(spec_json_path.read_text(encoding="utf-8"))
+    except EdlError as error:
+        return _answer(None, [error])
+    except (OSError, ValueError) as error:
         failure = EdlError(
             error_pb2.USAGE,
             f"the job specification cannot be read: {error}",
@@ -84,18 +85,16 @@ def _run_check(spec_json_path: Path) -> dict[str, Any]:
             remedy="Give a file with a JobSpec as JSON.",
         )
         return _answer(None, [failure])
-    purpose = _PURPOSES.get(spec.type, Mode.TRAINING)
-    reference = ModelReference.from_spec(spec.model)
+    purpose = _PURPOSES[job.type]
     try:
-        model_file = load_model_file(reference, purpose=purpose)
+        model_file = load_model_file(job.model, purpose=purpose)
     except ContractErrors as error:
         return _answer(None, error.errors)
-    if not spec.data:
+    if not job.data:
         return _answer(model_file, [])
 
     def first() -> Batch:
-        require(spec, ["minibatch_size"])
-        return first_batch(model_file, spec, purpose, spec.minibatch_size)
+        return first_batch(model_file, job, purpose, job.minibatch_size)
 
     return _answer(model_file, _build_errors(model_file, first))
 

@@ -10,6 +10,7 @@ import keras
 
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
+from edl_worker.core.job import ModelReference
 from edl_worker.model_file.adapters.columns import adapt_columns
 from edl_worker.model_file.adapters.input_function import adapt_input_function
 from edl_worker.model_file.adapters.loss import adapt_loss
@@ -22,7 +23,6 @@ from edl_worker.model_file.errors import ContractErrors, ErrorCollector
 from edl_worker.model_file.feature_mapping import FeatureMapper
 from edl_worker.model_file.forms.model_definition import ModelDefinition
 from edl_worker.model_file.model_file import ModelFile
-from edl_worker.model_file.model_reference import ModelReference
 from edl_worker.model_file.params import parse_params
 from edl_worker.model_file.random_state import seed_globally
 from edl_worker.model_file.resolver import find_definition, find_model

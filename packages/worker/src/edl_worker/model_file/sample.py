@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import recordio
 from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2, job_pb2
+from edl_proto.v1 import error_pb2
+from edl_worker.core.job import JobDescription
 from edl_worker.model_file.batch import Batch
 from edl_worker.model_file.model_file import ModelFile
 from edl_worker.model_file.pipelines.request import reading_error
 from elasticdl.python.common.constants import Mode
 
 
-def first_batch(file: ModelFile, job: job_pb2.JobSpec, mode: Mode, minibatch_size: int) -> Batch:
+def first_batch(file: ModelFile, job: JobDescription, mode: Mode, minibatch_size: int) -> Batch:
     """The first minibatch that the model file makes of the job's data.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Tells the master once a second that this worker lives, and hears what has become of it."""
+"""Heartbeats: they renew leases and bring what the master wants of this worker."""
 
 from __future__ import annotations
 
@@ -12,109 +12,106 @@ import grpc
 
 from edl_proto.errors import EdlError
 from edl_worker.concurrency.shared_state import Departure, SharedState
+from edl_worker.core.tasks import HeartbeatAnswer, MasterReplacedError
 from edl_worker.runtime import thread_stacks
-from edl_worker.transport.master_client import MasterClient, MasterReplacedError
+from edl_worker.transport.task_client import TaskClient
 
 log = logging.getLogger(__name__)
 
-# Leaving for these reasons is nothing that the master needs to be told.
-NO_FAREWELL = frozenset(("replaced", "unknown-worker"))
-
-
-_MISSED_S = 3.0
-"""A master that is started again answers before that."""
+# The master needs no farewell from a worker that leaves for one of these reasons.
+_NO_FAREWELL = frozenset(("replaced", "unknown-worker"))
 
 
 class Heartbeat:
-    """A thread that renews leases and hears of lost ones, whatever the session is doing.
+    """A thread that sends heartbeats, whatever the session is doing.
 
-    It is also what ends a worker whose master is gone while the session sits in user code.
+    It also ends a worker whose master is away for too long while the session runs user code.
 
     Args:
-        counters: the worker's counters, carried along.
+        counters: the worker's counters, which heartbeats carry.
         master_wait_s: how long the master may be away before the worker leaves.
-        on_missed: called with each heartbeat while the master is away for longer than usual;
-            somebody has to see to it that it is started again.
     """
 
     def __init__(
         self,
-        client: MasterClient,
+        client: TaskClient,
         state: SharedState,
         counters: Callable[[], dict[str, float]],
         master_wait_s: float,
-        on_missed: Callable[[], object] = lambda: None,
     ) -> None:
         self._client = client
         self._state = state
         self._counters = counters
         self._master_wait_s = master_wait_s
-        self._on_missed = on_missed
-        self._every_s = 1.0
+        self._interval_s = 1.0
         self._stacks = ""
         self._away_since: float | None = None
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
-    def start(self, every_s: float) -> None:
-        """Begin, or go on with another interval after a new registration."""
-        self._every_s = every_s or self._every_s
+    def start(self, interval_s: float) -> None:
+        """Start, or go on with another interval after a new registration."""
+        self._interval_s = interval_s or self._interval_s
         if not self._thread.is_alive():
             self._thread.start()
 
     def stop(self) -> None:
         self._stopped.set()
 
-    def last(self) -> None:
-        """Say a last time what this worker has counted, so that nothing of it is lost."""
+    def send_last(self) -> None:
+        """Report the counters once more, so that none of them is lost."""
         with contextlib.suppress(grpc.RpcError, EdlError, MasterReplacedError):
-            self._client.heartbeat(self._counters())
+            self._send(stacks="")
 
     def _run(self) -> None:
-        while not self._stopped.wait(self._every_s):
-            # Between the loss of one master and the registration with the next there is
-            # nobody who knows this worker.
-            if not self._state.replaced:
+        while not self._stopped.wait(self._interval_s):
+            # Between the loss of one master and the registration with the next one, no master
+            # knows this worker.
+            if not self._state.master_replaced:
                 self._beat()
 
+    def _send(self, stacks: str) -> HeartbeatAnswer:
+        state = self._state
+        return self._client.heartbeat(state.leases(), state.phase, self._counters(), stacks)
+
     def _beat(self) -> None:
-        named = self._client.incarnation
+        incarnation = self._client.incarnation
         try:
-            reply = self._client.heartbeat(self._counters(), self._stacks)
+            answer = self._send(self._stacks)
         except MasterReplacedError:
             # Unless the session has registered again in the meantime.
-            self._state.replaced = named == self._client.incarnation
+            self._state.master_replaced = incarnation == self._client.incarnation
         except EdlError as error:
-            log.warning("the master did not take a heartbeat: %s", error.what)
+            log.warning("the master rejected a heartbeat: %s", error.what)
         except grpc.RpcError as error:
-            self._away(f"{error.code().name}: {error.details()}")
+            self._on_no_answer(f"{error.code().name}: {error.details()}")
             return
         except Exception:
             log.exception("a heartbeat could not be sent")
             return
         else:
-            self._stacks = ""
-            if reply.send_stacks:
-                self._stacks = thread_stacks.of_all_threads()
-                thread_stacks.show(self._stacks)
-            if reply.lost:
-                self._state.lose(reply.lost)
-            if reply.leave:
-                self._state.leave(departure(reply.leave_reason))
+            self._obey(answer)
         self._away_since = None
 
-    def _away(self, cause: str) -> None:
+    def _obey(self, answer: HeartbeatAnswer) -> None:
+        self._stacks = ""
+        if answer.wants_stacks:
+            self._stacks = thread_stacks.of_all_threads()
+            thread_stacks.show(self._stacks)
+        self._state.mark_lost(answer.lost)
+        if answer.leave_reason is not None:
+            self._state.leave(departure(answer.leave_reason))
+
+    def _on_no_answer(self, cause: str) -> None:
         now = time.monotonic()
         if self._away_since is None:
             self._away_since = now
         away_s = now - self._away_since
-        if away_s > _MISSED_S:
-            self._on_missed()
         if away_s > self._master_wait_s:
-            error = self._client.lost(away_s, cause)
+            error = self._client.lost_error(away_s, cause)
             self._state.leave(Departure("master-lost", error, tell=False))
 
 
 def departure(reason: str) -> Departure:
-    """How to leave when the master says so."""
-    return Departure(reason, tell=reason not in NO_FAREWELL)
+    """How to leave for a reason that the master has given."""
+    return Departure(reason, tell=reason not in _NO_FAREWELL)

@@ -1,4 +1,4 @@
-"""What every thread of this process does at the moment, as text."""
+"""The stacks of all threads of this process, as text."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import tempfile
 import threading
 
 MOST_CHARACTERS = 60_000
-"""A worker has some dozen threads; TensorFlow's own are not Python's and do not show."""
+"""A worker has about a dozen Python threads; TensorFlow's own threads do not show."""
 
 
 def of_all_threads() -> str:
     """The stacks of all threads, the most recent call first, each under its thread's name."""
-    # faulthandler writes to a descriptor, and reads the frames without running any Python code
-    # in the threads: also a thread that holds a lock for ever can be looked at.
+    # faulthandler writes to a descriptor and reads the frames without running Python code in the
+    # threads, so it shows a thread that holds a lock forever, too.
     with tempfile.TemporaryFile() as file:
         faulthandler.dump_traceback(file=file, all_threads=True)
         file.seek(0)
@@ -26,5 +26,5 @@ def of_all_threads() -> str:
 
 
 def show(text: str) -> None:
-    """Put stacks into this worker's log."""
-    print("the master asks what this worker does:\n" + text, file=sys.stderr, flush=True)
+    """Write stacks to this worker's log."""
+    print("the master asks for the stacks of this worker:\n" + text, file=sys.stderr, flush=True)

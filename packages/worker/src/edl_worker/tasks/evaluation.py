@@ -1,15 +1,14 @@
-"""Evaluation: metric states of a task, and values from the sum of all states."""
+"""Evaluation tasks: metric states of one task, and values from the sum of all states."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
-from edl_proto import tensor
-from edl_proto.v1 import task_pb2
+from edl_worker.core.tasks import MetricState, TaskResult
 from edl_worker.embedding.lookup_stages import during
 from edl_worker.embedding.tables import EmbeddingTables, RowRequest
 from edl_worker.model_file import Batch, ModelFile
@@ -47,48 +46,37 @@ class Inference:
             return self._file.call(features, training=False)
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluationResult:
-    """What the records of one evaluation task add to the metrics."""
-
-    minibatches: int
-    examples: int
-    states: list[task_pb2.MetricState]
-
-
 def evaluate(
     model_file: ModelFile,
     infer: Inference,
     batches: Lookahead[Batch],
-    at_minibatch: Callable[[int, Batch], None],
-) -> EvaluationResult:
+    before_minibatch: Callable[[int, Batch], None],
+) -> TaskResult:
     """Run a task's minibatches through model and metrics.
 
     Args:
-        at_minibatch: called before each one; may raise.
+        before_minibatch: called before each one; may raise.
+
+    Returns:
+        The metric states of the task; its number of records is left to the caller.
     """
     metrics = model_file.new_metrics()
     minibatches = examples = 0
     while (batch := batches.take()) is not None:
-        at_minibatch(minibatches, batch)
+        before_minibatch(minibatches, batch)
         metrics.update(batch.labels, infer(batch))
         minibatches += 1
         examples += batch.size
-    return EvaluationResult(minibatches, examples, encode_states(metrics.states()))
-
-
-def summarize(model_file: ModelFile, states: Iterable[task_pb2.MetricState]) -> dict[str, float]:
-    """Values of the metrics from the sum of the states of all tasks."""
-    metrics = model_file.new_metrics()
-    metrics.load(
-        [(state.name, [tensor.decode(value) for value in state.variables]) for state in states]
+    states = tuple(
+        MetricState(name, tuple(np.asarray(value) for value in variables))
+        for name, variables in metrics.states()
     )
-    return {name: float(value) for name, value in metrics.result().items()}
+    return TaskResult(minibatches=minibatches, examples=examples, metric_states=states)
 
 
-def encode_states(states: Iterable[tuple[str, Sequence[Any]]]) -> list[task_pb2.MetricState]:
-    """Metric states as messages."""
-    return [
-        task_pb2.MetricState(name=name, variables=[tensor.encode(value) for value in variables])
-        for name, variables in states
-    ]
+def summarize(model_file: ModelFile, states: Iterable[MetricState]) -> TaskResult:
+    """Turn the sum of the metric states of all tasks into the values of the metrics."""
+    metrics = model_file.new_metrics()
+    metrics.load([(state.name, list(state.variables)) for state in states])
+    values = {name: float(value) for name, value in metrics.result().items()}
+    return TaskResult(metrics=values)

@@ -17,7 +17,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from edl_proto.v1 import job_pb2, model_pb2, task_pb2
+from edl_worker import codec
+from edl_worker.core.job import JobDescription
+from edl_worker.core.model_description import TrainedModelDescription
+from edl_worker.core.tasks import ExportInfo
 from edl_worker.model_file import ModelFile
 from edl_worker.tasks import trained_model, weight_files
 from edl_worker.tasks.prediction import named_outputs
@@ -41,11 +44,11 @@ class Exporter:
         input_spec: specification of a minibatch's features, any size.
     """
 
-    job: job_pb2.JobSpec
+    job: JobDescription
     model_file: ModelFile
     input_spec: Any
 
-    def export(self, info: task_pb2.ExportInfo, place: str) -> None:
+    def export(self, info: ExportInfo, place: str) -> None:
         """Write the model to a place of this task's own; the master makes the output of it.
 
         Args:
@@ -66,13 +69,13 @@ class Exporter:
                 raise writing_failed(error, self.job.output or place) from error
             raise
 
-    def _export_here(self, info: task_pb2.ExportInfo, place: Path) -> None:
+    def _export_here(self, info: ExportInfo, place: Path) -> None:
         place.mkdir(parents=True)
         self._write(info, place, leave_out=(Path(self.job.output).absolute(), place))
         _sync_tree(place)
         _sync(place.parent)
 
-    def _export_to_store(self, info: task_pb2.ExportInfo, place: str) -> None:
+    def _export_to_store(self, info: ExportInfo, place: str) -> None:
         import fsspec
 
         filesystem, path = fsspec.core.url_to_fs(place)
@@ -83,7 +86,7 @@ class Exporter:
 
     # --- contents --------------------------------------------------------------------------
 
-    def _write(self, info: task_pb2.ExportInfo, to: Path, leave_out: tuple[Path, ...]) -> None:
+    def _write(self, info: ExportInfo, to: Path, leave_out: tuple[Path, ...]) -> None:
         model = self.model_file.model
         weight_files.save(weight_files.of_model(model), to / trained_model.PARAMETERS)
         has_keras = _save_keras(model, to / trained_model.KERAS)
@@ -96,11 +99,11 @@ class Exporter:
             ignore_dangling_symlinks=True,
         )
         description = self._describe(info, has_keras)
-        (to / trained_model.DESCRIPTION).write_bytes(description.SerializeToString())
+        (to / trained_model.DESCRIPTION).write_bytes(codec.encode_trained_model(description))
 
-    def _describe(self, info: task_pb2.ExportInfo, has_keras: bool) -> model_pb2.TrainedModel:
+    def _describe(self, info: ExportInfo, has_keras: bool) -> TrainedModelDescription:
         spec = self.job.model
-        return model_pb2.TrainedModel(
+        return TrainedModelDescription(
             docker_commit_id=self.job.image,
             model_def=spec.model_def,
             model_def_params=spec.params,
@@ -119,7 +122,7 @@ class Exporter:
             parameter_version=info.parameter_version,
             records_trained=info.records_trained,
             epochs=info.epochs,
-            metrics=dict(info.metrics),
+            metrics=info.metrics,
             versions={
                 "edl": metadata.version("edl-worker"),
                 "tensorflow": tf.__version__,

@@ -1,9 +1,8 @@
-"""Predictions: one ``tf.Example`` per input record, in order."""
+"""Prediction tasks: one ``tf.Example`` for each input record, in order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ import numpy.typing as npt
 
 import recordio
 import recordio.example
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2, task_pb2
+from edl_proto.errors import EdlError, ErrorCode
+from edl_worker.core.tasks import Lease, TaskResult
 from edl_worker.model_file import Batch
 from edl_worker.tasks.evaluation import Inference
 from edl_worker.tasks.lookahead import Lookahead
@@ -23,37 +22,29 @@ SINGLE = "prediction"
 """Name of the feature that holds the output of a model with one output."""
 
 
-@dataclass(frozen=True, slots=True)
-class PredictionResult:
-    """What was written for one prediction task."""
-
-    minibatches: int
-    predictions: int
-
-
 def predict(
     infer: Inference,
     output_names: Sequence[str],
-    lease: task_pb2.Lease,
+    lease: Lease,
     batches: Lookahead[Batch],
-    at_minibatch: Callable[[int, Batch], None],
-) -> PredictionResult:
+    before_minibatch: Callable[[int, Batch], None],
+) -> TaskResult:
     """Write the predictions of a task to its part file, which appears whole or not at all.
 
     Args:
         output_names: names for the outputs of a model that returns several as a list.
-        at_minibatch: called before each one; may raise.
+        before_minibatch: called before each one; may raise.
 
     Raises:
         EdlError: not exactly one prediction per record, or the part cannot be written.
     """
-    wanted = lease.records.stop - lease.records.start
+    wanted = lease.records.count
     minibatches = predictions = 0
     try:
         _make_parent(lease.part_path)
         with recordio.Writer(lease.part_path) as writer:
             while (batch := batches.take()) is not None:
-                at_minibatch(minibatches, batch)
+                before_minibatch(minibatches, batch)
                 outputs = named_outputs(infer(batch), output_names)
                 for record in rows(outputs, batch.size):
                     writer.write(recordio.example.encode(record))
@@ -65,7 +56,7 @@ def predict(
                 raise _miscounted(lease, wanted, predictions)
     except OSError as error:
         raise writing_failed(error, lease.part_path) from error
-    return PredictionResult(minibatches, predictions)
+    return TaskResult(records=predictions, minibatches=minibatches, examples=predictions)
 
 
 def named_outputs(outputs: Any, output_names: Sequence[str]) -> dict[str, Any]:
@@ -95,7 +86,7 @@ def rows(outputs: Mapping[str, Any], size: int) -> Iterator[dict[str, npt.NDArra
         array = np.asarray(value)
         if array.ndim == 0 or array.shape[0] != size:
             raise EdlError(
-                error_pb2.SHAPE_MISMATCH,
+                ErrorCode.SHAPE_MISMATCH,
                 f"output {name} of the model has shape {array.shape} for {size} records",
                 where=f"output {name}",
                 remedy="Let the model return one row per record: the first dimension of each "
@@ -106,9 +97,9 @@ def rows(outputs: Mapping[str, Any], size: int) -> Iterator[dict[str, npt.NDArra
         yield {name: array[index] for name, array in arrays.items()}
 
 
-def _miscounted(lease: task_pb2.Lease, wanted: int, got: int) -> EdlError:
+def _miscounted(lease: Lease, wanted: int, got: int) -> EdlError:
     return EdlError(
-        error_pb2.MODEL_CONTRACT,
+        ErrorCode.MODEL_CONTRACT,
         f"{wanted} records gave {'more than ' if got > wanted else ''}"
         f"{min(got, wanted) if got > wanted else got} predictions; "
         "each record must give exactly one",

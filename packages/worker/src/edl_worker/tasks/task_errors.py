@@ -1,4 +1,4 @@
-"""What went wrong in a task, told as what, where and what to do."""
+"""Errors of tasks: what happened, where in the data, and how to remedy it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2, task_pb2
-from edl_proto.v1.error_pb2 import ErrorCode
+from edl_proto.errors import EdlError, ErrorCode
+from edl_worker.core.tasks import Lease
 from edl_worker.model_file import Batch
 from edl_worker.model_file.errors import (
     message_of,
@@ -24,36 +23,36 @@ _ABOUT_SHAPES = re.compile(
     r"shape|dimension|rank|incompatible|must be equal|elements|label value|out of range|dtype", re.I
 )
 
-# Trying these again elsewhere gives the same.
+# Another attempt, elsewhere, would get the same result.
 _PERMANENT: frozenset[ErrorCode.ValueType] = frozenset(
     (
-        error_pb2.NAN_LOSS,
-        error_pb2.SHAPE_MISMATCH,
-        error_pb2.DATA_DAMAGED,
-        error_pb2.MODEL_CONTRACT,
-        error_pb2.OUTPUT_EXISTS,
+        ErrorCode.NAN_LOSS,
+        ErrorCode.SHAPE_MISMATCH,
+        ErrorCode.DATA_DAMAGED,
+        ErrorCode.MODEL_CONTRACT,
+        ErrorCode.OUTPUT_EXISTS,
     )
 )
 
 
-# Errors of the model file or the data for which it matters which records were at work.
+# Errors of the model file or the data that depend on the records.
 _ABOUT_RECORDS = frozenset(
     (
-        error_pb2.USER_CODE,
-        error_pb2.SHAPE_MISMATCH,
-        error_pb2.DATA_DAMAGED,
-        error_pb2.DATA_UNREADABLE,
+        ErrorCode.USER_CODE,
+        ErrorCode.SHAPE_MISMATCH,
+        ErrorCode.DATA_DAMAGED,
+        ErrorCode.DATA_UNREADABLE,
     )
 )
 
 
 def is_permanent(error: EdlError) -> bool:
-    """Whether trying the task again, elsewhere, cannot help."""
+    """Whether another attempt at the task, elsewhere, cannot help."""
     return error.code in _PERMANENT
 
 
-def place(lease: task_pb2.Lease, minibatch: int | None = None) -> str:
-    """The records of a task, for a person."""
+def place(lease: Lease, minibatch: int | None = None) -> str:
+    """The records of a task, for an error message."""
     records = lease.records
     text = f"{records.uri}, records [{records.start}, {records.stop})" if records.uri else "the job"
     return text if minibatch is None else f"{text}, minibatch {minibatch}"
@@ -68,14 +67,14 @@ def explain(
     model: Any = None,
     batch: Batch | None = None,
 ) -> EdlError:
-    """An error for whatever was raised while a task was at work.
+    """The error for an exception that was raised while a task was running.
 
     Args:
         doing: subject and verb, such as "the training step raised".
         where: the place if no frame of the model zoo is known.
         zoo: root of the model zoo.
         model: the Keras model, for its input shapes.
-        batch: the minibatch at work, for its shapes.
+        batch: the minibatch that was being computed, for its shapes.
     """
     if isinstance(error, EdlError):
         if error.code in _ABOUT_RECORDS and where not in error.where:
@@ -83,39 +82,39 @@ def explain(
         return error
     if isinstance(error, MemoryError | tf.errors.ResourceExhaustedError):
         return EdlError(
-            error_pb2.USER_CODE,
+            ErrorCode.USER_CODE,
             f"{doing} an out-of-memory error: {message_of(error)}",
             where=where,
             remedy="Use a smaller --minibatch-size or fewer workers on this machine.",
             detail=user_traceback(error, user_frames(error, zoo)),
         )
-    told = user_code_error(
+    found = user_code_error(
         error,
         zoo,
-        code=error_pb2.USER_CODE,
+        code=ErrorCode.USER_CODE,
         action=doing,
         place=where,
         remedy="Correct the model file at this place; `edl zoo check` tries it without a job.",
     )
-    if told.where != where:
-        told.where = _at(told.where, where)
+    if found.where != where:
+        found.where = _at(found.where, where)
     if batch is not None and _is_about_shapes(error):
-        told.code = error_pb2.SHAPE_MISMATCH
-        told.what += f"; minibatch: {shapes(batch.features)}, labels {shapes(batch.labels)}"
+        found.code = ErrorCode.SHAPE_MISMATCH
+        found.what += f"; minibatch: {shapes(batch.features)}, labels {shapes(batch.labels)}"
         inputs = getattr(model, "inputs", None)
         if inputs:
-            told.what += f"; model input: {shapes(inputs)}"
-        told.remedy = (
+            found.what += f"; model input: {shapes(inputs)}"
+        found.remedy = (
             "Make the dataset function (or feature_columns and label_columns) give what the "
             "model and the loss expect."
         )
-    return told
+    return found
 
 
-def not_finite(lease: task_pb2.Lease, minibatch: int, version: int | None, what: str) -> EdlError:
+def not_finite(lease: Lease, minibatch: int, version: int | None, what: str) -> EdlError:
     """The error for a loss or gradient that is not a number."""
     return EdlError(
-        error_pb2.NAN_LOSS,
+        ErrorCode.NAN_LOSS,
         f"{what} at parameter version {version}",
         where=place(lease, minibatch),
         remedy="Lower the learning rate, clip gradients (clipnorm), or look for bad values in "
@@ -124,7 +123,7 @@ def not_finite(lease: task_pb2.Lease, minibatch: int, version: int | None, what:
 
 
 def is_about_writing(error: BaseException) -> bool:
-    """Whether an output could not be written; libraries say it in errors of their own."""
+    """Whether an output could not be written; libraries raise errors of their own for that."""
     return isinstance(error, OSError) or _is_full(error) or "Permission denied" in str(error)
 
 
@@ -132,7 +131,7 @@ def writing_failed(error: BaseException, path: str) -> EdlError:
     """The error for an output that could not be written."""
     if _is_full(error):
         return EdlError(
-            error_pb2.DISK_FULL,
+            ErrorCode.DISK_FULL,
             f"no space is left for {path}",
             where=path,
             remedy="Free space there, or choose another --output, and submit the job again; "
@@ -140,7 +139,7 @@ def writing_failed(error: BaseException, path: str) -> EdlError:
         )
     reason = getattr(error, "strerror", None) or message_of(error)
     return EdlError(
-        error_pb2.OUTPUT_UNWRITABLE,
+        ErrorCode.OUTPUT_UNWRITABLE,
         f"{path} cannot be written: {reason}",
         where=path,
         remedy="Choose an --output that the workers may write to.",

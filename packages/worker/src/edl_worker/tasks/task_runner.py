@@ -1,4 +1,4 @@
-"""Where a worker does its tasks, whatever their type. Importing this imports TensorFlow."""
+"""Runs the tasks of one job, whatever their type. Importing this imports TensorFlow."""
 
 from __future__ import annotations
 
@@ -7,191 +7,160 @@ import logging
 from collections.abc import Iterator
 
 from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 from edl_worker.concurrency.shared_state import LeavingError, SharedState
 from edl_worker.config import Settings
+from edl_worker.core.model_description import ModelDescription
+from edl_worker.core.registration import JobAdmission
+from edl_worker.core.tasks import (
+    Lease,
+    MasterReplacedError,
+    OutOfOrderError,
+    TaskLostError,
+    TaskResult,
+    TaskType,
+    WorkerPhase,
+)
 from edl_worker.metrics import WorkerMetrics
 from edl_worker.model_file import Batch
 from edl_worker.tasks import evaluation, prediction, task_errors
 from edl_worker.tasks.lease_prefetcher import Assignment, LeasePrefetcher
-from edl_worker.tasks.loaded_model import LoadedModel
-from edl_worker.tasks.training_loop import OutOfOrderError, TaskLostError, TrainingLoop
+from edl_worker.tasks.loaded_model import LoadedModel, TrainableModel
+from edl_worker.tasks.training_loop import TrainingLoop
+from edl_worker.training.initial_values import send_initial_values
 from edl_worker.training.replica import ParameterReplica
-from edl_worker.transport.master_client import MasterClient, MasterReplacedError
+from edl_worker.transport.parameter_client import ParameterClient
 
 log = logging.getLogger(__name__)
 
-__all__ = ["OutOfOrderError", "TaskLostError", "TaskRunner"]
-
 
 class TaskRunner:
-    """A loaded model at work for one master."""
+    """A loaded model that runs tasks for one master.
+
+    Attributes:
+        model: the model as it is described to the master.
+    """
 
     def __init__(
         self,
         loaded: LoadedModel,
-        client: MasterClient,
+        client: ParameterClient,
         state: SharedState,
         metrics: WorkerMetrics,
         settings: Settings,
     ) -> None:
+        self.model: ModelDescription = loaded.describe()
         self._loaded = loaded
         self._client = client
         self._state = state
-        self._replica: ParameterReplica | None = None
-        self._training: TrainingLoop | None = None
-        if loaded.trainer is not None and loaded.arena is not None:
-            precision = loaded.job.training.wire_precision
-            self._replica = ParameterReplica(
-                loaded.arena, loaded.trainer, client, loaded.tables, precision
-            )
-            loaded.infer.rows = self._replica.frozen_rows
-            self._training = TrainingLoop(
-                replica=self._replica,
-                trainer=loaded.trainer,
-                state=state,
-                metrics=metrics,
-                zoo=loaded.zoo,
-                sync=loaded.job.training.update == job_pb2.SYNC,
-                overlap=loaded.job.training.overlap,
-                local_steps=loaded.job.training.local_steps,
-                minibatch_size=loaded.job.minibatch_size,
-                prefetch_lead_s=settings.prefetch_lead_s,
-                tables=loaded.tables,
-            )
+        self._training: _Training | None = None
+        if loaded.trainable is not None:
+            trainable = loaded.trainable
+            self._training = _Training(loaded, trainable, client, state, metrics, settings)
+            loaded.infer.rows = self._training.replica.frozen_rows
         self._at: tuple[int, Batch] | None = None
 
-    def describe(self) -> task_pb2.ModelDescription:
-        return self._loaded.describe()
+    def minibatches(self, lease: Lease) -> Iterator[Batch] | None:
+        """The minibatches of a task; None if it has no records."""
+        return self._loaded.minibatches(lease)
 
-    def pipeline(self, lease: task_pb2.Lease) -> Iterator[Batch] | None:
-        return self._loaded.pipeline(lease)
-
-    def send_initial_values(self) -> None:
-        """Give the master this worker's initial values, unless another's were first."""
-        assert self._replica is not None, "only a training job has initial values"
-        accepted = self._replica.send_initial()
+    def join(self, admission: JobAdmission) -> None:
+        """Use the parameters of the job that has admitted this model."""
+        self._client.open(admission, self.model)
+        if not admission.send_initial_values:
+            return
+        assert self._training is not None, "only a training job has initial values"
+        accepted = self._training.send_initial_values(self._client)
         log.info("the initial values are %s", "this worker's" if accepted else "another worker's")
 
-    def forget(self) -> None:
-        """The parameters are no version of the present master."""
-        if self._replica is not None:
-            self._replica.forget()
+    def forget_parameters(self) -> None:
+        """Treat the parameters as no version of the present master."""
+        if self._training is not None:
+            self._training.replica.forget()
 
-    def do(self, assignment: Assignment, prefetcher: LeasePrefetcher) -> task_pb2.CompleteRequest:
-        """Do one task; the answer is what to report of it.
+    def run(self, assignment: Assignment, prefetcher: LeasePrefetcher) -> TaskResult:
+        """Run one task.
 
         Raises:
-            TaskLostError: somebody else has it now.
+            TaskLostError: another worker has it now.
             OutOfOrderError: it has to be handed back.
             EdlError: it failed.
-            LeavingError: the worker has to leave; the task stays held.
-            MasterReplacedError: the master it was for is gone.
+            LeavingError: the worker has to leave; the lease stays held.
+            MasterReplacedError: the results are for a former incarnation of the master.
         """
         lease = assignment.lease
         self._at = None
         with self._explained(lease):
-            if assignment.failure is not None:
-                raise assignment.failure
-            done = task_pb2.CompleteRequest(
-                lease=assignment.ref, records=lease.records.stop - lease.records.start
-            )
+            if assignment.error is not None:
+                raise assignment.error
             match lease.task.type:
-                case task_pb2.TRAINING:
-                    self._train(assignment, prefetcher, done)
-                case task_pb2.EVALUATION:
-                    self._evaluate(assignment, done)
-                case task_pb2.EVALUATION_SUMMARY:
-                    done.metrics.update(
-                        evaluation.summarize(self._loaded.model_file, lease.metric_states)
-                    )
-                case task_pb2.PREDICTION:
-                    self._predict(assignment, done)
-                case task_pb2.EXPORT:
-                    self._export(lease)
-                case other:
-                    raise EdlError(
-                        error_pb2.INTERNAL,
-                        f"a task of the unknown type {other}",
-                        remedy="Master and worker must be of one version of edl.",
-                    )
-        return done
+                case TaskType.TRAINING:
+                    assert self._training is not None, "training tasks come in training jobs"
+                    return self._training.loop.run(assignment, prefetcher)
+                case TaskType.EVALUATION:
+                    return self._evaluate(assignment)
+                case TaskType.EVALUATION_SUMMARY:
+                    return evaluation.summarize(self._loaded.model_file, lease.metric_states)
+                case TaskType.PREDICTION:
+                    return self._predict(assignment)
+                case TaskType.EXPORT:
+                    return self._export(lease)
 
     def is_permanent(self, error: EdlError) -> bool:
-        """Whether trying a task again cannot help."""
+        """Whether another attempt at a task cannot help."""
         return task_errors.is_permanent(error)
 
     # --- types of tasks --------------------------------------------------------------------
 
-    def _train(
-        self, assignment: Assignment, prefetcher: LeasePrefetcher, done: task_pb2.CompleteRequest
-    ) -> None:
-        assert self._training is not None, "training tasks come in training jobs"
-        trained = self._training.run(assignment, prefetcher)
-        done.minibatches = trained.minibatches
-        done.examples = trained.examples
-
-    def _evaluate(self, assignment: Assignment, done: task_pb2.CompleteRequest) -> None:
+    def _evaluate(self, assignment: Assignment) -> TaskResult:
         assert assignment.batches is not None, "an evaluation task has records"
         self._use_frozen(assignment.lease)
         result = evaluation.evaluate(
             self._loaded.model_file,
             self._loaded.infer,
             assignment.batches,
-            lambda index, batch: self._reached(assignment, index, batch),
+            lambda index, batch: self._before_minibatch(assignment.lease, index, batch),
         )
-        done.minibatches = result.minibatches
-        done.examples = result.examples
-        done.metric_states.extend(result.states)
+        result.records = assignment.lease.records.count
+        return result
 
-    def _predict(self, assignment: Assignment, done: task_pb2.CompleteRequest) -> None:
+    def _predict(self, assignment: Assignment) -> TaskResult:
         assert assignment.batches is not None, "a prediction task has records"
-        result = prediction.predict(
+        return prediction.predict(
             self._loaded.infer,
             self._loaded.output_names,
             assignment.lease,
             assignment.batches,
-            lambda index, batch: self._reached(assignment, index, batch),
+            lambda index, batch: self._before_minibatch(assignment.lease, index, batch),
         )
-        done.minibatches = result.minibatches
-        done.examples = done.records = result.predictions
 
-    def _export(self, lease: task_pb2.Lease) -> None:
-        assert self._loaded.exporter is not None, "only a training job has something to export"
+    def _export(self, lease: Lease) -> TaskResult:
+        assert self._training is not None, "only a training job has something to export"
         self._use_frozen(lease)
-        self._state.phase = task_pb2.COMPUTING
-        with contextlib.ExitStack() as stack:
-            if self._loaded.tables is not None and self._replica is not None:
-                stack.enter_context(self._loaded.tables.held(self._replica.scan))
-            self._loaded.exporter.export(lease.export, lease.part_path)
+        self._state.phase = WorkerPhase.COMPUTING
+        self._training.export(lease)
+        return TaskResult()
 
-    # --- around them -----------------------------------------------------------------------
+    def _use_frozen(self, lease: Lease) -> None:
+        if lease.frozen and self._training is not None:
+            self._state.phase = WorkerPhase.EXCHANGING
+            self._training.replica.use_frozen(lease.frozen)
 
-    def _use_frozen(self, lease: task_pb2.Lease) -> None:
-        if lease.frozen and self._replica is not None:
-            self._state.phase = task_pb2.EXCHANGING
-            self._replica.use_frozen(lease.frozen)
-
-    def _reached(self, assignment: Assignment, index: int, batch: Batch) -> None:
-        """Before each minibatch of a task that reports only at its end."""
+    def _before_minibatch(self, lease: Lease, index: int, batch: Batch) -> None:
+        """Called before each minibatch of a task that reports only at its end."""
         self._at = index, batch
-        self._state.phase = task_pb2.COMPUTING
-        self._state.check()
-        if self._state.replaced:
-            raise MasterReplacedError("said a heartbeat")
-        if self._state.is_lost(assignment.ref):
-            raise TaskLostError
+        self._state.phase = WorkerPhase.COMPUTING
+        self._state.check_lease(lease.ref)
 
     @contextlib.contextmanager
-    def _explained(self, lease: task_pb2.Lease) -> Iterator[None]:
-        """Turns whatever is raised inside into an EdlError with the place in the data."""
+    def _explained(self, lease: Lease) -> Iterator[None]:
+        """Turn an exception inside into an EdlError that names the place in the data."""
         try:
             yield
         except (LeavingError, MasterReplacedError, TaskLostError, OutOfOrderError):
             raise
         except Exception as error:
             index, batch = self._at or (None, None)
-            task = task_pb2.TaskType.Name(lease.task.type).lower().replace("_", " ")
+            task = lease.task.type.label.replace("_", " ")
             raise task_errors.explain(
                 error,
                 doing=f"the {task} task raised",
@@ -200,3 +169,43 @@ class TaskRunner:
                 model=self._loaded.model_file.model,
                 batch=batch,
             ) from error
+
+
+class _Training:
+    """What a training job has beyond other jobs: parameters, and a model to export."""
+
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        trainable: TrainableModel,
+        client: ParameterClient,
+        state: SharedState,
+        metrics: WorkerMetrics,
+        settings: Settings,
+    ) -> None:
+        options = loaded.job.training
+        self._trainable = trainable
+        self._initial = trainable.arena.pack()
+        self.replica = ParameterReplica(
+            trainable.arena, trainable.trainer, client, trainable.tables, options.precision
+        )
+        self.loop = TrainingLoop(
+            options=options,
+            replica=self.replica,
+            trainer=trainable.trainer,
+            state=state,
+            metrics=metrics,
+            zoo=loaded.zoo,
+            minibatch_size=loaded.job.minibatch_size,
+            prefetch_lead_s=settings.prefetch_lead_s,
+            tables=trainable.tables,
+        )
+
+    def send_initial_values(self, client: ParameterClient) -> bool:
+        return send_initial_values(client, self._initial, self._trainable.tables)
+
+    def export(self, lease: Lease) -> None:
+        with contextlib.ExitStack() as stack:
+            if self._trainable.tables is not None:
+                stack.enter_context(self._trainable.tables.held(self.replica.scan))
+            self._trainable.exporter.export(lease.export, lease.part_path)

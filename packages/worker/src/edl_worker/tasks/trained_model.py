@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import keras
-from google.protobuf.message import DecodeError
 
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.trained_model import TRAINED_MODEL
-from edl_proto.v1 import error_pb2, job_pb2, model_pb2
+from edl_worker import codec
+from edl_worker.core.job import ModelReference
+from edl_worker.core.model_description import TrainedModelDescription
 from edl_worker.tasks import weight_files
 
 DESCRIPTION = TRAINED_MODEL
@@ -26,12 +27,12 @@ class TrainedModelDirectory:
     """A directory that a training job wrote, on this machine."""
 
     path: Path
-    description: model_pb2.TrainedModel
+    description: TrainedModelDescription
 
-    def model_spec(self, override: job_pb2.ModelSpec) -> job_pb2.ModelSpec:
-        """Which model this is; what the job says itself goes before."""
+    def model_reference(self, override: ModelReference) -> ModelReference:
+        """Which model this is; the job's own options take precedence."""
         mine = self.description
-        spec = job_pb2.ModelSpec(
+        options = ModelReference(
             model_zoo=str(self.path / (mine.model_zoo or MODEL_ZOO)),
             model_def=mine.model_def,
             params=mine.model_def_params,
@@ -43,8 +44,7 @@ class TrainedModelDirectory:
             feature_columns=mine.feature_columns,
             label_columns=mine.label_columns,
         )
-        spec.MergeFrom(override)  # empty fields change nothing
-        return spec
+        return options.overridden_by(override)
 
     def read_values(self) -> weight_files.NamedValues:
         return weight_files.read(self.path / (self.description.params_filename or PARAMETERS))
@@ -59,17 +59,17 @@ def open_directory(uri: str) -> TrainedModelDirectory:
     path = _local(uri)
     try:
         content = (path / DESCRIPTION).read_bytes()
-        return TrainedModelDirectory(path, model_pb2.TrainedModel.FromString(content))
+        return TrainedModelDirectory(path, codec.decode_trained_model(content))
     except (FileNotFoundError, NotADirectoryError):
         raise EdlError(
-            error_pb2.MODEL_NOT_FOUND,
+            ErrorCode.MODEL_NOT_FOUND,
             f"{uri} holds no trained model: it has no {DESCRIPTION}",
             where=uri,
             remedy="Name a directory that edl train wrote as its --output.",
         ) from None
-    except (DecodeError, OSError) as error:
+    except (ValueError, OSError) as error:
         raise EdlError(
-            error_pb2.CHECKPOINT_DAMAGED,
+            ErrorCode.CHECKPOINT_DAMAGED,
             f"{DESCRIPTION} cannot be read: {error}",
             where=f"{uri}/{DESCRIPTION}",
             remedy="Copy the trained model again, or train it again.",
@@ -99,7 +99,7 @@ def initialize(model: keras.Model, init_from: str) -> None:
 def _load_keras(model: keras.Model, path: Path, named: str) -> None:
     if not path.exists():
         raise EdlError(
-            error_pb2.MODEL_NOT_FOUND,
+            ErrorCode.MODEL_NOT_FOUND,
             f"there is no file {named}",
             where=named,
             remedy="Name a trained model's directory, or a .keras or .safetensors file.",
@@ -109,7 +109,7 @@ def _load_keras(model: keras.Model, path: Path, named: str) -> None:
     except Exception as error:  # Keras raises what it likes
         first = str(error).strip().splitlines()
         raise EdlError(
-            error_pb2.SHAPE_MISMATCH,
+            ErrorCode.SHAPE_MISMATCH,
             f"the values of {path.name} do not fit the model: {first[0] if first else error!r}",
             where=named,
             remedy="Use the model definition and --params that the values were trained with.",
@@ -129,7 +129,7 @@ def _local(uri: str) -> Path:
         filesystem.get(path, str(copy), recursive=filesystem.isdir(path))
     except FileNotFoundError:
         raise EdlError(
-            error_pb2.MODEL_NOT_FOUND,
+            ErrorCode.MODEL_NOT_FOUND,
             f"there is nothing at {uri}",
             where=uri,
             remedy="Name a directory that edl train wrote as its --output.",

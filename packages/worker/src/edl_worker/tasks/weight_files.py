@@ -14,8 +14,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core import variable_names
 from edl_worker.embedding.layer import IDS, ROWS, SEED, Embedding
 from edl_worker.tensorflow_internals import nested_layers
@@ -60,14 +59,14 @@ def read(path: Path) -> NamedValues:
             return NamedValues({name: file.get_tensor(name) for name in order}, str(path))
     except FileNotFoundError:
         raise EdlError(
-            error_pb2.MODEL_NOT_FOUND,
+            ErrorCode.MODEL_NOT_FOUND,
             f"there is no file {path.name} in {path.parent}",
             where=str(path),
             remedy="Name a directory that edl train wrote as its --output.",
         ) from None
     except (SafetensorError, ValueError, OSError) as error:
         raise EdlError(
-            error_pb2.CHECKPOINT_DAMAGED,
+            ErrorCode.CHECKPOINT_DAMAGED,
             f"{path.name} cannot be read: {error}",
             where=str(path),
             remedy="Copy the trained model again, or train it again.",
@@ -149,7 +148,7 @@ def _some(found: list[str]) -> str:
 
 def _other_model(source: str, what: str) -> EdlError:
     return EdlError(
-        error_pb2.SHAPE_MISMATCH,
+        ErrorCode.SHAPE_MISMATCH,
         f"the values are of another model: {what}",
         where=source,
         remedy="Use the model definition and --params that the values were trained with.",

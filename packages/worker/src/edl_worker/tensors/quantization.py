@@ -1,29 +1,26 @@
-"""Numbers of 16 bits on the wire, made from and into float32 by TensorFlow.
+"""Quantization of float32 tensors to 16 bits for the wire, and back.
 
-They leave and enter the graph as their bits: not everything takes bfloat16 for a number.
+Quantized tensors leave and enter the graph as uint16, since numpy has no bfloat16.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import tensorflow as tf
 
-from edl_proto.v1 import job_pb2
+from edl_worker.core.job import WirePrecision
 
-Precision: TypeAlias = job_pb2.WirePrecision.ValueType
-
-_DTYPES = {job_pb2.FLOAT16: tf.float16, job_pb2.BFLOAT16: tf.bfloat16}
+_DTYPES = {WirePrecision.FLOAT16: tf.float16, WirePrecision.BFLOAT16: tf.bfloat16}
 
 
 def quantize(
-    tensors: Sequence[tf.Tensor], precision: Precision
+    tensors: Sequence[tf.Tensor], precision: WirePrecision
 ) -> tuple[list[tf.Tensor], tf.Tensor]:
-    """float32 tensors rounded to 16 bits, as uint16; others as they are.
+    """Round float32 tensors to 16 bits, as uint16; keep other tensors.
 
     Returns:
-        The tensors, and whether every number that was rounded is finite.
+        The tensors, and whether every rounded number is finite.
     """
     dtype = _DTYPES[precision]
     found, fit = [], [tf.constant(True)]
@@ -36,6 +33,6 @@ def quantize(
     return found, tf.reduce_all(fit)
 
 
-def dequantize(bits: tf.Tensor, precision: Precision) -> tf.Tensor:
-    """Numbers of 16 bits, as uint16, as float32; exact."""
+def dequantize(bits: tf.Tensor, precision: WirePrecision) -> tf.Tensor:
+    """Quantized numbers as float32; exact."""
     return tf.cast(tf.bitcast(bits, _DTYPES[precision]), tf.float32)

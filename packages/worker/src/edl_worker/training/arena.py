@@ -17,9 +17,10 @@ import keras
 import numpy as np
 import numpy.typing as npt
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2, job_pb2, task_pb2
+from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core import variable_names
+from edl_worker.core.job import WirePrecision
+from edl_worker.core.model_description import VariableDescription
 from edl_worker.embedding.tables import EmbeddingTables
 
 DTYPES = ("float32", "float64")
@@ -61,9 +62,11 @@ class WeightGroup:
     def sizes(self) -> list[int]:
         return [weight.size for weight in self.weights]
 
-    def dtype_as(self, precision: job_pb2.WirePrecision.ValueType) -> str:
+    def dtype_as(self, precision: WirePrecision) -> str:
         """What its numbers travel as; those of 16 bits as their bits."""
-        is_narrow = self.trainable and self.dtype == "float32" and precision != job_pb2.FLOAT32
+        is_narrow = (
+            self.trainable and self.dtype == "float32" and precision != WirePrecision.FLOAT32
+        )
         return "uint16" if is_narrow else self.dtype
 
 
@@ -102,10 +105,10 @@ class Arena:
         """All of them, in wire order."""
         return tuple(weight for group in self.groups for weight in group.weights)
 
-    def describe(self) -> list[task_pb2.Variable]:
+    def describe(self) -> list[VariableDescription]:
         """The weights for ``ModelDescription.variables``."""
         return [
-            task_pb2.Variable(
+            VariableDescription(
                 name=weight.name,
                 shape=weight.shape,
                 dtype=weight.dtype,
@@ -124,7 +127,7 @@ class Arena:
             at += value.size
         return buffer
 
-    def nbytes_as(self, precision: job_pb2.WirePrecision.ValueType) -> int:
+    def nbytes_as(self, precision: WirePrecision) -> int:
         """Bytes of a payload of parameters as it travels."""
         return sum(
             sum(group.sizes) * np.dtype(group.dtype_as(precision)).itemsize for group in self.groups
@@ -133,7 +136,7 @@ class Arena:
     def views(
         self,
         payload: npt.NDArray[np.uint8],
-        precision: job_pb2.WirePrecision.ValueType = job_pb2.FLOAT32,
+        precision: WirePrecision = WirePrecision.FLOAT32,
     ) -> list[npt.NDArray[Any]]:
         """A payload as one flat array per group, without a copy where alignment allows."""
         arrays, at = [], 0
@@ -168,7 +171,7 @@ class ReceiveBuffer:
         """
         if nbytes not in self._sizes:
             raise EdlError(
-                error_pb2.INTERNAL,
+                ErrorCode.INTERNAL,
                 f"the master sent {nbytes} bytes of parameters, the model has {self._sizes[0]}",
                 remedy="This is an internal error of edl: master and worker agreed on a layout.",
             )
@@ -209,7 +212,7 @@ def _weights(model: keras.Model, tables: EmbeddingTables | None) -> list[Weight]
         weights.append(Weight(name, tuple(variable.shape), dtype, trainable, variable))
     if not any(weight.trainable for weight in weights) and not tables:
         raise EdlError(
-            error_pb2.MODEL_CONTRACT,
+            ErrorCode.MODEL_CONTRACT,
             "the model has no trainable variables",
             where=f"model {model.name}",
             remedy="Give it a layer with weights, or set trainable=True where it was switched off.",
@@ -219,7 +222,7 @@ def _weights(model: keras.Model, tables: EmbeddingTables | None) -> list[Weight]
 
 def _unsupported(name: str, what: str, remedy: str) -> EdlError:
     return EdlError(
-        error_pb2.MODEL_CONTRACT,
+        ErrorCode.MODEL_CONTRACT,
         f"variable {name} {what}",
         where=f"variable {name}",
         remedy=remedy,

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from edl_proto.v1 import job_pb2
+from edl_worker.core.job import WirePrecision
 from edl_worker.embedding.lookup_stages import during
 from edl_worker.embedding.tables import EmbeddingTables, RowRequest
 from edl_worker.model_file import Batch, ModelFile
-from edl_worker.tensors.quantization import Precision, dequantize, quantize
+from edl_worker.tensors.quantization import dequantize, quantize
 from edl_worker.tensors.tracing import SizeAgnosticFunction
 from edl_worker.training.arena import Arena, Weight
 
@@ -45,7 +45,7 @@ class StepResult:
     state_delta: tuple[memoryview, ...]
     loss: float
     rows: tuple[memoryview, ...] = ()
-    precision: Precision = job_pb2.FLOAT32
+    precision: WirePrecision = WirePrecision.FLOAT32
 
     @property
     def is_finite(self) -> bool:
@@ -66,7 +66,7 @@ class Trainer:
         tables: EmbeddingTables | None = None,
         *,
         local: bool = False,
-        precision: Precision = job_pb2.FLOAT32,
+        precision: WirePrecision = WirePrecision.FLOAT32,
     ) -> None:
         """Arrange the traced functions.
 
@@ -81,7 +81,7 @@ class Trainer:
         self._is_local = local
         self._precision = precision
         self._start: list[tf.Tensor] = []
-        self._told = False
+        self._overflow_logged = False
         self._tables = tables
         self._arena = arena
         trainable = [g for g in arena.groups if g.trainable]
@@ -102,7 +102,7 @@ class Trainer:
                     [tf.TensorSpec([sum(g.sizes)], g.dtype_as(each)) for g in arena.groups],
                 ],
             )
-            for each in {job_pb2.FLOAT32, precision}
+            for each in {WirePrecision.FLOAT32, precision}
         }
 
     @property
@@ -125,7 +125,7 @@ class Trainer:
         self._step.prime(batch.size, batch.features, batch.labels, open_nests=open_nests)
 
     def assign(
-        self, payload: npt.NDArray[np.uint8], precision: Precision = job_pb2.FLOAT32
+        self, payload: npt.NDArray[np.uint8], precision: WirePrecision = WirePrecision.FLOAT32
     ) -> None:
         """Give all weights the values of a payload, which is copied.
 
@@ -154,39 +154,39 @@ class Trainer:
             batch.size, batch.features, batch.labels, open_nests=open_nests
         )
         precision = self._fitting(narrow)
-        if precision != job_pb2.FLOAT32:
+        if precision != WirePrecision.FLOAT32:
             gradient, row_gradients, _ = narrow
         return StepResult(
             _memory(gradient), _memory(delta), float(loss), _memory(row_gradients), precision
         )
 
-    def _fitting(self, narrow: Sequence[Any]) -> Precision:
+    def _fitting(self, narrow: Sequence[Any]) -> WirePrecision:
         """What a gradient travels as: whole if, rounded, it would be infinite."""
         if not narrow:
-            return job_pb2.FLOAT32
+            return WirePrecision.FLOAT32
         if bool(narrow[-1]):
             return self._precision
-        if not self._told:
-            self._told = True
+        if not self._overflow_logged:
+            self._overflow_logged = True
             log.warning(
                 "a gradient has numbers beyond all of %s: such ones travel as float32",
-                job_pb2.WirePrecision.Name(self._precision).lower(),
+                self._precision.name.lower(),
             )
-        return job_pb2.FLOAT32
+        return WirePrecision.FLOAT32
 
     # --- local steps -----------------------------------------------------------------------
 
     def begin_local(self, version: int) -> None:
-        """From here on ``move`` changes the variables; they have the values of a version now."""
+        """Start local steps from the present values, which are those of a version."""
         self._start = list(self._read())
         # A version is one minibatch: where a schedule of the learning rate stands.
         self._file.optimizer.iterations.assign(version)
 
-    def move(self, batch: Batch) -> float:
+    def local_step(self, batch: Batch) -> float:
         """Update the variables with a minibatch, and return its loss."""
         return float(self._step(batch.size, batch.features, batch.labels))
 
-    def moved(self, loss: float) -> StepResult:
+    def local_difference(self, loss: float) -> StepResult:
         """By how much the variables have moved since ``begin_local``.
 
         Args:
@@ -197,7 +197,7 @@ class Trainer:
         gradient, delta = moved[:border], moved[border:]
         narrow = self._narrow(gradient, [])
         precision = self._fitting(narrow)
-        if precision != job_pb2.FLOAT32:
+        if precision != WirePrecision.FLOAT32:
             gradient = narrow[0]
         return StepResult(_memory(gradient), _memory(delta), loss, (), precision)
 
@@ -245,7 +245,7 @@ class Trainer:
 
     def _narrow(self, gradient: list[tf.Tensor], rows: list[tf.Tensor]) -> Sequence[Any]:
         """Both with 16 bits, and whether they are finite so; nothing if they travel whole."""
-        if self._precision == job_pb2.FLOAT32:
+        if self._precision == WirePrecision.FLOAT32:
             return ()
         narrow, fit = quantize([*gradient, *rows], self._precision)
         return narrow[: len(gradient)], narrow[len(gradient) :], fit
@@ -274,7 +274,7 @@ class Trainer:
     def _trace_read(self) -> list[tf.Tensor]:
         return [_flatten([w.variable.value for w in group.weights]) for group in self._arena.groups]
 
-    def _trace_assign(self, precision: Precision, flats: list[tf.Tensor]) -> None:
+    def _trace_assign(self, precision: WirePrecision, flats: list[tf.Tensor]) -> None:
         for group, flat in zip(self._arena.groups, flats, strict=True):
             pieces = tf.split(flat, group.sizes)
             for weight, piece in zip(group.weights, pieces, strict=True):

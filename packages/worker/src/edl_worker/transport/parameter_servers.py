@@ -20,8 +20,10 @@ from edl_proto.errors import EdlError
 from edl_proto.transport import channels
 from edl_proto.transport.parameters import NOTHING, Buffer, CoordinatorStub, ShardStub
 from edl_proto.transport.tcp import FrameError
-from edl_proto.v1 import job_pb2, task_pb2
+from edl_proto.v1 import job_pb2
 from edl_proto.v1 import parameters_pb2 as pb
+from edl_worker.core.model_description import ModelDescription
+from edl_worker.core.registration import ShardAddress
 from edl_worker.transport.log_index import LogIndex
 from edl_worker.transport.partitions import (
     WHOLE,
@@ -96,8 +98,8 @@ class ParameterServerClient:
     def __init__(
         self,
         coordinator: CoordinatorStub,
-        servers: Iterable[task_pb2.ParameterServer],
-        model: task_pb2.ModelDescription,
+        servers: Iterable[ShardAddress],
+        model: ModelDescription,
         log_index: LogIndex,
     ) -> None:
         self._coordinator = coordinator

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from edl_proto.transport.row_placement import server_of
-from edl_proto.v1 import job_pb2, task_pb2
+from edl_proto.v1 import job_pb2
 from edl_proto.v1 import parameters_pb2 as pb
+from edl_worker.core.model_description import VariableDescription
 
 Precision: TypeAlias = job_pb2.WirePrecision.ValueType
 
@@ -38,7 +39,7 @@ class PayloadOffsets:
     gradient: int
 
     @classmethod
-    def of(cls, variables: Iterable[task_pb2.Variable]) -> PayloadOffsets:
+    def of(cls, variables: Iterable[VariableDescription]) -> PayloadOffsets:
         """Those of a model, which has its variables in the order of ``arena``."""
         trainable = [one for one in variables if one.trainable]
         narrow = sum(_nbytes(one) for one in trainable if one.dtype == "float32")
@@ -155,7 +156,7 @@ class PartitionedIds:
                 taken[server] = end
 
 
-def _nbytes(variable: task_pb2.Variable) -> int:
+def _nbytes(variable: VariableDescription) -> int:
     return int(np.prod(variable.shape, dtype=np.int64)) * np.dtype(variable.dtype).itemsize
 
 

@@ -1,4 +1,4 @@
-"""A worker for tests: everything that a real one says to its master, without TensorFlow.
+"""A worker for tests of masters: all calls of a real worker, without TensorFlow.
 
 It trains the counting model: one weight per record of the data, learning rate 1, gradient -1
 for each record of a minibatch. After E epochs every weight is exactly E, or a record was lost
@@ -15,44 +15,40 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import grpc
 import numpy as np
 import numpy.typing as npt
-from acting.threads import Died, Life, ThreadInstance
 
 import recordio
 from edl_proto import tensor
 from edl_proto.errors import EdlError
 from edl_proto.trained_model import TRAINED_MODEL
-from edl_proto.transport import channels
-from edl_proto.transport.parameters import ParametersStub
-from edl_proto.v1 import error_pb2, model_pb2, parameters_pb2, task_pb2, task_pb2_grpc
-
-CALL_S = 30.0
-WAIT_S = 0.5
-HEARTBEAT_S = 0.2
+from edl_proto.v1 import error_pb2, model_pb2, parameters_pb2, task_pb2
+from edl_testing.acting_session import CALL_S, WAIT_S, ActingSession, WorkerInstance, ref
 
 Weights = npt.NDArray[np.float32]
 
+_GOING_ON = (parameters_pb2.APPLIED, parameters_pb2.ALREADY_APPLIED)
+
 
 @dataclass
-class Acting:
-    """How workers of a test behave; shared by all of them, and told what they saw.
+class ActingBehavior:
+    """How the workers of a test behave, and what they have seen; shared by all of them.
 
     Attributes:
         weights: of the counting model; records are the numbers below it, as text.
-        update: of the job; in sync mode a step permit is asked for.
-        repeat_pushes: send every push twice, as if an answer had been lost.
+        sync: the job is synchronous, so steps need permits.
+        repeat_pushes: send every push twice, as if a reply had been lost.
         at_minibatch: called before each one; may end the instance.
-        seed: of what is random here.
     """
 
     weights: int
     minibatch_size: int = 4
     sync: bool = False
     repeat_pushes: bool = False
-    at_minibatch: Callable[[Worker, int], None] = lambda worker, minibatch: None
+    at_minibatch: Callable[[ActingWorker, int], None] = lambda worker, minibatch: None
     optimizer: str = json.dumps(
         {"class_name": "SGD", "config": {"learning_rate": 1.0, "momentum": 0.0}}
     )
@@ -61,11 +57,11 @@ class Acting:
     seen: list[tuple[int, str]] = field(default_factory=list)
     ready: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
 
-    def life(self, address: Callable[[], str]) -> Life:
-        """What instances do."""
+    def life(self, address: Callable[[], str]) -> Callable[[Any], int | signal.Signals]:
+        """Return what an instance does."""
 
-        def live(instance: ThreadInstance) -> int | signal.Signals:
-            with Worker(self, instance, address()) as worker:
+        def live(instance: WorkerInstance) -> int | signal.Signals:
+            with ActingWorker(self, instance, address()) as worker:
                 try:
                     return worker.live()
                 except EdlError as error:
@@ -77,93 +73,12 @@ class Acting:
         return live
 
 
-class Worker:
-    """One instance's session with the master."""
+class ActingWorker(ActingSession):
+    """A worker that does every type of task."""
 
-    def __init__(self, acting: Acting, instance: ThreadInstance, address: str) -> None:
+    def __init__(self, acting: ActingBehavior, instance: WorkerInstance, address: str) -> None:
+        super().__init__(instance, address, acting.weights, acting.optimizer, acting.ready.release)
         self.acting = acting
-        self.instance = instance
-        self.id = int(instance.worker)
-        self.channel = channels.connect(address)
-        self.tasks = task_pb2_grpc.TasksStub(self.channel)
-        self.parameters = ParametersStub(self.channel, address)
-        self.incarnation = ""
-        self.job = ""
-        self.fingerprint = ""
-        self.version: int | None = None
-        self.values = np.zeros(acting.weights, np.float32)
-        self.held: dict[int, task_pb2.LeaseRef] = {}
-        self.lost: set[int] = set()
-        self.leave = ""
-        self.stopped = threading.Event()
-
-    def __enter__(self) -> Worker:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.stopped.set()
-        self.parameters.close()
-        self.channel.close()
-
-    def call(self, method: Callable[..., object], request: object) -> object:
-        self.instance.check()
-        try:
-            return method(request, timeout=CALL_S)
-        except grpc.RpcError as error:
-            raise EdlError.from_rpc(error) or error from error
-
-    # --- joining ---------------------------------------------------------------------------
-
-    def join(self) -> None:
-        reply = self.call(
-            self.tasks.Register,
-            task_pb2.RegisterRequest(
-                worker_id=self.id, instance=self.instance.name, host="threads", pid=self.id + 1
-            ),
-        )
-        self.incarnation, self.job = reply.incarnation, reply.job.name
-        ready = self.call(
-            self.tasks.Ready,
-            task_pb2.ReadyRequest(
-                worker_id=self.id,
-                instance=self.instance.name,
-                incarnation=self.incarnation,
-                model=self.describe(),
-            ),
-        )
-        self.fingerprint = ready.layout_fingerprint
-        if ready.send_initial_values:
-            self.initialize()
-        self.acting.ready.release()
-
-    def describe(self) -> task_pb2.ModelDescription:
-        if not self.acting.weights:
-            return task_pb2.ModelDescription(model_name="none")
-        return task_pb2.ModelDescription(
-            model_name="counting",
-            variables=[
-                task_pb2.Variable(
-                    name="weights", shape=[self.acting.weights], dtype="float32", trainable=True
-                )
-            ],
-            optimizer_json=self.acting.optimizer,
-            reduction="sum",
-        )
-
-    def initialize(self) -> parameters_pb2.InitializeReply:
-        values = memoryview(np.zeros(self.acting.weights, np.float32)).cast("B")
-        header = parameters_pb2.InitializeHeader(
-            worker_id=self.id,
-            incarnation=self.incarnation,
-            layout_fingerprint=self.fingerprint,
-            nbytes=values.nbytes,
-        )
-        try:
-            return self.parameters.initialize(header, values, CALL_S)
-        except grpc.RpcError as error:
-            raise EdlError.from_rpc(error) or error from error
-
-    # --- a life ----------------------------------------------------------------------------
 
     def live(self) -> int:
         self.join()
@@ -182,63 +97,6 @@ class Worker:
                     time.sleep(reply.wait.retry_in_s / 4)
         self.give_back("preempted")
         return 0
-
-    def ask(self, wait_s: float = WAIT_S) -> task_pb2.LeaseReply:
-        reply = self.call(
-            self.tasks.Lease,
-            task_pb2.LeaseRequest(
-                worker_id=self.id,
-                instance=self.instance.name,
-                incarnation=self.incarnation,
-                wait_s=wait_s,
-            ),
-        )
-        if reply.HasField("lease"):
-            self.held[reply.lease.token] = ref(reply.lease)
-        return reply
-
-    def beat(self) -> None:
-        while not self.stopped.wait(HEARTBEAT_S) and not self.instance.killed.is_set():
-            request = task_pb2.HeartbeatRequest(
-                worker_id=self.id,
-                instance=self.instance.name,
-                incarnation=self.incarnation,
-                leases=list(self.held.values()),
-                phase=task_pb2.COMPUTING,
-                counters={"edl_worker_steps_total": float(len(self.acting.outcomes))},
-            )
-            try:
-                reply = self.tasks.Heartbeat(request, timeout=CALL_S)
-            except (grpc.RpcError, ValueError):
-                continue
-            self.lost |= {lease.token for lease in reply.lost}
-            self.leave = reply.leave_reason
-
-    def give_back(self, reason: str) -> None:
-        self.call(
-            self.tasks.Return,
-            task_pb2.ReturnRequest(
-                worker_id=self.id,
-                incarnation=self.incarnation,
-                leases=list(self.held.values()),
-                reason=reason,
-                leaving=True,
-            ),
-        )
-        self.held.clear()
-
-    def report(self, error: EdlError) -> None:
-        """This worker cannot work at all."""
-        self.call(
-            self.tasks.Fail,
-            task_pb2.FailRequest(
-                worker_id=self.id,
-                incarnation=self.incarnation,
-                instance=self.instance.name,
-                error=error.to_proto(),
-                permanent=True,
-            ),
-        )
 
     # --- tasks -----------------------------------------------------------------------------
 
@@ -349,11 +207,12 @@ class Worker:
             self.instance.check()
             try:
                 reply = self.parameters.push(
-                    header, (memoryview(gradient).cast("B"),), self.buffer, CALL_S
+                    header, (gradient.view(np.uint8).data,), self.buffer, CALL_S
                 )
             except grpc.RpcError as error:
                 raise EdlError.from_rpc(error) or error from error
             self.acting.outcomes.append(reply.outcome)
+            self.steps = float(len(self.acting.outcomes))
         self.version = reply.version
         if self.acting.sync and not reply.permit_granted and reply.outcome in _GOING_ON:
             # The last minibatch of a task leaves its permit to others; any other one waits.
@@ -362,7 +221,7 @@ class Worker:
 
     def buffer(self, nbytes: int) -> memoryview:
         assert nbytes == self.values.nbytes
-        return memoryview(self.values).cast("B")
+        return self.values.view(np.uint8).data
 
     def frozen(self, lease: task_pb2.Lease) -> Weights:
         header = parameters_pb2.PullHeader(
@@ -372,7 +231,7 @@ class Worker:
             frozen=lease.frozen,
         )
         values = np.zeros(self.acting.weights, np.float32)
-        reply = self.parameters.pull(header, lambda _: memoryview(values).cast("B"), CALL_S)
+        reply = self.parameters.pull(header, lambda _: values.view(np.uint8).data, CALL_S)
         assert reply.version == lease.parameter_version
         assert reply.nbytes
         return values
@@ -417,13 +276,3 @@ class Worker:
         )
         trained = model_pb2.TrainedModel(job=self.job)
         (place / TRAINED_MODEL).write_bytes(trained.SerializeToString())
-
-
-_GOING_ON = (parameters_pb2.APPLIED, parameters_pb2.ALREADY_APPLIED)
-
-
-def ref(lease: task_pb2.Lease) -> task_pb2.LeaseRef:
-    return task_pb2.LeaseRef(task=lease.task, token=lease.token)
-
-
-__all__ = ["Acting", "Died", "Worker", "ref"]

@@ -1,6 +1,6 @@
-"""A master for tests: speaks the Job service over real gRPC and keeps a job's directory.
+"""A master process for tests of the client: the service Job over gRPC, and a job's directory.
 
-It trains nothing; it plays the part that $STAND_IN names:
+It trains nothing. $EDL_SCENARIO names what it does:
 
     quick       works through its records and succeeds
     endless     works until it is stopped
@@ -60,16 +60,16 @@ def start_time(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
 
 
-class StandIn(job_pb2_grpc.JobServicer):
-    def __init__(self, directory: Path, part: str) -> None:
+class ScriptedJob(job_pb2_grpc.JobServicer):
+    def __init__(self, directory: Path, scenario: str) -> None:
         self.directory = directory
-        self.part = part
+        self.scenario = scenario
         self.spec = json_format.Parse(
             (directory / job_directory.SPEC).read_text(), job_pb2.JobSpec()
         )
         self.lock = threading.RLock()
         self.events: list[job_pb2.Event] = []
-        self.read = threading.Event()  # somebody has read the final status
+        self.read = threading.Event()  # a client has read the final status
         self.began = time.monotonic()
         self.workers: list[subprocess.Popen[bytes]] = []
         train = self.spec.type == job_pb2.TRAIN
@@ -90,7 +90,7 @@ class StandIn(job_pb2_grpc.JobServicer):
     # --- the Job service ---------------------------------------------------------------
 
     def GetStatus(self, request: Any, context: Any) -> job_pb2.JobStatus:
-        if self.part == "deaf":
+        if self.scenario == "deaf":
             time.sleep(3600)
         with self.lock:
             copy = job_pb2.JobStatus()
@@ -112,7 +112,7 @@ class StandIn(job_pb2_grpc.JobServicer):
     def Scale(self, request: job_pb2.ScaleRequest, context: Any) -> job_pb2.ScaleReply:
         with self.lock:
             self.status.workers_wanted.CopyFrom(request.workers)
-            self.tell("Scaled", f"{request.workers.min} to {request.workers.max} workers")
+            self.add_event("Scaled", f"{request.workers.min} to {request.workers.max} workers")
         return job_pb2.ScaleReply(workers=request.workers)
 
     def Stop(self, request: job_pb2.StopRequest, context: Any) -> job_pb2.StopReply:
@@ -130,7 +130,7 @@ class StandIn(job_pb2_grpc.JobServicer):
 
     # --- the job -----------------------------------------------------------------------
 
-    def tell(self, kind: str, message: str, severity: str = "info") -> None:
+    def add_event(self, kind: str, message: str, severity: str = "info") -> None:
         event = job_pb2.Event(
             number=len(self.events) + 1,
             at=now(),
@@ -147,7 +147,7 @@ class StandIn(job_pb2_grpc.JobServicer):
     def start_workers(self) -> None:
         (self.directory / job_directory.PODS).mkdir(exist_ok=True)
         for record in (self.directory / job_directory.PODS).glob("*.json"):
-            # Those of a stand-in that was killed: a real master would keep them.
+            # Workers of a scripted job that was killed; a real master would keep them.
             facts = json.loads(record.read_bytes())
             with contextlib.suppress(OSError):
                 if start_time(facts["pid"]) == facts["start_time"]:
@@ -181,12 +181,12 @@ class StandIn(job_pb2_grpc.JobServicer):
             match self.status.state:
                 case job_pb2.STARTING:
                     self.status.state = job_pb2.RUNNING
-                    self.tell("JobRunning", "the first worker is ready")
+                    self.add_event("JobRunning", "the first worker is ready")
                 case job_pb2.STOPPING:
                     self.status.state = job_pb2.CANCELLED
-                    self.tell("JobStopped", "stopped", "warning")
-                case job_pb2.RUNNING if self.part == "fail" and progress.records_done:
-                    self.tell("WorkerFailed", "worker 0 cannot work", "error")
+                    self.add_event("JobStopped", "stopped", "warning")
+                case job_pb2.RUNNING if self.scenario == "fail" and progress.records_done:
+                    self.add_event("WorkerFailed", "worker 0 cannot work", "error")
                     self.fail(
                         error_pb2.MODEL_CONTRACT,
                         "the model file has no loss",
@@ -194,7 +194,7 @@ class StandIn(job_pb2_grpc.JobServicer):
                         remedy="Write def loss(labels, predictions).",
                         detail="\n".join(f"line {n}" for n in range(100)),
                     )
-                case job_pb2.RUNNING if self.part in ("endless", "dying"):
+                case job_pb2.RUNNING if self.scenario in ("endless", "dying"):
                     progress.records_done = min(progress.records_done + 1, RECORDS - 1)
                     progress.loss, progress.records_per_s = 0.5, 20.0
                     progress.eta_s = 3600.0
@@ -204,7 +204,7 @@ class StandIn(job_pb2_grpc.JobServicer):
                     progress.loss, progress.records_per_s = 0.25, 5000.0
                     if progress.records_done >= progress.records_total:
                         self.status.state = job_pb2.FINISHING
-                        self.tell("EvaluationEnded", "Evaluation 1 ended: accuracy 0.9")
+                        self.add_event("EvaluationEnded", "Evaluation 1 ended: accuracy 0.9")
                 case job_pb2.FINISHING:
                     self.succeed()
 
@@ -230,7 +230,7 @@ class StandIn(job_pb2_grpc.JobServicer):
         url = f"http://127.0.0.1:{self.spec.serving.dashboard_port or port + 1}/"
         self.status.dashboard_url = url
         self.start_workers()
-        self.tell("JobStarted", "the master listens")
+        self.add_event("JobStarted", "the master listens")
         facts = {
             "address": f"127.0.0.1:{port}",
             "pid": os.getpid(),
@@ -239,7 +239,7 @@ class StandIn(job_pb2_grpc.JobServicer):
             "incarnation": "1",
         }
         replace_file(self.directory / job_directory.MASTER, json.dumps(facts))
-        print("stand-in listens", flush=True)
+        print("scripted job listens", flush=True)
         while self.status.state not in FINAL:
             self.write_status()
             time.sleep(TICK_S)
@@ -265,36 +265,36 @@ def main() -> None:
     if chosen.view is not None:
         print(json.dumps({"dashboard_url": f"http://127.0.0.1:{chosen.port or 4711}/"}), flush=True)
         signal.pause()
-    part = os.environ["STAND_IN"]
-    # As a real master: nobody else works in this directory.
+    scenario = os.environ["EDL_SCENARIO"]
+    # As a real master does: one master for each directory.
     held = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         sys.exit(job_directory.DIRECTORY_TAKEN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    match part:
+    match scenario:
         case "crash":
-            raise RuntimeError("the stand-in crashes as it was asked to")
+            raise RuntimeError("the scripted job crashes as its scenario says")
         case "dying" if (directory / job_directory.MASTER).exists():
-            raise RuntimeError("the stand-in crashes as it was asked to")
+            raise RuntimeError("the scripted job crashes as its scenario says")
         case "unlucky" | "late":
-            births = directory / "births"
-            births.write_text(births.read_text() + "x" if births.exists() else "x")
-            if len(births.read_text()) <= (2 if part == "unlucky" else 1):
+            starts = directory / "starts"
+            starts.write_text(starts.read_text() + "x" if starts.exists() else "x")
+            if len(starts.read_text()) <= (2 if scenario == "unlucky" else 1):
                 os.kill(os.getpid(), signal.SIGKILL)
-            if part == "late":
+            if scenario == "late":
                 time.sleep(3600)
-            StandIn(directory, "endless").run()
+            ScriptedJob(directory, "endless").run()
         case "mute":
             time.sleep(3600)
         case "early":
-            job = StandIn(directory, part)
+            job = ScriptedJob(directory, scenario)
             job.fail(error_pb2.DATA_DAMAGED, "chunk 3 is damaged", where="a.recordio, offset 40")
             job.write_status()
             sys.exit(3)
         case _:
-            StandIn(directory, part).run()
+            ScriptedJob(directory, scenario).run()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,192 @@
+"""The gRPC services of the scripted master: they decode calls and forward them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import ml_dtypes
+import numpy as np
+
+from edl_proto.errors import EdlError
+from edl_proto.transport.frames import fill, split
+from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2, task_pb2_grpc
+
+if TYPE_CHECKING:
+    from edl_testing.scripted_master import ScriptedMaster
+
+HALVES = {job_pb2.FLOAT16: np.float16, job_pb2.BFLOAT16: ml_dtypes.bfloat16}
+"""The numpy types of the wire precisions of 16 bits."""
+
+
+class TaskService(task_pb2_grpc.TasksServicer):
+    def __init__(self, master: ScriptedMaster) -> None:
+        self._master = master
+
+    def _known(self, incarnation: str) -> ScriptedMaster:
+        if incarnation != self._master.incarnation:
+            raise EdlError(error_pb2.STALE_INCARNATION, "the master was replaced")
+        return self._master
+
+    def Register(self, request: Any, context: Any) -> task_pb2.RegisterReply:
+        with self._master.changed:
+            self._master.received.registered.append(request)
+            self._master.changed.notify_all()
+        return task_pb2.RegisterReply(
+            job=self._master.job, incarnation=self._master.incarnation, heartbeat_every_s=0.1
+        )
+
+    def Ready(self, request: Any, context: Any) -> task_pb2.ReadyReply:
+        master = self._known(request.incarnation)
+        with master.changed:
+            master.received.ready.append(request)
+            master.variables = list(request.model.variables)
+            master.changed.notify_all()
+            return task_pb2.ReadyReply(
+                send_initial_values=bool(master.variables) and not master.initialized,
+                layout_fingerprint="layout",
+            )
+
+    def Lease(self, request: Any, context: Any) -> task_pb2.LeaseReply:
+        master = self._known(request.incarnation)
+        with master.changed:
+            waiting = len(master.received.ready) < master.workers_wanted
+            lease = None if waiting else master.next_lease()
+            if lease is not None:
+                master.changed.notify_all()
+                return task_pb2.LeaseReply(lease=lease)
+            if master.stage() is None:
+                return task_pb2.LeaseReply(leave=task_pb2.Leave(reason="job-over"))
+        return task_pb2.LeaseReply(wait=task_pb2.Wait(retry_in_s=0.02, reason="no task now"))
+
+    def Complete(self, request: Any, context: Any) -> task_pb2.CompleteReply:
+        master = self._known(request.incarnation)
+        with master.changed:
+            task = master.leased(request.lease)
+            if task.lease.task.type == task_pb2.TRAINING and request.minibatches != task.applied:
+                raise EdlError(
+                    error_pb2.STALE_LEASE, f"{request.minibatches} minibatches, not {task.applied}"
+                )
+            task.done, task.token, task.complete = True, 0, request
+            if master.accumulated and all(t.done for t in master.stages[master.entered - 1]):
+                master.apply_accumulated()
+            master.changed.notify_all()
+        return task_pb2.CompleteReply()
+
+    def Fail(self, request: Any, context: Any) -> task_pb2.FailReply:
+        master = self._known(request.incarnation)
+        with master.changed:
+            master.received.failed.append(request)
+            if request.HasField("lease"):
+                task = master.leased(request.lease)
+                task.failures.append(request)
+                task.token = 0
+                task.done = request.permanent or len(task.failures) >= 3
+            master.changed.notify_all()
+        return task_pb2.FailReply()
+
+    def Return(self, request: Any, context: Any) -> task_pb2.ReturnReply:
+        master = self._known(request.incarnation)
+        for lease in request.leases:
+            master.revoke(lease)
+        with master.changed:
+            master.received.returned.append(request)
+            master.changed.notify_all()
+        return task_pb2.ReturnReply()
+
+    def Heartbeat(self, request: Any, context: Any) -> task_pb2.HeartbeatReply:
+        master = self._known(request.incarnation)
+        with master.changed:
+            master.received.heartbeats.append(request)
+            master.changed.notify_all()
+            return task_pb2.HeartbeatReply(
+                lost=master.lost,
+                leave=bool(master.leave_reason),
+                leave_reason=master.leave_reason,
+                send_stacks=master.send_stacks and not request.stacks,
+            )
+
+
+class ParameterService:
+    def __init__(self, master: ScriptedMaster) -> None:
+        self._master = master
+
+    def _known(self, header: Any) -> ScriptedMaster:
+        if header.incarnation != self._master.incarnation:
+            raise EdlError(error_pb2.STALE_INCARNATION, "the master was replaced")
+        assert header.layout_fingerprint == "layout"
+        return self._master
+
+    def initialize(self, frames: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        header = parameters_pb2.InitializeHeader.FromString(next(frames))
+        values = np.empty(header.nbytes, np.uint8)
+        fill(frames, values.data)
+        master = self._known(header)
+        with master.changed:
+            accepted = not master.initialized
+            if accepted:
+                master.values, master.initialized = values, True
+            master.changed.notify_all()
+        yield parameters_pb2.InitializeReply(
+            accepted=accepted, version=master.version
+        ).SerializeToString()
+
+    def pull(self, frames: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        header = parameters_pb2.PullHeader.FromString(next(frames))
+        master = self._known(header)
+        reply = parameters_pb2.PullReply(initialized=master.initialized)
+        with master.changed:
+            master.received.pulls.append(header)
+            if header.HasField("permit_for"):
+                reply.permit_granted = master.take_permit(header.permit_for, header.wait_s)
+            version, values = master.version, master.values
+            if header.frozen:
+                version, values = master.frozen[header.frozen]
+            have = header.have_version if header.HasField("have_version") else None
+            copy = values.copy() if header.frozen or have != version else None
+            master.changed.notify_all()
+        reply.version = version
+        yield from _reply(reply, copy, header.precision, master.trainable_nbytes)
+
+    def put_rows(self, frames: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        raise NotImplementedError("the scripted master has no embedding tables")
+
+    scan_rows = put_rows
+
+    def push(self, frames: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        header = parameters_pb2.PushHeader.FromString(next(frames))
+        half = HALVES.get(header.gradient.precision)
+        gradient = np.empty(header.gradient.nbytes // (2 if half else 4), half or np.float32)
+        state = np.empty(header.gradient.state_nbytes // 4, np.float32)
+        for array in (gradient, state):
+            fill(frames, array.view(np.uint8).data)
+        gradient = gradient.astype(np.float32)
+        master = self._known(header)
+        reply = parameters_pb2.PushReply()
+        copy = None
+        with master.changed:
+            reply.outcome = master.push(header, gradient, state)
+            if header.HasField("next"):
+                reply.permit_granted = master.sync and master.take_permit(
+                    header.claim.lease, header.next.wait_s
+                )
+                copy = master.values.copy() if master.version != header.claim.base_version else None
+            reply.version = master.version
+            cut, master.drop_next_reply = master.drop_next_reply, False
+        if cut:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "the connection broke")
+        yield from _reply(reply, copy, header.next.precision, master.trainable_nbytes)
+
+
+def _reply(
+    reply: Any, values: np.ndarray[Any, Any] | None, precision: Any, trainable_nbytes: int
+) -> Iterator[bytes]:
+    if values is not None and (half := HALVES.get(precision)):
+        trainable = values[:trainable_nbytes].view(np.float32).astype(half).view(np.uint8)
+        values = np.concatenate([trainable, values[trainable_nbytes:]])
+        reply.precision = precision
+    reply.nbytes = 0 if values is None else values.nbytes
+    yield reply.SerializeToString()
+    if values is not None:
+        yield from split(values.data)

@@ -1,0 +1,94 @@
+"""What a worker needs to know of its job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+
+class JobType(Enum):
+    """What a job does with its model."""
+
+    TRAIN = auto()
+    EVALUATE = auto()
+    PREDICT = auto()
+
+
+class WirePrecision(Enum):
+    """The type in which trainable float32 numbers travel."""
+
+    FLOAT32 = auto()
+    FLOAT16 = auto()
+    BFLOAT16 = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReference:
+    """Names the model zoo, the model in it, and definitions that replace the model file's own.
+
+    The fields are those of ``edl.v1.ModelSpec``; an empty one means that the option is not given.
+    """
+
+    model_zoo: str
+    model_def: str
+    params: str = ""
+    input_fn: str = ""
+    dataset_fn: str = ""
+    loss: str = ""
+    optimizer: str = ""
+    eval_metrics_fn: str = ""
+    feature_columns: str = ""
+    label_columns: str = ""
+
+    def overridden_by(self, other: ModelReference) -> ModelReference:
+        """These options, with every option of the other that is not empty."""
+        fields = ModelReference.__slots__
+        return ModelReference(**{n: getattr(other, n) or getattr(self, n) for n in fields})
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSettings:
+    """How a job trains.
+
+    Attributes:
+        sync: gradients are combined to synchronous updates.
+        overlap: compute the next minibatch while a gradient is being pushed.
+        local_steps: minibatches that a worker applies by itself before it pushes them together.
+        embedding_threshold: Keras Embedding layers of at least so many numbers are served row by
+            row; 0: none are.
+        init_from: trained model, or file of weights, whose values are the initial ones.
+    """
+
+    seed: int = 0
+    sync: bool = False
+    overlap: bool = False
+    local_steps: int = 1
+    precision: WirePrecision = WirePrecision.FLOAT32
+    embedding_threshold: int = 0
+    init_from: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobDescription:
+    """The part of ``edl.v1.JobSpec`` that concerns a worker.
+
+    Attributes:
+        data: paths, globs, directories or URIs.
+        data_format: empty: found out from the content.
+        output: directory or URI of the trained model.
+        trained_model: the model to evaluate or to predict with.
+        image: digest-pinned reference; empty for local processes.
+        grace_s: time from SIGTERM to SIGKILL.
+    """
+
+    name: str
+    type: JobType
+    model: ModelReference
+    data: tuple[str, ...] = ()
+    data_format: str = ""
+    output: str = ""
+    trained_model: str = ""
+    minibatch_size: int = 0
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+    image: str = ""
+    grace_s: float = 0.0

@@ -1,0 +1,53 @@
+"""How the master admits a worker to a job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from edl_worker.core.job import JobDescription
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerIdentity:
+    """Which worker this process is.
+
+    Attributes:
+        instance: identity of this process, or of its container.
+    """
+
+    worker_id: int
+    instance: str
+    host: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What the master tells a worker that registers."""
+
+    job: JobDescription
+    heartbeat_every_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ShardAddress:
+    """A parameter server, and its bytes ``start`` to ``stop`` of a payload of parameters."""
+
+    address: str
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobAdmission:
+    """What the master tells a worker that has described its model.
+
+    Attributes:
+        send_initial_values: this worker's initial values may become those of the job.
+        layout_fingerprint: identifies the layout of payloads in later requests.
+        shards: who holds the parameters, part by part; empty: the master.
+    """
+
+    send_initial_values: bool
+    layout_fingerprint: str
+    shards: tuple[ShardAddress, ...] = ()

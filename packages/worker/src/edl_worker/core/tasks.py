@@ -1,0 +1,202 @@
+"""Tasks and leases as the worker knows them, and what it reports about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any, TypeAlias
+
+import numpy.typing as npt
+
+
+class TaskType(Enum):
+    """What a task does with its records."""
+
+    TRAINING = auto()
+    EVALUATION = auto()
+    EVALUATION_SUMMARY = auto()
+    """Turn the merged metric states into values."""
+    PREDICTION = auto()
+    EXPORT = auto()
+    """Write the trained model."""
+
+    @property
+    def label(self) -> str:
+        """Name in logs and metrics."""
+        return self.name.lower()
+
+
+class WorkerPhase(Enum):
+    """What the worker is doing; heartbeats report it."""
+
+    LOADING = auto()
+    IDLE = auto()
+    COMPUTING = auto()
+    EXCHANGING = auto()
+    WAITING = auto()
+    LEAVING = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskKey:
+    """Identity of a task, the same however often the task is leased.
+
+    Attributes:
+        round: epoch of a training task, number of an evaluation.
+        number: in the order of the data.
+    """
+
+    type: TaskType
+    round: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRef:
+    """A task together with the fencing token under which a worker holds it."""
+
+    task: TaskKey
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRange:
+    """Records ``start`` to ``stop`` of one file.
+
+    Attributes:
+        block_first_record: first record of a block at or before ``start``.
+        block_offset: byte at which this block starts.
+        columns: names of the columns of a CSV file.
+    """
+
+    uri: str = ""
+    format: str = ""
+    start: int = 0
+    stop: int = 0
+    block_first_record: int = 0
+    block_offset: int = 0
+    columns: tuple[str, ...] = ()
+
+    @property
+    def count(self) -> int:
+        return self.stop - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class MetricState:
+    """Values of a metric's state variables; states of different tasks add up."""
+
+    name: str
+    variables: tuple[npt.NDArray[Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExportInfo:
+    """What the master knows about the model that is exported."""
+
+    parameter_version: int = 0
+    records_trained: int = 0
+    epochs: int = 0
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A task that this worker holds.
+
+    Attributes:
+        records: of training, evaluation and prediction tasks.
+        skip_minibatches: minibatches that an earlier holder has brought into the model.
+        seed: of the task's input pipeline.
+        frozen: name of the frozen version to use; empty: the values of the trained model.
+        metric_states: of an evaluation summary, merged.
+        part_path: where a prediction or export task writes; no other worker writes there.
+        export: of an export task.
+    """
+
+    task: TaskKey
+    token: int
+    records: RecordRange = field(default_factory=RecordRange)
+    skip_minibatches: int = 0
+    seed: int = 0
+    frozen: str = ""
+    metric_states: tuple[MetricState, ...] = ()
+    part_path: str = ""
+    export: ExportInfo = field(default_factory=ExportInfo)
+
+    @property
+    def ref(self) -> LeaseRef:
+        return LeaseRef(self.task, self.token)
+
+    def __str__(self) -> str:
+        """The task for a log: ``training 1/17 file.rec[640:1280]``."""
+        text = f"{self.task.type.label} {self.task.round}/{self.task.number}"
+        if self.records.uri:
+            name = self.records.uri.rsplit("/", 1)[-1]
+            text += f" {name}[{self.records.start}:{self.records.stop}]"
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """There is no task now; ask again."""
+
+    retry_in_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """There is no further task for this worker."""
+
+    reason: str
+
+
+LeaseAnswer: TypeAlias = Lease | Wait | Leave
+
+
+@dataclass(slots=True)
+class TaskResult:
+    """What a completed task has done.
+
+    Attributes:
+        minibatches: of the whole task, skipped ones included.
+        records: records read, or predictions written.
+        examples: elements that the dataset function made of the records.
+        metric_states: of an evaluation task.
+        metrics: of an evaluation summary.
+    """
+
+    records: int = 0
+    minibatches: int = 0
+    examples: int = 0
+    metric_states: tuple[MetricState, ...] = ()
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatAnswer:
+    """What the master replies to a heartbeat.
+
+    Attributes:
+        lost: leases that this worker no longer holds.
+        leave_reason: why the worker has to leave; None: it stays.
+        wants_stacks: the next heartbeat should carry the stacks of all threads.
+    """
+
+    lost: tuple[LeaseRef, ...]
+    leave_reason: str | None
+    wants_stacks: bool
+
+
+class TaskLostError(Exception):
+    """The worker no longer holds the task; nothing is left to do for it."""
+
+
+class OutOfOrderError(Exception):
+    """Worker and master disagree about the next minibatch of the task."""
+
+
+class MasterReplacedError(Exception):
+    """The master is another incarnation than the one this worker registered with."""

@@ -1,0 +1,36 @@
+"""Sends the initial values of a model to the parameter plane."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from edl_worker.embedding.tables import EmbeddingTables
+from edl_worker.transport.parameter_client import ParameterClient
+
+_PAGE_BYTES = 32 << 20
+"""Of rows that one call sends."""
+
+
+def send_initial_values(
+    client: ParameterClient, values: npt.NDArray[np.uint8], tables: EmbeddingTables | None
+) -> bool:
+    """Offer the initial values of a job; return False if another worker's values were first.
+
+    Args:
+        values: a payload of parameters, see ``arena``.
+        tables: those rows that do not begin as their initializer says are sent, too.
+    """
+    for number, ids, rows in tables.initial_rows() if tables else ():
+        step = max(1, _PAGE_BYTES // (8 + rows.itemsize * rows.shape[1]))
+        for at in range(0, ids.size, step):
+            page = slice(at, at + step)
+            if not client.put_rows(number, _bytes(ids[page]), _bytes(rows[page])):
+                return False
+    return client.initialize(values.data)
+
+
+def _bytes(array: npt.NDArray[Any]) -> memoryview:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data

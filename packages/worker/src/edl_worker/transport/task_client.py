@@ -1,0 +1,163 @@
+"""Adapter to the master's service Tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import grpc
+
+from edl_proto.errors import EdlError
+from edl_proto.v1 import task_pb2, task_pb2_grpc
+from edl_worker import codec
+from edl_worker.core.model_description import ModelDescription
+from edl_worker.core.registration import JobAdmission, Registration
+from edl_worker.core.tasks import (
+    HeartbeatAnswer,
+    LeaseAnswer,
+    LeaseRef,
+    TaskResult,
+    WorkerPhase,
+)
+from edl_worker.transport.master_connection import MasterConnection, raise_reported
+
+
+class TaskClient:
+    """Registers the worker, leases tasks and reports them.
+
+    Methods raise ``EdlError`` for an error that the master reports, ``MasterReplacedError`` when
+    the master is another incarnation, and ``LeavingError`` when the worker has to leave while it
+    waits for a master that is away; after ``master_wait_s`` without a reply it has to leave.
+    """
+
+    def __init__(self, connection: MasterConnection) -> None:
+        self._connection = connection
+        self._settings = connection.settings
+        self._identity = connection.identity
+        self._stub = task_pb2_grpc.TasksStub(connection.channel)
+
+    @property
+    def incarnation(self) -> str:
+        """Of the master with which this worker has registered last."""
+        return self._connection.incarnation
+
+    def register(self, metrics_port: int) -> Registration:
+        """Register this process; all later calls name the incarnation that replies."""
+        request = task_pb2.RegisterRequest(
+            worker_id=self._identity.worker_id,
+            instance=self._identity.instance,
+            host=self._identity.host,
+            pid=self._identity.pid,
+            metrics_port=metrics_port,
+        )
+        timeout_s = self._settings.call_timeout_s
+        reply = self._connection.call(
+            "Register", lambda: self._stub.Register(request, timeout=timeout_s)
+        )
+        self._connection.registered(reply.incarnation)
+        return codec.decode_registration(reply)
+
+    def ready(self, model: ModelDescription) -> JobAdmission:
+        """Describe the loaded model."""
+        request = task_pb2.ReadyRequest(
+            worker_id=self._identity.worker_id,
+            instance=self._identity.instance,
+            incarnation=self.incarnation,
+            model=codec.encode_model(model),
+        )
+        timeout_s = self._settings.ready_timeout_s
+        reply = self._connection.call("Ready", lambda: self._stub.Ready(request, timeout=timeout_s))
+        return codec.decode_admission(reply)
+
+    def lease(self, prefetched: int, incarnation: str) -> LeaseAnswer:
+        """Ask for a task.
+
+        Args:
+            prefetched: leases that this worker already holds.
+            incarnation: of the master whose tasks the caller wants.
+        """
+        wait_s = self._settings.task_wait_s
+        log_index = self._connection.log_index
+        request = task_pb2.LeaseRequest(
+            worker_id=self._identity.worker_id,
+            instance=self._identity.instance,
+            incarnation=incarnation,
+            wait_s=wait_s,
+            prefetched=prefetched,
+        )
+        timeout_s = wait_s + self._settings.call_timeout_s
+        reply = self._connection.call("Lease", lambda: self._stub.Lease(request, timeout=timeout_s))
+        log_index.advance(reply.log_index)
+        return codec.decode_lease_answer(reply)
+
+    def complete(self, ref: LeaseRef, result: TaskResult) -> None:
+        """Report a completed task."""
+        request = codec.encode_result(ref, result)
+        request.worker_id = self._identity.worker_id
+        request.incarnation = self.incarnation
+        timeout_s = self._settings.call_timeout_s
+        self._connection.call("Complete", lambda: self._stub.Complete(request, timeout=timeout_s))
+
+    def fail(self, error: EdlError, *, ref: LeaseRef | None = None, permanent: bool) -> None:
+        """Report that a task has failed, or without a lease that this worker has failed."""
+        request = task_pb2.FailRequest(
+            worker_id=self._identity.worker_id,
+            instance=self._identity.instance,
+            incarnation=self.incarnation,
+            lease=None if ref is None else codec.encode_ref(ref),
+            error=error.to_proto(),
+            permanent=permanent,
+        )
+        timeout_s = self._settings.call_timeout_s
+        self._connection.call("Fail", lambda: self._stub.Fail(request, timeout=timeout_s))
+
+    def return_leases(
+        self, refs: Iterable[LeaseRef], reason: str, *, leaving: bool, within_s: float
+    ) -> None:
+        """Hand leases back undone, trying for ``within_s`` at most; also while leaving."""
+        request = task_pb2.ReturnRequest(
+            worker_id=self._identity.worker_id,
+            incarnation=self.incarnation,
+            leases=codec.encode_refs(refs),
+            reason=reason,
+            leaving=leaving,
+        )
+        self._connection.call_while_leaving(
+            "Return", lambda left_s: self._stub.Return(request, timeout=left_s), within_s
+        )
+
+    def heartbeat(
+        self,
+        refs: Iterable[LeaseRef],
+        phase: WorkerPhase,
+        counters: Mapping[str, float],
+        stacks: str = "",
+    ) -> HeartbeatAnswer:
+        """Send one heartbeat, without a second attempt: the next one comes soon enough.
+
+        Args:
+            refs: leases to renew.
+            counters: of this worker since it started.
+            stacks: of all threads, if the last answer wanted them.
+
+        Raises:
+            grpc.RpcError: the master cannot be reached.
+        """
+        request = task_pb2.HeartbeatRequest(
+            worker_id=self._identity.worker_id,
+            instance=self._identity.instance,
+            incarnation=self.incarnation,
+            leases=codec.encode_refs(refs),
+            phase=codec.encode_phase(phase),
+            counters=counters,
+            stacks=stacks,
+        )
+        try:
+            reply = self._stub.Heartbeat(request, timeout=self._settings.call_timeout_s)
+        except grpc.RpcError as error:
+            raise_reported(error)
+            raise
+        return codec.decode_heartbeat(reply)
+
+    def lost_error(self, seconds: float, cause: str) -> EdlError:
+        """The error of a worker that could not reach the master for so long."""
+        return self._connection.master_lost(seconds, cause)
