@@ -19,6 +19,7 @@ from acting.jobs import (
 )
 from acting.threads import Died
 
+from edl_proto.local import job_directory
 from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
 from edl_testing.acting_worker import ActingBehavior, ActingWorker
 
@@ -201,6 +202,8 @@ def test_a_stopped_job_goes_on_from_its_checkpoint(tmp_path: Path, update: str) 
     assert 0 < stopped.records_trained < EPOCHS * RECORDS
     assert not Path(spec.output).exists()
 
+    # The stop is on disk and binds every later master, until whoever resumes the job withdraws it.
+    (tmp_path / "job" / job_directory.REQUESTS).unlink()
     acting = ActingBehavior(RECORDS, sync=update == "SYNC")
     with RunningJob(spec, tmp_path / "job", acting) as job:
         assert job.wait() == 0
