@@ -34,6 +34,17 @@ def test_links_between_documents_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page}: {target}"
 
 
+def test_modules_that_documents_name_exist() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    for page in pages:
+        for named in re.findall(r"`([\w./-]+/[\w-]+\.py)`", page.read_text()):
+            if named.startswith("DIR/"):  # a placeholder for the reader's own folder
+                continue
+            below = ("src/*", "src", "tests")
+            places = [named, *(f"packages/*/{folder}/{named}" for folder in below)]
+            assert any(list(ROOT.glob(place)) for place in places), f"{page.name}: no {named}"
+
+
 def test_the_glossary_is_short_and_names_modules_that_exist() -> None:
     rows = [
         [cell.strip() for cell in line.strip("|").split(" | ")]
