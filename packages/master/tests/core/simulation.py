@@ -163,9 +163,9 @@ class World:
                     self.starts.append((worker, attempt))
                 case fx.StopWorker(worker, _, kill):
                     self._stop(worker, kill)
-                case fx.TakeCheckpoint():
+                case fx.WriteCheckpoint():
                     self.saved = self._save()
-                case fx.TakeSnapshot():
+                case fx.WriteSnapshot():
                     self.saved = self._save()
                     kept = ev.SnapshotTaken(Version(self.plane.version), 0.01, 0.001)
                     follow.append(kept)

@@ -21,7 +21,13 @@ def test_random_schedules_lose_repeat_and_garble_nothing() -> None:
     # The schedules are worth something only if these things happen in them.
     for what in ("WorkerLost", "WorkerRecovered", "WorkerStalled", "WorkerStacks", "LeaseExpired"):
         assert happened[what], f"no {what} in {RUNS} schedules"
-    for what in ("InstanceFound", "TakeSnapshot", "TakeCheckpoint", "ScaleRequested", "TaskFailed"):
+    for what in (
+        "InstanceFound",
+        "WriteSnapshot",
+        "WriteCheckpoint",
+        "ScaleRequested",
+        "TaskFailed",
+    ):
         assert happened[what], f"no {what} in {RUNS} schedules"
 
 

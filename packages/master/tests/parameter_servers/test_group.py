@@ -19,7 +19,7 @@ from edl_master.core.parameters.layout import Variable
 from edl_master.core.parameters.modes import Async, Sync, UpdateMode
 from edl_master.core.parameters.optimizers import parse_optimizer
 from edl_master.core.parameters.permits import PermitGranted
-from edl_master.core.parameters.push import Gradient, PushClaim, PushKind
+from edl_master.core.parameters.push import Gradient, PushClaim, PushOutcome
 from edl_master.core.parameters.shard import Shard
 from edl_master.core.parameters.sharding import cut, for_part
 from edl_master.core.parameters.status import TableFigures
@@ -146,7 +146,7 @@ def test_a_log_index_never_names_a_command_that_was_not_appended(
                 claim = PushClaim(held.task, held.token, counts[number], 1, permit.version)
                 gradient = memoryview(np.full(SIZE, -1, np.float32)).cast("B")
                 servers.prepare(number, claim, gradient)
-                assert plane.commit(claim).kind is PushKind.APPLIED
+                assert plane.commit(claim).outcome is PushOutcome.APPLIED
                 counts[number] += 1
         # Would wait for ever if the log index were ahead of the log.
         if data.draw(st.booleans()):

@@ -15,7 +15,7 @@ from edl_master.core.identifiers import TaskKey, TaskType, Token, Version, Worke
 from edl_master.core.parameters.layout import Array, Variable
 from edl_master.core.parameters.modes import Async, Sync, UpdateMode
 from edl_master.core.parameters.optimizers import Optimizer, parse_optimizer
-from edl_master.core.parameters.push import Gradient, PushClaim, PushKind
+from edl_master.core.parameters.push import Gradient, PushClaim, PushOutcome
 from edl_master.core.parameters.store import ParameterStore
 from edl_master.parameters.locked_shard import ReadRequest
 from edl_master.parameters.plane import LocalParts, build_local
@@ -48,12 +48,12 @@ def ready(mode: UpdateMode, failures: list[Exception]) -> LocalParts:
     return local
 
 
-def push(local: LocalParts, minibatch: int, token: int = 1, base: int | None = None) -> PushKind:
+def push(local: LocalParts, minibatch: int, token: int = 1, base: int | None = None) -> PushOutcome:
     version = Version(minibatch if base is None else base)
     claim = PushClaim(task(0), Token(token), minibatch, 1, version)
     gradient = Gradient(memoryview(np.full(SIZE, -1, np.float32).tobytes()))
     with local.plane.push(WorkerId(0), claim, gradient) as pushed:
-        return pushed.outcome.kind
+        return pushed.result.outcome
 
 
 def values(local: LocalParts, frozen: str = "") -> Array:
@@ -82,7 +82,7 @@ def busy(local: LocalParts) -> Iterator[None]:
 
 def test_no_decision_of_the_job_waits_for_an_update(local: LocalParts) -> None:
     coordinator = local.coordinator
-    assert push(local, 0) is PushKind.APPLIED
+    assert push(local, 0) is PushOutcome.APPLIED
     with busy(local):
         assert coordinator.grant(task(1), Token(2)) == 0
         coordinator.revoke(task(1), Token(2))
@@ -99,11 +99,11 @@ def test_no_decision_of_the_job_waits_for_an_update(local: LocalParts) -> None:
 
 
 def test_what_was_decided_before_a_push_is_applied_before_it(local: LocalParts) -> None:
-    assert push(local, 0) is PushKind.APPLIED
+    assert push(local, 0) is PushOutcome.APPLIED
     with busy(local):
         local.coordinator.freeze("then")
         pending = local.coordinator.snapshot("")
-    assert push(local, 1) is PushKind.APPLIED
+    assert push(local, 1) is PushOutcome.APPLIED
     assert (values(local, "then") == 1).all()
     assert (values(local) == 2).all()
     assert pending is not None
@@ -122,7 +122,7 @@ def sgd() -> Optimizer:
 def test_a_snapshot_that_nobody_waits_for_holds_no_values(local: LocalParts) -> None:
     pending = local.coordinator.snapshot("")
     del pending
-    assert push(local, 0) is PushKind.APPLIED
+    assert push(local, 0) is PushOutcome.APPLIED
     again = local.coordinator.snapshot("")
     assert again is not None
     assert again.get().meta["version"] == 1
@@ -130,15 +130,15 @@ def test_a_snapshot_that_nobody_waits_for_holds_no_values(local: LocalParts) -> 
 
 def test_a_holder_whose_lease_is_lost_during_an_update_is_refused(local: LocalParts) -> None:
     """The count that the next holder is granted includes the push that is being applied."""
-    results: list[PushKind] = []
+    results: list[PushOutcome] = []
     with busy(local):
         pushing = threading.Thread(target=lambda: results.append(push(local, 0)))
         pushing.start()
         # The push waits for the store and is not decided yet: the lease is lost before it.
         assert local.coordinator.grant(task(0), Token(2)) == 0
     pushing.join()
-    assert results == [PushKind.REFUSED]
-    assert push(local, 0, token=2) is PushKind.APPLIED
+    assert results == [PushOutcome.REFUSED]
+    assert push(local, 0, token=2) is PushOutcome.APPLIED
     assert (values(local) == 1).all()
 
 
@@ -177,14 +177,14 @@ def test_what_fails_before_the_commit_changes_nothing(
     monkeypatch.undo()
     assert failures == []
     assert local.coordinator.applied(task(0)) == 0
-    assert push(local, 0) is PushKind.APPLIED
+    assert push(local, 0) is PushOutcome.APPLIED
 
 
 def test_a_flush_between_two_pushes_is_an_update_of_the_first(failures: list[Exception]) -> None:
     local = ready(Sync(2), failures)
-    assert push(local, 0) is PushKind.APPLIED
+    assert push(local, 0) is PushOutcome.APPLIED
     with busy(local):
         local.coordinator.flush()
     assert (values(local) == 1).all()
-    assert push(local, 1, base=1) is PushKind.APPLIED
+    assert push(local, 1, base=1) is PushOutcome.APPLIED
     assert (values(local) == 1).all()

@@ -19,7 +19,7 @@ from edl_master.core.identifiers import TaskKey, TaskType, Token, Version, Worke
 from edl_master.core.parameters.layout import Variable
 from edl_master.core.parameters.modes import Async, Reduction, Sync, UpdateMode
 from edl_master.core.parameters.permits import PermitGranted, PermitRefused
-from edl_master.core.parameters.push import Gradient, PushClaim, PushKind
+from edl_master.core.parameters.push import Gradient, PushClaim, PushOutcome
 from edl_master.parameters.locked_shard import ReadRequest
 from edl_master.parameters.plane import LocalParts, Pulled, Waiting, build_local
 from edl_proto.errors import EdlError
@@ -51,13 +51,13 @@ def lease(number: int) -> HeldLease:
     return HeldLease(TaskKey(TaskType.TRAINING, 0, number), Token(number + 1))
 
 
-def push(local: LocalParts, number: int, minibatch: int = 0, base: int = 0) -> PushKind:
+def push(local: LocalParts, number: int, minibatch: int = 0, base: int = 0) -> PushOutcome:
     gradient = np.full(SIZE, -1, np.float32)
     held = lease(number)
     claim = PushClaim(held.task, held.token, minibatch, 1, Version(base))
     values = Gradient(memoryview(gradient).cast("B"))
     with local.plane.push(WorkerId(number), claim, values) as pushed:
-        return pushed.outcome.kind
+        return pushed.result.outcome
 
 
 def pulled(
@@ -106,9 +106,9 @@ def test_who_needs_a_slot_waits_until_the_version_is_complete() -> None:
             assert answer.permit == PermitGranted(Version(0))
     third = Pulling(local, lease(2))
     assert third.waits
-    assert push(local, 0) is PushKind.APPLIED
+    assert push(local, 0) is PushOutcome.APPLIED
     assert third.waits
-    assert push(local, 1) is PushKind.APPLIED
+    assert push(local, 1) is PushOutcome.APPLIED
     answer = third.answer()
     assert answer.permit == PermitGranted(Version(1))
     assert answer.reading.version == 1
@@ -253,7 +253,7 @@ def test_many_at_once_lose_nothing() -> None:
                 values = np.frombuffer(answer.reading.values, np.float32)
                 if not np.all(values == values[0]) or values[0] != answer.reading.version:
                     torn.append(f"version {answer.reading.version} holds {values}")
-            assert push(local, number, minibatch, answer.reading.version) is PushKind.APPLIED
+            assert push(local, number, minibatch, answer.reading.version) is PushOutcome.APPLIED
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(workers)]
     for thread in threads:

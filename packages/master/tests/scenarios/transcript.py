@@ -155,10 +155,10 @@ def tell(effect: fx.Effect) -> str:
             return f"event {kind}{_MARKS[severity]}: {message}"
         case fx.LogScalar(name, version, value):
             return f"curve {name} at version {version}: {value:g}"
-        case fx.TakeCheckpoint(reason):
-            return f"take a checkpoint: {reason}"
-        case fx.TakeSnapshot():
-            return "take a snapshot"
+        case fx.WriteCheckpoint(reason):
+            return f"write a checkpoint: {reason}"
+        case fx.WriteSnapshot():
+            return "write a snapshot"
         case fx.FinishOutput():
             return "finish the output"
         case fx.EndJob(phase, failure):

@@ -31,9 +31,9 @@ from edl_master.core.effects import (
     RevokeLease,
     StartWorker,
     StopWorker,
-    TakeCheckpoint,
-    TakeSnapshot,
     WaitForWork,
+    WriteCheckpoint,
+    WriteSnapshot,
 )
 from edl_master.core.events import (
     Event,
@@ -259,8 +259,8 @@ class JobController:
         | StopWorker
         | LogEvent
         | LogScalar
-        | TakeCheckpoint
-        | TakeSnapshot
+        | WriteCheckpoint
+        | WriteSnapshot
         | FinishOutput
         | EndJob,
     ) -> None:
@@ -281,10 +281,10 @@ class JobController:
                 self._external.record(effect, self.seconds)
             case LogScalar():
                 self._external.log_scalar(effect, self.seconds)
-            case TakeCheckpoint():
+            case WriteCheckpoint():
                 if (snapshot := self._take_snapshot(CHECKPOINTS)) is not None:
                     self._external.write_checkpoint(snapshot)
-            case TakeSnapshot():
+            case WriteSnapshot():
                 if (snapshot := self._take_snapshot(SNAPSHOTS)) is not None:
                     self._external.write_snapshot(snapshot)
             case FinishOutput():

@@ -187,14 +187,14 @@ class LogScalar:
 
 
 @dataclass(frozen=True, slots=True)
-class TakeCheckpoint:
+class WriteCheckpoint:
     """Write ledger and parameters, together, to the checkpoint directory."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class TakeSnapshot:
+class WriteSnapshot:
     """Write the same for the next master of this job, in case this one dies."""
 
 
@@ -234,8 +234,8 @@ Effect = (
     | StopWorker
     | LogEvent
     | LogScalar
-    | TakeCheckpoint
-    | TakeSnapshot
+    | WriteCheckpoint
+    | WriteSnapshot
     | FinishOutput
     | EndJob
 )

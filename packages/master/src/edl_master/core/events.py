@@ -222,7 +222,7 @@ class OutputFinished:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointTaken:
-    """A checkpoint is complete on its storage, as asked by ``TakeCheckpoint``.
+    """A checkpoint is complete on its storage, as asked by ``WriteCheckpoint``.
 
     ``seconds`` is how long it took; for ``paused_s`` of them no worker could push.
     """
@@ -242,7 +242,7 @@ class CheckpointFailed:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTaken:
-    """A snapshot is complete on the disk, as asked by ``TakeSnapshot``."""
+    """A snapshot is complete on the disk, as asked by ``WriteSnapshot``."""
 
     version: Version
     seconds: float

@@ -24,7 +24,7 @@ from edl_master.core.effects import (
     Refused,
     ReleaseFrozen,
     Severity,
-    TakeCheckpoint,
+    WriteCheckpoint,
 )
 from edl_master.core.events import (
     CheckpointFailed,
@@ -323,7 +323,7 @@ class JobStateMachine:
         if self._workers.all_gone:
             trained = self.trains and self._progress.version > 0
             if phase is JobPhase.CANCELLED and trained:
-                self._emit(TakeCheckpoint("the job was stopped"))
+                self._emit(WriteCheckpoint("the job was stopped"))
             self._phases.move(phase)
             self._emit(EndJob(phase, failure))
 

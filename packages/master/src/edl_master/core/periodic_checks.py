@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edl_master.core.components import JobComponents
-from edl_master.core.effects import JobPhase, LogEvent, TakeSnapshot
+from edl_master.core.effects import JobPhase, LogEvent, WriteSnapshot
 from edl_master.core.lease_recovery import LeaseRecovery
 from edl_master.core.stall_monitor import StallMonitor
 
@@ -33,7 +33,7 @@ class PeriodicChecks:
             self._stalls.check(now)
             working = phase in (JobPhase.RUNNING, JobPhase.FINISHING)
             if working and components.snapshots.is_due(now):
-                components.emit(TakeSnapshot())
+                components.emit(WriteSnapshot())
             if phase is JobPhase.RUNNING:
                 self._adjust_worker_count(now)
         components.instances.restart_due(now)

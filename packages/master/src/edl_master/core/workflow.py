@@ -17,8 +17,8 @@ from edl_master.core.effects import (
     FreezeParameters,
     LogEvent,
     ReleaseFrozen,
-    TakeCheckpoint,
-    TakeSnapshot,
+    WriteCheckpoint,
+    WriteSnapshot,
 )
 from edl_master.core.evaluation import Evaluations
 from edl_master.core.identifiers import TaskType, Version
@@ -179,7 +179,7 @@ class Training:
     def _finish_training(self) -> None:
         self._evaluations.cancel_pending()
         self._emit(FlushGradients())
-        self._emit(TakeCheckpoint("training is complete"))
+        self._emit(WriteCheckpoint("training is complete"))
         if self._evaluations.possible or self._settings.export:
             self._stage = Stage.FREEZING
             self._emit(FreezeParameters(FINAL))
@@ -204,7 +204,7 @@ class Training:
         if _crosses(self._settings.evaluation_steps, before, after):
             self._evaluations.trigger()
         if _crosses(self._settings.checkpoint_steps, before, after):
-            self._emit(TakeCheckpoint(f"parameter version {after}"))
+            self._emit(WriteCheckpoint(f"parameter version {after}"))
 
     def is_frozen(self, name: str, version: Version) -> bool:
         if name != FINAL or self._stage is not Stage.FREEZING:
@@ -338,7 +338,7 @@ class PredictionWorkflow(_InferenceWorkflow):
         if not self._joining and not self._ledger.is_open(self.main, 0):
             self._joining = True
             # Before the output can be there: then no task of it will be done again.
-            self._emit(TakeSnapshot())
+            self._emit(WriteSnapshot())
             self._emit(FinishOutput())
 
     def output_finished(self) -> bool:

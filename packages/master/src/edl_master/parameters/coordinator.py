@@ -30,7 +30,7 @@ from edl_master.core.parameters.modes import Reduction, UpdateMode
 from edl_master.core.parameters.optimizers import parse_optimizer
 from edl_master.core.parameters.payload import PayloadError
 from edl_master.core.parameters.permits import PermitGranted, PermitRefused
-from edl_master.core.parameters.push import PushClaim, PushKind, PushOutcome
+from edl_master.core.parameters.push import PushClaim, PushOutcome, PushResult
 from edl_master.core.parameters.push_ledger import PushLedger
 from edl_master.core.parameters.sharding import Part, Saved
 from edl_master.core.parameters.snapshot import SnapshotError
@@ -200,14 +200,14 @@ class Coordinator:
                 self._stores.append(CommitInitialValues(worker))
             return accepted, ledger.version
 
-    def judge(self, claim: PushClaim, not_finite: str = "") -> PushOutcome | None:
+    def judge(self, claim: PushClaim, not_finite: str = "") -> PushResult | None:
         """Reject a push that cannot count now; None if ``commit`` would accept it."""
         with self._changed:
             return self._made.judge(claim, not_finite)
 
     def commit(
         self, claim: PushClaim, not_finite: str = "", squares: tuple[float, ...] = ()
-    ) -> PushOutcome:
+    ) -> PushResult:
         """Count a push whose gradient all stores have prepared, and have them apply it.
 
         Args:
@@ -221,20 +221,20 @@ class Coordinator:
         if len(squares) != (needed := self._stores.shared_sums):
             raise PayloadError(f"{len(squares)} sums of squares came, not {needed}")
         with self._changing() as ledger:
-            outcome = ledger.commit(claim, not_finite)
-            if outcome.kind is PushKind.APPLIED:
+            result = ledger.commit(claim, not_finite)
+            if result.outcome is PushOutcome.APPLIED:
                 self._stores.append(
                     CommitPush(
                         claim.task,
                         claim.token,
                         claim.minibatch,
                         claim.records,
-                        outcome.version,
+                        result.version,
                         claim.minibatches,
                         squares,
                     )
                 )
-            return outcome
+            return result
 
     def wait_for_permit(
         self, lease: HeldLease, wait_s: float, is_wanted: Callable[[], bool] = lambda: True
@@ -358,7 +358,7 @@ class Coordinator:
             if ledger is None or model is None:
                 return None
             rejected = ledger.outcomes.copy()
-            applied = rejected.pop(PushKind.APPLIED, 0)
+            applied = rejected.pop(PushOutcome.APPLIED, 0)
             status = PlaneStatus(
                 version=ledger.version,
                 learning_rate=float(model.optimizer.learning_rate(ledger.iterations)),

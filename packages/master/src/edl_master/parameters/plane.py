@@ -13,7 +13,7 @@ from edl_master.core.parameters.arithmetic import Executor
 from edl_master.core.parameters.modes import Reduction
 from edl_master.core.parameters.permits import PermitGranted, PermitRefused
 from edl_master.core.parameters.prepared_gradient import PreparedGradient
-from edl_master.core.parameters.push import Gradient, PushClaim, PushKind, PushOutcome
+from edl_master.core.parameters.push import Gradient, PushClaim, PushOutcome, PushResult
 from edl_master.core.parameters.shard import Shard
 from edl_master.core.parameters.sharding import Saved
 from edl_master.parameters.coordinator import Coordinator, MakeMode
@@ -21,7 +21,7 @@ from edl_master.parameters.errors import translate_payload_errors
 from edl_master.parameters.local_stores import LocalStores, SnapshotSlots
 from edl_master.parameters.locked_shard import LockedShard, Reading, ReadRequest, copy_out
 
-GOING_ON = (PushKind.APPLIED, PushKind.ALREADY_APPLIED, PushKind.STALE)
+GOING_ON = (PushOutcome.APPLIED, PushOutcome.ALREADY_APPLIED, PushOutcome.STALE)
 """After these the worker goes on with the task, and needs parameters for it."""
 
 
@@ -56,12 +56,12 @@ class Pushed:
     """The answer to a push.
 
     Attributes:
-        outcome: what was decided.
+        result: what was decided.
         reading: newer values and rows; None if none were asked for or the worker drops the task.
         permit_granted: whether the worker may compute the next minibatch of the task.
     """
 
-    outcome: PushOutcome
+    result: PushResult
     reading: Reading | None = None
     permit_granted: bool = False
 
@@ -100,7 +100,7 @@ class ParameterPlane:
         release: Callable[[], None] = lambda: None,
         answer: ReadRequest | None = None,
         waiting: Waiting | None = None,
-        on_decided: Callable[[PushOutcome], None] = lambda outcome: None,
+        on_decided: Callable[[PushResult], None] = lambda result: None,
     ) -> Iterator[Pushed]:
         """Count a push and apply its gradient, then read what the worker needs next.
 
@@ -114,7 +114,7 @@ class ParameterPlane:
             release: called once the memory of the gradient is not used any more.
             answer: what to read; None for nothing.
             waiting: for the next step permit; None: not at all.
-            on_decided: told the outcome before anything is waited for.
+            on_decided: called with the result before anything is waited for.
         """
         self._shard.wait_until_warm()
         with ExitStack() as memory:
@@ -124,25 +124,25 @@ class ParameterPlane:
                 prepared = self._shard.store.prepare(gradient)
             reading = None
             with self._shard.locked() as shard, translate_payload_errors():
-                outcome = self._commit(shard, worker, claim, prepared)
+                result = self._commit(shard, worker, claim, prepared)
                 released.close()  # the answer may be copied to the same memory
-                goes_on = answer is not None and outcome.kind in GOING_ON
+                goes_on = answer is not None and result.outcome in GOING_ON
                 waits = goes_on and self._coordinator.limits_permits
                 if answer is not None and goes_on and not waits:
                     buffers = memory.enter_context(self._shard.memory_for(answer))
                     reading = copy_out(shard.store, answer, *buffers)
-            on_decided(outcome)
+            on_decided(result)
             if answer is None or not waits:
-                yield Pushed(outcome, reading, permit_granted=goes_on)
+                yield Pushed(result, reading, permit_granted=goes_on)
                 return
             lease = HeldLease(claim.task, claim.token)
             with self.pull(answer, permit_for=lease, waiting=waiting) as pulled:
                 is_granted = isinstance(pulled.permit, PermitGranted)
-                yield Pushed(outcome, pulled.reading, is_granted)
+                yield Pushed(result, pulled.reading, is_granted)
 
     def _commit(
         self, shard: Shard, worker: WorkerId, claim: PushClaim, prepared: PreparedGradient
-    ) -> PushOutcome:
+    ) -> PushResult:
         not_finite = prepared.not_finite
         if prepared.rows:  # a push that does not count must not make rows
             rejected = self._coordinator.judge(claim, not_finite)
@@ -150,10 +150,10 @@ class ParameterPlane:
                 return rejected
         shard.store.make_ready(prepared)
         shard.prepare(worker, claim.key, prepared)
-        outcome = self._coordinator.commit(claim, not_finite)
+        result = self._coordinator.commit(claim, not_finite)
         self._shard.apply_pending()
         shard.drop(claim.key)  # if it was rejected
-        return outcome
+        return result
 
     @contextmanager
     def pull(

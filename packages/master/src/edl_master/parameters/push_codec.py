@@ -9,17 +9,17 @@ from edl_master.codec import lease_from, malformed
 from edl_master.core import events
 from edl_master.core.identifiers import Version, WorkerId
 from edl_master.core.parameters.layout import Layout
-from edl_master.core.parameters.push import MinibatchKey, PushClaim, PushKind, PushOutcome
+from edl_master.core.parameters.push import MinibatchKey, PushClaim, PushOutcome, PushResult
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 from edl_proto.v1 import parameters_pb2, task_pb2
 
 _OUTCOMES = {
-    PushKind.APPLIED: parameters_pb2.APPLIED,
-    PushKind.ALREADY_APPLIED: parameters_pb2.ALREADY_APPLIED,
-    PushKind.STALE: parameters_pb2.STALE,
-    PushKind.REFUSED: parameters_pb2.REFUSED,
-    PushKind.OUT_OF_ORDER: parameters_pb2.OUT_OF_ORDER,
-    PushKind.INVALID: parameters_pb2.INVALID,
+    PushOutcome.APPLIED: parameters_pb2.APPLIED,
+    PushOutcome.ALREADY_APPLIED: parameters_pb2.ALREADY_APPLIED,
+    PushOutcome.STALE: parameters_pb2.STALE,
+    PushOutcome.REFUSED: parameters_pb2.REFUSED,
+    PushOutcome.OUT_OF_ORDER: parameters_pb2.OUT_OF_ORDER,
+    PushOutcome.INVALID: parameters_pb2.INVALID,
 }
 
 
@@ -52,30 +52,30 @@ def event_from(
     worker: WorkerId,
     claim: PushClaim,
     step: parameters_pb2.StepReport,
-    outcome: PushOutcome,
+    result: PushResult,
 ) -> events.MinibatchApplied | events.GradientRejected | None:
     """The event for the job that a push is; None if the job has had it before."""
-    match outcome.kind:
-        case PushKind.APPLIED:
+    match result.outcome:
+        case PushOutcome.APPLIED:
             return events.MinibatchApplied(
                 worker=worker,
                 lease=events.HeldLease(claim.task, claim.token),
                 minibatch=claim.minibatch,
                 records=claim.records,
-                version=outcome.version,
+                version=result.version,
                 loss=step.loss,
                 compute_s=step.compute_s,
-                staleness=outcome.staleness,
+                staleness=result.staleness,
                 minibatches=claim.minibatches,
             )
-        case PushKind.ALREADY_APPLIED:
+        case PushOutcome.ALREADY_APPLIED:
             return None
         case _:
-            return events.GradientRejected(worker, str(outcome.kind))
+            return events.GradientRejected(worker, str(result.outcome))
 
 
-def outcome_to(kind: PushKind) -> parameters_pb2.PushOutcome.ValueType:
-    return _OUTCOMES[kind]
+def outcome_to(outcome: PushOutcome) -> parameters_pb2.PushOutcome.ValueType:
+    return _OUTCOMES[outcome]
 
 
 def row_ids_from(

@@ -65,11 +65,11 @@ class CoordinatorServicer:
         claim = push_codec.claim_from(request.claim)
         with translate_payload_errors():
             squares = push_codec.squares_from(request.squares)
-            outcome = self._coordinator.commit(claim, squares=squares)
+            result = self._coordinator.commit(claim, squares=squares)
         # Before the worker is answered or waits, so that the job is never behind it.
-        self._reporter.report(WorkerId(request.worker_id), claim, request.step, outcome)
+        self._reporter.report(WorkerId(request.worker_id), claim, request.step, result)
         permit = None
-        if request.HasField("permit_wait_s") and outcome.kind in GOING_ON:
+        if request.HasField("permit_wait_s") and result.outcome in GOING_ON:
             permit = self._coordinator.wait_for_permit(
                 HeldLease(claim.task, claim.token),
                 bounded_wait(request.permit_wait_s),
@@ -77,9 +77,9 @@ class CoordinatorServicer:
             )
         self._durations.labels("commit").observe(time.perf_counter() - started)
         yield parameters_pb2.CommitReply(
-            outcome=push_codec.outcome_to(outcome.kind),
-            version=permit.version if isinstance(permit, PermitGranted) else outcome.version,
-            staleness=outcome.staleness,
+            outcome=push_codec.outcome_to(result.outcome),
+            version=permit.version if isinstance(permit, PermitGranted) else result.version,
+            staleness=result.staleness,
             permit_granted=isinstance(permit, PermitGranted),
             log_index=self._coordinator.log_index,
         ).SerializeToString()

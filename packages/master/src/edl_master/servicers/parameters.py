@@ -114,15 +114,13 @@ class ParametersServicer:
                 release=dense_memory.pop_all().close,
                 answer=answer,
                 waiting=waiting,
-                on_decided=lambda outcome: self._reporter.report(
-                    worker, claim, header.step, outcome
-                ),
+                on_decided=lambda result: self._reporter.report(worker, claim, header.step, result),
             ) as pushed:
                 self._transfer.took("push", started)
                 reply = parameters_pb2.PushReply(
-                    outcome=push_codec.outcome_to(pushed.outcome.kind),
-                    version=pushed.outcome.version,
-                    staleness=pushed.outcome.staleness,
+                    outcome=push_codec.outcome_to(pushed.result.outcome),
+                    version=pushed.result.version,
+                    staleness=pushed.result.staleness,
                     permit_granted=pushed.permit_granted,
                 )
                 if pushed.reading is None:

@@ -39,7 +39,7 @@ H = TypeVar("H", bound=Message)
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class ReceivedGradient:
     """The payload of a push.
 
     Attributes:
@@ -83,7 +83,7 @@ class PayloadTransfer:
         dense_memory: ExitStack,
         rows_memory: ExitStack,
         next_nbytes: int = 0,
-    ) -> Received:
+    ) -> ReceivedGradient:
         """Receive gradient, state delta, and rows: ids, ids of the next rows, values.
 
         Args:
@@ -117,7 +117,7 @@ class PayloadTransfer:
         sent = values_start + wire_nbytes(rows_span(values_nbytes), precision)
         nbytes = header.nbytes + header.state_nbytes + sent
         self._received.inc(nbytes)
-        return Received(
+        return ReceivedGradient(
             Gradient(gradient, state if header.state_nbytes else None, payloads),
             rows[ids_nbytes:values_start],
             nbytes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edl_master.control.job_controller import JobController
 from edl_master.core.identifiers import WorkerId
-from edl_master.core.parameters.push import PushClaim, PushKind, PushOutcome
+from edl_master.core.parameters.push import PushClaim, PushOutcome, PushResult
 from edl_master.metrics import Metrics
 from edl_master.parameters import push_codec
 from edl_proto.v1 import parameters_pb2
@@ -28,15 +28,15 @@ class PushReporter:
         worker: WorkerId,
         claim: PushClaim,
         step: parameters_pb2.StepReport,
-        outcome: PushOutcome,
+        result: PushResult,
     ) -> None:
-        """Report one outcome; before the worker is answered, so that the job is never behind it."""
-        if outcome.kind is PushKind.APPLIED:
-            self._metrics.staleness.observe(outcome.staleness)
+        """Report one result; before the worker is answered, so that the job is never behind it."""
+        if result.outcome is PushOutcome.APPLIED:
+            self._metrics.staleness.observe(result.staleness)
             for _ in range(claim.minibatches):
                 self._compute_duration.observe(step.compute_s / claim.minibatches)
         else:
-            self._metrics.rejected.labels(str(outcome.kind)).inc()
-        event = push_codec.event_from(worker, claim, step, outcome)
+            self._metrics.rejected.labels(str(result.outcome)).inc()
+        event = push_codec.event_from(worker, claim, step, result)
         if event is not None:
             self._controller.handle(event)

@@ -24,7 +24,7 @@ from edl_master.core.parameters.modes import UpdateMode
 from edl_master.core.parameters.optimizers import Optimizer, parse_optimizer
 from edl_master.core.parameters.payload import Payload
 from edl_master.core.parameters.permits import PermitAnswer
-from edl_master.core.parameters.push import Gradient, PushClaim, PushKind, PushOutcome
+from edl_master.core.parameters.push import Gradient, PushClaim, PushOutcome, PushResult
 from edl_master.core.parameters.push_ledger import PushLedger
 from edl_master.core.parameters.shard import Shard
 from edl_master.core.parameters.snapshot import Snapshot
@@ -99,21 +99,21 @@ class LedgerWithCommands:
 
     def commit(
         self, claim: PushClaim, not_finite: str = "", squares: tuple[float, ...] = ()
-    ) -> PushOutcome:
-        outcome = self.ledger.commit(claim, not_finite)
-        if outcome.kind is PushKind.APPLIED:
+    ) -> PushResult:
+        result = self.ledger.commit(claim, not_finite)
+        if result.outcome is PushOutcome.APPLIED:
             self._append(
                 CommitPush(
                     claim.task,
                     claim.token,
                     claim.minibatch,
                     claim.records,
-                    outcome.version,
+                    result.version,
                     claim.minibatches,
                     squares,
                 )
             )
-        return outcome
+        return result
 
     def flush(self) -> bool:
         flushed = self.ledger.flush()
@@ -180,7 +180,7 @@ class ParameterPlane(LedgerWithCommands):
         self.shard.propose(WorkerId(0), values)
         return self.commit_initial_values(WorkerId(0))
 
-    def push(self, push: GradientPush) -> PushOutcome:
+    def push(self, push: GradientPush) -> PushResult:
         """In the order of ``edl_master.parameters.plane``."""
         prepared = self.store.prepare(push.gradient)
         rejected = self.ledger.judge(push.claim, prepared.not_finite)
@@ -188,15 +188,15 @@ class ParameterPlane(LedgerWithCommands):
             return rejected
         self.store.make_ready(prepared)
         self.shard.prepare(WorkerId(0), push.claim.key, prepared)
-        outcome = self.commit(push.claim, prepared.not_finite)
+        result = self.commit(push.claim, prepared.not_finite)
         assert self.store.version == self.ledger.version
-        return outcome
+        return result
 
     def status(self) -> PlaneStatus:
         """Figures as ``Coordinator.status`` gives them."""
         ledger = self.ledger
         rejected = ledger.outcomes.copy()
-        applied = rejected.pop(PushKind.APPLIED, 0)
+        applied = rejected.pop(PushOutcome.APPLIED, 0)
         return PlaneStatus(
             version=ledger.version,
             learning_rate=self.store.learning_rate,
@@ -287,7 +287,7 @@ def push(
     state: Any = None,
     rows: tuple[RowPayload, ...] = (),
     minibatches: int = 1,
-) -> PushOutcome:
+) -> PushResult:
     """Push a gradient computed from the present version, or from ``base``."""
     return plane.push(
         a_push(

@@ -29,7 +29,7 @@ from edl_master.core.identifiers import TaskKey, Token, Version
 from edl_master.core.parameters.layout import Array
 from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, UpdateMode
 from edl_master.core.parameters.permits import PermitGranted, PermitPending
-from edl_master.core.parameters.push import PushKind, PushOutcome
+from edl_master.core.parameters.push import PushOutcome, PushResult
 from edl_master.core.parameters.snapshot import Snapshot
 
 from .planes import (
@@ -131,29 +131,29 @@ class Job:
             rows=(rows,),
         )
 
-    def deliver(self, push: GradientPush) -> PushOutcome:
+    def deliver(self, push: GradientPush) -> PushResult:
         """A push reaches the plane; whether its answer reaches anybody is another matter."""
-        outcome = self.plane.push(push)
+        result = self.plane.push(push)
         holder = self.holder.get(push.task)
-        if outcome.kind is PushKind.APPLIED and holder is not None:
+        if result.outcome is PushOutcome.APPLIED and holder is not None:
             holder.slot = None
-        return outcome
+        return result
 
-    def answer(self, worker: Worker, push: GradientPush) -> PushKind:
+    def answer(self, worker: Worker, push: GradientPush) -> PushOutcome:
         """Push, and let the worker draw its conclusions from the answer."""
-        outcome = self.deliver(push)
+        result = self.deliver(push)
         worker.unanswered = None
-        worker.base = outcome.version
-        match outcome.kind:
-            case PushKind.APPLIED | PushKind.ALREADY_APPLIED:
+        worker.base = result.version
+        match result.outcome:
+            case PushOutcome.APPLIED | PushOutcome.ALREADY_APPLIED:
                 worker.next = push.minibatch + 1
-            case PushKind.REFUSED:
+            case PushOutcome.REFUSED:
                 assert self.holder.get(worker.task) is not worker, "the holder was refused"
-            case PushKind.OUT_OF_ORDER if worker.incarnation < self.incarnation:
+            case PushOutcome.OUT_OF_ORDER if worker.incarnation < self.incarnation:
                 pass  # a restart has undone what the worker had done before
-            case PushKind.OUT_OF_ORDER | PushKind.INVALID:
-                raise AssertionError(f"{outcome} for {push}")
-        return outcome.kind
+            case PushOutcome.OUT_OF_ORDER | PushOutcome.INVALID:
+                raise AssertionError(f"{result} for {push}")
+        return result.outcome
 
     def close_if_done(self, worker: Worker) -> bool:
         """Complete a worker's task if the worker has it done and still holds it."""
@@ -196,8 +196,8 @@ class Job:
         match self.plane.request_permit(worker.task, worker.token):
             case PermitGranted(version):
                 worker.base = version
-                kind = self.answer(worker, self.compute(worker))
-                assert kind is PushKind.APPLIED, f"computed in vain: {kind}"
+                outcome = self.answer(worker, self.compute(worker))
+                assert outcome is PushOutcome.APPLIED, f"computed in vain: {outcome}"
                 return True
             case PermitPending():
                 return False

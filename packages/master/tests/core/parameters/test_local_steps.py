@@ -14,7 +14,7 @@ from edl_master.core.parameters.layout import Layout, Variable
 from edl_master.core.parameters.modes import Async, Bounded, Sync, UpdateMode
 from edl_master.core.parameters.optimizers import OptimizerUnsupported, parse_optimizer
 from edl_master.core.parameters.payload import PayloadError
-from edl_master.core.parameters.push import PushKind
+from edl_master.core.parameters.push import PushOutcome
 from edl_master.parameter_servers import command_codec
 from edl_proto.v1 import job_pb2
 
@@ -43,7 +43,9 @@ def test_what_workers_have_done_is_added_as_it_is_whatever_the_optimizer() -> No
         plane = small_plane(LOCAL, optimizer)
         plane.grant(A, ONE)
         plane.grant(B, TWO)
-        assert push(plane, A, 1, 0, [1, 2], minibatches=3, state=[0.5]).kind is PushKind.APPLIED
+        assert (
+            push(plane, A, 1, 0, [1, 2], minibatches=3, state=[0.5]).outcome is PushOutcome.APPLIED
+        )
         assert push(plane, B, 2, 0, [4, 8], minibatches=2, state=[0.25], base=0).staleness == 3
         assert values_of(plane).tolist() == [5, 10, 0.75]
 
@@ -62,14 +64,14 @@ def test_all_minibatches_of_a_push_count_or_none() -> None:
     plane.grant(A, ONE)
     push(plane, A, 1, 0, [1, 1], minibatches=3)
     before = plane.snapshot()
-    for index, minibatches, kind in [
-        (0, 3, PushKind.ALREADY_APPLIED),
-        (1, 2, PushKind.ALREADY_APPLIED),
-        (2, 2, PushKind.OUT_OF_ORDER),
-        (0, 4, PushKind.OUT_OF_ORDER),
-        (4, 1, PushKind.OUT_OF_ORDER),
+    for index, minibatches, outcome in [
+        (0, 3, PushOutcome.ALREADY_APPLIED),
+        (1, 2, PushOutcome.ALREADY_APPLIED),
+        (2, 2, PushOutcome.OUT_OF_ORDER),
+        (0, 4, PushOutcome.OUT_OF_ORDER),
+        (4, 1, PushOutcome.OUT_OF_ORDER),
     ]:
-        assert push(plane, A, 1, index, [1, 1], minibatches=minibatches).kind is kind
+        assert push(plane, A, 1, index, [1, 1], minibatches=minibatches).outcome is outcome
     assert plane.applied_counts() == {A: 3}
     assert_same_state(plane.snapshot(), before)
 
@@ -134,15 +136,17 @@ def test_each_minibatch_is_in_the_values_once_whatever_gets_lost(seed: int) -> N
                 moves[10 * task.number + index : 10 * task.number + index + count] = 1
                 sent.append((task, token, index, moves, count))
                 if chance.random() < 0.8:  # else it never arrives, and the worker is thought dead
-                    assert push(plane, *sent[-1][:4], minibatches=count).kind is PushKind.APPLIED
+                    assert (
+                        push(plane, *sent[-1][:4], minibatches=count).outcome is PushOutcome.APPLIED
+                    )
                     index += count
                 else:
                     break
                 late = chance.choice(sent)
-                assert push(plane, *late[:4], minibatches=late[4]).kind in (
-                    PushKind.ALREADY_APPLIED,
-                    PushKind.REFUSED,
-                    PushKind.OUT_OF_ORDER,
+                assert push(plane, *late[:4], minibatches=late[4]).outcome in (
+                    PushOutcome.ALREADY_APPLIED,
+                    PushOutcome.REFUSED,
+                    PushOutcome.OUT_OF_ORDER,
                 )
             if index == minibatches:
                 break
@@ -173,8 +177,8 @@ def test_several_servers_are_one_plane() -> None:
             state = np.full(2, 0.5, np.float32).tobytes()
             moved = a_push(A, Token(token), index, 9, one.version, gradient, state, (), count)
             sharded.prepare(moved)
-            assert sharded.coordinator.commit(moved.claim).kind is PushKind.APPLIED
-            assert one.push(moved).kind is PushKind.APPLIED
+            assert sharded.coordinator.commit(moved.claim).outcome is PushOutcome.APPLIED
+            assert one.push(moved).outcome is PushOutcome.APPLIED
             sharded.catch_up()
         out = bytearray(model.parameter_nbytes)
         one.read_parameters(memoryview(out))

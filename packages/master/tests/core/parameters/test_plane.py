@@ -14,7 +14,7 @@ from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, Up
 from edl_master.core.parameters.optimizers import parse_optimizer
 from edl_master.core.parameters.payload import PayloadError
 from edl_master.core.parameters.permits import PermitGranted, PermitPending, PermitRefused
-from edl_master.core.parameters.push import NotInitialized, PushKind
+from edl_master.core.parameters.push import NotInitialized, PushOutcome
 from edl_master.core.parameters.snapshot import Snapshot, SnapshotError
 
 from .planes import A, B, C, ParameterPlane, push, sgd, small_plane, values_of
@@ -72,8 +72,8 @@ class TestExactlyOnce:
     def test_a_push_counts_its_minibatch(self, mode: UpdateMode) -> None:
         plane = small_plane(mode)
         assert plane.grant(A, ONE) == 0
-        assert push(plane, A, 1, 0, [-1, 0]).kind is PushKind.APPLIED
-        assert push(plane, A, 1, 1, [-1, 0]).kind is PushKind.APPLIED
+        assert push(plane, A, 1, 0, [-1, 0]).outcome is PushOutcome.APPLIED
+        assert push(plane, A, 1, 1, [-1, 0]).outcome is PushOutcome.APPLIED
         assert plane.applied_counts() == {A: 2}
 
     @every_mode
@@ -82,7 +82,7 @@ class TestExactlyOnce:
         plane.grant(A, ONE)
         push(plane, A, 1, 0, [-1, 0], base=0)
         before = plane.snapshot()
-        assert push(plane, A, 1, 0, [-1, 0], base=0).kind is PushKind.ALREADY_APPLIED
+        assert push(plane, A, 1, 0, [-1, 0], base=0).outcome is PushOutcome.ALREADY_APPLIED
         assert_same_state(plane.snapshot(), before)
 
     @every_mode
@@ -90,7 +90,7 @@ class TestExactlyOnce:
         plane = small_plane(mode)
         plane.grant(A, ONE)
         before = plane.snapshot()
-        assert push(plane, A, 1, 1, [-1, 0]).kind is PushKind.OUT_OF_ORDER
+        assert push(plane, A, 1, 1, [-1, 0]).outcome is PushOutcome.OUT_OF_ORDER
         assert_same_state(plane.snapshot(), before)
 
     @every_mode
@@ -100,7 +100,7 @@ class TestExactlyOnce:
         push(plane, A, 1, 0, [-1, 0])
         plane.revoke(A, ONE)
         assert plane.grant(A, TWO) == 1
-        assert push(plane, A, 2, 1, [-1, 0]).kind is PushKind.APPLIED
+        assert push(plane, A, 2, 1, [-1, 0]).outcome is PushOutcome.APPLIED
 
     @every_mode
     def test_a_former_holder_can_push_no_more(self, mode: UpdateMode) -> None:
@@ -108,12 +108,12 @@ class TestExactlyOnce:
         plane.grant(A, ONE)
         plane.grant(A, TWO)
         before = plane.snapshot()
-        assert push(plane, A, 1, 0, [-1, 0]).kind is PushKind.REFUSED
+        assert push(plane, A, 1, 0, [-1, 0]).outcome is PushOutcome.REFUSED
         plane.revoke(A, TWO)
-        assert push(plane, A, 2, 0, [-1, 0]).kind is PushKind.REFUSED
+        assert push(plane, A, 2, 0, [-1, 0]).outcome is PushOutcome.REFUSED
         plane.close(A)
-        assert push(plane, A, 2, 0, [-1, 0]).kind is PushKind.REFUSED
-        assert push(plane, B, 9, 0, [-1, 0]).kind is PushKind.REFUSED
+        assert push(plane, A, 2, 0, [-1, 0]).outcome is PushOutcome.REFUSED
+        assert push(plane, B, 9, 0, [-1, 0]).outcome is PushOutcome.REFUSED
         assert_same_arrays(plane.snapshot(), before)
 
     def test_a_lease_that_is_granted_again_with_the_same_token_stays_as_it_is(self) -> None:
@@ -140,7 +140,7 @@ class TestExactlyOnce:
         with pytest.raises(ValueError, match="not newer"):
             plane.grant(A, ONE)
         assert plane.status().step_permits_held == 1
-        assert push(plane, A, 2, 0, [0, 0]).kind is PushKind.APPLIED
+        assert push(plane, A, 2, 0, [0, 0]).outcome is PushOutcome.APPLIED
 
     def test_closing_a_task_returns_its_count_and_forgets_it(self) -> None:
         plane = small_plane(Async())
@@ -160,13 +160,13 @@ class TestBadPushes:
         plane = small_plane(mode)
         plane.grant(A, ONE)
         before = plane.snapshot()
-        outcome = push(plane, A, 1, 0, [0, bad], state=[0])
-        assert (outcome.kind, outcome.detail) == (PushKind.INVALID, "w")
-        outcome = push(plane, A, 1, 0, [0, 0], state=[bad])
-        assert (outcome.kind, outcome.detail) == (PushKind.INVALID, "moving_mean")
+        result = push(plane, A, 1, 0, [0, bad], state=[0])
+        assert (result.outcome, result.detail) == (PushOutcome.INVALID, "w")
+        result = push(plane, A, 1, 0, [0, 0], state=[bad])
+        assert (result.outcome, result.detail) == (PushOutcome.INVALID, "moving_mean")
         assert_same_arrays(plane.snapshot(), before)
         assert plane.applied_counts() == {A: 0}
-        assert push(plane, A, 1, 0, [0, 0], state=[0]).kind is PushKind.APPLIED
+        assert push(plane, A, 1, 0, [0, 0], state=[0]).outcome is PushOutcome.APPLIED
 
     def test_wrong_sizes_and_no_records_are_errors_that_change_nothing(self) -> None:
         plane = small_plane(Sync(2))
@@ -187,26 +187,26 @@ class TestAsyncAndBounded:
         plane.grant(A, ONE)
         plane.grant(B, TWO)
         assert push(plane, A, 1, 0, [-1, 0], base=0, state=[0.5], records=3).new_version
-        outcome = push(plane, B, 2, 0, [0, -1], base=0, state=[0.25], records=1)
-        assert (outcome.version, outcome.staleness, outcome.new_version) == (2, 1, True)
+        result = push(plane, B, 2, 0, [0, -1], base=0, state=[0.25], records=1)
+        assert (result.version, result.staleness, result.new_version) == (2, 1, True)
         assert values_of(plane).tolist() == [1, 1, 0.75]
 
     def test_a_gradient_of_a_version_that_a_restart_has_undone_is_stale(self) -> None:
         plane = small_plane(Async())
         plane.grant(A, ONE)
-        outcome = push(plane, A, 1, 0, [-1, 0], base=7)
-        assert (outcome.kind, outcome.staleness) == (PushKind.STALE, 0)
+        result = push(plane, A, 1, 0, [-1, 0], base=7)
+        assert (result.outcome, result.staleness) == (PushOutcome.STALE, 0)
 
     def test_bounded_takes_gradients_up_to_the_bound_and_none_older(self) -> None:
         plane = small_plane(Bounded(1))
         plane.grant(A, ONE)
         for minibatch in range(2):
             push(plane, A, 1, minibatch, [0, 0])
-        outcome = push(plane, A, 1, 2, [-1, 0], base=0)
-        assert (outcome.kind, outcome.staleness) == (PushKind.STALE, 2)
+        result = push(plane, A, 1, 2, [-1, 0], base=0)
+        assert (result.outcome, result.staleness) == (PushOutcome.STALE, 2)
         assert plane.applied_counts() == {A: 2}
-        outcome = push(plane, A, 1, 2, [-1, 0], base=1)
-        assert (outcome.kind, outcome.staleness) == (PushKind.APPLIED, 1)
+        result = push(plane, A, 1, 2, [-1, 0], base=1)
+        assert (result.outcome, result.staleness) == (PushOutcome.APPLIED, 1)
 
     @pytest.mark.parametrize("mode", [Async(), Bounded(0)], ids=str)
     def test_there_is_always_a_step_slot(self, mode: UpdateMode) -> None:
@@ -226,11 +226,15 @@ class TestSync:
         plane = small_plane(Sync(2))
         plane.grant(A, ONE)
         plane.grant(B, TWO)
-        outcome = push(plane, A, 1, 0, [-1, 0])
-        assert (outcome.kind, outcome.new_version, outcome.version) == (PushKind.APPLIED, False, 0)
+        result = push(plane, A, 1, 0, [-1, 0])
+        assert (result.outcome, result.new_version, result.version) == (
+            PushOutcome.APPLIED,
+            False,
+            0,
+        )
         assert values_of(plane).tolist() == [0, 0, 0]
-        outcome = push(plane, B, 2, 0, [0, -1])
-        assert (outcome.new_version, outcome.version) == (True, 1)
+        result = push(plane, B, 2, 0, [0, -1])
+        assert (result.new_version, result.version) == (True, 1)
         assert values_of(plane).tolist() == [0.5, 0.5, 0]
 
     def test_gradients_and_state_deltas_weigh_as_many_records_as_they_come_from(self) -> None:
@@ -264,9 +268,9 @@ class TestSync:
         plane = small_plane(Sync(1))
         plane.grant(A, ONE)
         push(plane, A, 1, 0, [0, 0])
-        outcome = push(plane, A, 1, 1, [-1, 0], base=0)
-        assert (outcome.kind, outcome.staleness) == (PushKind.STALE, 1)
-        assert push(plane, A, 1, 1, [-1, 0], base=1).kind is PushKind.APPLIED
+        result = push(plane, A, 1, 1, [-1, 0], base=0)
+        assert (result.outcome, result.staleness) == (PushOutcome.STALE, 1)
+        assert push(plane, A, 1, 1, [-1, 0], base=1).outcome is PushOutcome.APPLIED
 
     def test_flush_makes_a_version_of_what_is_there(self) -> None:
         plane = small_plane(Sync(3))
@@ -290,7 +294,7 @@ class TestSync:
         push(plane, A, 1, 0, [-1, 0])
         plane.request_permit(B, TWO)
         assert not plane.flush()
-        assert push(plane, B, 2, 0, [-1, 0]).kind is PushKind.APPLIED
+        assert push(plane, B, 2, 0, [-1, 0]).outcome is PushOutcome.APPLIED
         assert plane.flush()
 
 
@@ -376,15 +380,15 @@ class TestStepSlots:
     def test_a_push_without_a_slot_takes_a_free_one(self) -> None:
         plane = small_plane(Sync(2))
         plane.grant(A, ONE)
-        assert push(plane, A, 1, 0, [-1, 0]).kind is PushKind.APPLIED
+        assert push(plane, A, 1, 0, [-1, 0]).outcome is PushOutcome.APPLIED
 
     def test_a_push_without_a_slot_never_makes_another_gradient_useless(self) -> None:
         plane = small_plane(Sync(1))
         plane.grant(A, ONE)
         plane.grant(B, TWO)
         plane.request_permit(A, ONE)
-        assert push(plane, B, 2, 0, [-1, 0]).kind is PushKind.STALE
-        assert push(plane, A, 1, 0, [-1, 0]).kind is PushKind.APPLIED
+        assert push(plane, B, 2, 0, [-1, 0]).outcome is PushOutcome.STALE
+        assert push(plane, A, 1, 0, [-1, 0]).outcome is PushOutcome.APPLIED
 
     def test_a_late_repeat_of_a_push_does_not_cost_the_lease_its_next_slot(self) -> None:
         plane = small_plane(Sync(2))
@@ -392,7 +396,7 @@ class TestStepSlots:
         plane.grant(B, TWO)
         push(plane, A, 1, 0, [0, 0])
         plane.request_permit(A, ONE)
-        assert push(plane, A, 1, 0, [0, 0]).kind is PushKind.ALREADY_APPLIED
+        assert push(plane, A, 1, 0, [0, 0]).outcome is PushOutcome.ALREADY_APPLIED
         assert plane.request_permit(B, TWO) == PermitPending(plane.generation)
 
 
@@ -463,8 +467,8 @@ class TestSnapshots:
         restored.check_invariants()
         assert restored.status().step_permits_held == 0
         assert restored.status().accumulated == 1
-        assert push(restored, A, 2, 0, [-1, 0]).kind is PushKind.ALREADY_APPLIED
-        assert push(restored, B, 3, 0, [-1, 0]).kind is PushKind.REFUSED
+        assert push(restored, A, 2, 0, [-1, 0]).outcome is PushOutcome.ALREADY_APPLIED
+        assert push(restored, B, 3, 0, [-1, 0]).outcome is PushOutcome.REFUSED
         assert restored.grant(A, FOUR) == 1
 
     def test_another_model_is_refused_by_the_name_of_the_variable(self) -> None:
@@ -512,7 +516,7 @@ def test_status_counts_what_was_applied_and_what_was_not() -> None:
     push(plane, A, 1, 1, [0, 0], base=0)
     status = plane.status()
     assert (status.version, status.records_applied, status.gradients_applied) == (1, 5, 1)
-    assert status.gradients_rejected == {PushKind.ALREADY_APPLIED: 1, PushKind.STALE: 1}
+    assert status.gradients_rejected == {PushOutcome.ALREADY_APPLIED: 1, PushOutcome.STALE: 1}
     assert (status.open_tasks, status.learning_rate) == (1, 1.0)
 
 

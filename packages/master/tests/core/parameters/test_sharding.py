@@ -20,7 +20,7 @@ from edl_master.core.parameters.layout import Array, Layout, Variable
 from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, UpdateMode
 from edl_master.core.parameters.optimizers import Optimizer, parse_optimizer
 from edl_master.core.parameters.permits import PermitGranted
-from edl_master.core.parameters.push import Gradient, PushKind
+from edl_master.core.parameters.push import Gradient, PushOutcome
 from edl_master.core.parameters.push_ledger import PushLedger
 from edl_master.core.parameters.shard import ProtocolViolation, Shard
 from edl_master.core.parameters.sharding import (
@@ -283,11 +283,11 @@ def check_that_servers_are_one_plane(
                 push = random_push(model, task, tokens[task], counts[task], base, data)
                 sharded.catch_up()  # what a log index does: the worker's last gradient is applied
                 squares = sharded.prepare(push)
-                outcome = one.push(push)
-                assert sharded.coordinator.commit(push.claim, squares=squares) == outcome
+                result = one.push(push)
+                assert sharded.coordinator.commit(push.claim, squares=squares) == result
                 again = sharded.coordinator.commit(push.claim, squares=squares)
-                assert again.kind is not PushKind.APPLIED
-                counts[task] += outcome.kind is PushKind.APPLIED
+                assert again.outcome is not PushOutcome.APPLIED
+                counts[task] += result.outcome is PushOutcome.APPLIED
             case "grant":
                 granted += 1
                 tokens[task] = granted
@@ -378,7 +378,7 @@ def test_a_checkpoint_of_a_master_that_served_is_taken_over_by_servers() -> None
         ids = np.arange(10 * index, 10 * index + 10)
         rows = RowPayload(0, ids, np.ones((10, 3), np.float32))
         push = a_push(task, Token(1), index, 2, one.version, gradient, None, (rows,))
-        assert one.push(push).kind is PushKind.APPLIED
+        assert one.push(push).outcome is PushOutcome.APPLIED
     saved = [one.snapshot()]
     assert Saved(saved[0]).model() == model
     ledger = PushLedger(mode)

@@ -16,7 +16,7 @@ from edl_master.core.parameters.layout import Array, Layout, Variable
 from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, UpdateMode
 from edl_master.core.parameters.optimizers import Optimizer, parse_optimizer
 from edl_master.core.parameters.permits import PermitGranted
-from edl_master.core.parameters.push import PushKind
+from edl_master.core.parameters.push import PushOutcome
 
 from .planes import A, ParameterPlane, a_push, training_task
 
@@ -74,12 +74,12 @@ class LinearWorker:
         if self.reduction is Reduction.MEAN:
             gradient = gradient / len(x)
         moved = 0.1 * (x.mean(axis=0) - now[FEATURES + 1 :])
-        outcome = self.plane.push(
+        result = self.plane.push(
             a_push(self.task, self.token, self.minibatch, len(x), granted.version, gradient, moved)
         )
-        assert outcome.kind is PushKind.APPLIED
+        assert result.outcome is PushOutcome.APPLIED
         self.minibatch += 1
-        return outcome.new_version
+        return result.new_version
 
 
 @pytest.mark.parametrize("reduction", Reduction)

@@ -1,4 +1,4 @@
-"""A push: the claim that is decided, the gradient that is applied, and the outcome."""
+"""A push: the claim that is decided, the gradient that is applied, and the result."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class Gradient:
     rows: tuple[RowPayload, ...] = ()
 
 
-class PushKind(StrEnum):
-    """The outcome of a push. Only ``APPLIED`` has changed anything."""
+class PushOutcome(StrEnum):
+    """What was decided about a push. Only ``APPLIED`` has changed anything."""
 
     APPLIED = "applied"
     """It is in the values, or accumulated for the next version; it must not be pushed again."""
@@ -75,18 +75,18 @@ class PushKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class PushOutcome:
+class PushResult:
     """The answer to a push.
 
     Attributes:
-        kind: what was decided.
+        outcome: what was decided.
         version: the parameter version after the decision.
         staleness: updates between the push's base version and the decision.
         new_version: whether this push completed an update.
         detail: for ``INVALID``, the variable or table; otherwise empty.
     """
 
-    kind: PushKind
+    outcome: PushOutcome
     version: Version
     staleness: int
     new_version: bool = False

@@ -24,12 +24,12 @@ from edl_master.core.parameters.permits import (
     PermitRefused,
     StepPermits,
 )
-from edl_master.core.parameters.push import NotInitialized, PushClaim, PushKind, PushOutcome
+from edl_master.core.parameters.push import NotInitialized, PushClaim, PushOutcome, PushResult
 
 _REJECTIONS = {
-    PushVerdict.REFUSED: PushKind.REFUSED,
-    PushVerdict.ALREADY_APPLIED: PushKind.ALREADY_APPLIED,
-    PushVerdict.OUT_OF_ORDER: PushKind.OUT_OF_ORDER,
+    PushVerdict.REFUSED: PushOutcome.REFUSED,
+    PushVerdict.ALREADY_APPLIED: PushOutcome.ALREADY_APPLIED,
+    PushVerdict.OUT_OF_ORDER: PushOutcome.OUT_OF_ORDER,
 }
 
 
@@ -44,7 +44,7 @@ class PushLedger:
         generation: grows whenever an answer of ``PermitPending`` may have become another.
         records_applied: records whose gradients were applied or accumulated.
         staleness_total: sum of the staleness of the gradients applied.
-        outcomes: number of decisions about pushes, by kind.
+        outcomes: number of decisions about pushes, by outcome.
 
     Args:
         mode: when there is an update.
@@ -60,7 +60,7 @@ class PushLedger:
         self.generation = 0
         self.records_applied = 0
         self.staleness_total = 0
-        self.outcomes: Counter[PushKind] = Counter()
+        self.outcomes: Counter[PushOutcome] = Counter()
         self._keeps_average = keeps_average
         self._counts = AppliedCounts()
         self._permits = StepPermits(mode.grads_to_wait if isinstance(mode, Sync) else None)
@@ -170,7 +170,7 @@ class PushLedger:
 
     # --- pushes ----------------------------------------------------------------------------
 
-    def judge(self, claim: PushClaim, not_finite: str = "") -> PushOutcome | None:
+    def judge(self, claim: PushClaim, not_finite: str = "") -> PushResult | None:
         """Reject a push that cannot count; return None if ``commit`` would accept it now.
 
         Args:
@@ -193,17 +193,17 @@ class PushLedger:
         verdict = self._counts.verdict(claim.task, claim.token, claim.minibatch, claim.minibatches)
         staleness = self.version - claim.base_version
         if verdict is not PushVerdict.DUE:
-            return self._outcome(_REJECTIONS[verdict], staleness)
+            return self._result(_REJECTIONS[verdict], staleness)
         if self._is_stale(staleness):
-            return self._outcome(PushKind.STALE, staleness)
+            return self._result(PushOutcome.STALE, staleness)
         if not_finite:
-            return self._outcome(PushKind.INVALID, staleness, detail=not_finite)
+            return self._result(PushOutcome.INVALID, staleness, detail=not_finite)
         if not self._permits.available(claim.task):
             # All gradients that this version lacks are being computed under step permits.
-            return self._outcome(PushKind.STALE, staleness)
+            return self._result(PushOutcome.STALE, staleness)
         return None
 
-    def commit(self, claim: PushClaim, not_finite: str = "") -> PushOutcome:
+    def commit(self, claim: PushClaim, not_finite: str = "") -> PushResult:
         """Count a push, or reject it. If it is ``APPLIED``, its gradient must be applied now.
 
         Args:
@@ -223,7 +223,7 @@ class PushLedger:
         self.staleness_total += staleness
         if is_complete:
             self._advance(claim.minibatches)
-        return self._outcome(PushKind.APPLIED, staleness, new_version=is_complete)
+        return self._result(PushOutcome.APPLIED, staleness, new_version=is_complete)
 
     def flush(self) -> bool:
         """Decide on an update of the accumulated gradients though some are missing (sync mode).
@@ -268,7 +268,7 @@ class PushLedger:
             "accumulated": self._permits.accumulated,
             "records_applied": self.records_applied,
             "staleness_total": self.staleness_total,
-            "outcomes": {str(kind): count for kind, count in self.outcomes.items()},
+            "outcomes": {str(outcome): count for outcome, count in self.outcomes.items()},
         }
 
     def restore(self, meta: dict[str, Any]) -> None:
@@ -280,7 +280,7 @@ class PushLedger:
         self._permits.accumulated = meta["accumulated"] if self.limits_permits else 0
         self.records_applied = meta["records_applied"]
         self.staleness_total = meta["staleness_total"]
-        self.outcomes.update({PushKind(k): n for k, n in meta["outcomes"].items()})
+        self.outcomes.update({PushOutcome(k): n for k, n in meta["outcomes"].items()})
 
     def check_invariants(self) -> None:
         """Raise ``AssertionError`` if an invariant is violated."""
@@ -322,8 +322,8 @@ class PushLedger:
         self.generation += 1
         return self._permits.release(task)
 
-    def _outcome(
-        self, kind: PushKind, staleness: int, *, new_version: bool = False, detail: str = ""
-    ) -> PushOutcome:
-        self.outcomes[kind] += 1
-        return PushOutcome(kind, self.version, max(staleness, 0), new_version, detail)
+    def _result(
+        self, outcome: PushOutcome, staleness: int, *, new_version: bool = False, detail: str = ""
+    ) -> PushResult:
+        self.outcomes[outcome] += 1
+        return PushResult(outcome, self.version, max(staleness, 0), new_version, detail)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from edl_master.core.identifiers import Version
-from edl_master.core.parameters.push import PushKind
+from edl_master.core.parameters.push import PushOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class PlaneStatus:
         learning_rate: rate of the next update.
         records_applied: records whose gradients were applied or accumulated.
         gradients_applied: gradients applied or accumulated.
-        gradients_rejected: pushes that were not applied, by kind.
+        gradients_rejected: pushes that were not applied, by outcome.
         staleness_total: sum of the staleness of the gradients applied.
         accumulated: gradients that wait for their update to be complete (sync mode).
         step_permits_held: step permits in use (sync mode).
@@ -51,7 +51,7 @@ class PlaneStatus:
     learning_rate: float
     records_applied: int
     gradients_applied: int
-    gradients_rejected: Mapping[PushKind, int]
+    gradients_rejected: Mapping[PushOutcome, int]
     staleness_total: int
     accumulated: int
     step_permits_held: int

@@ -14,7 +14,7 @@ from edl_master.core.parameters.layout import Layout, LayoutError, Variable
 from edl_master.core.parameters.modes import Async, Reduction, Sync, UpdateMode
 from edl_master.core.parameters.optimizers import parse_optimizer
 from edl_master.core.parameters.payload import PayloadError
-from edl_master.core.parameters.push import PushKind
+from edl_master.core.parameters.push import PushOutcome
 from edl_master.core.parameters.snapshot import Snapshot, SnapshotError
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 from edl_master.core.parameters.tables.spec import Distribution, Initial, TableSpec
@@ -52,8 +52,8 @@ def kept(snapshot: Snapshot) -> Snapshot:
 def test_a_push_changes_weights_and_all_tables_in_one_step_and_once() -> None:
     plane = plane_with(zero_table("a"), zero_table("b", 2))
     rows = (row_payload([7, -1], [[1], [2]]), row_payload([7], [[3, 4]], table=1))
-    for expected in (PushKind.APPLIED, PushKind.ALREADY_APPLIED):
-        assert push(plane, A, 1, 0, [1, 1], rows=rows).kind is expected
+    for expected in (PushOutcome.APPLIED, PushOutcome.ALREADY_APPLIED):
+        assert push(plane, A, 1, 0, [1, 1], rows=rows).outcome is expected
         np.testing.assert_array_equal(values_of(plane), [-1, -1])
         np.testing.assert_array_equal(rows_of(plane, [7, -1, 0]), [[-1], [-2], [0]])
         np.testing.assert_array_equal(rows_of(plane, [7], table=1), [[-3, -4]])
@@ -79,13 +79,15 @@ def test_a_push_with_bad_rows_changes_nothing(bad: tuple[RowPayload, ...]) -> No
     np.testing.assert_array_equal(values_of(plane), NOTHING)
     np.testing.assert_array_equal(rows_of(plane, [1, 2, 3, 5]), np.zeros((4, 1)))
     assert plane.applied_counts()[A] == 0
-    assert push(plane, A, 1, 0, [1, 1], rows=(row_payload([5], [[1]]),)).kind is PushKind.APPLIED
+    assert (
+        push(plane, A, 1, 0, [1, 1], rows=(row_payload([5], [[1]]),)).outcome is PushOutcome.APPLIED
+    )
 
 
 def test_rows_that_are_not_finite_are_refused_by_name() -> None:
     plane = plane_with(zero_table("clicks"))
-    outcome = push(plane, A, 1, 0, [1, 1], rows=(row_payload([3], [[np.nan]]),))
-    assert (outcome.kind, outcome.detail) == (PushKind.INVALID, "clicks")
+    result = push(plane, A, 1, 0, [1, 1], rows=(row_payload([3], [[np.nan]]),))
+    assert (result.outcome, result.detail) == (PushOutcome.INVALID, "clicks")
     np.testing.assert_array_equal(values_of(plane), NOTHING)
 
 
@@ -151,7 +153,7 @@ def test_initial_rows_are_taken_before_the_values_and_never_after() -> None:
     np.testing.assert_array_equal(rows_of(plane, [4, -4]), np.ones((2, 3)))
     plane.grant(A, Token(1))
     rows = (row_payload([4, 5], np.ones((2, 3))),)
-    assert push(plane, A, 1, 0, [0], rows=rows).kind is PushKind.APPLIED
+    assert push(plane, A, 1, 0, [0], rows=rows).outcome is PushOutcome.APPLIED
     np.testing.assert_array_equal(rows_of(plane, [4]), np.zeros((1, 3)))
 
 
@@ -169,7 +171,9 @@ def test_training_goes_on_after_a_restore_as_if_there_had_been_none(name: str) -
             row_payload(ids, rng.normal(size=(ids.size, 3))),
             row_payload(ids, rng.normal(size=(ids.size, 1)), table=1),
         )
-        assert push(one, A, 1, minibatch, rng.normal(size=2), rows=rows).kind is PushKind.APPLIED
+        assert (
+            push(one, A, 1, minibatch, rng.normal(size=2), rows=rows).outcome is PushOutcome.APPLIED
+        )
 
     for minibatch in range(5):
         train(plane, minibatch, int(rng.integers(1000)))
