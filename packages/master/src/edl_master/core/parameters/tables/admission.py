@@ -6,7 +6,7 @@ import numpy as np
 
 from edl_master.core.parameters.arithmetic import read_only
 from edl_master.core.parameters.layout import Array
-from edl_master.core.parameters.tables.index import loop
+from edl_master.core.parameters.tables.index import index_kernel
 
 LINES = 4
 COUNTERS = 1 << 20
@@ -32,7 +32,9 @@ class Admission:
 
     def admit(self, ids: Array, rows: Array) -> None:
         """Count ids whose row is -1; it becomes -2 where the id gets none yet."""
-        self.added += int(loop("admit")(read_only(ids), rows, self.counters, self._min_count))
+        self.added += int(
+            index_kernel("admit")(read_only(ids), rows, self.counters, self._min_count)
+        )
         if self.added >= _AGE_AFTER:
             self.counters >>= 1
             self.added //= 2

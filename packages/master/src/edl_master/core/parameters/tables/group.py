@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from edl_master.core.parameters.arithmetic import Executor, all_finite, read_only
 from edl_master.core.parameters.layout import Array
 from edl_master.core.parameters.payload import Payload, PayloadError, size_of
-from edl_master.core.parameters.tables.index import loop
+from edl_master.core.parameters.tables.index import index_kernel
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 from edl_master.core.parameters.tables.saving import RowsChunk, chunks, unpack
 from edl_master.core.parameters.tables.spec import TableSpec
@@ -281,7 +281,7 @@ class AccumulatedRows:
 
 def comes_twice(ids: Array) -> bool:
     """Whether any id does."""
-    return bool(loop("comes_twice")(read_only(ids), _places(ids.size)))
+    return bool(index_kernel("comes_twice")(read_only(ids), _places(ids.size)))
 
 
 def _places(ids: int) -> Array:
@@ -296,5 +296,7 @@ def merged(gradients: Sequence[RowGradient]) -> RowGradient:
     ids = np.concatenate([gradient.ids for gradient in gradients])
     values = np.concatenate([gradient.values for gradient in gradients])
     out_ids, out = np.empty_like(ids), np.empty_like(values)
-    n = int(loop("merge")(read_only(ids), read_only(values), out_ids, out, _places(ids.size)))
+    n = int(
+        index_kernel("merge")(read_only(ids), read_only(values), out_ids, out, _places(ids.size))
+    )
     return RowGradient(out_ids[:n], out[:n])

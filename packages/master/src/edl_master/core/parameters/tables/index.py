@@ -20,8 +20,8 @@ _FULLEST = 0.7  # beyond this, searches in a linearly probed table become long
 
 NOT_THERE = -1
 
-loop = partial(arithmetic.kernel, module="tables.kernels")
-"""A compiled loop of this package by name."""
+index_kernel = partial(arithmetic.kernel, module="tables.index_kernels")
+"""A compiled loop over ids by name."""
 
 
 class Index:
@@ -43,7 +43,7 @@ class Index:
     def find(self, ids: Array) -> tuple[Array, int]:
         """The rows of ids, ``NOT_THERE`` for those without; and how many have none."""
         rows = np.empty(ids.size, np.int32)
-        missing = loop("find")(read_only(ids), self._addresses, self._masks, rows)
+        missing = index_kernel("find")(read_only(ids), self._addresses, self._masks, rows)
         return rows, int(missing)
 
     def insert(self, ids: Array, rows: Array, fresh: Array) -> int:
@@ -53,23 +53,23 @@ class Index:
             How many of ``fresh`` were used: an id that comes twice gets one row.
         """
         self._make_room(ids, rows)
-        used = loop("insert")(
+        used = index_kernel("insert")(
             read_only(ids), rows, fresh, self._addresses, self._masks, self._counts
         )
         return int(used)
 
     def remove(self, ids: Array) -> None:
         """Forget ids."""
-        loop("remove")(read_only(ids), self._addresses, self._masks, self._counts)
+        index_kernel("remove")(read_only(ids), self._addresses, self._masks, self._counts)
 
     def _make_room(self, ids: Array, rows: Array) -> None:
         needed = self._counts.copy()
-        loop("count_missing")(read_only(ids), rows, needed)
+        index_kernel("count_missing")(read_only(ids), rows, needed)
         for bucket in np.flatnonzero(needed > (self._masks + 1) * _FULLEST).tolist():
             old, old_mask = self._buckets[bucket], int(self._masks[bucket])
             places = 1 << int(needed[bucket] / _FULLEST * 1.5).bit_length()
             new = _bucket(places)
-            loop("move_bucket")(old.ctypes.data, old_mask, new.ctypes.data, places - 1)
+            index_kernel("move_bucket")(old.ctypes.data, old_mask, new.ctypes.data, places - 1)
             self._buckets[bucket] = new
             self._addresses[bucket] = new.ctypes.data
             self._masks[bucket] = places - 1

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
+from edl_master.core.parameters import arithmetic
 from edl_master.core.parameters.layout import Array
-from edl_master.core.parameters.tables.index import loop
+
+row_kernel = partial(arithmetic.kernel, module="tables.row_kernels")
+"""A compiled loop over rows by name."""
 
 BLOCK_BYTES = 1 << 17
 """About: small enough to be copied in one go, large enough for a short list of blocks."""
@@ -62,7 +66,9 @@ class Blocks:
         n = stop - start
         ids, used = np.empty(n, np.int64), np.empty(n, np.uint32)
         out = np.empty((n, columns), np.float32)
-        found = loop("collect")(start, stop, ids, used, out, self.addresses, self.shift, self.width)
+        found = row_kernel("collect")(
+            start, stop, ids, used, out, self.addresses, self.shift, self.width
+        )
         return ids[:found], used[:found], out[:found]
 
 
@@ -103,7 +109,7 @@ class RowStore(Blocks):
             self._shared[:] = False
             return
         touched = np.zeros(len(self.blocks), np.bool_)
-        loop("touch")(rows, self.shift, touched)
+        row_kernel("touch")(rows, self.shift, touched)
         for at in np.flatnonzero(touched & self._shared[: len(self.blocks)]).tolist():
             self.blocks[at] = self.blocks[at].copy()
             self.addresses[at] = self.blocks[at].ctypes.data

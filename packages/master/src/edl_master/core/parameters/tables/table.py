@@ -17,9 +17,9 @@ from edl_master.core.parameters.arithmetic import (
 from edl_master.core.parameters.layout import Array
 from edl_master.core.parameters.payload import PayloadError
 from edl_master.core.parameters.tables.admission import Admission
-from edl_master.core.parameters.tables.index import Index, loop
+from edl_master.core.parameters.tables.index import Index
 from edl_master.core.parameters.tables.spec import TableSpec
-from edl_master.core.parameters.tables.store import Blocks, RowStore, after, before
+from edl_master.core.parameters.tables.store import Blocks, RowStore, after, before, row_kernel
 
 _BYTES_AT_A_TIME = 1 << 19
 """Of rows with slots that are gathered, updated and scattered at once: they stay in the cache."""
@@ -111,7 +111,7 @@ class Table:
         """
         rows, _ = self._index.find(ids)
         blocks = view or self._rows
-        loop("read")(
+        row_kernel("read")(
             read_only(ids), rows, out, blocks.addresses, blocks.limit, view is not None,
             blocks.shift, blocks.width, *self._initial,
         )  # fmt: skip
@@ -142,7 +142,7 @@ class Table:
             self._make(ids, rows, first, missing, now)
         self._rows.unshare(rows)
         blocks = self._rows
-        if loop("stamp")(rows, blocks.addresses, blocks.shift, blocks.width, now):
+        if row_kernel("stamp")(rows, blocks.addresses, blocks.shift, blocks.width, now):
             raise PayloadError(f"an id comes twice in a gradient of table {self.spec.name!r}")
         if self._admission and (rows < 0).any():
             kept = rows >= 0
@@ -155,7 +155,7 @@ class Table:
         self._rows.unshare(fresh)
         self._rows.take(self._index.insert(ids, rows, fresh))
         blocks = self._rows
-        loop("make")(
+        row_kernel("make")(
             read_only(ids), rows, first, self._slots, self.spec.dim, blocks.addresses,
             blocks.shift, blocks.width, before(now), *self._initial,
         )  # fmt: skip
@@ -172,11 +172,11 @@ class Table:
             rows = gradient.rows[start : start + step]
             state = np.empty((depth, rows.size, dim), np.float32)
             place = self._rows.addresses, self._rows.shift, self._rows.width
-            loop("gather")(rows, state, *place)
+            row_kernel("gather")(rows, state, *place)
             flat = [part.reshape(-1) for part in state]
             values = gradient.values[start : start + step].reshape(-1)
             update(flat[0], read_only(values), flat[1:])
-            loop("scatter")(rows, state, *place)
+            row_kernel("scatter")(rows, state, *place)
 
         run_all(
             [partial(one, start) for start in range(0, gradient.rows.size, step)],
@@ -195,7 +195,7 @@ class Table:
         stop = min(start + part, n)
         rows, ids = np.empty(stop - start, np.int32), np.empty(stop - start, np.int64)
         blocks = self._rows
-        found = loop("expire")(
+        found = row_kernel("expire")(
             start, stop, self._now, self.spec.max_age, rows, ids,
             blocks.addresses, blocks.shift, blocks.width,
         )  # fmt: skip
@@ -225,7 +225,7 @@ class Table:
         if used is None:
             used = np.full(ids.size, now, np.uint32)
         blocks = self._rows
-        loop("restore")(
+        row_kernel("restore")(
             rows, read_only(used), read_only(values),
             blocks.addresses, blocks.shift, blocks.width,
         )  # fmt: skip

@@ -31,7 +31,7 @@ def warm_up(spec: TableSpec, optimizer: Optimizer) -> None:
     comes_twice(ids)
     table.put(ids, gradient.values)
     view = table.take_view()
-    update(gradient)  # copies the block that is view
+    update(gradient)  # copies the block that the view shares
     table.read(ids, np.empty((1, 1), np.float32), view)
     view.collect(0, 1, 1)
     del view

@@ -1,0 +1,278 @@
+"""The loops over rows, compiled by numba: initial values, reads, updates and expiry.
+
+Rows lie in *blocks*: one piece of memory each, of ``2^shift`` rows of ``width`` float32 numbers,
+then the ids of these rows (int64), then when each was last used (uint32; 0: the row is free).
+Loops are given the addresses of blocks, since their number grows.
+
+Importing this module loads numba; ``arithmetic.kernel`` does so when it is first needed.
+"""
+
+# numba's own types have no annotations, and what it compiles is not plain Python.
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, no-any-return, misc, assignment"
+from __future__ import annotations
+
+from math import log, sqrt
+
+import numpy as np
+from numba import carray
+
+from edl_master.core.parameters.kernels import compiled
+from edl_master.core.parameters.layout import Array
+from edl_master.core.parameters.tables.kernel_primitives import (
+    GOLDEN,
+    float32_at,
+    int64_at,
+    mix,
+    uint32_at,
+)
+from edl_master.core.parameters.tables.store import CLOCK
+
+_11 = np.uint64(11)
+_UNIT = 1.0 / (1 << 53)
+_CUT = 0.9544997361036416  # of the standard normal distribution lies between -2 and 2
+
+# --- initial rows --------------------------------------------------------------------------
+
+
+@compiled
+def _inverse_error_function(x):
+    """Giles, "Approximating the erfinv function" (2010), in single precision."""
+    w = -log((1.0 - x) * (1.0 + x))
+    if w < 5.0:
+        w -= 2.5
+        p = 2.81022636e-08
+        p = 3.43273939e-07 + p * w
+        p = -3.5233877e-06 + p * w
+        p = -4.39150654e-06 + p * w
+        p = 0.00021858087 + p * w
+        p = -0.00125372503 + p * w
+        p = -0.00417768164 + p * w
+        p = 0.246640727 + p * w
+        p = 1.50140941 + p * w
+    else:
+        w = sqrt(w) - 3.0
+        p = -0.000200214257
+        p = 0.000100950558 + p * w
+        p = 0.00134934322 + p * w
+        p = -0.00367342844 + p * w
+        p = 0.00573950773 + p * w
+        p = -0.0076224613 + p * w
+        p = 0.00943887047 + p * w
+        p = 1.00167406 + p * w
+        p = 2.83297682 + p * w
+    return p * x
+
+
+@compiled
+def _fill(row, dim, key, seed, kind, center, spread):
+    """The initial row of an id, a function of nothing but the arguments."""
+    if kind == 0:
+        for j in range(dim):
+            row[j] = center
+        return
+    state = mix(np.uint64(key) ^ mix(seed))
+    for j in range(dim):
+        state += GOLDEN
+        # From (-1, 1), never its ends.
+        x = (np.float64(mix(state) >> _11) + 0.5) * (2.0 * _UNIT) - 1.0
+        if kind == 2:
+            x = sqrt(2.0) * _inverse_error_function(x)
+        elif kind == 3:
+            x = sqrt(2.0) * _inverse_error_function(x * _CUT)
+        row[j] = center + spread * x
+
+
+# --- rows ----------------------------------------------------------------------------------
+
+
+@compiled
+def read(
+    ids: Array,
+    rows: Array,
+    out: Array,
+    blocks: Array,
+    limit: int,
+    view: bool,
+    shift: int,
+    width: int,
+    seed: int,
+    kind: int,
+    center: float,
+    spread: float,
+) -> None:
+    """``out[i]`` becomes the row of ``ids[i]``; its initial row if it has none.
+
+    Only rows below ``limit`` count, and of those with ``view`` only the ones that are the id's in
+    these blocks too: the index may have moved on since the view was taken.
+    """
+    dim = out.shape[1]
+    inside = (1 << shift) - 1
+    for i in range(ids.size):
+        row = rows[i]
+        has = row >= 0 and row < limit
+        if has and view:
+            end = blocks[row >> shift] + (inside + 1) * width * 4
+            has = carray(int64_at(end), inside + 1)[row & inside] == ids[i]
+            end += 8 * (inside + 1)
+            has = has and carray(uint32_at(end), inside + 1)[row & inside] != 0
+        if not has:
+            _fill(out[i], dim, ids[i], seed, kind, center, spread)
+            continue
+        address = blocks[row >> shift] + (row & inside) * width * 4
+        numbers = carray(float32_at(address), dim)
+        for j in range(dim):
+            out[i, j] = numbers[j]
+
+
+@compiled
+def make(
+    ids: Array,
+    rows: Array,
+    first: Array,
+    slots: Array,
+    dim: int,
+    blocks: Array,
+    shift: int,
+    width: int,
+    now: int,
+    seed: int,
+    kind: int,
+    center: float,
+    spread: float,
+) -> None:
+    """Fill the rows of those ``ids`` that are in ``rows`` since just now (``first[i]`` is -1)."""
+    inside = (1 << shift) - 1
+    for i in range(ids.size):
+        if first[i] != -1 or rows[i] < 0:
+            continue
+        block = blocks[rows[i] >> shift]
+        at = rows[i] & inside
+        numbers = carray(float32_at(block + at * width * 4), width)
+        _fill(numbers, dim, ids[i], seed, kind, center, spread)
+        for s in range(slots.size):
+            for j in range(dim):
+                numbers[(s + 1) * dim + j] = slots[s]
+        end = block + (inside + 1) * width * 4
+        carray(int64_at(end), inside + 1)[at] = ids[i]
+        carray(uint32_at(end + 8 * (inside + 1)), inside + 1)[at] = now
+
+
+@compiled
+def stamp(rows: Array, blocks: Array, shift: int, width: int, now: int) -> bool:
+    """Mark rows as used now; say whether one of them comes twice."""
+    inside = (1 << shift) - 1
+    twice = False
+    for i in range(rows.size):
+        if rows[i] < 0:
+            continue
+        end = blocks[rows[i] >> shift] + (inside + 1) * (width * 4 + 8)
+        used = carray(uint32_at(end), inside + 1)
+        if used[rows[i] & inside] == now:
+            twice = True
+        used[rows[i] & inside] = now
+    return twice
+
+
+@compiled
+def touch(rows: Array, shift: int, touched: Array) -> None:
+    """Mark the blocks that hold these rows."""
+    for i in range(rows.size):
+        if rows[i] >= 0:
+            touched[rows[i] >> shift] = True
+
+
+@compiled
+def gather(rows: Array, out: Array, blocks: Array, shift: int, width: int) -> None:
+    """Copy rows, values and slots, to ``out`` of shape (values and slots, rows, dim)."""
+    inside = (1 << shift) - 1
+    dim = out.shape[2]
+    for i in range(rows.size):
+        address = blocks[rows[i] >> shift] + (rows[i] & inside) * width * 4
+        numbers = carray(float32_at(address), width)
+        for s in range(out.shape[0]):
+            for j in range(dim):
+                out[s, i, j] = numbers[s * dim + j]
+
+
+@compiled
+def scatter(rows: Array, given: Array, blocks: Array, shift: int, width: int) -> None:
+    """Copy rows back from where ``gather`` has put them."""
+    inside = (1 << shift) - 1
+    dim = given.shape[2]
+    for i in range(rows.size):
+        address = blocks[rows[i] >> shift] + (rows[i] & inside) * width * 4
+        numbers = carray(float32_at(address), width)
+        for s in range(given.shape[0]):
+            for j in range(dim):
+                numbers[s * dim + j] = given[s, i, j]
+
+
+@compiled
+def collect(
+    start: int,
+    stop: int,
+    ids: Array,
+    used: Array,
+    out: Array,
+    blocks: Array,
+    shift: int,
+    width: int,
+) -> int:
+    """Copy the rows of a range that are not free, as many numbers of each as ``out`` takes."""
+    inside = (1 << shift) - 1
+    found = 0
+    for row in range(start, stop):
+        block = blocks[row >> shift]
+        end = block + (inside + 1) * width * 4
+        at = row & inside
+        when = carray(uint32_at(end + 8 * (inside + 1)), inside + 1)[at]
+        if when == 0:
+            continue
+        numbers = carray(float32_at(block + at * width * 4), width)
+        ids[found] = carray(int64_at(end), inside + 1)[at]
+        used[found] = when
+        for j in range(out.shape[1]):
+            out[found, j] = numbers[j]
+        found += 1
+    return found
+
+
+@compiled
+def restore(rows: Array, used: Array, given: Array, blocks: Array, shift: int, width: int) -> None:
+    """Write rows as ``collect`` has read them; ``given`` may hold less than whole rows."""
+    inside = (1 << shift) - 1
+    for i in range(rows.size):
+        block = blocks[rows[i] >> shift]
+        at = rows[i] & inside
+        numbers = carray(float32_at(block + at * width * 4), width)
+        for j in range(given.shape[1]):
+            numbers[j] = given[i, j]
+        end = block + (inside + 1) * (width * 4 + 8)
+        carray(uint32_at(end), inside + 1)[at] = used[i]
+
+
+@compiled
+def expire(
+    start: int,
+    stop: int,
+    now: int,
+    max_age: int,
+    rows: Array,
+    ids: Array,
+    blocks: Array,
+    shift: int,
+    width: int,
+) -> int:
+    """Free the rows of a range that were not used for ``max_age``; return how many."""
+    inside = (1 << shift) - 1
+    found = 0
+    for row in range(start, stop):
+        end = blocks[row >> shift] + (inside + 1) * width * 4
+        at = row & inside
+        used = carray(uint32_at(end + 8 * (inside + 1)), inside + 1)
+        if used[at] != 0 and (now - np.int64(used[at])) % CLOCK > max_age:
+            used[at] = 0
+            rows[found] = row
+            ids[found] = carray(int64_at(end), inside + 1)[at]
+            found += 1
+    return found
