@@ -96,10 +96,12 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def decode_verb(kind: job_pb2.JobType.ValueType) -> Verb:
+    """The verb that starts jobs of this type; ``train`` for types of a newer edl."""
     return _VERBS.get(kind, Verb.TRAIN)
 
 
 def decode_status(message: job_pb2.JobStatus) -> JobStatus:
+    """A job's status as its master or its ``status.json`` gives it."""
     progress = message.progress
     has_error = message.HasField("error") and message.error.code
     return JobStatus(
@@ -198,6 +200,7 @@ def decode_build_news(message: builder_pb2.BuildProgress) -> BuildStatus | Build
 
 
 def decode_event(message: job_pb2.Event) -> JobEvent:
+    """One event of a job's journal."""
     return JobEvent(
         number=message.number,
         at=message.at,
@@ -210,6 +213,7 @@ def decode_event(message: job_pb2.Event) -> JobEvent:
 
 
 def decode_failure(message: error_pb2.Error) -> Failure:
+    """An error, with the name of its code instead of the number."""
     return Failure(
         code=code_name(message.code),
         what=message.what,
@@ -220,6 +224,7 @@ def decode_failure(message: error_pb2.Error) -> Failure:
 
 
 def code_name(code: error_pb2.ErrorCode.ValueType) -> str:
+    """The name of an error code; ``CODE_<number>`` for codes of a newer edl."""
     try:
         return error_pb2.ErrorCode.Name(code)
     except ValueError:  # from a newer edl
@@ -227,6 +232,7 @@ def code_name(code: error_pb2.ErrorCode.ValueType) -> str:
 
 
 def failure_of(error: EdlError) -> Failure:
+    """An exception as plain data."""
     return decode_failure(error.to_proto())
 
 

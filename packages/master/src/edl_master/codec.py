@@ -91,6 +91,7 @@ def failure_from(message: error_pb2.Error) -> Failure:
 
 
 def error_to(failure: Failure) -> error_pb2.Error:
+    """A failure as a message; a code that the protocol lacks becomes INTERNAL."""
     return error_pb2.Error(
         code=dict(error_pb2.ErrorCode.items()).get(failure.code, error_pb2.INTERNAL),
         what=failure.what,
@@ -104,24 +105,33 @@ def error_to(failure: Failure) -> error_pb2.Error:
 
 
 def task_from(message: task_pb2.TaskKey) -> TaskKey:
+    """The key of a task.
+
+    Raises:
+        EdlError: USAGE; the type of the task is unknown.
+    """
     if message.type not in _TASK_TYPES:
         raise malformed(f"there is no task type {message.type}")
     return TaskKey(_TASK_TYPES[message.type], message.round, message.number)
 
 
 def task_to(task: TaskKey) -> task_pb2.TaskKey:
+    """The key of a task, as a message."""
     return task_pb2.TaskKey(type=_TASK_TYPES_OUT[task.type], round=task.round, number=task.number)
 
 
 def lease_from(message: task_pb2.LeaseRef) -> HeldLease:
+    """A lease that a worker names; raises as ``task_from``."""
     return HeldLease(task_from(message.task), Token(message.token))
 
 
 def leases_from(messages: Iterable[task_pb2.LeaseRef]) -> tuple[HeldLease, ...]:
+    """Leases that a worker names; raises as ``task_from``."""
     return tuple(map(lease_from, messages))
 
 
 def lease_ref_to(lease: HeldLease) -> task_pb2.LeaseRef:
+    """A held lease, as a message."""
     return task_pb2.LeaseRef(task=task_to(lease.task), token=lease.token)
 
 
@@ -150,6 +160,7 @@ def lease_to(
 
 
 def export_to(lease: LeaseGranted, view: JobView) -> task_pb2.ExportInfo:
+    """What a worker writes into the exported model's metadata."""
     return task_pb2.ExportInfo(
         parameter_version=lease.version or 0,
         records_trained=view.records_trained,
@@ -159,6 +170,15 @@ def export_to(lease: LeaseGranted, view: JobView) -> task_pb2.ExportInfo:
 
 
 def completion_from(message: task_pb2.CompleteRequest, applied: int) -> events.TaskCompleted:
+    """A completed task.
+
+    Args:
+        message: the worker's request.
+        applied: minibatches of the task that are in the model.
+
+    Raises:
+        EdlError: USAGE; the task's type or a metric's state is malformed.
+    """
     return events.TaskCompleted(
         worker=WorkerId(message.worker_id),
         lease=lease_from(message.lease),
@@ -190,6 +210,11 @@ def failed_from(
 
 
 def metric_state_from(message: task_pb2.MetricState) -> MetricState:
+    """The variables of one metric.
+
+    Raises:
+        EdlError: USAGE; a variable is malformed or too large.
+    """
     return MetricState(message.name, tuple(_addable_from(v) for v in message.variables))
 
 
@@ -204,6 +229,7 @@ def _addable_from(message: task_pb2.Tensor) -> Addable:
 
 
 def metric_state_to(state: MetricState) -> task_pb2.MetricState:
+    """The variables of one metric, as a message."""
     arrays = (
         np.array(variable.values, variable.dtype).reshape(variable.shape)
         for variable in state.variables
@@ -215,6 +241,7 @@ def metric_state_to(state: MetricState) -> task_pb2.MetricState:
 
 
 def variables_from(messages: Repeated[task_pb2.Variable]) -> tuple[Variable, ...]:
+    """The dense variables of a model, in the order of its layout."""
     return tuple(
         Variable(message.name, tuple(message.shape), message.dtype, message.trainable)
         for message in messages
@@ -222,6 +249,7 @@ def variables_from(messages: Repeated[task_pb2.Variable]) -> tuple[Variable, ...
 
 
 def heartbeat_from(message: task_pb2.HeartbeatRequest) -> events.HeartbeatReceived:
+    """A worker's heartbeat; raises as ``task_from``."""
     phases = {phase: name.lower() for name, phase in task_pb2.WorkerPhase.items()}
     return events.HeartbeatReceived(
         WorkerId(message.worker_id),
@@ -252,16 +280,23 @@ def tables_from(messages: Repeated[task_pb2.EmbeddingTable]) -> tuple[TableSpec,
 
 
 def precision_from(message: job_pb2.WirePrecision.ValueType) -> Precision:
+    """The precision of numbers on the wire.
+
+    Raises:
+        EdlError: USAGE; the precision is unknown.
+    """
     if message not in _PRECISIONS:
         raise malformed(f"numbers do not travel in precision {message}")
     return _PRECISIONS[message]
 
 
 def precision_to(precision: Precision) -> job_pb2.WirePrecision.ValueType:
+    """The precision of numbers on the wire, as a message."""
     return _PRECISIONS_OUT[precision]
 
 
 def servers_to(addresses: Sequence[str], parts: Sequence[Part]) -> list[task_pb2.ParameterServer]:
+    """The parameter servers, each with its part of the parameters."""
     return [
         task_pb2.ParameterServer(address=address, start=part.start, stop=part.stop)
         for address, part in zip(addresses, parts, strict=True)

@@ -25,6 +25,7 @@ from edl_worker.core import exit_codes  # noqa: E402
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Run a worker, or check a model file; returns the exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["check"]:
         return _check(arguments[1:])

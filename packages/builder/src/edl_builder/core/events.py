@@ -9,6 +9,8 @@ from edl_builder.core.names import BuildId, BuildIdentity, Caller, Failure, Resu
 
 
 class SourceKind(StrEnum):
+    """Where the sources of a build come from."""
+
     ARCHIVE = "archive"
     GIT = "git"
 

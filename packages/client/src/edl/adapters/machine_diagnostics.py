@@ -44,6 +44,7 @@ print("\\n" + json.dumps(found))
 
 
 def version_of(distribution: str) -> str | None:
+    """The installed version of a distribution; None if it is not installed."""
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:

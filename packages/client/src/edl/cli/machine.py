@@ -52,6 +52,8 @@ def version(output_format: Output = None) -> None:
 
 
 class Shell(StrEnum):
+    """Shells that ``edl completion`` can write a script for."""
+
     BASH = "bash"
     ZSH = "zsh"
     FISH = "fish"

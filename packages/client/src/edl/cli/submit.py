@@ -159,6 +159,7 @@ def follow(
 
 
 def goes_on(name: str) -> str:
+    """What to print when the command ends before the job does."""
     from edl.render.job_text import come_back
 
     return "\n".join(

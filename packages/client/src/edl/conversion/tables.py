@@ -215,6 +215,7 @@ def _parquet_feature(value: Any, where: str) -> Any:
 
 
 def unreadable(what: str, where: str, remedy: str) -> EdlError:
+    """The error for a source that cannot be converted."""
     return EdlError(error_pb2.DATA_UNREADABLE, what, where=where, remedy=remedy)
 
 

@@ -8,6 +8,8 @@ from enum import StrEnum
 
 
 class DiagnosticGrade(StrEnum):
+    """How good a finding is: ``MISSING`` means that jobs cannot run here."""
+
     OK = "ok"
     NOTE = "note"
     MISSING = "missing"
@@ -34,6 +36,7 @@ def is_fit(findings: Iterable[Diagnostic]) -> bool:
 
 
 def lines(findings: Iterable[Diagnostic]) -> list[str]:
+    """All findings as lines of text, aligned; there must be at least one."""
     found = list(findings)
     width = max(len(finding.subject) for finding in found)
     text = []

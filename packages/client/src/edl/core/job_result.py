@@ -91,6 +91,7 @@ def of_status(status: JobStatus) -> Result:
 
 
 def error_fields(failure: Failure) -> dict[str, str]:
+    """The part of a failure that ``--format json`` prints."""
     return {
         "code": failure.code,
         "what": failure.what,

@@ -60,6 +60,8 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
+    """One worker as the master sees it; the counts are those since the job began."""
+
     id: int
     state: str
     host: str = ""

@@ -219,6 +219,7 @@ JOB_COLUMNS_WIDE = (*JOB_COLUMNS, "STARTED", "OUTPUT", "PAGE")
 
 
 def job_row(status: JobStatus, wide: bool = False) -> tuple[str, ...]:
+    """The cells of one job in the table of ``edl list``; ``wide`` adds columns."""
     running = status.state is JobState.RUNNING
     row = (
         status.job,
@@ -239,6 +240,7 @@ WORKER_COLUMNS = ("WORKER", "STATE", "PID", "TASK", "RECORDS", "RECORDS/S", "RES
 
 
 def worker_row(worker: WorkerStatus) -> tuple[str, ...]:
+    """The cells of one worker in the table of ``edl status``."""
     heard = worker.heartbeat_age_s
     return (
         str(worker.id),

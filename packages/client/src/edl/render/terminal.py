@@ -26,6 +26,7 @@ def message(text: str) -> None:
 
 
 def warning(text: str) -> None:
+    """A warning, on stderr."""
     message(_painted(_YELLOW, "warning: ") + text)
 
 
@@ -38,6 +39,7 @@ def error(lines: Iterable[str]) -> None:
 
 
 def heading(text: str) -> str:
+    """The text in bold, if the terminal has colours."""
     return _painted(_BOLD, text)
 
 

@@ -106,6 +106,14 @@ def _plain(name: str) -> str:
 def write_files(
     directory: Path, job: str, checkpoint: Checkpoint, parts: Sequence[str] = ()
 ) -> None:
+    """Write a checkpoint's files and, last, the manifest that makes it complete.
+
+    Args:
+        directory: an existing directory.
+        job: the name of the job.
+        checkpoint: documents become JSON files, arrays ``.npy`` files.
+        parts: names of files that parameter servers have written there.
+    """
     files = {}
     for key, value in checkpoint.documents.items():
         files[f"{key}.json"] = _write(directory / f"{key}.json", json.dumps(value).encode())

@@ -245,7 +245,6 @@ def move(source: str, uri: str, job: str, last: str) -> None:
     Raises:
         EdlError: OUTPUT_UNWRITABLE.
     """
-
     import fsspec
 
     def rename(at: _Place) -> None:

@@ -14,6 +14,7 @@ from edl_proto.v1 import job_pb2, servers_pb2, task_pb2
 
 
 def command_to(command: commands.Command, index: int) -> servers_pb2.CommandEntry:
+    """The entry of the command log at ``index``."""
     message = servers_pb2.CommandEntry(index=index)
     match command:
         case commands.CommitInitialValues(worker):
@@ -43,6 +44,11 @@ def command_to(command: commands.Command, index: int) -> servers_pb2.CommandEntr
 
 
 def command_from(message: servers_pb2.CommandEntry) -> commands.Command:
+    """The command of an entry of the log.
+
+    Raises:
+        EdlError: USAGE; the command is unknown or malformed.
+    """
     match message.WhichOneof("command"):
         case "commit_initial_values":
             return commands.CommitInitialValues(WorkerId(message.commit_initial_values))
@@ -80,6 +86,7 @@ def begin_to(
     servers: int,
     restore_from: str,
 ) -> servers_pb2.Begin:
+    """The first message to a parameter server: the job, its model and all the servers."""
     begin = servers_pb2.Begin(
         job=job,
         model=task_pb2.ModelDescription(
@@ -118,6 +125,7 @@ def begin_to(
 
 
 def mode_from(begin: servers_pb2.Begin) -> UpdateMode:
+    """How the servers apply updates."""
     match begin.WhichOneof("mode"):
         case "sync":
             return Sync(begin.sync.grads_to_wait, Reduction(begin.sync.reduction))
@@ -128,6 +136,7 @@ def mode_from(begin: servers_pb2.Begin) -> UpdateMode:
 
 
 def model_from(begin: servers_pb2.Begin) -> Layout:
+    """The dense variables and embedding tables of the model."""
     return Layout(
         codec.variables_from(begin.model.variables), codec.tables_from(begin.model.tables)
     )

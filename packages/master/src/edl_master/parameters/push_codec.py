@@ -24,6 +24,11 @@ _OUTCOMES = {
 
 
 def claim_from(message: parameters_pb2.PushClaim) -> PushClaim:
+    """What a push says about its minibatch.
+
+    Raises:
+        EdlError: USAGE; it claims no records, or its task is malformed.
+    """
     if message.records < 1:
         raise malformed("a gradient must be of at least one record")
     lease = lease_from(message.lease)
@@ -38,11 +43,17 @@ def claim_from(message: parameters_pb2.PushClaim) -> PushClaim:
 
 
 def key_from(lease: task_pb2.LeaseRef, minibatch: int) -> MinibatchKey:
+    """The key under which the push ledger counts a minibatch; raises as ``task_from``."""
     held = lease_from(lease)
     return held.task, held.token, minibatch
 
 
 def squares_from(squares: Sequence[float]) -> tuple[float, ...]:
+    """Sums of squares of the gradient's parts, for clipping by norm.
+
+    Raises:
+        EdlError: USAGE; one is negative or not finite.
+    """
     if not all(0 <= square < math.inf for square in squares):
         raise malformed("a sum of squares must be a number, and not negative")
     return tuple(squares)
@@ -75,6 +86,7 @@ def event_from(
 
 
 def outcome_to(outcome: PushOutcome) -> parameters_pb2.PushOutcome.ValueType:
+    """The outcome of a push, as a message."""
     return _OUTCOMES[outcome]
 
 

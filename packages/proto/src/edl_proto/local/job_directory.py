@@ -75,8 +75,10 @@ def home() -> Path:
 
 
 def jobs() -> Path:
+    """The directory of all jobs of this user."""
     return home() / "jobs"
 
 
 def job(name: str) -> Path:
+    """The directory of one job; it need not exist."""
     return jobs() / name

@@ -192,6 +192,7 @@ def _leaving_out(paths: tuple[Path, ...]) -> Any:
 
 
 def is_in_store(place: str) -> bool:
+    """Whether the place is a URL of an object store, and not a local path."""
     return "://" in place
 
 

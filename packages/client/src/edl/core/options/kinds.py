@@ -43,6 +43,8 @@ class Kind(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Text:
+    """Any text without a NUL character."""
+
     metavar: str = "TEXT"
     may_be_empty: bool = False
     annotation: str = "str"
@@ -79,6 +81,8 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Params:
+    """Parameters for a function of the model file, written as ``name=value,...`` or as a dict."""
+
     metavar: str = "NAME=VALUE,..."
     annotation: str = "str | dict[str, object]"
 
@@ -92,6 +96,8 @@ class Params:
 
 @dataclass(frozen=True, slots=True)
 class Integer:
+    """A whole number from ``min`` to ``max``."""
+
     min: int
     max: int = 2**31 - 1
     metavar: str = "N"
@@ -114,6 +120,8 @@ class Integer:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
+    """Yes or no."""
+
     metavar: str = ""
     annotation: str = "bool"
 
@@ -148,6 +156,8 @@ class Duration:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
+    """One of a few words."""
+
     values: tuple[str, ...]
 
     @property

@@ -58,6 +58,7 @@ def sgd(
     has_momentum: bool,
     nesterov: bool,
 ) -> None:
+    """``rules.SGD``; ``m`` is the momentum."""
     for i in range(w.size):
         x = _ready(g[i], scale, limit)
         step = -x * lr
@@ -85,6 +86,7 @@ def adam(
     epsilon: float,
     amsgrad: bool,
 ) -> None:
+    """``rules.Adam``; ``alpha`` is the learning rate with both bias corrections."""
     for i in range(w.size):
         x = _ready(g[i], scale, limit)
         mi = m[i] + (x - m[i]) * rate_1
@@ -108,6 +110,7 @@ def adagrad(
     lr: float,
     epsilon: float,
 ) -> None:
+    """``rules.Adagrad``; ``a`` is the accumulator."""
     for i in range(w.size):
         x = _ready(g[i], scale, limit)
         ai = a[i] + x * x
@@ -129,6 +132,7 @@ def adadelta(
     rest: float,
     epsilon: float,
 ) -> None:
+    """``rules.Adadelta``; ``rest`` is ``1 - rho``."""
     for i in range(w.size):
         x = _ready(g[i], scale, limit)
         ai = rho * a[i] + rest * (x * x)
@@ -156,6 +160,7 @@ def rmsprop(
     has_momentum: bool,
     centered: bool,
 ) -> None:
+    """``rules.RMSprop``; ``rest`` is ``1 - rho``, ``mean`` the mean gradient if centered."""
     for i in range(w.size):
         x = _ready(g[i], scale, limit)
         vi = rho * v[i] + rest * (x * x)
@@ -186,6 +191,7 @@ def adamax(
     correction: float,
     epsilon: float,
 ) -> None:
+    """``rules.Adamax``; ``correction`` is ``1 - beta_1^t``."""
     for i in range(w.size):
         x = _ready(g[i], scale, limit)
         mi = m[i] + (x - m[i]) * rate_1
@@ -212,6 +218,7 @@ def nadam(
     correction_2: float,
     epsilon: float,
 ) -> None:
+    """``rules.Nadam``; the shares are the factors of ``m`` and of the gradient."""
     for i in range(w.size):
         x = _ready(g[i], scale, limit)
         mi = m[i] + (x - m[i]) * rate_1
@@ -238,6 +245,7 @@ def ftrl(
     shrinkage_twice: float,
     square_root: bool,
 ) -> None:
+    """``rules.Ftrl``; ``square_root`` means a power of one half."""
     for i in range(w.size):
         x = _ready(g[i], scale, limit)
         wi = w[i] - w[i] * decay
@@ -266,6 +274,7 @@ def lion(
     beta_2: float,
     rest_2: float,
 ) -> None:
+    """``rules.Lion``; the rests are ``1 - beta``."""
     for i in range(w.size):
         x = _ready(g[i], scale, limit)
         direction = m[i] * beta_1 + x * rest_1

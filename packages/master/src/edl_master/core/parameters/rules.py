@@ -89,7 +89,9 @@ class SGD(_Forgetful):
 
 @dataclass(frozen=True, slots=True)
 class Adam(_Forgetful):
-    """``m += (g - m)(1 - beta_1); v += (g² - v)(1 - beta_2)``, then
+    """Adam, and AMSGrad.
+
+    ``m += (g - m)(1 - beta_1); v += (g² - v)(1 - beta_2)``, then
     ``w -= m lr sqrt(1 - beta_2^t) / (1 - beta_1^t) / (sqrt(v) + epsilon)``.
 
     With amsgrad the largest ``v`` so far takes the place of ``v`` in the last line. AdamW is
@@ -136,7 +138,9 @@ class Adagrad(_Forgetful):
 
 @dataclass(frozen=True, slots=True)
 class Adadelta(_Forgetful):
-    """``a = rho a + (1 - rho) g²``; ``s = -g sqrt(d + epsilon) / sqrt(a + epsilon)`` with the
+    """Adadelta.
+
+    ``a = rho a + (1 - rho) g²``; ``s = -g sqrt(d + epsilon) / sqrt(a + epsilon)`` with the
     old ``d``; ``d = rho d + (1 - rho) s²; w += lr s``.
     """
 
@@ -188,7 +192,9 @@ class RMSprop(_Forgetful):
 
 @dataclass(frozen=True, slots=True)
 class Adamax(_Forgetful):
-    """``m += (g - m)(1 - beta_1); u = max(beta_2 u, |g|)``, then
+    """Adam with the infinity norm.
+
+    ``m += (g - m)(1 - beta_1); u = max(beta_2 u, |g|)``, then
     ``w -= lr m / ((1 - beta_1^t)(u + epsilon))``.
     """
 
@@ -208,7 +214,9 @@ class Adamax(_Forgetful):
 
 @dataclass(frozen=True, slots=True)
 class Nadam:
-    """Adam with Nesterov momentum. With ``u_t = beta_1 (1 - 0.96^t / 2)``, ``p_t = p_(t-1) u_t``
+    """Adam with Nesterov momentum.
+
+    With ``u_t = beta_1 (1 - 0.96^t / 2)``, ``p_t = p_(t-1) u_t``
     and ``m`` and ``v`` as in Adam:
     ``w -= lr (u_(t+1) m / (1 - p_t u_(t+1)) + (1 - u_t) g / (1 - p_t))
     / (sqrt(v / (1 - beta_2^t)) + epsilon)``.
@@ -244,7 +252,9 @@ class Nadam:
 
 @dataclass(frozen=True, slots=True)
 class Ftrl(_Forgetful):
-    """Follow the regularized leader, with ``p = -learning_rate_power``:
+    """Follow the regularized leader.
+
+    With ``p = -learning_rate_power``:
     ``z += g + 2 shrinkage w - ((n + g²)^p - n^p) / lr w; n += g²``, then
     ``w = (clip(z, -l1, l1) - z) / (n^p / lr + 2 (l2 + beta / (2 lr)))``.
     """

@@ -76,7 +76,9 @@ class PiecewiseConstantDecay:
 
 @dataclass(frozen=True, slots=True)
 class PolynomialDecay:
-    """``(initial - end)(1 - s / d)^power + end`` with ``d = decay_steps`` and
+    """Polynomial decay.
+
+    ``(initial - end)(1 - s / d)^power + end`` with ``d = decay_steps`` and
     ``s = min(step, d)``; with cycle ``s = step`` and ``d`` the next multiple of decay_steps.
     """
 
@@ -143,8 +145,9 @@ class CosineDecay:
 
 @dataclass(frozen=True, slots=True)
 class CosineDecayRestarts:
-    """Cosine decay that starts again: each period is t_mul times as long as the one before and
-    begins with m_mul times its rate.
+    """Cosine decay that starts again.
+
+    Each period is t_mul times as long as the one before and begins with m_mul times its rate.
     """
 
     initial_learning_rate: float
