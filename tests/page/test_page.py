@@ -238,7 +238,7 @@ def test_an_empty_status_is_shown_as_unknown(serve: Serve, visit: Visit) -> None
     tab = visit(serve(JobStatus()))
     assert tab.text("#job-name") == "unnamed job"
     assert tab.text("#percent") == "–"
-    assert tab.text("#workers-note") == "none has started yet"
+    assert tab.text("#workers-note") == "no worker has started yet"
     assert tab.text("#events-empty") == "Nothing has happened yet."
 
 
@@ -273,7 +273,7 @@ def test_a_master_that_answers_with_errors(serve: Serve, visit: Visit) -> None:
     tab = visit(server, may_lose_master=True)
     server.failing = True
     tab.wait_for(LOST)
-    assert "(it answers HTTP 500)" in tab.text("#lost")
+    assert "(the master answered HTTP 500)" in tab.text("#lost")
     server.failing = False
     tab.wait_for(f"!{LOST}")
 
@@ -282,7 +282,7 @@ def test_a_master_that_never_answers(serve: Serve, visit: Visit) -> None:
     server = serve(*jobs.training(60.0))
     server.failing = True
     tab = visit(server, may_lose_master=True, ready=LOST)
-    assert "The master cannot be reached (it answers HTTP 500)." in tab.text("#lost")
+    assert "The master cannot be reached (the master answered HTTP 500)." in tab.text("#lost")
     assert tab.evaluate("document.getElementById('main').hidden")
 
 

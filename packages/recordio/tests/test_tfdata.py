@@ -174,8 +174,8 @@ def test_the_readers_own_error_reaches_the_consumer(
     damaged: tuple[str, list[bytes]], how: str
 ) -> None:
     path, records = damaged
-    failure = tfdata.Failure()
-    dataset = tfdata.dataset([path], failure=failure)
+    relay = tfdata.ErrorRelay()
+    dataset = tfdata.dataset([path], relay=relay)
     match how:
         case "batched":
             dataset = dataset.batch(1)
@@ -186,7 +186,7 @@ def test_the_readers_own_error_reaches_the_consumer(
     found: list[bytes] = []
 
     def iterate() -> None:
-        for element in failure.iterate(dataset):
+        for element in relay.iterate(dataset):
             found.append(element.numpy())
 
     with pytest.raises(recordio.DamagedFile) as caught:
@@ -194,7 +194,7 @@ def test_the_readers_own_error_reaches_the_consumer(
     assert str(caught.value).startswith(f"{path}: chunk 5, offset ")
     assert "CRC" in str(caught.value)
     with pytest.raises(recordio.DamagedFile):
-        failure.reraise()
+        relay.reraise()
     # What is before the damage came through.
     first = recordio.open_source(path).index().first_records[5]
     assert len(found) == first
@@ -202,33 +202,33 @@ def test_the_readers_own_error_reaches_the_consumer(
 
 
 def test_errors_that_are_not_the_readers_stay_what_they_are() -> None:
-    failure = tfdata.Failure()
-    dataset = tfdata.from_blocks(lambda: iter([[b"1", b"x"]]), failure=failure)
+    relay = tfdata.ErrorRelay()
+    dataset = tfdata.from_blocks(lambda: iter([[b"1", b"x"]]), relay=relay)
     numbers = dataset.map(tf.strings.to_number)
     with pytest.raises(tf.errors.InvalidArgumentError, match="StringToNumber"):
-        list(failure.iterate(numbers))
-    failure.reraise()
+        list(relay.iterate(numbers))
+    relay.reraise()
 
 
 def test_a_range_that_the_file_does_not_hold_is_an_error(tmp_path: Path) -> None:
     path = str(tmp_path / "a.recordio")
     with recordio.Writer(path) as writer:
         writer.write(b"x")
-    failure = tfdata.Failure()
+    relay = tfdata.ErrorRelay()
     with pytest.raises(recordio.RecordError, match="ends after 1"):
-        list(failure.iterate(tfdata.dataset([(path, 0, 2)], failure=failure)))
+        list(relay.iterate(tfdata.dataset([(path, 0, 2)], relay=relay)))
 
 
 def test_a_failure_is_of_the_last_iteration() -> None:
     outcomes = iter([OSError("gone"), None])
-    failure = tfdata.Failure()
+    relay = tfdata.ErrorRelay()
 
     def blocks() -> Iterator[list[bytes]]:
         if (error := next(outcomes)) is not None:
             raise error
         yield [b"a"]
 
-    dataset = tfdata.from_blocks(blocks, failure=failure)
+    dataset = tfdata.from_blocks(blocks, relay=relay)
     with pytest.raises(OSError, match="gone"):
-        list(failure.iterate(dataset))
-    assert [x.numpy() for x in failure.iterate(dataset)] == [b"a"]
+        list(relay.iterate(dataset))
+    assert [x.numpy() for x in relay.iterate(dataset)] == [b"a"]

@@ -20,10 +20,10 @@ from edl_builder.core.names import (
     BuilderError,
     BuildId,
     BuildIdentity,
+    BuildResult,
     Failure,
     Phase,
     Reason,
-    Result,
 )
 from edl_builder.core.ports import Engine, Registry, RegistryImage
 from edl_builder.core.recipe import KEY_LABEL, PackageIndex, dockerfile
@@ -172,8 +172,8 @@ def _result(
     steps: tuple[int, int],
     *,
     reused: bool,
-) -> Result:
-    return Result(
+) -> BuildResult:
+    return BuildResult(
         image=f"{request.repository.repository}@{found.digest}",
         nbytes=found.nbytes,
         seconds=0.0,  # the workshop knows since when

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edl_builder.core.build_request import UncheckedRequest
 from edl_builder.core.build_status import BuildStatus, LogLine
-from edl_builder.core.names import BuilderError, Failure, Phase, Reason, Result
+from edl_builder.core.names import BuilderError, BuildResult, Failure, Phase, Reason
 from edl_proto.errors import EdlError
 from edl_proto.v1 import builder_pb2, error_pb2
 
@@ -94,7 +94,7 @@ def progress_to(news: BuildStatus | LogLine) -> builder_pb2.BuildProgress:
     return builder_pb2.BuildProgress(line=line)
 
 
-def _result_to(result: Result) -> builder_pb2.BuildResult:
+def _result_to(result: BuildResult) -> builder_pb2.BuildResult:
     return builder_pb2.BuildResult(
         image=result.image,
         nbytes=result.nbytes,

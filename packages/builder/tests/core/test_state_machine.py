@@ -12,19 +12,19 @@ from edl_builder.core.build import BuildLimits
 from edl_builder.core.names import (
     BuildId,
     BuildIdentity,
+    BuildResult,
     Caller,
     Failure,
     Key,
     Phase,
     Reason,
-    Result,
 )
 from edl_builder.core.state_machine import BuildStateMachine
 
 A, B, C = BuildId("a"), BuildId("b"), BuildId("c")
 ANN, BOB = Caller("ann"), Caller("bob")
 ONE, TWO = BuildIdentity("r/x", Key("1"), ""), BuildIdentity("r/x", Key("2"), "")
-RESULT = Result("r/x@sha256:0", 1, 0.0, 3, 0, False, Key("1"))
+RESULT = BuildResult("r/x@sha256:0", 1, 0.0, 3, 0, False, Key("1"))
 BROKEN = Failure(Reason.BUILD, "pip failed")
 
 

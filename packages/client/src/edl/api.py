@@ -12,7 +12,7 @@ from typing import Any, Unpack, get_type_hints
 
 from edl import codec
 from edl.app import job_submitter
-from edl.core.job_result import Result, of_status
+from edl.core.job_result import JobResult, of_status
 from edl.core.job_status import JobState
 from edl.core.options import Given, Verb, options_of
 from edl.core.options.kinds import Flag
@@ -22,10 +22,10 @@ from edl.render.line_display import PlainDisplay, Silence
 from edl.use_cases.job_watcher import JobDisplay, JobWatcher
 from edl_proto.errors import EdlError
 
-__all__ = ["EdlError", "Result", "evaluate", "predict", "train"]
+__all__ = ["EdlError", "JobResult", "evaluate", "predict", "train"]
 
 
-def train(*, progress: bool = False, **options: Unpack[TrainOptions]) -> Result:
+def train(*, progress: bool = False, **options: Unpack[TrainOptions]) -> JobResult:
     """Train the model of a model file and write the trained model to ``output``.
 
     Args:
@@ -41,7 +41,7 @@ def train(*, progress: bool = False, **options: Unpack[TrainOptions]) -> Result:
     return _run(Verb.TRAIN, options, progress)
 
 
-def evaluate(*, progress: bool = False, **options: Unpack[EvaluateOptions]) -> Result:
+def evaluate(*, progress: bool = False, **options: Unpack[EvaluateOptions]) -> JobResult:
     """Measure a trained model on data; ``result.metrics`` has the values.
 
     Args:
@@ -54,7 +54,7 @@ def evaluate(*, progress: bool = False, **options: Unpack[EvaluateOptions]) -> R
     return _run(Verb.EVALUATE, options, progress)
 
 
-def predict(*, progress: bool = False, **options: Unpack[PredictOptions]) -> Result:
+def predict(*, progress: bool = False, **options: Unpack[PredictOptions]) -> JobResult:
     """Predict with a trained model: one prediction per record, in order, in ``output``.
 
     Args:
@@ -67,7 +67,7 @@ def predict(*, progress: bool = False, **options: Unpack[PredictOptions]) -> Res
     return _run(Verb.PREDICT, options, progress)
 
 
-def _run(verb: Verb, options: Mapping[str, Any], progress: bool) -> Result:
+def _run(verb: Verb, options: Mapping[str, Any], progress: bool) -> JobResult:
     flags = {
         name: Given(value, f"{verb}({name}=...)")
         for name, value in options.items()
@@ -76,7 +76,7 @@ def _run(verb: Verb, options: Mapping[str, Any], progress: bool) -> Result:
     submitter = job_submitter()
     plan = submitter.prepare(verb, flags)
     if plan.job.dry_run:
-        return Result(job=plan.job.name, state=JobState.NOT_STARTED.value)
+        return JobResult(job=plan.job.name, state=JobState.NOT_STARTED.value)
     display: JobDisplay = PlainDisplay() if progress else Silence()
     plan = submitter.provide_image(
         plan, PlainBuild(plan.job.build_log) if progress else SilentBuild()
@@ -116,7 +116,7 @@ def _signature(verb: Verb, types: type) -> inspect.Signature:
         for option in options_of(verb)
     ]
     progress = inspect.Parameter("progress", keyword, default=False, annotation=bool)
-    return inspect.Signature([*options, progress], return_annotation=Result)
+    return inspect.Signature([*options, progress], return_annotation=JobResult)
 
 
 _FUNCTIONS: tuple[tuple[Any, Verb, type], ...] = (

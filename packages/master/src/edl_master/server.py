@@ -204,7 +204,7 @@ class ShardServer:
 
 
 def _translate(error: Exception) -> EdlError | None:
-    """What a failed call was, if it is no defect of the master."""
+    """What a failed call was, if it is not an internal error of the master."""
     match error:
         case FrameError() | PayloadError() | DecodeError():
             return malformed(f"a message cannot be read: {error}")

@@ -356,8 +356,8 @@ class World:
                         process.index = self._skip(effect)
                 case fx.LeaveJob():
                     process.told_to_leave = True
-                case fx.HeartbeatAnswer(lost, leave, tell_stacks):
-                    process.stacks = "somewhere" if tell_stacks else ""
+                case fx.HeartbeatAnswer(lost, leave, send_stacks):
+                    process.stacks = "somewhere" if send_stacks else ""
                     self._drop(process, {held.token for held in lost})
                     process.told_to_leave = process.told_to_leave or bool(leave)
                 case _:

@@ -153,14 +153,14 @@ def test_a_hanging_worker_tells_its_stacks_is_killed_and_its_task_leased_again()
             played.beat(number)
     # From now on worker 1 beats, and does nothing else.
     answer = played.beat(1)
-    while not answer.tell_stacks:
+    while not answer.send_stacks:
         assert played.now < 20.0
         effects = played.pass_quarter()
         assert not any(isinstance(effect, fx.StopWorker) for effect in effects)
         played.beat(0, "waiting")
         answer = played.beat(1)
     assert played.kinds()[-1] == "WorkerStallSuspected"
-    assert not played.beat(1, stacks="Thread 1: in dataset_fn, zoo/model.py:12").tell_stacks
+    assert not played.beat(1, stacks="Thread 1: in dataset_fn, zoo/model.py:12").send_stacks
     (told,) = (record for record in played.records if record.kind == "WorkerStacks")
     assert "zoo/model.py:12" in told.facts["stacks"]
     effects = played.pass_quarter()
@@ -245,7 +245,7 @@ def test_a_model_file_that_never_loads_is_found_and_in_the_end_fails_the_job() -
         while not killed:
             assert played.now < began + 40.0
             effects = played.tell(ev.HeartbeatReceived(worker, instance, (), "LOADING", stacks))
-            asked = any(isinstance(e, fx.HeartbeatAnswer) and e.tell_stacks for e in effects)
+            asked = any(isinstance(e, fx.HeartbeatAnswer) and e.send_stacks for e in effects)
             stacks = "in sleep, model.py:3" if asked else ""
             killed = any(isinstance(e, fx.StopWorker) and e.kill for e in played.pass_quarter())
         assert played.now > began + 30.0

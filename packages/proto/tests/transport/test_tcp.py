@@ -17,7 +17,7 @@ import pytest
 from edl_proto.errors import EdlError, ErrorInterceptor
 from edl_proto.transport import channels, parameters, raw_calls
 from edl_proto.transport import frames as raw_frames
-from edl_proto.transport.tcp import CallError, Connection, FrameError, Listener, Received
+from edl_proto.transport.tcp import CallError, Connection, FrameError, IncomingMessage, Listener
 from edl_proto.v1 import error_pb2
 from edl_proto.v1 import parameters_pb2 as pb
 
@@ -196,7 +196,7 @@ def test_what_is_received_ends_with_the_payload() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(b"abcdef")
-        received = Received(ours, b"header", 3, None)
+        received = IncomingMessage(ours, b"header", 3, None)
         assert list(received) == [b"header", b"abc"]
         with pytest.raises(FrameError):
             received.fill(memoryview(bytearray(1)))

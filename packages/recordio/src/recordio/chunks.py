@@ -87,7 +87,7 @@ def parse_header(
         raise damaged(f"the file ends within a header, after {len(content)} of 20 bytes")
     magic, crc, compressor, size, records = HEADER.unpack(content)
     if magic != MAGIC:
-        raise damaged(f"this is no RecordIO chunk (magic 0x{magic:08x})")
+        raise damaged(f"this is not a RecordIO chunk (magic 0x{magic:08x})")
     room = file_size - offset - HEADER.size
     if compressor > max(Compressor):
         # The older layout: magic, number of records, CRC-32C, compressor from 1, size.

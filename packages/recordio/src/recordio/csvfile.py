@@ -18,7 +18,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class CsvSource(RangeReader):
-    """A CSV file; a quoted field may hold line ends. Empty lines are no records."""
+    """A CSV file; a quoted field may hold line ends. Empty lines are not records."""
 
     format = "csv"
 
@@ -48,7 +48,7 @@ class CsvSource(RangeReader):
         try:
             text = line.decode()
         except UnicodeDecodeError:
-            raise damaged("is no UTF-8 text") from None
+            raise damaged("is not UTF-8 text") from None
         try:
             names = tuple(name.strip() for name in next(csv.reader([text]), []))
         except csv.Error as error:

@@ -26,7 +26,7 @@ _FEW = 16
 
 
 class _Malformed(Exception):
-    """The bytes are no message of the wire format."""
+    """The bytes are not a message of the wire format."""
 
 
 def decode(record: bytes) -> dict[str, Value]:
@@ -37,7 +37,7 @@ def decode(record: bytes) -> dict[str, Value]:
         lists as lists of bytes. A feature without a value is an empty list.
 
     Raises:
-        RecordError: the bytes are no tf.Example.
+        RecordError: the bytes are not a tf.Example.
     """
     features: dict[str, Value] = {}
     try:
@@ -48,7 +48,7 @@ def decode(record: bytes) -> dict[str, Value]:
                 name = b"".join(list(_messages(entry, 1))[-1:])
                 features[name.decode()] = _feature(b"".join(_messages(entry, 2)))
     except (_Malformed, UnicodeDecodeError) as error:
-        raise RecordError(f"the record is no tf.Example: {error}") from error
+        raise RecordError(f"the record is not a tf.Example: {error}") from error
     return features
 
 
@@ -216,7 +216,7 @@ def _list(name: str, value: Any) -> bytes:
     try:
         array = np.asarray(value).reshape(-1)
     except ValueError as error:
-        raise RecordError(f"feature {name!r} is no list of numbers: {error}") from error
+        raise RecordError(f"feature {name!r} is not a list of numbers: {error}") from error
     if isinstance(value, Sequence) and not len(array):
         return b""
     if array.dtype.kind == "f":

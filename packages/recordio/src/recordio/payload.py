@@ -95,7 +95,7 @@ class PayloadReader:
                 except cramjam.DecompressionError as error:
                     raise self._cannot(header, error) from error
             if got != nbytes:
-                raise damage(header, self._uri, "the payload is no whole snappy stream")
+                raise damage(header, self._uri, "the payload is not a whole snappy stream")
         return nbytes
 
     def _prefix(self, header: Header, payload: bytes, stop: int) -> int:
@@ -176,12 +176,12 @@ def frames(header: Header, payload: bytes, uri: str) -> list[tuple[int, int, int
     """The data frames of a snappy stream: kind (0 compressed, 1 plain), offset, plain size.
 
     Raises:
-        DamagedFile: it is no snappy stream, or expands too far.
+        DamagedFile: it is not a snappy stream, or expands too far.
     """
     if not payload:
         return []
     if not payload.startswith(_SNAPPY_START):
-        raise damage(header, uri, "the payload is no framed snappy stream")
+        raise damage(header, uri, "the payload is not a framed snappy stream")
     found: list[tuple[int, int, int]] = []
     at, total, end = len(_SNAPPY_START), 0, len(payload)
     while at < end:

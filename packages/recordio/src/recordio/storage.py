@@ -60,7 +60,7 @@ def reading(uri: str, *, ahead: int = AHEAD) -> Iterator[tuple[IO[bytes], int]]:
             # Not to wait for ever where a pipe has no writer.
             path = local_path(uri)
             if not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):
-                raise UnreadableFile(f"{uri}: it is no regular file")
+                raise UnreadableFile(f"{uri}: it is not a regular file")
             file = open(path, "rb")  # noqa: SIM115 (closed below, with the generator)
             size = os.fstat(file.fileno()).st_size
     except OSError as error:

@@ -31,7 +31,7 @@ Range = tuple[str | Source, int, int] | tuple[str | Source, int, int, Hint | Non
 """A file or an open source, its first record, the record after its last, and where its block is."""
 
 
-class Failure:
+class ErrorRelay:
     """Keeps the error that ended a reading inside ``tf.data``, which would only say so.
 
     Attributes:
@@ -67,13 +67,13 @@ class Failure:
             yield element
 
 
-def dataset(ranges: Iterable[str | Source | Range], *, failure: Failure | None = None) -> Any:
+def dataset(ranges: Iterable[str | Source | Range], *, relay: ErrorRelay | None = None) -> Any:
     """A dataset of scalar strings: the records of files or ranges of files, one after another.
 
     Args:
         ranges: paths, URIs or sources (the whole of each), or ranges of them. A range that its
             file does not hold to the end is an error.
-        failure: as for ``from_blocks``.
+        relay: as for ``from_blocks``.
     """
     parts = list(ranges)
 
@@ -81,7 +81,7 @@ def dataset(ranges: Iterable[str | Source | Range], *, failure: Failure | None =
         for part in parts:
             yield from _blocks_of(part)
 
-    return from_blocks(blocks, failure=failure)
+    return from_blocks(blocks, relay=relay)
 
 
 def _blocks_of(part: str | Source | Range) -> Iterator[list[bytes]]:
@@ -96,7 +96,7 @@ def _blocks_of(part: str | Source | Range) -> Iterator[list[bytes]]:
 def from_blocks(
     blocks: Callable[[], Iterator[list[bytes]]],
     *,
-    failure: Failure | None = None,
+    relay: ErrorRelay | None = None,
     ahead: int = 2,
 ) -> Any:
     """A dataset of scalar strings: the records of all blocks, in order.
@@ -105,14 +105,14 @@ def from_blocks(
         blocks: called for each iteration over the dataset, from a thread of TensorFlow's; gives
             lists of records. So one dataset, with what is mapped and batched on it, can serve
             one range after another and is traced once.
-        failure: keeps an exception of ``blocks``. Iterate with its ``iterate``, or call
+        relay: keeps an exception of ``blocks``. Iterate with its ``iterate``, or call
             ``reraise`` when an iteration ends in an error of TensorFlow's.
         ahead: blocks of about a mebibyte that are read before they are asked for.
     """
     import tensorflow as tf
 
     feed = next(_numbers)
-    _feeds[feed] = _Feed(blocks, failure)
+    _feeds[feed] = _Feed(blocks, relay)
     begin, step, end = _functions()
     variant = tf.raw_ops.GeneratorDataset(
         init_func_other_args=[tf.constant(feed, tf.int64)],
@@ -125,7 +125,7 @@ def from_blocks(
         output_shapes=[[None]],
     )
     heap.keep_freed_memory()
-    # Datasets hold what they are made from, so this is when nobody can iterate any more.
+    # A dataset keeps its parts alive: this runs when no iteration can follow.
     weakref.finalize(variant, _feeds.pop, feed, None)
     blocked = tf.data.experimental.from_variant(variant, tf.TensorSpec([None], tf.string))
     return blocked.prefetch(ahead).unbatch() if ahead else blocked.unbatch()
@@ -136,7 +136,7 @@ class _Feed:
     """What a dataset is made from."""
 
     blocks: Callable[[], Iterator[list[bytes]]]
-    failure: Failure | None
+    relay: ErrorRelay | None
 
     def run(self) -> Iterator[list[bytes]]:
         return _evened(self.blocks())
@@ -164,8 +164,8 @@ class _Iteration:
         except StopIteration:
             raise  # tells TensorFlow that this is the end
         except Exception as error:
-            if self._feed.failure is not None:
-                self._feed.failure.error = error
+            if self._feed.relay is not None:
+                self._feed.relay.error = error
             raise
         return block
 
@@ -178,8 +178,8 @@ def _begin(feed: Any) -> Any:
     found = _feeds.get(int(feed))
     if found is None:
         raise RuntimeError("the dataset of these records is gone; keep what from_blocks gave")
-    if found.failure is not None:
-        found.failure.error = None
+    if found.relay is not None:
+        found.relay.error = None
     iteration = next(_numbers)
     _iterations[iteration] = _Iteration(found)
     return np.int64(iteration)

@@ -84,7 +84,7 @@ class Writer:
         if not self._pending:
             return
         try:
-            # After a failure nobody knows how much of the chunk is on the disk.
+            # After a failure it is unknown how much of the chunk is on the disk.
             for piece in encode(self._pending, self._compressor):
                 self._file.file.write(piece)
         except BaseException:

@@ -16,7 +16,7 @@ from edl_worker.metrics import WorkerMetrics
 from edl_worker.runtime.heartbeat import Heartbeat
 from edl_worker.runtime.identity import identity
 from edl_worker.runtime.session import Session
-from edl_worker.runtime.supervisor_watch import SupervisorWatch
+from edl_worker.runtime.supervisor_monitor import SupervisorMonitor
 from edl_worker.runtime.tensorflow_import import import_tensorflow
 from edl_worker.runtime.worker_process import WorkerProcess
 from edl_worker.transport.master_connection import MasterConnection
@@ -59,7 +59,7 @@ def build_worker(settings: Settings, started: float | None = None) -> WorkerProc
         started=started,
     )
     if settings.job_dir:
-        SupervisorWatch(Path(settings.job_dir), settings.worker_id, state).start()
+        SupervisorMonitor(Path(settings.job_dir), settings.worker_id, state).start()
     return WorkerProcess(settings, connection.identity, state, heartbeat, session)
 
 

@@ -21,12 +21,12 @@ from edl_builder.core.names import (
     BuilderError,
     BuildId,
     BuildIdentity,
+    BuildResult,
     Caller,
     Failure,
     Key,
     Phase,
     Reason,
-    Result,
 )
 from edl_builder.core.references import Reference
 from edl_builder.core.source_policy import AllowedSource
@@ -53,7 +53,7 @@ class BuildRecord:
     identity: BuildIdentity | None = None
     attempts: int = 0
     names: tuple[BuildId, ...] = ()
-    result: Result | None = None
+    result: BuildResult | None = None
     failure: Failure | None = None
 
 
@@ -216,6 +216,6 @@ def _record(d: dict[str, Any]) -> BuildRecord:
         else None,
         d["attempts"],
         tuple(BuildId(name) for name in d["names"]),
-        Result(**result) if result else None,
+        BuildResult(**result) if result else None,
         Failure(**{**failure, "reason": Reason(failure["reason"])}) if failure else None,
     )

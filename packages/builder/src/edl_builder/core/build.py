@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edl_builder.core.events import SourceKind
-from edl_builder.core.names import BuildId, BuildIdentity, Caller, Failure, Phase, Result
+from edl_builder.core.names import BuildId, BuildIdentity, BuildResult, Caller, Failure, Phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,5 +70,5 @@ class Build:
     is_working: bool = False
     cancel_failure: Failure | None = None
     finished: float | None = None
-    result: Result | None = None
+    result: BuildResult | None = None
     failure: Failure | None = None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from edl_builder.core.build import Build
-from edl_builder.core.names import BuildId, Failure, Key, Phase, Result
+from edl_builder.core.names import BuildId, BuildResult, Failure, Key, Phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class BuildStatus:
     finished_at: str
     queue_position: int
     subscribers: int
-    result: Result | None
+    result: BuildResult | None
     failure: Failure | None
 
 

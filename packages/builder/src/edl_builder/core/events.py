@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from edl_builder.core.names import BuildId, BuildIdentity, Caller, Failure, Result
+from edl_builder.core.names import BuildId, BuildIdentity, BuildResult, Caller, Failure
 
 
 class SourceKind(StrEnum):
@@ -58,7 +58,7 @@ class BuildSucceeded:
     """The image is in the registry, built or found."""
 
     build: BuildId
-    result: Result
+    result: BuildResult
 
 
 @dataclass(frozen=True, slots=True)

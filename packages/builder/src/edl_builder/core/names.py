@@ -72,7 +72,7 @@ class BuilderError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class BuildResult:
     """An image that can be pulled.
 
     Attributes:

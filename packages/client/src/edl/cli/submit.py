@@ -199,11 +199,11 @@ def _display(quiet: bool) -> JobDisplay:
 
 def _refused(flags: Mapping[str, Given], error: dict[str, str]) -> dict[str, Any]:
     """The result object of a job that could not be started."""
-    from edl.core.job_result import Result
+    from edl.core.job_result import JobResult
     from edl.core.job_status import JobState
 
     name = str(flags["name"].value) if "name" in flags else ""
-    return Result(job=name, state=JobState.NOT_STARTED.value, error=error).to_dict()
+    return JobResult(job=name, state=JobState.NOT_STARTED.value, error=error).to_dict()
 
 
 def _put_plan(plan: SubmissionPlan, form: Format | None) -> None:

@@ -11,7 +11,7 @@ from edl.core.options import Verb
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class JobResult:
     """Outcome of a job, readable as attributes and as a mapping.
 
     Attributes:
@@ -67,14 +67,14 @@ class Result:
         return self.to_dict().keys()
 
 
-def of_status(status: JobStatus) -> Result:
+def of_status(status: JobStatus) -> JobResult:
     """The result of a job at its present state."""
     training = status.verb is Verb.TRAIN
     if status.state is JobState.SUCCEEDED:
         epochs = status.num_epochs if training else 0
     else:
         epochs = max(0, status.epoch - 1)
-    return Result(
+    return JobResult(
         job=status.job,
         state=status.state.value,
         records_trained=status.records_trained,

@@ -45,7 +45,7 @@ _CLOSE_S = 5.0
 """How long the listener may take to notice that it is to end."""
 
 
-class Source(Protocol):
+class StatusSource(Protocol):
     """Where the answers come from."""
 
     def status(self) -> job_pb2.JobStatus:
@@ -72,7 +72,7 @@ class StatusServer:
     """
 
     def __init__(
-        self, host: str, port: int, source: Source, page: Traversable | None = None
+        self, host: str, port: int, source: StatusSource, page: Traversable | None = None
     ) -> None:
         files = page or importlib.resources.files("edl_master") / PAGE
 
@@ -108,7 +108,7 @@ class StatusServer:
 class _Answers:
     """What there is to get: path and query to type and content."""
 
-    def __init__(self, source: Source, page: Traversable) -> None:
+    def __init__(self, source: StatusSource, page: Traversable) -> None:
         self._source = source
         self._page = page
         self._fixed: dict[str, Callable[[dict[str, list[str]]], tuple[str, bytes]]] = {

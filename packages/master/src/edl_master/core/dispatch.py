@@ -111,7 +111,7 @@ class Dispatcher:
                 self._ledger.leases.renew(lease, now)
         if isinstance(worker, Worker):
             asks = self._stalls.asks_for_stacks(worker)
-            self._emit(HeartbeatAnswer(tuple(lost), tell_stacks=asks))
+            self._emit(HeartbeatAnswer(tuple(lost), send_stacks=asks))
         else:
             self._emit(HeartbeatAnswer(tuple(lost), worker))
 

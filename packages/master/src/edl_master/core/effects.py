@@ -89,12 +89,12 @@ class LeaveJob:
 class HeartbeatAnswer:
     """The named leases that the caller no longer holds, and the reason to leave if it must.
 
-    With ``tell_stacks`` the next heartbeat must bring the stacks of all threads.
+    With ``send_stacks`` the next heartbeat must bring the stacks of all threads.
     """
 
     lost: tuple[HeldLease, ...]
     leave: str = ""
-    tell_stacks: bool = False
+    send_stacks: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,7 +164,7 @@ export class Chart {
     this.#mark();
   }
 
-  /** Stretches of the curve without a gap; a value that is no number makes a gap. */
+  /** Stretches of the curve without a gap; NaN makes a gap. */
   #runs() {
     const runs = [[]];
     for (const point of this.points) {

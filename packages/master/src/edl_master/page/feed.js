@@ -4,7 +4,7 @@ const EVERY_MS = 1000;
 const EVERY_MS_UNSEEN = 5000; // while the tab is in the background
 const LONGEST_PAUSE_MS = 10_000;
 const ANSWER_WITHIN_MS = 5000;
-const FAILURES_UNTIL_LOST = 2; // one dropped answer is no news
+const FAILURES_UNTIL_LOST = 2; // one lost answer is not worth a message
 const FULL_BATCH = 50; // a batch of this size may not be the last
 
 const OVER = new Set(["SUCCEEDED", "FAILED", "CANCELLED"]);
@@ -14,7 +14,7 @@ export const isOver = (status) => OVER.has(status?.state);
 /**
  * Follows a job. `on` receives:
  * - `status(status)`: a JobStatus;
- * - `events(events)`: Events not seen before, oldest first; `forget()`: start the list again;
+ * - `events(events)`: Events not seen before, oldest first; `forget()`: clear the list;
  * - `live()`: the master answered; `lost({since, reason, retryAt})`: it does not;
  * - `over()`: the job has ended and the last events are here; nothing is fetched any more.
  */
@@ -27,7 +27,7 @@ export async function follow(on) {
 
   async function fetchNews() {
     const status = await fetchJson("api/status");
-    // A master that was started again tells its story from the first event on.
+    // The events of a restarted master are fetched from the first one on.
     const restarted = incarnation !== null && status.incarnation !== incarnation;
     let last = restarted ? "0" : seen;
     const events = [];
@@ -81,9 +81,9 @@ async function fetchJson(url) {
   } catch (error) {
     throw new Error(error.name === "TimeoutError" ? "no answer in time" : "no connection");
   }
-  if (!answer.ok) throw new Error(`it answers HTTP ${answer.status}`);
+  if (!answer.ok) throw new Error(`the master answered HTTP ${answer.status}`);
   return answer.json().catch(() => {
-    throw new Error("its answer cannot be read");
+    throw new Error("the answer is not valid JSON");
   });
 }
 

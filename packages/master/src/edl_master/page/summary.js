@@ -13,7 +13,7 @@ const STATES = {
   STARTING: { tone: "quiet", icon: "waiting", note: "workers start and load the model" },
   RUNNING: { tone: "active", icon: "running", note: "" },
   FINISHING: { tone: "active", icon: "finishing", note: "the last steps: evaluate, export, join" },
-  STOPPING: { tone: "warning", icon: "stopped", note: "workers hand back what they hold" },
+  STOPPING: { tone: "warning", icon: "stopped", note: "workers return their leases" },
   SUCCEEDED: { tone: "good", icon: "good", note: "" },
   FAILED: { tone: "bad", icon: "bad", note: "" },
   CANCELLED: { tone: "warning", icon: "stopped", note: "" },

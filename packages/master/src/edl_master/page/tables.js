@@ -93,7 +93,7 @@ function ago(worker, late) {
 }
 
 function workersNote(workers, wanted) {
-  if (workers.length === 0) return "none has started yet";
+  if (workers.length === 0) return "no worker has started yet";
   const counts = new Map();
   for (const { state } of workers) counts.set(state, (counts.get(state) ?? 0) + 1);
   const parts = [...counts].map(([state, n]) => `${n} ${state || "unknown"}`);

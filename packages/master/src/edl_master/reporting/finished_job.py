@@ -23,7 +23,7 @@ FAILED = 1
 
 
 class FinishedJob:
-    """What a job's master wrote last; implements ``adapters.http.Source``.
+    """What a job's master wrote last; implements ``adapters.http.StatusSource``.
 
     Args:
         directory: of the job; it is only read.

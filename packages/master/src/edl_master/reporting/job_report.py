@@ -18,7 +18,7 @@ from edl_proto.v1 import job_pb2
 
 
 class JobReport:
-    """One job's status, events and metrics; implements ``adapters.http.Source``.
+    """One job's status, events and metrics; implements ``adapters.http.StatusSource``.
 
     Args:
         name: of the job.

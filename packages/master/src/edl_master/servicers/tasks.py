@@ -198,7 +198,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
             lost=map(codec.lease_ref_to, answer.lost),
             leave=bool(answer.leave),
             leave_reason=answer.leave,
-            send_stacks=answer.tell_stacks,
+            send_stacks=answer.send_stacks,
         )
 
     def _lease(self, lease: LeaseGranted, skip_minibatches: int) -> task_pb2.Lease:

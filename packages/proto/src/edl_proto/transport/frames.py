@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from edl_proto.transport.tcp import FrameError, Received
+from edl_proto.transport.tcp import FrameError, IncomingMessage
 
 FRAME_BYTES = 1 << 20
 
@@ -29,7 +29,7 @@ def fill(frames: Iterator[bytes], target: memoryview) -> None:
         FrameError: the frames end early or hold more than the buffer.
     """
     target = target.cast("B")
-    if isinstance(frames, Received):
+    if isinstance(frames, IncomingMessage):
         frames.fill(target)
         return
     for at, frame in _frames(frames, len(target)):
@@ -47,7 +47,7 @@ def pieces(frames: Iterator[bytes], nbytes: int, memory: memoryview) -> Iterator
     Raises:
         FrameError: the frames end early or hold more.
     """
-    if not isinstance(frames, Received):
+    if not isinstance(frames, IncomingMessage):
         for _, frame in _frames(frames, nbytes):
             yield memoryview(frame)
         return

@@ -29,7 +29,7 @@ Buffer = Callable[[int], memoryview | bytearray]
 """Gives a writable buffer of so many bytes."""
 
 
-class ParametersServicer(Protocol):
+class ParametersService(Protocol):
     """Implements ``PARAMETERS``: frames in, pieces out."""
 
     def initialize(self, frames: Frames, call: Call, /) -> Pieces: ...

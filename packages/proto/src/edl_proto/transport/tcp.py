@@ -81,7 +81,7 @@ class CallError(grpc.RpcError):
         return error_metadata(self._error) if self._error else ()
 
 
-class Received:
+class IncomingMessage:
     """The message of a peer: its header first, then its payload.
 
     As an iterator it gives the header and then pieces, like the frames of a gRPC stream; ``fill``
@@ -107,7 +107,7 @@ class Received:
         self.broken = False
         """The connection has ended or stalled in the middle."""
 
-    def __iter__(self) -> Received:
+    def __iter__(self) -> IncomingMessage:
         return self
 
     def __next__(self) -> bytes:
@@ -258,7 +258,7 @@ class Listener:
         connection.settimeout(_STALLED_S)
         header = bytearray(header_nbytes)
         _receive(connection, memoryview(header))
-        received = Received(connection, bytes(header), nbytes, None)
+        received = IncomingMessage(connection, bytes(header), nbytes, None)
         name, method = self._methods[number]
         with contextlib.closing(method(received, _Caller(connection))) as pieces:
             try:
@@ -307,7 +307,7 @@ class Connection:
 
     def call(
         self, number: int, header: bytes, payloads: Sequence[memoryview], timeout_s: float
-    ) -> Received:
+    ) -> IncomingMessage:
         """Call a method by its number; the payload of the answer is not read yet.
 
         Raises:
@@ -332,7 +332,7 @@ class Connection:
         if status == _ERROR:
             error = EdlError.from_bytes(bytes(content))
             raise CallError(error.status, error.what, error)
-        return Received(self._socket, bytes(content), None, deadline)
+        return IncomingMessage(self._socket, bytes(content), None, deadline)
 
 
 def translate_os_error(error: OSError, where: str) -> CallError:

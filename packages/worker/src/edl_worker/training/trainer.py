@@ -112,7 +112,7 @@ class Trainer:
 
     @property
     def traces(self) -> int:
-        """How often the step has been traced; more than a few is a defect."""
+        """How often the step has been traced; more than a few is an error."""
         return self._step.traces
 
     def prime(self, batch: Batch) -> None:

@@ -15,7 +15,7 @@ from edl_master.core.parameters.layout import Array
 from edl_master.core.parameters.payload import PayloadError
 from edl_master.core.parameters.tables import saving
 from edl_master.core.parameters.tables.group import comes_twice
-from edl_master.core.parameters.tables.index import BUCKETS, NOT_THERE, Index
+from edl_master.core.parameters.tables.index import BUCKETS, NOT_THERE, RowIndex
 from edl_master.core.parameters.tables.spec import Distribution, Initial, TableSpec
 from edl_master.core.parameters.tables.table import RowGradient, Table
 
@@ -65,7 +65,7 @@ def push(table: Table, ids: Array, gradient: Any) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.booleans(), any_ids), max_size=12))
 def test_the_index_is_a_dictionary(steps: list[tuple[bool, list[int]]]) -> None:
-    index, model, fresh = Index(), dict[int, int](), 0
+    index, model, fresh = RowIndex(), dict[int, int](), 0
     for adds, numbers in steps:
         ids = ids_of(*numbers)
         if adds:
@@ -85,7 +85,7 @@ def test_the_index_is_a_dictionary(steps: list[tuple[bool, list[int]]]) -> None:
 
 
 def test_the_index_grows_bucket_by_bucket_and_forgets_without_losing_others() -> None:
-    index = Index()
+    index = RowIndex()
     ids = np.arange(100_000, dtype=np.int64) * 4096
     rows, missing = index.find(ids)
     assert missing == ids.size

@@ -59,8 +59,8 @@ class _Source:
 
     def __init__(self) -> None:
         self.blocks: Blocks = lambda: iter(())
-        self.reading = tfdata.Failure()
-        self.records = tfdata.from_blocks(self._read, failure=self.reading)
+        self.reading = tfdata.ErrorRelay()
+        self.records = tfdata.from_blocks(self._read, relay=self.reading)
         self.pipelines: dict[_PipelineKey, tf.data.Dataset] = {}
 
     def _read(self) -> Iterator[list[bytes]]:
@@ -198,7 +198,7 @@ class DatasetPipeline:
                     "Leave out .cache(filename).",
                 )
 
-    def _record_error(self, error: Exception, reading: tfdata.Failure) -> EdlError:
+    def _record_error(self, error: Exception, reading: tfdata.ErrorRelay) -> EdlError:
         """The error to report when reading failed or a record does not fit the function."""
         if reading.error is not None:
             return reading_error(reading.error)

@@ -24,7 +24,7 @@ index_kernel = partial(arithmetic.kernel, module="tables.index_kernels")
 """A compiled loop over ids by name."""
 
 
-class Index:
+class RowIndex:
     """Rows by id."""
 
     def __init__(self) -> None:

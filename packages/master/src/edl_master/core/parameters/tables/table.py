@@ -17,7 +17,7 @@ from edl_master.core.parameters.arithmetic import (
 from edl_master.core.parameters.layout import Array
 from edl_master.core.parameters.payload import PayloadError
 from edl_master.core.parameters.tables.admission import Admission
-from edl_master.core.parameters.tables.index import Index
+from edl_master.core.parameters.tables.index import RowIndex
 from edl_master.core.parameters.tables.spec import TableSpec
 from edl_master.core.parameters.tables.store import Blocks, RowStore, after, before, row_kernel
 
@@ -77,7 +77,7 @@ class Table:
         self.spec = spec
         self._executor = executor
         self._slots = np.array(slots, np.float32)
-        self._index = Index()
+        self._index = RowIndex()
         self._rows = RowStore(spec.dim * (1 + len(slots)))
         self._admission = Admission(spec.min_count) if spec.min_count > 1 else None
         self._now = 0

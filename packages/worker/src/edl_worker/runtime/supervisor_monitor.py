@@ -27,7 +27,7 @@ OVER_S = 10.0
 """A worker of a job that has been over for so long was left behind, and leaves."""
 
 
-class SupervisorWatch:
+class SupervisorMonitor:
     """Starts the supervisor of a job on this machine that has none.
 
     Args:
@@ -45,7 +45,7 @@ class SupervisorWatch:
 
     def start(self) -> None:
         """Look once a second, in a thread that ends with the process."""
-        threading.Thread(target=self._run, name="supervisor-watch", daemon=True).start()
+        threading.Thread(target=self._run, name="supervisor-monitor", daemon=True).start()
 
     def look(self, now: float) -> None:
         """Look once; ``now`` is in seconds of a monotonic clock."""

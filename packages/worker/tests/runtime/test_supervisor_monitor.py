@@ -9,7 +9,7 @@ import pytest
 
 from edl_proto.local import supervision
 from edl_worker.concurrency.shared_state import Departure, SharedState
-from edl_worker.runtime.supervisor_watch import OVER_S, SupervisorWatch
+from edl_worker.runtime.supervisor_monitor import OVER_S, SupervisorMonitor
 
 
 @pytest.fixture
@@ -30,12 +30,12 @@ def started(job_dir: Path) -> bool:
 
 def test_a_worker_that_never_registered_starts_the_supervisor(job_dir: Path) -> None:
     """No master, no registration, no loaded model: the job's directory is enough."""
-    SupervisorWatch(job_dir, 0, SharedState()).look(100.0)
+    SupervisorMonitor(job_dir, 0, SharedState()).look(100.0)
     assert started(job_dir)
 
 
 def test_workers_with_higher_numbers_wait_longer(job_dir: Path) -> None:
-    watch = SupervisorWatch(job_dir, 8, SharedState())
+    watch = SupervisorMonitor(job_dir, 8, SharedState())
     watch.look(100.0)
     watch.look(101.0)
     assert not (job_dir / "starts").exists()
@@ -47,7 +47,7 @@ def test_a_worker_of_a_job_that_is_over_starts_nothing_and_leaves(job_dir: Path)
     """As after CHECKPOINT_DAMAGED: the master failed before it knew of its workers."""
     (job_dir / "status.json").write_text('{"state": "FAILED"}')
     state = SharedState()
-    watch = SupervisorWatch(job_dir, 0, state)
+    watch = SupervisorMonitor(job_dir, 0, state)
     watch.look(100.0)
     watch.look(100.0 + OVER_S - 1)
     assert not state.leaving
