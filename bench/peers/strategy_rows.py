@@ -53,7 +53,9 @@ def cluster_of(cluster: dict[str, list[str]], shards: int = 0) -> tuple[Any, Any
     return strategy, tf.distribute.coordinator.ClusterCoordinator(strategy)
 
 
-def prepared(dim: int, strategy: Any, coordinator: Any) -> dict[str, Callable[[], float]]:
+def prepared(  # noqa: C901  (nested functions, because tf.function traces their closures)
+    dim: int, strategy: Any, coordinator: Any
+) -> dict[str, Callable[[], float]]:
     """What measures pull and push of a table of its own."""
     import tensorflow as tf
 

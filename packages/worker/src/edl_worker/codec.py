@@ -90,6 +90,7 @@ def decode_registration(reply: task_pb2.RegisterReply) -> Registration:
 
 
 def decode_admission(reply: task_pb2.ReadyReply) -> JobAdmission:
+    """The admission of a worker to the job."""
     return JobAdmission(
         send_initial_values=reply.send_initial_values,
         layout_fingerprint=reply.layout_fingerprint,
@@ -101,7 +102,7 @@ def parse_job(text: str) -> JobDescription:
     """A job from its JobSpec as JSON.
 
     Raises:
-        ValueError: the text is no JobSpec.
+        ValueError: the text is not a JobSpec.
         EdlError: USAGE, it names data, and not how large a minibatch is.
     """
     spec = job_pb2.JobSpec()
@@ -115,18 +116,22 @@ def parse_job(text: str) -> JobDescription:
 
 
 def decode_model_reference(spec: job_pb2.ModelSpec) -> ModelReference:
+    """Where the model file is, and its parameters."""
     return ModelReference(**{name: getattr(spec, name) for name in ModelReference.__slots__})
 
 
 def decode_precision(precision: job_pb2.WirePrecision.ValueType) -> WirePrecision:
+    """The precision of numbers on the wire."""
     return _PRECISIONS[precision]
 
 
 def encode_precision(precision: WirePrecision) -> job_pb2.WirePrecision.ValueType:
+    """The precision of numbers on the wire, as a message."""
     return job_pb2.WirePrecision.Value(precision.name)
 
 
 def encode_model(model: ModelDescription) -> task_pb2.ModelDescription:
+    """What the master has to know of the model."""
     return task_pb2.ModelDescription(
         model_name=model.model_name,
         metric_names=model.metric_names,
@@ -166,6 +171,7 @@ def _copy(message: type[M], source: Any) -> M:
 
 
 def decode_lease_answer(reply: task_pb2.LeaseReply) -> LeaseAnswer:
+    """The answer to a request for a task; raises as ``decode_lease``."""
     match reply.WhichOneof("answer"):
         case "lease":
             return decode_lease(reply.lease)
@@ -223,6 +229,7 @@ def _decode_ref(ref: task_pb2.LeaseRef) -> LeaseRef:
 
 
 def encode_ref(ref: LeaseRef) -> task_pb2.LeaseRef:
+    """The task and token of a lease, as a message."""
     key = ref.task
     return task_pb2.LeaseRef(
         task=task_pb2.TaskKey(
@@ -233,6 +240,7 @@ def encode_ref(ref: LeaseRef) -> task_pb2.LeaseRef:
 
 
 def encode_refs(refs: Iterable[LeaseRef]) -> list[task_pb2.LeaseRef]:
+    """Tasks and tokens of leases, as messages."""
     return [encode_ref(ref) for ref in refs]
 
 
@@ -259,10 +267,12 @@ def _encode_metric_state(state: MetricState) -> task_pb2.MetricState:
 
 
 def encode_phase(phase: WorkerPhase) -> task_pb2.WorkerPhase.ValueType:
+    """What the worker is doing, as a message."""
     return task_pb2.WorkerPhase.Value(phase.name)
 
 
 def decode_heartbeat(reply: task_pb2.HeartbeatReply) -> HeartbeatAnswer:
+    """The master's answer to a heartbeat; raises as ``decode_lease``."""
     return HeartbeatAnswer(
         lost=tuple(map(_decode_ref, reply.lost)),
         leave_reason=reply.leave_reason if reply.leave else None,
@@ -274,6 +284,7 @@ def decode_heartbeat(reply: task_pb2.HeartbeatReply) -> HeartbeatAnswer:
 
 
 def encode_table_rows(rows: Iterable[TableRows]) -> list[parameters_pb2.TableRows]:
+    """How many rows of which embedding tables, as messages."""
     return [parameters_pb2.TableRows(table=one.table, count=one.count) for one in rows]
 
 
@@ -289,6 +300,7 @@ def encode_pull(request: PullRequest) -> parameters_pb2.PullHeader:
 
 
 def decode_pull(reply: parameters_pb2.PullReply) -> ParameterReply:
+    """The header of the answer to a pull."""
     return ParameterReply(
         version=reply.version,
         nbytes=reply.nbytes,
@@ -325,6 +337,7 @@ def encode_push(request: PushRequest) -> parameters_pb2.PushHeader:
 
 
 def decode_push(reply: parameters_pb2.PushReply) -> PushReply:
+    """The header of the answer to a push."""
     return PushReply(
         outcome=PushOutcome[parameters_pb2.PushOutcome.Name(reply.outcome)],
         version=reply.version,

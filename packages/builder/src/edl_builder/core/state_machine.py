@@ -64,7 +64,9 @@ class BuildStateMachine:
 
     # --- events -----------------------------------------------------------------------------
 
-    def handle(self, event: ev.Event, now: float) -> list[fx.Effect]:
+    def handle(  # noqa: C901, PLR0912  (one case for each event)
+        self, event: ev.Event, now: float
+    ) -> list[fx.Effect]:
         """Handle an event at ``now``, in seconds that never decrease; returns the effects."""
         if isinstance(event, ev.Tick):
             return self._tick(now)

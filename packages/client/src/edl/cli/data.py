@@ -37,7 +37,7 @@ _TELL_EVERY_S = 5.0
     "edl data convert train-images-idx3-ubyte.gz train-labels-idx1-ubyte.gz --to mnist\n"
     "edl data convert old.tfrecord --to new.recordio",
 )
-def convert(
+def convert(  # noqa: PLR0913  (the parameters are the options of the command)
     sources: Annotated[
         list[str],
         typer.Argument(metavar="SRC...", help="Files, folders or patterns.", show_default=False),

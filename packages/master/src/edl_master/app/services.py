@@ -18,7 +18,7 @@ from edl_master.adapters.job_directory import JobDirectory
 from edl_master.adapters.tcp_ports import is_free
 from edl_master.app.state import MasterState
 from edl_master.config.job_config import Config
-from edl_master.control.effect_executor import EffectExecutor, failure_from_exception
+from edl_master.control.effect_executor import EffectExecutor, EffectTargets, failure_from_exception
 from edl_master.control.executors import run_in_background
 from edl_master.control.job_controller import JobController
 from edl_master.control.worker_instances import PlatformFactory
@@ -41,7 +41,7 @@ from edl_master.parameters.coordinator import Coordinator
 from edl_master.parameters.plane import LocalParts, build_local
 from edl_master.recovery.requests import RecordedRequests
 from edl_master.reporting.curves import Curves
-from edl_master.reporting.job_report import JobReport
+from edl_master.reporting.job_report import JobFacts, JobReport
 from edl_master.reporting.report_writer import ReportWriter
 from edl_master.reporting.status_codec import curves_from
 from edl_master.server import Server, Services
@@ -190,21 +190,19 @@ class MasterServices:
 
     def _build_effects(self, curves: Curves) -> EffectExecutor:
         storage = self._state.storage
-        return EffectExecutor(
+        targets = EffectTargets(
             platform=self.platform,
             journal=self._state.journal,
             curves=curves,
             report_writer=self.report_writer,
+            metrics=self.metrics,
             checkpoints=storage.checkpoints,
             snapshots=storage.snapshots,
             settle_output=storage.settle_output,
             finish_output=self._finish_output,
-            metrics=self.metrics,
-            handle=self.handle,
-            on_error=self.fail,
-            grace_s=self._config.worker_grace_s,
             group=self.servers.group if self.servers else None,
         )
+        return EffectExecutor(targets, self.handle, self.fail, self._config.worker_grace_s)
 
     def _finish_output(self) -> None:
         counts = self.controller.view().tasks.get(TaskType.PREDICTION)
@@ -245,15 +243,13 @@ class MasterServices:
         self.metrics.add(self.worker_counters)
         if self.servers is not None:
             self.metrics.add(ServersCollector(self.servers.status))
+        facts = JobFacts(name, self._config.output, self._incarnation, self._state.data.uris)
         return JobReport(
-            name,
-            self._config.output,
-            self._incarnation,
+            facts,
             self.controller.view,
             self._state.journal,
             curves,
             self.metrics,
-            self._state.data.uris,
             lambda: self.dashboard_url,
             self.servers.status if self.servers else list,
             self.plane.table_rows,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from edl_master.adapters.checkpoint_files import LEDGER, PLANE, Checkpoint
 from edl_master.adapters.checkpoints import CheckpointStorage, LocalCheckpoints
@@ -44,54 +45,56 @@ _PARTS_S = 600.0
 """How long parameter servers may take to write their shards; the death of one ends the wait."""
 
 
-class EffectExecutor:
-    """Implements ``job_controller.ExternalEffects``.
+@dataclass(frozen=True, slots=True)
+class EffectTargets:
+    """What effects act on.
 
-    Args:
+    Attributes:
         platform: runs instances.
         journal: takes events.
         curves: takes points.
         report_writer: also gets points, for TensorBoard.
+        metrics: durations of checkpoints.
         checkpoints: None: the job keeps none.
         snapshots: for the next master of this job; None: the job keeps none.
         settle_output: returns when the files of every completed task are in their place;
             raises ``EdlError``.
         finish_output: makes the output from the files of the tasks; raises ``EdlError``.
-        metrics: durations of checkpoints.
+        group: the parameter servers, which write their shards themselves; None: there are none.
+    """
+
+    platform: Platform
+    journal: Journal
+    curves: Curves
+    report_writer: ReportWriter
+    metrics: Metrics
+    checkpoints: CheckpointStorage | None
+    snapshots: LocalCheckpoints | None
+    settle_output: Callable[[], None]
+    finish_output: Callable[[], None]
+    group: ParameterServerGroup | None = None
+
+
+class EffectExecutor:
+    """Implements ``job_controller.ExternalEffects``.
+
+    Args:
+        targets: what effects act on.
         handle: takes events.
         on_error: takes the errors of the threads.
         grace_s: from asking an instance to leave to killing it.
-        group: the parameter servers, which write their shards themselves; None: there are none.
     """
 
     def __init__(
         self,
-        platform: Platform,
-        journal: Journal,
-        curves: Curves,
-        report_writer: ReportWriter,
-        checkpoints: CheckpointStorage | None,
-        snapshots: LocalCheckpoints | None,
-        settle_output: Callable[[], None],
-        finish_output: Callable[[], None],
-        metrics: Metrics,
+        targets: EffectTargets,
         handle: Callable[[Event], object],
         on_error: Callable[[Exception], None],
         grace_s: float,
-        group: ParameterServerGroup | None = None,
     ) -> None:
-        self._platform = platform
-        self._journal = journal
-        self._curves = curves
-        self._report_writer = report_writer
-        self._checkpoints = checkpoints
-        self._snapshots = snapshots
-        self._settle_output = settle_output
-        self._finish_output = finish_output
-        self._metrics = metrics
+        self._targets = targets
         self._handle = handle
         self._grace_s = grace_s
-        self._group = group
         self._processes = SerialExecutor("platform", on_error)
         self._slow = SerialExecutor("slow", on_error)
         self._sending = SerialExecutor("checkpoints", on_error)
@@ -99,26 +102,26 @@ class EffectExecutor:
         self._latest_snapshot = CoalescingQueue(self._slow)
 
     def start_worker(self, worker: WorkerId, attempt: int) -> None:
-        self._processes.submit(lambda: self._platform.start(worker, attempt))
+        self._processes.submit(lambda: self._targets.platform.start(worker, attempt))
 
     def stop_worker(self, worker: WorkerId, *, kill: bool) -> None:
         if kill:
-            self._processes.submit(lambda: self._platform.kill(worker))
+            self._processes.submit(lambda: self._targets.platform.kill(worker))
         else:
-            self._processes.submit(lambda: self._platform.stop(worker, self._grace_s))
+            self._processes.submit(lambda: self._targets.platform.stop(worker, self._grace_s))
 
     def record(self, event: LogEvent, at_s: float) -> None:
         log.log(_LEVELS[event.severity], "%s: %s", event.kind, event.message)
-        self._journal.add(
+        self._targets.journal.add(
             journal_event(event.kind, str(event.severity), event.message, event.facts, at_s)
         )
 
     def log_scalar(self, point: LogScalar, at_s: float) -> None:
-        self._curves.add(point.name, Point(point.version, at_s, point.value))
-        self._report_writer.add(point)
+        self._targets.curves.add(point.name, Point(point.version, at_s, point.value))
+        self._targets.report_writer.add(point)
 
     def write_checkpoint(self, snapshot: JobPosition) -> None:
-        checkpoints = self._checkpoints
+        checkpoints = self._targets.checkpoints
         if checkpoints is None:
             return
 
@@ -140,9 +143,9 @@ class EffectExecutor:
                 self._handle(CheckpointFailed(snapshot.version, failure_of(error)))
                 return
             seconds += time.monotonic() - started
-            self._metrics.checkpoint_duration.labels("write").observe(seconds)
-            self._metrics.checkpoint_duration.labels("copy").observe(snapshot.paused_s)
-            self._metrics.checkpoint_last_success.set_to_current_time()
+            self._targets.metrics.checkpoint_duration.labels("write").observe(seconds)
+            self._targets.metrics.checkpoint_duration.labels("copy").observe(snapshot.paused_s)
+            self._targets.metrics.checkpoint_last_success.set_to_current_time()
             self._handle(CheckpointTaken(snapshot.version, seconds, snapshot.paused_s))
 
         if snapshot.label:
@@ -150,15 +153,15 @@ class EffectExecutor:
         self._latest_checkpoint.submit(write)
 
     def write_snapshot(self, snapshot: JobPosition) -> None:
-        snapshots = self._snapshots
+        snapshots = self._targets.snapshots
         if snapshots is None:
             return
 
         def write() -> None:
             # The files that it counts as done must be there for a job that continues from it.
-            self._settle_output()
+            self._targets.settle_output()
             _, seconds = self._write(snapshots, snapshot)
-            self._metrics.snapshot_duration.observe(seconds)
+            self._targets.metrics.snapshot_duration.observe(seconds)
             self._handle(SnapshotTaken(snapshot.version, seconds, snapshot.paused_s))
 
         if snapshot.label:
@@ -172,9 +175,9 @@ class EffectExecutor:
         has just been started would delay the next snapshot by twenty times that long.
         """
         parts, parts_s = [], 0.0
-        if snapshot.label and self._group is not None:
-            parts_s = self._group.wait_written(snapshot.label, _PARTS_S)
-            parts = place.parts(snapshot.label, self._group.count)
+        if snapshot.label and self._targets.group is not None:
+            parts_s = self._targets.group.wait_written(snapshot.label, _PARTS_S)
+            parts = place.parts(snapshot.label, self._targets.group.count)
         checkpoint = Checkpoint({LEDGER: snapshot.ledger}, {})
         if snapshot.plane is not None:
             plane = snapshot.plane.get()
@@ -187,7 +190,7 @@ class EffectExecutor:
     def finish_output(self) -> None:
         def finish() -> None:
             try:
-                self._finish_output()
+                self._targets.finish_output()
             except EdlError as error:
                 self._handle(OutputFinished(failure_of(error)))
             else:
@@ -197,7 +200,7 @@ class EffectExecutor:
 
     def stop_now(self) -> None:
         """End all instances now: a second signal has asked for that."""
-        self._processes.submit(lambda: self._platform.close(0))
+        self._processes.submit(lambda: self._targets.platform.close(0))
 
     def close(self, timeout_s: float) -> None:
         """Finish the submitted work."""

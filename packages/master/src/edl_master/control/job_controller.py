@@ -249,7 +249,7 @@ class JobController:
             skip = self._plane.grant(lease.task, lease.token)
         return GrantedLease(lease, skip)
 
-    def _carry_out(
+    def _carry_out(  # noqa: C901, PLR0912  (one case for each effect)
         self,
         effect: RevokeLease
         | CloseTask

@@ -145,12 +145,26 @@ class Dispatcher:
                 self._emit(Refused(f"the lease on {event.lease.task} is not current"))
             return
         task = lease.task
+        if not self._accepts(event, lease, now):
+            return
+        self._ledger.close(task)
+        self._last_completed[event.worker] = event.lease
+        self._recovery.progress_made()
+        training = task.key.type is TaskType.TRAINING  # its records count minibatch by minibatch
+        worker = self._workers.work_done(event.worker, 0 if training else task.length, 0, now)
+        worker.watch.begin(now)
+        if task.key.type is self._workflow.main and not training:
+            self._progress.records(task.length, now)
+
+    def _accepts(self, event: TaskCompleted, lease: Lease, now: float) -> bool:
+        """Take the result of a task; False if its counts show that it is not complete."""
+        task = lease.task
         match task.key.type:
             case TaskType.TRAINING:
                 if event.applied != event.minibatches:
                     counted = f"{event.applied} of {event.minibatches} minibatches are applied"
                     self._emit(Refused(f"task {task.key} is not complete: {counted}"))
-                    return
+                    return False
                 self._emit(CloseTask(task.key))
             case TaskType.EVALUATION:
                 try:
@@ -162,18 +176,11 @@ class Dispatcher:
             case TaskType.PREDICTION:
                 if event.records != task.length:
                     self._recovery.wrong_prediction_count(lease, event.records, now)
-                    return
+                    return False
                 self._progress.predictions += event.records
             case TaskType.EXPORT:
                 pass  # the workflow makes the written files the output later
-        self._ledger.close(task)
-        self._last_completed[event.worker] = event.lease
-        self._recovery.progress_made()
-        training = task.key.type is TaskType.TRAINING  # its records count minibatch by minibatch
-        worker = self._workers.work_done(event.worker, 0 if training else task.length, 0, now)
-        worker.watch.begin(now)
-        if task.key.type is self._workflow.main and not training:
-            self._progress.records(task.length, now)
+        return True
 
     def leases_returned(self, event: LeasesReturned, now: float) -> None:
         """Take back the leases that the worker returns; ``leaving`` announces its end."""

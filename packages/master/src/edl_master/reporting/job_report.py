@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from edl_master.adapters.job_directory import rfc3339
 from edl_master.adapters.journal import Journal
@@ -17,18 +18,32 @@ from edl_master.reporting.status_codec import StatusContext, phase_to, status_to
 from edl_proto.v1 import job_pb2
 
 
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """What does not change while a master runs a job.
+
+    Attributes:
+        name: of the job.
+        output: where its result goes.
+        incarnation: of the master.
+        data_uris: of the main data's files.
+    """
+
+    name: str
+    output: str
+    incarnation: str
+    data_uris: tuple[str, ...]
+
+
 class JobReport:
     """One job's status, events and metrics; implements ``adapters.http.StatusSource``.
 
     Args:
-        name: of the job.
-        output: where its result goes.
-        incarnation: of the master.
+        facts: name, output and data of the job.
         view: returns the job as it is now.
         journal: its events.
         curves: its loss and metrics.
         registry: its metrics for Prometheus.
-        data_uris: of the main data's files.
         dashboard_url: of the status page, once that is served.
         servers: the parameter servers as they are.
         table_rows: rows of each embedding table.
@@ -36,27 +51,21 @@ class JobReport:
 
     def __init__(
         self,
-        name: str,
-        output: str,
-        incarnation: str,
+        facts: JobFacts,
         view: Callable[[], JobView],
         journal: Journal,
         curves: Curves,
         registry: Metrics,
-        data_uris: tuple[str, ...],
         dashboard_url: Callable[[], str],
         servers: Callable[[], list[job_pb2.ParameterServerStatus]] = list,
         table_rows: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         self.started_at = rfc3339(time.time())
-        self._name = name
-        self._output = output
-        self._incarnation = incarnation
+        self._facts = facts
         self._view = view
         self._journal = journal
         self._curves = curves
         self._registry = registry
-        self._data_uris = data_uris
         self._dashboard_url = dashboard_url
         self._servers = servers
         self._table_rows = table_rows
@@ -105,14 +114,14 @@ class JobReport:
 
     def _status(self, finished_at: str = "") -> job_pb2.JobStatus:
         context = StatusContext(
-            name=self._name,
+            name=self._facts.name,
             started_at=self.started_at,
             finished_at=finished_at,
             dashboard_url=self._dashboard_url(),
-            output=self._output,
-            incarnation=self._incarnation,
+            output=self._facts.output,
+            incarnation=self._facts.incarnation,
             curves=self._curves.all(),
-            data_uris=self._data_uris,
+            data_uris=self._facts.data_uris,
             table_rows=self._table_rows(),
         )
         status = status_to(self._view(), context)

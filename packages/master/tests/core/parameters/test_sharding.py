@@ -261,7 +261,16 @@ def check_that_servers_are_one_plane(
     tables: tuple[TableSpec, ...],
     rtol: float = 0.0,
 ) -> None:
+    """Play a random history on one plane and on servers, then compare what they hold."""
     model = Layout(VARIABLES, tables)
+    one, sharded = play_on_both(data, servers, mode, chosen, model)
+    check_equal_state(one, sharded, model, rtol)
+
+
+def play_on_both(
+    data: Any, servers: int, mode: UpdateMode, chosen: Optimizer, model: Layout
+) -> tuple[ParameterPlane, ShardedPlane]:
+    """Pushes, grants, lagging shards and recuts, with equal answers of both."""
     values = b"".join(np.linspace(-1, 1, v.size).astype(v.dtype).tobytes() for v in model.variables)
     one = ParameterPlane(model, chosen, mode)
     sharded = ShardedPlane(model, chosen, mode, servers)
@@ -303,6 +312,12 @@ def check_that_servers_are_one_plane(
                 one = ParameterPlane.restore(one.snapshot(), chosen, mode)  # slots are dropped
             case "flush":
                 assert one.flush() == sharded.coordinator.flush()
+    return one, sharded
+
+
+def check_equal_state(
+    one: ParameterPlane, sharded: ShardedPlane, model: Layout, rtol: float
+) -> None:
     out = bytearray(model.parameter_nbytes)
     assert one.read_parameters(memoryview(out)) == sharded.ledger.version
     ours, theirs = sharded.values(), bytes(out)
@@ -318,7 +333,7 @@ def check_that_servers_are_one_plane(
         assert ours == theirs
     ids = np.arange(-5, 31)
     near = partial(np.testing.assert_allclose, rtol=rtol, atol=rtol / 10)
-    for table in range(len(tables)):
+    for table in range(len(model.tables)):
         expected = store_rows(one.store, table, ids)
         near(sharded.rows(table, ids), expected)
         near(store_rows(sharded.single().store, table, ids), expected)
