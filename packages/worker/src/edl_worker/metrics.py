@@ -9,7 +9,7 @@ from __future__ import annotations
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from edl_worker.core.push_pipeline import PushReplyKind
+from edl_worker.core.push_pipeline import PushOutcome
 from edl_worker.core.tasks import TaskType
 
 # From a cheap step of a sparse model to a heavy one on a CPU.
@@ -67,7 +67,7 @@ class WorkerMetrics:
         if records:
             self._records.labels(type_.label).inc(records)
 
-    def pushed(self, outcome: PushReplyKind) -> None:
+    def pushed(self, outcome: PushOutcome) -> None:
         self._pushes.labels(outcome.name.lower()).inc()
 
     def step_summary(self) -> str:
