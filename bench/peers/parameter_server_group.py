@@ -31,6 +31,7 @@ from edl_master.metrics import Metrics
 from edl_master.parameter_servers.group import ParameterServerGroup
 from edl_master.parameter_servers.remote_stores import RemoteStores
 from edl_master.parameters.coordinator import Coordinator
+from edl_master.parameters.job_model import JobModel
 from edl_master.parameters.plane import build_local
 from edl_master.servicers.coordinator import CoordinatorServicer
 from edl_master.servicers.parameters import ParametersServicer
@@ -70,11 +71,13 @@ def main(servers: int, floats: int, dim: int, workers: int) -> None:
     metrics = Metrics()
     reporter = PushReporter(Job(), metrics)  # type: ignore[arg-type]
     if group is not None:
-        plane = Coordinator(RemoteStores(group), lambda _: Async(), None)
+        stores = RemoteStores(group)
+        plane = Coordinator(stores)
+        model = JobModel(plane, stores, lambda _: Async())
         role, servicer = COORDINATOR, CoordinatorServicer(plane, reporter, metrics, "bench")
     else:
         local = build_local(buffers, lambda _: Async(), executor=threads)
-        plane, transfer = local.coordinator, PayloadTransfer(buffers, metrics)
+        plane, model, transfer = local.coordinator, local.model, PayloadTransfer(buffers, metrics)
         role = PARAMETERS
         servicer = ParametersServicer(local.plane, local.shard, transfer, reporter, "bench")
     errors = ErrorInterceptor(
@@ -108,7 +111,7 @@ def main(servers: int, floats: int, dim: int, workers: int) -> None:
             addresses = group.wait_for_all(WAIT_S)
         variables = (Variable("w", (floats,), "float32", True),)
         table = TableSpec("rows", dim, Initial(Distribution.UNIFORM, 0.0, 0.05), 1)
-        fingerprint, _ = plane.describe(variables, SGD, "mean", lambda: (table,))
+        fingerprint, _ = model.describe(variables, SGD, "mean", lambda: (table,))
         for worker in range(workers):
             plane.grant(TaskKey(TaskType.TRAINING, 0, worker), Token(1))
         parts = [

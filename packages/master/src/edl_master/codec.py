@@ -18,7 +18,7 @@ from edl_master.core.failure import Failure
 from edl_master.core.identifiers import InstanceId, TaskKey, TaskType, Token, WorkerId
 from edl_master.core.parameters.layout import Variable
 from edl_master.core.parameters.quantization import Precision
-from edl_master.core.parameters.sharding import Part
+from edl_master.core.parameters.sharding import ShardLayout
 from edl_master.core.parameters.tables.spec import TableSpec, checked_initial
 from edl_master.core.settings import JobType
 from edl_master.core.view import JobView
@@ -295,9 +295,11 @@ def precision_to(precision: Precision) -> job_pb2.WirePrecision.ValueType:
     return _PRECISIONS_OUT[precision]
 
 
-def servers_to(addresses: Sequence[str], parts: Sequence[Part]) -> list[task_pb2.ParameterServer]:
+def servers_to(
+    addresses: Sequence[str], layouts: Sequence[ShardLayout]
+) -> list[task_pb2.ParameterServer]:
     """The parameter servers, each with its part of the parameters."""
     return [
         task_pb2.ParameterServer(address=address, start=part.start, stop=part.stop)
-        for address, part in zip(addresses, parts, strict=True)
+        for address, part in zip(addresses, layouts, strict=True)
     ]

@@ -28,6 +28,7 @@ from edl_master.parameter_servers import command_codec
 from edl_master.parameter_servers.group import ParameterServerGroup
 from edl_master.parameter_servers.remote_stores import RemoteStores
 from edl_master.parameters.coordinator import Coordinator
+from edl_master.parameters.job_model import JobModel
 from edl_master.parameters.locked_shard import LockedShard, ReadRequest
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, servers_pb2
@@ -47,8 +48,9 @@ class Servers:
 
     def __init__(self, mode: UpdateMode) -> None:
         self.group = make_group()
-        self.coordinator = Coordinator(RemoteStores(self.group), lambda _: mode, None)
-        self.coordinator.describe(VARIABLES, SGD, "sum")
+        stores = RemoteStores(self.group)
+        self.coordinator = Coordinator(stores)
+        JobModel(self.coordinator, stores, lambda _: mode).describe(VARIABLES, SGD, "sum")
         self.shards = [
             LockedShard(BufferPool(), lambda taken: None, lambda error: None)
             for _ in range(SERVERS)
@@ -87,7 +89,7 @@ class Servers:
 
     def prepare(self, worker: int, claim: PushClaim, gradient: memoryview) -> None:
         for number, shard in enumerate(self.shards):
-            part = self.coordinator.parts[number]
+            part = self.coordinator.shard_layouts[number]
             not_finite, _ = shard.prepare(
                 WorkerId(worker),
                 claim.key,
@@ -119,7 +121,7 @@ def test_a_log_index_never_names_a_command_that_was_not_appended(
     plane = servers.coordinator
     values = memoryview(np.zeros(SIZE, np.float32)).cast("B")
     for number, shard in enumerate(servers.shards):
-        part = plane.parts[number]
+        part = plane.shard_layouts[number]
         shard.propose(WorkerId(0), values[part.start : part.stop])
     assert plane.commit_initial_values(WorkerId(0)) == (True, 0)
     tokens, counts, token = {0: 0, 1: 0}, {0: 0, 1: 0}, 0

@@ -42,7 +42,7 @@ def local(failures: list[Exception]) -> LocalParts:
 
 def ready(mode: UpdateMode, failures: list[Exception]) -> LocalParts:
     local = build_local(BufferPool(), lambda reduction: mode, on_failed=failures.append)
-    local.coordinator.describe(VARIABLES, SGD, "sum")
+    local.model.describe(VARIABLES, SGD, "sum")
     local.plane.initialize(WorkerId(0), memoryview(bytes(4 * SIZE)))
     local.coordinator.grant(task(0), Token(1))
     return local

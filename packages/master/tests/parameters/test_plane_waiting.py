@@ -33,7 +33,7 @@ SGD = json.dumps({"class_name": "SGD", "config": {"learning_rate": 1.0}})
 
 def make(mode: UpdateMode) -> LocalParts:
     local = build_local(BufferPool(), lambda reduction: mode)
-    local.coordinator.describe(VARIABLES, SGD, "sum")
+    local.model.describe(VARIABLES, SGD, "sum")
     return local
 
 
@@ -99,7 +99,7 @@ class Pulling:
         return self.got[0]
 
 
-def test_who_needs_a_slot_waits_until_the_version_is_complete() -> None:
+def test_a_push_waits_for_its_permit_until_the_version_is_complete() -> None:
     local = ready(Sync(2, Reduction.SUM))
     for number in (0, 1):
         with pulled(local, None, lease(number)) as answer:
@@ -202,10 +202,10 @@ def test_a_second_description_must_be_the_first() -> None:
     local = ready(Async())
     other = (Variable("w", (SIZE + 1,), "float32", True),)
     with pytest.raises(EdlError) as caught:
-        local.coordinator.describe(other, SGD, "sum")
+        local.model.describe(other, SGD, "sum")
     assert caught.value.code == error_pb2.SHAPE_MISMATCH
     assert "'w'" in caught.value.what
-    fingerprint, values_missing = local.coordinator.describe(VARIABLES, SGD, "sum")
+    fingerprint, values_missing = local.model.describe(VARIABLES, SGD, "sum")
     assert fingerprint == local.shard.layout.fingerprint
     assert not values_missing
 
@@ -225,7 +225,7 @@ def test_a_model_that_cannot_be_served_is_refused(
 ) -> None:
     local = build_local(BufferPool(), lambda reduction: Async())
     with pytest.raises(EdlError) as caught:
-        local.coordinator.describe(variables, optimizer, reduction)
+        local.model.describe(variables, optimizer, reduction)
     assert error_pb2.ErrorCode.Name(caught.value.code) == code
 
 

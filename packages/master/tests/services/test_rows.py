@@ -50,7 +50,7 @@ class Server:
         local = build_local(buffers, lambda _: Async())
         self.plane = local.coordinator
         weights = (Variable("w", (4,), "float32", True),)
-        self.fingerprint, _ = self.plane.describe(weights, SGD, "mean", lambda: TABLES)
+        self.fingerprint, _ = local.model.describe(weights, SGD, "mean", lambda: TABLES)
         self.job = Job()
         metrics = Metrics()
         servicer = ParametersServicer(

@@ -65,7 +65,7 @@ class Server:
         self.metrics = Metrics()
         local = build_local(buffers, lambda _: Async())
         self.plane = local.coordinator
-        self.fingerprint, _ = self.plane.describe(VARIABLES, SGD, "mean", lambda: (TABLE,))
+        self.fingerprint, _ = local.model.describe(VARIABLES, SGD, "mean", lambda: (TABLE,))
         self.told: list[object] = []
         servicer = ParametersServicer(
             local.plane,

@@ -339,12 +339,12 @@ def test_each_server_gets_its_part_and_the_master_the_bare_header(job: Job) -> N
     every = np.arange(ROWS)
     for part, gradient in zip(job.parts, ([10, 11], [12, 13, 20, 21]), strict=True):
         ids = every[server_of(every, 2) == part.number]
-        staged = part.payloads[0]
-        dense = np.frombuffer(staged[: 4 * len(gradient)], np.float32)
+        prepared = part.payloads[0]
+        dense = np.frombuffer(prepared[: 4 * len(gradient)], np.float32)
         np.testing.assert_array_equal(dense, gradient)
         at = dense.nbytes + ids.nbytes
-        np.testing.assert_array_equal(np.frombuffer(staged[dense.nbytes : at], np.int64), ids)
-        sent = np.frombuffer(staged[at:], np.float32).reshape(-1, DIM)
+        np.testing.assert_array_equal(np.frombuffer(prepared[dense.nbytes : at], np.int64), ids)
+        sent = np.frombuffer(prepared[at:], np.float32).reshape(-1, DIM)
         np.testing.assert_array_equal(sent, np.stack([ids, ids], axis=1))
         assert part.heard[0].log_index == 2, "what the worker had been told before"
         assert part.heard[1].log_index == 5, "and by the answer to this push"
@@ -423,12 +423,12 @@ def test_numbers_of_16_bits_are_cut_where_the_same_numbers_of_32_are(job: Job) -
     every = np.arange(ROWS)
     for part, gradient, state in zip(job.parts, ([10, 11], [12, 13]), ([], [20, 21]), strict=True):
         ids = every[server_of(every, 2) == part.number]
-        staged = part.payloads[0]
-        assert staged[:4] == np.array(gradient, np.float16).tobytes()
+        prepared = part.payloads[0]
+        assert prepared[:4] == np.array(gradient, np.float16).tobytes()
         at = 4 + 4 * len(state)
-        assert staged[4:at] == floats(*state).tobytes()
-        assert staged[at : at + ids.nbytes] == ids.tobytes()
-        sent = np.frombuffer(staged[at + ids.nbytes :], np.float16).reshape(-1, DIM)
+        assert prepared[4:at] == floats(*state).tobytes()
+        assert prepared[at : at + ids.nbytes] == ids.tobytes()
+        sent = np.frombuffer(prepared[at + ids.nbytes :], np.float16).reshape(-1, DIM)
         np.testing.assert_array_equal(sent, np.stack([ids, ids], axis=1))
     assert reply.precision == job_pb2.FLOAT16
     assert values == np.array([0, 1, 2, 3], np.float16).tobytes() + floats(4, 5).tobytes()

@@ -38,6 +38,7 @@ from edl_master.metrics import (
 from edl_master.parameter_servers.processes import ParameterServers
 from edl_master.parameter_servers.remote_stores import RemoteStores
 from edl_master.parameters.coordinator import Coordinator
+from edl_master.parameters.job_model import JobModel
 from edl_master.parameters.plane import LocalParts, build_local
 from edl_master.recovery.requests import RecordedRequests
 from edl_master.reporting.curves import Curves
@@ -51,7 +52,7 @@ from edl_master.servicers.parameters import ParametersServicer
 from edl_master.servicers.payloads import PayloadTransfer
 from edl_master.servicers.push_report import PushReporter
 from edl_master.servicers.servers import ServersServicer
-from edl_master.servicers.tasks import TaskFiles, TasksServicer
+from edl_master.servicers.tasks import JobParameters, TaskFiles, TasksServicer
 from edl_proto.transport.parameters import COORDINATOR, PARAMETERS
 from edl_proto.transport.raw_calls import RawService
 
@@ -109,7 +110,7 @@ class MasterServices:
         )
         self.effects = self._build_effects(curves)
         self._local: LocalParts | None = None
-        self.plane = self._build_plane(opened)
+        self.plane, self._model = self._build_plane(opened)
         self.controller = JobController(
             state.restored.job,
             self.plane,
@@ -208,7 +209,7 @@ class MasterServices:
         counts = self.controller.view().tasks.get(TaskType.PREDICTION)
         self._state.storage.finish_output(counts.dead if counts else 0)
 
-    def _build_plane(self, opened: ExitStack) -> Coordinator:
+    def _build_plane(self, opened: ExitStack) -> tuple[Coordinator, JobModel]:
         config, saved = self._config, self._state.restored.saved
 
         def compile_kernels() -> None:
@@ -216,7 +217,11 @@ class MasterServices:
 
         if self.servers is not None:
             stores = RemoteStores(self.servers.group)
-            return Coordinator(stores, config.update_mode, config.reduction, saved, compile_kernels)
+            coordinator = Coordinator(stores)
+            model = JobModel(
+                coordinator, stores, config.update_mode, config.reduction, saved, compile_kernels
+            )
+            return coordinator, model
         threads = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="plane")
         opened.callback(threads.shutdown, wait=False, cancel_futures=True)
         self._local = build_local(
@@ -228,13 +233,13 @@ class MasterServices:
             compile_kernels,
             on_failed=self.fail,
         )
-        return self._local.coordinator
+        return self._local.coordinator, self._local.model
 
     def _compile(self) -> None:
         """Compile the kernels that the job will use, before the first push needs them."""
         precision = self._config.spec.training.wire_precision
         quantization.warm_up(codec.precision_from(precision))
-        self.plane.warm_up()
+        self._model.warm_up()
 
     def _build_report(self, curves: Curves) -> JobReport:
         name = self._config.spec.name
@@ -256,15 +261,15 @@ class MasterServices:
         )
 
     def _build_servicers(self) -> Services:
+        group = self.servers.group if self.servers else None
         tasks = TasksServicer(
             self.controller,
-            self.plane if self._trains else None,
+            JobParameters(self.plane, self._model, group) if self._trains else None,
             TaskFiles(self._state.locate, self._state.storage.output),
             self.worker_counters,
             self._config.spec,
             self._incarnation,
             self._state.settings.timings.heartbeat_every_s,
-            self.servers.group if self.servers else None,
         )
         job = JobServicer(
             self.controller,

@@ -9,7 +9,13 @@ from edl_master.core.parameters.commands import Command, TakeSnapshot
 from edl_master.core.parameters.layout import Layout
 from edl_master.core.parameters.model_check import check_fit
 from edl_master.core.parameters.modes import UpdateMode
-from edl_master.core.parameters.sharding import NOTHING, Part, Saved, cut, sums_between
+from edl_master.core.parameters.sharding import (
+    NOTHING,
+    SavedParameters,
+    ShardLayout,
+    cut,
+    sums_between,
+)
 from edl_master.core.parameters.snapshot import FORMAT, Snapshot
 from edl_master.core.parameters.status import TableFigures
 from edl_master.parameters.stores import Model, PendingSnapshot
@@ -53,13 +59,13 @@ class RemoteStores:
     def __init__(self, log: CommandLog) -> None:
         self._log = log
         self._model: Model | None = None
-        self._parts: tuple[Part, ...] = ()
+        self._shard_layouts: tuple[ShardLayout, ...] = ()
         self._shared_sums = 0
 
-    def begin(self, model: Model, saved: Saved | None) -> Snapshot | None:
+    def begin(self, model: Model, saved: SavedParameters | None) -> Snapshot | None:
         layout, optimizer, mode = model.layout, model.optimizer, model.mode
         check_fit(optimizer, layout, mode)
-        self._parts = cut(layout, self._log.count, optimizer, mode)
+        self._shard_layouts = cut(layout, self._log.count, optimizer, mode)
         self._shared_sums = sums_between(layout, self._log.count, optimizer, mode)
         decided = None
         if saved is not None:
@@ -73,8 +79,8 @@ class RemoteStores:
         """Do nothing: the servers do that themselves."""
 
     @property
-    def parts(self) -> tuple[Part, ...]:
-        return self._parts
+    def shard_layouts(self) -> tuple[ShardLayout, ...]:
+        return self._shard_layouts
 
     @property
     def shared_sums(self) -> int:

@@ -1,17 +1,17 @@
 """The coordinator: the push ledger behind its lock, and the log of its decisions.
 
 Everything here is short: nothing is computed or copied under the lock. Whoever holds the job's lock
-may call every method but ``describe``, ``warm_up`` and those that wait.
+may call every method but those that wait.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 from edl_master.core.events import HeldLease
 from edl_master.core.identifiers import TaskKey, Token, Version, WorkerId
@@ -23,56 +23,28 @@ from edl_master.core.parameters.commands import (
     FreezeVersion,
     ReleaseVersion,
 )
-from edl_master.core.parameters.faults import LayoutError
-from edl_master.core.parameters.keras_config import OptimizerUnsupported
-from edl_master.core.parameters.layout import Layout, Variable
-from edl_master.core.parameters.modes import Reduction, UpdateMode
-from edl_master.core.parameters.optimizers import parse_optimizer
 from edl_master.core.parameters.payload import PayloadError
 from edl_master.core.parameters.permits import PermitGranted, PermitRefused
 from edl_master.core.parameters.push import PushClaim, PushOutcome, PushResult
 from edl_master.core.parameters.push_ledger import PushLedger
-from edl_master.core.parameters.sharding import Part, Saved
-from edl_master.core.parameters.snapshot import SnapshotError
+from edl_master.core.parameters.sharding import ShardLayout
 from edl_master.core.parameters.status import PlaneStatus
-from edl_master.core.parameters.tables.spec import TableSpec
 from edl_master.parameters.errors import not_ready
 from edl_master.parameters.stores import Model, PendingSnapshot, Stores
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
-
-MakeMode = Callable[[Reduction], UpdateMode]
 
 
 class Coordinator:
     """Decides about the parameters of one job; for many threads.
 
-    There is no ledger until the first worker has described its model; every method that needs
-    one raises ``EdlError`` NOT_READY before.
+    There is no ledger before ``begin``; until then every method that needs one raises ``EdlError``
+    NOT_READY.
 
     Args:
         stores: apply what is decided.
-        make_mode: how gradients become updates, given how the loss reduces a minibatch.
-        reduction: of the loss, if the user has set it.
-        saved: the state to restore; None for a new job.
-        on_described: called once there is a model, and has ``warm_up`` called in the background;
-            None: everything is compiled by the first push.
     """
 
-    def __init__(
-        self,
-        stores: Stores,
-        make_mode: MakeMode,
-        reduction: Reduction | None,
-        saved: Saved | None = None,
-        on_described: Callable[[], None] | None = None,
-    ) -> None:
+    def __init__(self, stores: Stores) -> None:
         self._stores = stores
-        self._make_mode = make_mode
-        self._reduction = reduction
-        self._saved = saved
-        self._on_described = on_described
-        self._describing = threading.Lock()
         self._changed = threading.Condition()
         self._ledger: PushLedger | None = None
         self._model: Model | None = None
@@ -80,83 +52,23 @@ class Coordinator:
 
     # --- the model -------------------------------------------------------------------------
 
-    def describe(
-        self,
-        variables: tuple[Variable, ...],
-        optimizer_json: str,
-        reduction: str,
-        tables: Callable[[], tuple[TableSpec, ...]] = tuple,
-    ) -> tuple[str, bool]:
-        """Take the job's model from the first worker; compare the others' with it.
+    def begin(self, model: Model, saved: Mapping[str, Any] | None) -> None:
+        """Decide about a model from now on, once the stores serve it.
 
         Args:
-            variables: of the worker's model, in wire order.
-            optimizer_json: the optimizer as Keras serializes it.
-            reduction: of the loss, as the worker has found it; may be empty.
-            tables: gives the embedding tables; raises ``LayoutError`` if there cannot be such.
-
-        Returns:
-            The layout's fingerprint, and whether initial values are missing.
-
-        Raises:
-            EdlError: MODEL_CONTRACT, OPTIMIZER_UNSUPPORTED or SHAPE_MISMATCH.
+            model: the job's.
+            saved: the state of the ledger to go on from; None at the beginning of a job.
         """
-        try:
-            layout = Layout(variables, tables())
-        except LayoutError as error:
-            raise EdlError(error_pb2.MODEL_CONTRACT, str(error), where="the model") from error
-        with self._describing:
-            if self._model is None:
-                self._begin(layout, optimizer_json, reduction)
-            elif difference := self._model.layout.mismatch(layout):
-                raise EdlError(
-                    error_pb2.SHAPE_MISMATCH,
-                    f"this worker's model is not the job's: {difference}",
-                    where="the model",
-                    remedy="All workers must load the same model file and build it the same way.",
-                )
-            return layout.fingerprint, not self._made.initialized
-
-    def _begin(self, layout: Layout, optimizer_json: str, reduction: str) -> None:
-        try:
-            optimizer = parse_optimizer(json.loads(optimizer_json))
-            mode = self._make_mode(self._reduction or Reduction(reduction or Reduction.MEAN))
-            if self._saved and (difference := self._saved.model().mismatch(layout)):
-                raise SnapshotError(f"the snapshot is of another model: {difference}")
-            model = Model(layout, optimizer, optimizer_json, mode)
-            decided = self._stores.begin(model, self._saved)
-        except OptimizerUnsupported as error:
-            raise EdlError(
-                error_pb2.OPTIMIZER_UNSUPPORTED,
-                str(error),
-                where="the optimizer of the model file",
-                remedy=f"Instead: {error.remedy}.",
-            ) from error
-        except SnapshotError as error:
-            raise EdlError(
-                error_pb2.SHAPE_MISMATCH,
-                f"the checkpoint does not fit: {error}",
-                where="--checkpoint-dir",
-                remedy="Use the model file that it was made with, or another directory.",
-            ) from error
-        except ValueError as error:
-            raise EdlError(
-                error_pb2.MODEL_CONTRACT, str(error), where="the optimizer or loss of the model"
-            ) from error
-        ledger = PushLedger(mode, keeps_average=optimizer.ema is not None)
-        if decided is not None:
-            ledger.restore(decided.meta)
-        self._saved = None  # its memory is the store's now
+        ledger = PushLedger(model.mode, keeps_average=model.optimizer.ema is not None)
+        if saved is not None:
+            ledger.restore(saved)
         with self._changed:
             self._ledger, self._model = ledger, model
-        if self._on_described is None:
-            self._stores.warm_up()
-        else:
-            self._on_described()
 
-    def warm_up(self) -> None:
-        """Compile what updates need; it takes seconds, and no lock is held."""
-        self._stores.warm_up()
+    @property
+    def initialized(self) -> bool:
+        """Whether there are values."""
+        return self._made.initialized
 
     @property
     def fingerprint(self) -> str:
@@ -166,9 +78,9 @@ class Coordinator:
         return self._model.layout.fingerprint
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def shard_layouts(self) -> tuple[ShardLayout, ...]:
         """What each parameter server has; empty if there are none."""
-        return self._stores.parts
+        return self._stores.shard_layouts
 
     @property
     def log_index(self) -> int:

@@ -9,7 +9,7 @@ from edl_master.core.identifiers import Version
 from edl_master.core.parameters.arithmetic import Executor
 from edl_master.core.parameters.commands import Command, TakeSnapshot
 from edl_master.core.parameters.shard import Shard, ShardSnapshot
-from edl_master.core.parameters.sharding import Part, Saved, whole
+from edl_master.core.parameters.sharding import SavedParameters, ShardLayout, whole
 from edl_master.core.parameters.snapshot import Snapshot
 from edl_master.core.parameters.status import TableFigures
 from edl_master.core.parameters.store import ParameterStore
@@ -54,7 +54,7 @@ class LocalStores:
         executor: as in ``ParameterStore``.
     """
 
-    parts: tuple[Part, ...] = ()
+    shard_layouts: tuple[ShardLayout, ...] = ()
     shared_sums = 0
     log_index = 0
 
@@ -66,7 +66,7 @@ class LocalStores:
         self._executor = executor
         self._tables = TableFigures()
 
-    def begin(self, model: Model, saved: Saved | None) -> Snapshot | None:
+    def begin(self, model: Model, saved: SavedParameters | None) -> Snapshot | None:
         layout, mode = model.layout, model.mode
         if saved is None:
             store = ParameterStore(layout, model.optimizer, mode, executor=self._executor)

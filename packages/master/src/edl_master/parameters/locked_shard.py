@@ -309,7 +309,7 @@ class LockedShard:
         if not self._changed.acquire(blocking=False):
             return None
         try:
-            return TableFigures(*self._shard.store.table_rows()) if self._shard else None
+            return self._shard.store.tables() if self._shard else None
         finally:
             self._changed.release()
 
@@ -330,10 +330,7 @@ def copy_out(
         found_values = found_rows = NOTHING
         if not request.only_rows and request.have != version:
             found_values = values
-            if frozen:
-                store.read_frozen(frozen, values)
-            else:
-                store.read_parameters(values)
+            store.read_parameters(values, frozen)
         if request.rows:
             found_rows = rows
             store.read_rows(request.rows, rows, frozen)

@@ -15,9 +15,10 @@ from edl_master.core.parameters.permits import PermitGranted, PermitRefused
 from edl_master.core.parameters.prepared_gradient import PreparedGradient
 from edl_master.core.parameters.push import Gradient, PushClaim, PushOutcome, PushResult
 from edl_master.core.parameters.shard import Shard
-from edl_master.core.parameters.sharding import Saved
-from edl_master.parameters.coordinator import Coordinator, MakeMode
+from edl_master.core.parameters.sharding import SavedParameters
+from edl_master.parameters.coordinator import Coordinator
 from edl_master.parameters.errors import translate_payload_errors
+from edl_master.parameters.job_model import JobModel, MakeMode
 from edl_master.parameters.local_stores import LocalStores, SnapshotSlots
 from edl_master.parameters.locked_shard import LockedShard, Reading, ReadRequest, copy_out
 
@@ -196,6 +197,7 @@ class LocalParts:
     """A parameter plane with one local store, and what it is made of."""
 
     coordinator: Coordinator
+    model: JobModel
     shard: LockedShard
     plane: ParameterPlane
 
@@ -205,7 +207,7 @@ def build_local(
     make_mode: MakeMode,
     reduction: Reduction | None = None,
     executor: Executor | None = None,
-    saved: Saved | None = None,
+    saved: SavedParameters | None = None,
     on_described: Callable[[], None] | None = None,
     on_failed: Callable[[Exception], None] = lambda error: None,
 ) -> LocalParts:
@@ -213,15 +215,16 @@ def build_local(
 
     Args:
         buffers: where values are copied to.
-        make_mode: as for ``Coordinator``.
-        reduction: as for ``Coordinator``.
+        make_mode: as for ``JobModel``.
+        reduction: as for ``JobModel``.
         executor: as for ``ParameterStore``.
-        saved: as for ``Coordinator``.
-        on_described: as for ``Coordinator``.
+        saved: as for ``JobModel``.
+        on_described: as for ``JobModel``.
         on_failed: as for ``LockedShard``.
     """
     slots = SnapshotSlots()
     shard = LockedShard(buffers, slots.fill, on_failed)
     stores = LocalStores(shard, slots, executor)
-    coordinator = Coordinator(stores, make_mode, reduction, saved, on_described)
-    return LocalParts(coordinator, shard, ParameterPlane(coordinator, shard))
+    coordinator = Coordinator(stores)
+    model = JobModel(coordinator, stores, make_mode, reduction, saved, on_described)
+    return LocalParts(coordinator, model, shard, ParameterPlane(coordinator, shard))

@@ -11,7 +11,7 @@ from edl_master.core.parameters.commands import Command
 from edl_master.core.parameters.layout import Layout
 from edl_master.core.parameters.modes import UpdateMode
 from edl_master.core.parameters.optimizers import Optimizer
-from edl_master.core.parameters.sharding import Part, Saved
+from edl_master.core.parameters.sharding import SavedParameters, ShardLayout
 from edl_master.core.parameters.snapshot import Snapshot
 from edl_master.core.parameters.status import TableFigures
 
@@ -52,7 +52,7 @@ class PendingSnapshot:
 class Stores(Protocol):
     """One local store, or N parameter servers. Only ``begin`` and ``warm_up`` may take long."""
 
-    def begin(self, model: Model, saved: Saved | None) -> Snapshot | None:
+    def begin(self, model: Model, saved: SavedParameters | None) -> Snapshot | None:
         """Make the stores of a model; before the first command.
 
         Returns:
@@ -68,7 +68,7 @@ class Stores(Protocol):
         ...
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def shard_layouts(self) -> tuple[ShardLayout, ...]:
         """What each parameter server has; empty if there are none."""
         ...
 

@@ -18,7 +18,7 @@ from edl_master.adapters.prediction_output import PredictionOutput
 from edl_master.core.effects import LogEvent, Severity
 from edl_master.core.identifiers import TaskKey, TaskType, Version
 from edl_master.core.job import JobStateMachine
-from edl_master.core.parameters.sharding import Saved
+from edl_master.core.parameters.sharding import SavedParameters
 from edl_master.core.parameters.snapshot import Snapshot, Stored
 from edl_master.core.progress import Interruption
 from edl_master.core.settings import JobSettings
@@ -47,7 +47,7 @@ class RestoredJob:
 
     job: JobStateMachine
     resumed: bool
-    saved: Saved | None
+    saved: SavedParameters | None
     notes: tuple[LogEvent, ...]
     path: Path | None = None
 
@@ -137,7 +137,7 @@ def restore_job(
     notes.append(LogEvent("CheckpointRestored", message, facts={"checkpoint": found.name}))
     saved = None
     if plane:
-        saved = Saved(_snapshot(found), tuple(_snapshot(part) for part in found.parts))
+        saved = SavedParameters(_snapshot(found), tuple(_snapshot(part) for part in found.parts))
     return RestoredJob(job, resumed=True, saved=saved, notes=tuple(notes), path=found.path)
 
 

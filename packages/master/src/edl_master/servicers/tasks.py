@@ -24,6 +24,7 @@ from edl_master.core.identifiers import InstanceId, TaskType, WorkerId
 from edl_master.metrics import WorkerCounters
 from edl_master.parameter_servers.group import ParameterServerGroup
 from edl_master.parameters.coordinator import Coordinator
+from edl_master.parameters.job_model import JobModel
 from edl_master.servicers.checks import bounded_wait, check_incarnation
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2, task_pb2_grpc
@@ -61,39 +62,51 @@ class TaskFiles:
         return ""
 
 
+@dataclass(frozen=True, slots=True)
+class JobParameters:
+    """What workers learn about the parameters of a training job outside of parameter calls.
+
+    Attributes:
+        coordinator: counts the minibatches of open tasks.
+        model: is described by the workers.
+        group: the parameter servers; None: there are none.
+    """
+
+    coordinator: Coordinator
+    model: JobModel
+    group: ParameterServerGroup | None = None
+
+
 class TasksServicer(task_pb2_grpc.TasksServicer):
     """Decodes, asks the job, encodes.
 
     Args:
         controller: the job.
-        plane: the parameters; None for jobs on a trained model.
+        parameters: None for jobs on a trained model.
         files: where records and results are.
         counters: what workers have counted.
         spec: what the user submitted.
         incarnation: of this master.
         heartbeat_every_s: how often workers are to speak.
-        group: the parameter servers; None: there are none.
     """
 
     def __init__(
         self,
         controller: JobController,
-        plane: Coordinator | None,
+        parameters: JobParameters | None,
         files: TaskFiles,
         counters: WorkerCounters,
         spec: job_pb2.JobSpec,
         incarnation: str,
         heartbeat_every_s: float,
-        group: ParameterServerGroup | None = None,
     ) -> None:
         self._controller = controller
-        self._plane = plane
+        self._parameters = parameters
         self._files = files
         self._counters = counters
         self._spec = spec
         self._incarnation = incarnation
         self._heartbeat_every_s = heartbeat_every_s
-        self._group = group
 
     def Register(
         self, request: task_pb2.RegisterRequest, context: grpc.ServicerContext
@@ -114,9 +127,9 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
     ) -> task_pb2.ReadyReply:
         check_incarnation(self._incarnation, request.incarnation)
         reply = task_pb2.ReadyReply()
-        if self._plane is not None:
+        if (parameters := self._parameters) is not None:
             model = request.model
-            fingerprint, values_missing = self._plane.describe(
+            fingerprint, values_missing = parameters.model.describe(
                 codec.variables_from(model.variables),
                 model.optimizer_json,
                 model.reduction,
@@ -124,9 +137,10 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
             )
             reply.layout_fingerprint = fingerprint
             reply.send_initial_values = values_missing
-            if self._group is not None:
-                addresses = self._group.wait_for_all(_SERVERS_S)
-                reply.servers.extend(codec.servers_to(addresses, self._plane.parts))
+            if parameters.group is not None:
+                addresses = parameters.group.wait_for_all(_SERVERS_S)
+                layouts = parameters.coordinator.shard_layouts
+                reply.servers.extend(codec.servers_to(addresses, layouts))
         self._controller.handle(
             events.WorkerReady(WorkerId(request.worker_id), InstanceId(request.instance))
         )
@@ -142,7 +156,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
             case GrantedLease(lease, skip_minibatches):
                 return task_pb2.LeaseReply(
                     lease=self._lease(lease, skip_minibatches),
-                    log_index=self._plane.log_index if self._plane is not None else 0,
+                    log_index=self._parameters.coordinator.log_index if self._parameters else 0,
                 )
             case WaitForWork(retry_in_s, reason):
                 return task_pb2.LeaseReply(wait=task_pb2.Wait(retry_in_s=retry_in_s, reason=reason))
@@ -157,8 +171,8 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         check_incarnation(self._incarnation, request.incarnation)
         held = codec.lease_from(request.lease)
         applied = 0
-        if held.task.type is TaskType.TRAINING and self._plane is not None:
-            applied = self._plane.applied(held.task)
+        if held.task.type is TaskType.TRAINING and self._parameters is not None:
+            applied = self._parameters.coordinator.applied(held.task)
         with self._files.completing(held, request.records):
             _check(self._controller.handle(codec.completion_from(request, applied)))
         return task_pb2.CompleteReply()

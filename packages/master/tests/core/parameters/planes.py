@@ -28,7 +28,7 @@ from edl_master.core.parameters.push import Gradient, PushClaim, PushOutcome, Pu
 from edl_master.core.parameters.push_ledger import PushLedger
 from edl_master.core.parameters.shard import Shard
 from edl_master.core.parameters.snapshot import Snapshot
-from edl_master.core.parameters.status import PlaneStatus, TableFigures
+from edl_master.core.parameters.status import PlaneStatus
 from edl_master.core.parameters.store import ParameterStore
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 from edl_master.core.parameters.tables.spec import Distribution, Initial, TableSpec
@@ -156,7 +156,6 @@ class ParameterPlane(LedgerWithCommands):
         super().__init__(mode, optimizer, self.shard.apply)
         self.layout, self.mode = self.store.layout, mode
         self.read_parameters = self.store.read_parameters
-        self.read_frozen = self.store.read_frozen
         self.put_rows, self.rows_nbytes = self.store.put_rows, self.store.rows_nbytes
         self.read_rows, self.scan_rows = self.store.read_rows, self.store.scan_rows
         self.warm_up = self.store.warm_up
@@ -175,6 +174,9 @@ class ParameterPlane(LedgerWithCommands):
 
     def request_permit(self, task: TaskKey, token: Token) -> PermitAnswer:
         return self.ledger.request_permit(task, token)
+
+    def read_frozen(self, name: str, out: Payload) -> Version:
+        return self.store.read_parameters(out, name)
 
     def initialize(self, values: Payload) -> bool:
         self.shard.propose(WorkerId(0), values)
@@ -207,7 +209,7 @@ class ParameterPlane(LedgerWithCommands):
             accumulated=ledger.accumulated,
             step_permits_held=ledger.permits_held,
             open_tasks=len(ledger.applied_counts()),
-            tables=TableFigures(*self.store.table_rows()),
+            tables=self.store.tables(),
         )
 
     def snapshot(self) -> Snapshot:

@@ -209,7 +209,7 @@ class TestAsyncAndBounded:
         assert (result.outcome, result.staleness) == (PushOutcome.APPLIED, 1)
 
     @pytest.mark.parametrize("mode", [Async(), Bounded(0)], ids=str)
-    def test_there_is_always_a_step_slot(self, mode: UpdateMode) -> None:
+    def test_there_is_always_a_step_permit(self, mode: UpdateMode) -> None:
         plane = small_plane(mode)
         for number, task in enumerate((A, B, C), start=1):
             plane.grant(task, Token(number))
@@ -298,7 +298,7 @@ class TestSync:
         assert plane.flush()
 
 
-class TestStepSlots:
+class TestStepPermits:
     def test_there_are_as_many_as_gradients_are_missing(self) -> None:
         plane = small_plane(Sync(2))
         for number, task in enumerate((A, B, C), start=1):
@@ -456,7 +456,7 @@ class TestSnapshots:
         push(plane, A, 1, 3, [-1, 1])
         assert_same_arrays(snapshot, Snapshot(meta, again))
 
-    def test_leases_and_counts_survive_and_step_slots_do_not(self) -> None:
+    def test_leases_and_counts_survive_and_step_permits_do_not(self) -> None:
         plane = small_plane(Sync(2))
         plane.grant(A, TWO)
         plane.grant(B, THREE)

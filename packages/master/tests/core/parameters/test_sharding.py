@@ -25,7 +25,7 @@ from edl_master.core.parameters.push_ledger import PushLedger
 from edl_master.core.parameters.shard import ProtocolViolation, Shard
 from edl_master.core.parameters.sharding import (
     NOTHING,
-    Saved,
+    SavedParameters,
     cut,
     for_part,
     recut,
@@ -153,7 +153,7 @@ class ShardedPlane:
             out[here] = np.frombuffer(buffer, np.float32).reshape(-1, out.shape[1])
         return out
 
-    def saved(self) -> Saved:
+    def saved(self) -> SavedParameters:
         """A snapshot of the ledger, and those of the shards after the same command."""
         self.log.append(TakeSnapshot("x", "y"))
         model = {"layout": self.model.describe(), "tables": self.model.describe_tables()}
@@ -164,7 +164,7 @@ class ShardedPlane:
                 taken = shard.apply(command)
             assert taken is not None
             parts.append(taken.snapshot)
-        return Saved(decided, tuple(parts))
+        return SavedParameters(decided, tuple(parts))
 
     def recut_to(self, servers: int) -> ShardedPlane:
         """The same state with another number of servers."""
@@ -395,7 +395,7 @@ def test_a_checkpoint_of_a_master_that_served_is_taken_over_by_servers() -> None
         push = a_push(task, Token(1), index, 2, one.version, gradient, None, (rows,))
         assert one.push(push).outcome is PushOutcome.APPLIED
     saved = [one.snapshot()]
-    assert Saved(saved[0]).model() == model
+    assert SavedParameters(saved[0]).model() == model
     ledger = PushLedger(mode)
     ledger.restore(recut(saved, model, NOTHING, chosen).meta)
     assert (ledger.version, ledger.applied_counts()) == (one.version, one.applied_counts())

@@ -29,7 +29,7 @@ Mine = Callable[[Array], Array]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ShardLayout:
     """What one process has of a model.
 
     Attributes:
@@ -43,7 +43,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
+class SavedParameters:
     """What was kept of a job's parameters at one moment.
 
     Attributes:
@@ -66,7 +66,7 @@ class Saved:
         return Layout.from_description(model["layout"], model["tables"])
 
     def part(
-        self, model: Layout, part: Part, optimizer: Optimizer, mine: Mine | None = None
+        self, model: Layout, part: ShardLayout, optimizer: Optimizer, mine: Mine | None = None
     ) -> Snapshot:
         """As ``recut`` of what was kept."""
         return recut(self.parts or (self.decided,), model, part, optimizer, mine)
@@ -81,7 +81,7 @@ def sums_between(model: Layout, servers: int, optimizer: Optimizer, mode: Update
 
 def cut(
     model: Layout, servers: int, optimizer: Optimizer, mode: UpdateMode = _ASYNC
-) -> tuple[Part, ...]:
+) -> tuple[ShardLayout, ...]:
     """Cut a model into parts, which are empty where it has fewer pieces than servers.
 
     Args:
@@ -105,15 +105,15 @@ def cut(
         wanted = model.parameter_nbytes * number // servers
         cuts.append(max(cuts[-1], _nearest(model, wanted, apart=apart)))
     cuts.append(model.parameter_nbytes)
-    return tuple(Part(*ends, _pieces(model, *ends)) for ends in pairwise(cuts))
+    return tuple(ShardLayout(*ends, _pieces(model, *ends)) for ends in pairwise(cuts))
 
 
-def whole(model: Layout) -> Part:
+def whole(model: Layout) -> ShardLayout:
     """What the master has if nobody else serves."""
-    return Part(0, model.parameter_nbytes, model)
+    return ShardLayout(0, model.parameter_nbytes, model)
 
 
-NOTHING = Part(0, 0, Layout(()))
+NOTHING = ShardLayout(0, 0, Layout(()))
 """What the master has if others serve."""
 
 
@@ -126,7 +126,7 @@ def for_part(optimizer: Optimizer, layout: Layout) -> Optimizer:
 def recut(
     saved: Sequence[Snapshot],
     model: Layout,
-    part: Part,
+    part: ShardLayout,
     optimizer: Optimizer,
     mine: Mine | None = None,
 ) -> Snapshot:

@@ -24,6 +24,7 @@ from edl_master.core.parameters.payload import Payload
 from edl_master.core.parameters.prepared_gradient import PreparedGradient
 from edl_master.core.parameters.push import Gradient, NotInitialized
 from edl_master.core.parameters.snapshot import FORMAT, Snapshot, SnapshotError, Stored
+from edl_master.core.parameters.status import TableFigures
 from edl_master.core.parameters.tables.group import AccumulatedRows, Scanned, Tables
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 from edl_master.core.parameters.tables.warming import warm_up
@@ -89,25 +90,22 @@ class ParameterStore:
 
     # --- reading ---------------------------------------------------------------------------
 
-    def read_parameters(self, out: Payload) -> Version:
-        """Copy all values into a buffer of ``layout.parameter_nbytes``; return their version.
+    def read_parameters(self, out: Payload, frozen: str = "") -> Version:
+        """Copy all values, the present ones or frozen ones; return their version.
+
+        Args:
+            out: of ``layout.parameter_nbytes`` bytes.
+            frozen: name of a frozen version; empty: the present values.
 
         Raises:
             NotInitialized: there are no values yet.
-            PayloadError: the buffer has another size or is read-only.
-        """
-        self._require_values()
-        self._values.store(self._values.arenas, out)
-        return self.version
-
-    def read_frozen(self, name: str, out: Payload) -> Version:
-        """Copy frozen values into a buffer, as ``read_parameters`` does.
-
-        Raises:
             KeyError: nothing is frozen under this name.
             PayloadError: the buffer has another size or is read-only.
         """
-        version, values, _ = self._frozen.get(name)
+        self._require_values()
+        version, values = self.version, self._values.arenas
+        if frozen:
+            version, values, _ = self._frozen.get(frozen)
         self._values.store(values, out)
         return version
 
@@ -138,12 +136,11 @@ class ParameterStore:
             PayloadError: as ``rows_nbytes``, or the buffer has another size.
         """
         self._require_values()
+        version, view = self.version, None
         if frozen:
             version, _, view = self._frozen.get(frozen)
-            self._tables.read(wanted, out, view)
-            return version
-        self._tables.read(wanted, out)
-        return self.version
+        self._tables.read(wanted, out, view)
+        return version
 
     def scan_rows(self, frozen: str, table: int, start: int, most: int) -> Scanned:
         """Some of the rows that gradients have reached, of a frozen version.
@@ -160,9 +157,9 @@ class ParameterStore:
         """The rate of the next update."""
         return self._updater.learning_rate
 
-    def table_rows(self) -> tuple[dict[str, int], int]:
-        """Number of rows of each table by name, and bytes of all tables."""
-        return self._tables.rows(), self._tables.nbytes
+    def tables(self) -> TableFigures:
+        """Sizes of the embedding tables."""
+        return TableFigures(self._tables.rows(), self._tables.nbytes)
 
     # --- before a commit: may fail, changes no value -----------------------------------------
 
@@ -190,11 +187,7 @@ class ParameterStore:
         return PreparedGradient(values, state, rows, broken)
 
     def check_unique(self, gradient: Gradient) -> None:
-        """Make sure that no row comes twice; ``make_ready`` finds that out too.
-
-        Raises:
-            PayloadError: one does.
-        """
+        """Raise ``PayloadError`` if a row comes twice; ``make_ready`` finds that out too."""
         for payload in gradient.rows:
             self._tables.check_unique(payload)
 

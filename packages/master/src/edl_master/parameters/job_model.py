@@ -1,0 +1,136 @@
+"""The model of a job: the first worker describes it, and those of all others must be the same."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from edl_master.core.parameters.faults import LayoutError
+from edl_master.core.parameters.keras_config import OptimizerUnsupported
+from edl_master.core.parameters.layout import Layout, Variable
+from edl_master.core.parameters.modes import Reduction, UpdateMode
+from edl_master.core.parameters.optimizers import parse_optimizer
+from edl_master.core.parameters.sharding import SavedParameters
+from edl_master.core.parameters.snapshot import SnapshotError
+from edl_master.core.parameters.tables.spec import TableSpec
+from edl_master.parameters.coordinator import Coordinator
+from edl_master.parameters.stores import Model, Stores
+from edl_proto.errors import EdlError
+from edl_proto.v1 import error_pb2
+
+MakeMode = Callable[[Reduction], UpdateMode]
+
+
+class JobModel:
+    """Builds the model of one job and has coordinator and stores serve it; for many threads.
+
+    No method is for a thread that holds the job's lock.
+
+    Args:
+        coordinator: decides about the model once it is described.
+        stores: apply what the coordinator decides.
+        make_mode: how gradients become updates, given how the loss reduces a minibatch.
+        reduction: of the loss, if the user has set it.
+        saved: the state to restore; None for a new job.
+        on_described: called once there is a model, and has ``warm_up`` called in the background;
+            None: the first description compiles everything before it returns.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        stores: Stores,
+        make_mode: MakeMode,
+        reduction: Reduction | None = None,
+        saved: SavedParameters | None = None,
+        on_described: Callable[[], None] | None = None,
+    ) -> None:
+        self._coordinator = coordinator
+        self._stores = stores
+        self._make_mode = make_mode
+        self._reduction = reduction
+        self._saved = saved
+        self._on_described = on_described or self.warm_up
+        self._describing = threading.Lock()
+        self._layout: Layout | None = None
+
+    def describe(
+        self,
+        variables: tuple[Variable, ...],
+        optimizer_json: str,
+        reduction: str,
+        tables: Callable[[], tuple[TableSpec, ...]] = tuple,
+    ) -> tuple[str, bool]:
+        """Take the job's model from the first worker; compare the others' with it.
+
+        Args:
+            variables: of the worker's model, in wire order.
+            optimizer_json: the optimizer as Keras serializes it.
+            reduction: of the loss, as the worker has found it; may be empty.
+            tables: gives the embedding tables; raises ``LayoutError`` if there cannot be such.
+
+        Returns:
+            The layout's fingerprint, and whether initial values are missing.
+
+        Raises:
+            EdlError: MODEL_CONTRACT, OPTIMIZER_UNSUPPORTED or SHAPE_MISMATCH.
+        """
+        try:
+            layout = Layout(variables, tables())
+        except LayoutError as error:
+            raise EdlError(error_pb2.MODEL_CONTRACT, str(error), where="the model") from error
+        with self._describing:
+            if self._layout is None:
+                self._begin(layout, optimizer_json, reduction)
+                self._layout = layout
+                self._on_described()
+            elif difference := self._layout.mismatch(layout):
+                raise EdlError(
+                    error_pb2.SHAPE_MISMATCH,
+                    f"this worker's model is not the job's: {difference}",
+                    where="the model",
+                    remedy="All workers must load the same model file and build it the same way.",
+                )
+            return layout.fingerprint, not self._coordinator.initialized
+
+    def _begin(self, layout: Layout, optimizer_json: str, reduction: str) -> None:
+        with _translate_model_errors():
+            optimizer = parse_optimizer(json.loads(optimizer_json))
+            mode = self._make_mode(self._reduction or Reduction(reduction or Reduction.MEAN))
+            if self._saved and (difference := self._saved.model().mismatch(layout)):
+                raise SnapshotError(f"the snapshot is of another model: {difference}")
+            model = Model(layout, optimizer, optimizer_json, mode)
+            decided = self._stores.begin(model, self._saved)
+        self._coordinator.begin(model, decided.meta if decided else None)
+        self._saved = None  # its memory is the store's now
+
+    def warm_up(self) -> None:
+        """Compile what updates need; it takes seconds, and no lock is held."""
+        self._stores.warm_up()
+
+
+@contextmanager
+def _translate_model_errors() -> Iterator[None]:
+    """What the core raises about optimizer, mode and checkpoint, as errors for workers."""
+    try:
+        yield
+    except OptimizerUnsupported as error:
+        raise EdlError(
+            error_pb2.OPTIMIZER_UNSUPPORTED,
+            str(error),
+            where="the optimizer of the model file",
+            remedy=f"Instead: {error.remedy}.",
+        ) from error
+    except SnapshotError as error:
+        raise EdlError(
+            error_pb2.SHAPE_MISMATCH,
+            f"the checkpoint does not fit: {error}",
+            where="--checkpoint-dir",
+            remedy="Use the model file that it was made with, or another directory.",
+        ) from error
+    except ValueError as error:
+        raise EdlError(
+            error_pb2.MODEL_CONTRACT, str(error), where="the optimizer or loss of the model"
+        ) from error
