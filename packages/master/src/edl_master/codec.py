@@ -300,6 +300,6 @@ def servers_to(
 ) -> list[task_pb2.ParameterServer]:
     """The parameter servers, each with its part of the parameters."""
     return [
-        task_pb2.ParameterServer(address=address, start=part.start, stop=part.stop)
-        for address, part in zip(addresses, layouts, strict=True)
+        task_pb2.ParameterServer(address=address, start=layout.start, stop=layout.stop)
+        for address, layout in zip(addresses, layouts, strict=True)
     ]
