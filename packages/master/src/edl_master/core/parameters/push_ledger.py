@@ -11,6 +11,7 @@ call, and waits outside of it for ``generation`` to change.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from edl_master.core.identifiers import TaskKey, Token, Version
@@ -271,7 +272,7 @@ class PushLedger:
             "outcomes": {str(outcome): count for outcome, count in self.outcomes.items()},
         }
 
-    def restore(self, meta: dict[str, Any]) -> None:
+    def restore(self, meta: Mapping[str, Any]) -> None:
         """Take over a state; for a new ledger. Permits are dropped: their holders ask again."""
         self.initialized = meta["initialized"]
         self.version = Version(meta["version"])

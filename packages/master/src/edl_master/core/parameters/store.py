@@ -103,11 +103,12 @@ class ParameterStore:
             PayloadError: the buffer has another size or is read-only.
         """
         self._require_values()
-        version, values = self.version, self._values.arenas
         if frozen:
             version, values, _ = self._frozen.get(frozen)
-        self._values.store(values, out)
-        return version
+            self._values.store(values, out)
+            return version
+        self._values.store(self._values.arenas, out)
+        return self.version
 
     def frozen_version(self, name: str) -> Version:
         """The version that is frozen under a name.
