@@ -85,8 +85,8 @@ def test_a_part_that_is_kept_is_told_until_the_master_has_heard(
 ) -> None:
     """Else it would wait for the part ten minutes long, without any other snapshot."""
     master.servicer.misses = 2
-    master.group.begin(MODEL, SGD, Async())
-    master.group.append(TakeSnapshot("label", SNAPSHOTS))
+    master.group.log.begin(MODEL, SGD, Async())
+    master.group.log.append(TakeSnapshot("label", SNAPSHOTS))
     assert master.group.wait_written("label", LONG_S) >= 0.0
     assert part_path(tmp_path, "j", "label", 0).is_dir()
     assert master.servicer.misses == 0
@@ -110,7 +110,7 @@ class Overheard(grpc.UnaryUnaryClientInterceptor, grpc.StreamStreamClientInterce
 
 def test_workers_reach_a_server_directly(master: Master) -> None:
     """Values are proposed, committed by a command, and read, all over one socket."""
-    master.group.begin(MODEL, SGD, Async())
+    master.group.log.begin(MODEL, SGD, Async())
     deadline = time.monotonic() + LONG_S
     while not (addresses := master.group.addresses()):
         assert time.monotonic() < deadline
@@ -122,9 +122,9 @@ def test_workers_reach_a_server_directly(master: Master) -> None:
         stub = ShardStub(grpc.intercept_channel(channel, overheard), addresses[0])
         offer = parameters_pb2.ProposeHeader(**who, nbytes=values.nbytes)
         stub.propose(offer, values.data, LONG_S)
-        master.group.append(CommitInitialValues(WorkerId(1)))
+        master.group.log.append(CommitInitialValues(WorkerId(1)))
         received = np.zeros(4, np.float32)
-        pull = parameters_pb2.ReadHeader(**who, log_index=master.group.log_index)
+        pull = parameters_pb2.ReadHeader(**who, log_index=master.group.log.index)
         assert stub.read(pull, lambda _: received.data, LONG_S).nbytes == values.nbytes
         np.testing.assert_array_equal(received, values)
         with pytest.raises(grpc.RpcError) as caught:
@@ -138,7 +138,7 @@ def test_workers_reach_a_server_directly(master: Master) -> None:
 
 def test_the_master_hears_how_large_tables_are(master: Master) -> None:
     table = TableSpec("users", 2, Initial(Distribution.UNIFORM, 0.0, 0.05), 1)
-    master.group.begin(Layout(MODEL.variables, (table,)), SGD, Async())
+    master.group.log.begin(Layout(MODEL.variables, (table,)), SGD, Async())
     deadline = time.monotonic() + LONG_S
     while not (found := master.group.tables()).rows:
         assert time.monotonic() < deadline
@@ -148,7 +148,7 @@ def test_the_master_hears_how_large_tables_are(master: Master) -> None:
 
 def test_a_part_that_cannot_be_kept_fails_the_job(master: Master, tmp_path: Path) -> None:
     (tmp_path / ".j-label-part-0.tmp").write_bytes(b"in the way")
-    master.group.begin(MODEL, SGD, Async())
-    master.group.append(TakeSnapshot("label", SNAPSHOTS))
+    master.group.log.begin(MODEL, SGD, Async())
+    master.group.log.append(TakeSnapshot("label", SNAPSHOTS))
     failed = master.failed.get(timeout=LONG_S)
     assert str(tmp_path) in failed.where

@@ -1,39 +1,29 @@
-"""The group of parameter servers of one job, and the command log that all of them apply.
+"""The group of parameter servers of one job: their addresses, reports and command log.
 
 Every server receives all entries of the log, by one call that lasts as long as the server does.
 """
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
-from edl_master.core.parameters.commands import Command, TakeSnapshot
-from edl_master.core.parameters.layout import Layout
-from edl_master.core.parameters.modes import UpdateMode
 from edl_master.core.parameters.status import TableFigures
-from edl_master.parameter_servers import command_codec
+from edl_master.parameter_servers.command_log import CommandLog
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, servers_pb2
-
-_POLL_S = 1.0
-"""How soon a broken call of a server is detected."""
 
 
 class ParameterServerGroup:
     """The command log, and addresses and reports of the servers; for many threads.
 
-    Args:
-        job: what the user submitted.
-        count: how many servers there are.
-        incarnation: of this master.
-        places: directories by the places that snapshots name; no snapshot is written to others.
-        restore_from: checkpoint that servers restore; empty: none.
+    The arguments are those of the command log.
+
+    Attributes:
+        log: the commands for the servers.
     """
 
     def __init__(
@@ -44,56 +34,18 @@ class ParameterServerGroup:
         places: Mapping[str, Path],
         restore_from: str,
     ) -> None:
-        self._job = job
-        self._incarnation = incarnation
-        self._places = places
-        self._restore_from = restore_from
+        self.log = CommandLog(job, count, incarnation, places, restore_from)
         self._changed = threading.Condition()
-        self._logs: list[queue.SimpleQueue[servers_pb2.CommandEntry | None]] = [
-            queue.SimpleQueue() for _ in range(count)
-        ]
         self._addresses: dict[int, str] = {}
         self._called_at: dict[int, float] = {}
         self._tables: dict[int, TableFigures] = {}
         self._written: defaultdict[str, dict[int, float]] = defaultdict(dict)
-        self._log_index = 0
-        self._labels = 0
         self._over = False
-
-    # --- for the coordinator ---------------------------------------------------------------
 
     @property
     def count(self) -> int:
         """How many servers there are."""
-        return len(self._logs)
-
-    @property
-    def log_index(self) -> int:
-        """Commands appended so far."""
-        return self._log_index
-
-    def begin(self, model: Layout, optimizer_json: str, mode: UpdateMode) -> None:
-        """Describe what is to be served; before the first command."""
-        begin = command_codec.begin_to(
-            self._job, model, optimizer_json, mode, self.count, self._restore_from
-        )
-        self._put(servers_pb2.CommandEntry(begin=begin))
-
-    def append(self, command: Command) -> None:
-        """Append to the command log. The caller's lock keeps the order of the commands."""
-        if isinstance(command, TakeSnapshot):
-            command = replace(command, place=str(self._places.get(command.place, "")))
-        self._log_index += 1
-        self._put(command_codec.command_to(command, self._log_index))
-
-    def next_label(self) -> str:
-        """A name for a snapshot that no other one has; later ones sort after it."""
-        self._labels += 1
-        return f"{self._incarnation}-{self._labels:08d}"
-
-    def _put(self, entry: servers_pb2.CommandEntry) -> None:
-        for log in self._logs:
-            log.put(entry)
+        return self.log.count
 
     # --- for servers -----------------------------------------------------------------------
 
@@ -116,14 +68,7 @@ class ParameterServerGroup:
             self._addresses[server] = address
             self._called_at[server] = time.monotonic()
             self._changed.notify_all()
-        while is_wanted():
-            try:
-                entry = self._logs[server].get(timeout=_POLL_S)
-            except queue.Empty:
-                continue
-            if entry is None:
-                return
-            yield entry
+        yield from self.log.entries(server, is_wanted)
 
     def report_alive(self, server: int) -> None:
         """A server has called."""
@@ -211,5 +156,4 @@ class ParameterServerGroup:
         with self._changed:
             self._over = True
             self._changed.notify_all()
-        for log in self._logs:
-            log.put(None)
+        self.log.close()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from edl_master.core.identifiers import Version
 from edl_master.core.parameters.commands import Command, TakeSnapshot
-from edl_master.core.parameters.layout import Layout
 from edl_master.core.parameters.model_check import check_fit
-from edl_master.core.parameters.modes import UpdateMode
 from edl_master.core.parameters.sharding import (
     NOTHING,
     SavedParameters,
@@ -18,46 +16,19 @@ from edl_master.core.parameters.sharding import (
 )
 from edl_master.core.parameters.snapshot import FORMAT, Snapshot
 from edl_master.core.parameters.status import TableFigures
+from edl_master.parameter_servers.group import ParameterServerGroup
 from edl_master.parameters.stores import Model, PendingSnapshot
-
-
-class CommandLog(Protocol):
-    """The parameter servers of a job, as far as the coordinator needs them. Nothing waits."""
-
-    @property
-    def count(self) -> int:
-        """How many servers there are."""
-        ...
-
-    @property
-    def log_index(self) -> int:
-        """Commands appended so far."""
-        ...
-
-    def begin(self, model: Layout, optimizer_json: str, mode: UpdateMode) -> None:
-        """Before the first command: what they are to serve."""
-        ...
-
-    def append(self, command: Command) -> None: ...
-
-    def next_label(self) -> str:
-        """A name for a snapshot that no other one has."""
-        ...
-
-    def tables(self) -> TableFigures:
-        """Sizes of embedding tables, of all servers together."""
-        ...
 
 
 class RemoteStores:
     """Implements ``Stores`` by N parameter servers.
 
     Args:
-        log: the servers.
+        group: the servers.
     """
 
-    def __init__(self, log: CommandLog) -> None:
-        self._log = log
+    def __init__(self, group: ParameterServerGroup) -> None:
+        self._group, self._log = group, group.log
         self._model: Model | None = None
         self._shard_layouts: tuple[ShardLayout, ...] = ()
         self._shared_sums = 0
@@ -88,7 +59,7 @@ class RemoteStores:
 
     @property
     def log_index(self) -> int:
-        return self._log.log_index
+        return self._log.index
 
     def append(self, command: Command) -> None:
         self._log.append(command)
@@ -111,4 +82,4 @@ class RemoteStores:
         return PendingSnapshot(Version(ledger["version"]), label, lambda: snapshot)
 
     def tables(self) -> TableFigures:
-        return self._log.tables()
+        return self._group.tables()
