@@ -61,10 +61,11 @@ def pytest(session: nox.Session, *args: str, processes: str = PROCESSES) -> None
 
 @nox.session(tags=["test"], **in_workspace)
 def lint(session: nox.Session) -> None:
-    """Style and format."""
+    """Style, format, and the limits of modules and classes."""
     session.run("ruff", "check", ".", external=True)
     session.run("ruff", "format", "--check", ".", external=True)
     session.run("sh", "-n", "dev", external=True)
+    session.run("python", "tools/structure.py", "--check", external=True)
 
 
 @nox.session(tags=["test"], **in_workspace)

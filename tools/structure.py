@@ -22,8 +22,40 @@ ROOT = Path(__file__).parent.parent
 MODULE_LINES = 400
 PUBLIC_METHODS = 12
 
-SAME_ROLE = {"App", "Call", "Config", "Limits", "Metrics", "Server", "Tick"}
-"""Names that mean the same thing in every service: its composition root, its settings, …"""
+# Names that mean the same thing in every service: its composition root, its settings, …
+_SERVICE_PARTS = {"App", "Call", "Config", "Limits", "Metrics", "Server", "Tick"}
+# Terms of the protocol between master and worker. Neither package imports the other, and their
+# cores do not import protobuf, so each has a type of its own for the same thing.
+_TERMS_OF_MASTER_AND_WORKER = {
+    "HeartbeatAnswer", "JobType", "Lease", "MetricState", "PushOutcome", "TaskKey", "TaskType",
+}  # fmt: skip
+# Terms of the build protocol, for the same reason on the sides of client and builder.
+_TERMS_OF_CLIENT_AND_BUILDER = {"BuildRequest", "BuildStatus"}
+# An error as plain data: ``edl.v1.Error`` or its counterpart in the builder.
+_ERRORS = {"Failure"}
+SAME_ROLE = _SERVICE_PARTS | _TERMS_OF_MASTER_AND_WORKER | _TERMS_OF_CLIENT_AND_BUILDER | _ERRORS
+
+WIDE_CLASSES = {
+    # One state whose invariants range over all its parts: rounds, leases and the counts of what
+    # is closed change together. See docs/ledger.md.
+    "Ledger": "the state of all tasks",
+    "PushLedger": "the state of all pushes: tokens, counts and permits decide together",
+    # Facades that hold one lock: each call of the parameter protocol is a method.
+    "Coordinator": "the calls of the parameter protocol, under one lock",
+    "LockedShard": "the calls of a parameter server, under one lock",
+    "ParameterServerGroup": "the command log and what each server reports, under one lock",
+    "ParameterStore": "the values and slots of one layout, read and updated as a whole",
+    "Tables": "the same for the rows of embedding tables",
+    # Test doubles: a method for each call of the protocol, and controls for tests.
+    "ActingWorker": "test double of a worker",
+    "ScriptedMaster": "test double of a master",
+}
+"""Classes with more public methods than the limit, and what holds each of them together."""
+
+LONG_MODULES = {
+    "master/src/edl_master/core/parameters/store.py": "one class, see ParameterStore",
+}
+"""Modules with more lines than the limit, and why they are not split."""
 
 
 @dataclass
@@ -34,8 +66,8 @@ class Package:
     root_modules: int = 0
     lines: int = 0
     test_lines: int = 0
-    long_modules: list[str] = field(default_factory=list)
-    wide_classes: list[str] = field(default_factory=list)
+    long_modules: list[tuple[str, int]] = field(default_factory=list)
+    wide_classes: list[tuple[str, str]] = field(default_factory=list)
 
 
 def main() -> int:
@@ -49,12 +81,19 @@ def main() -> int:
         print(
             f"{package.name:12}{package.root_modules:>16}{package.lines:>8}{package.test_lines:>8}"
         )
+    long = {place: lines for package in packages for place, lines in package.long_modules}
+    wide = {name: found for package in packages for name, found in package.wide_classes}
     problems = [
-        *(f"over {MODULE_LINES} lines: {one}" for p in packages for one in p.long_modules),
-        *(f"over {PUBLIC_METHODS} public methods: {o}" for p in packages for o in p.wide_classes),
+        *(f"over {MODULE_LINES} lines: {at} ({long[at]})" for at in long.keys() - LONG_MODULES),
+        *(
+            f"over {PUBLIC_METHODS} public methods: {name} in {wide[name]}"
+            for name in wide.keys() - WIDE_CLASSES
+        ),
         *(f"one name, several classes: {name}: {', '.join(at)}" for name, at in repeated),
+        *(f"allowed without need: {at}" for at in LONG_MODULES.keys() - long),
+        *(f"allowed without need: {name}" for name in WIDE_CLASSES.keys() - wide),
     ]
-    print("\n".join(problems))
+    print("\n".join(sorted(problems)))
     print(f"{len(problems)} over the limits")
     return 1 if chosen.check and problems else 0
 
@@ -100,7 +139,7 @@ def _measure_module(
     place = str(path.relative_to(root / "packages"))
     package.lines += lines
     if lines > MODULE_LINES:
-        package.long_modules.append(f"{place} ({lines})")
+        package.long_modules.append((place, lines))
     if path.parent.parent.name == "src" and not path.stem.startswith("__"):
         package.root_modules += 1
     for node in ast.parse(path.read_text()).body:
@@ -109,7 +148,7 @@ def _measure_module(
         defined[node.name].append(place)
         methods = [one for one in node.body if _is_public_method(one)]
         if len(methods) > PUBLIC_METHODS:
-            package.wide_classes.append(f"{node.name} in {place} ({len(methods)})")
+            package.wide_classes.append((node.name, f"{place} ({len(methods)})"))
 
 
 def _is_public_method(node: ast.stmt) -> bool:

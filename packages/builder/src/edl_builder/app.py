@@ -17,9 +17,10 @@ from edl_builder.adapters.build_store import BuildStore
 from edl_builder.adapters.docker_engine import DockerEngine
 from edl_builder.adapters.git import Git
 from edl_builder.adapters.registry import HttpRegistry
-from edl_builder.build_service import BuildService, ServiceLimits
+from edl_builder.build_service import BuildService
 from edl_builder.build_steps import BuildSteps
 from edl_builder.config import Config
+from edl_builder.core.limits import ServiceLimits
 from edl_builder.core.names import BuilderError, Reason
 from edl_builder.core.ports import Engine, Registry
 from edl_builder.core.redaction import Redactor

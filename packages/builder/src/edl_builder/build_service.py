@@ -11,7 +11,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from edl_builder.adapters import archives, build_store
 from edl_builder.adapters.build_log import BuildLog
@@ -21,10 +21,10 @@ from edl_builder.adapters.clock import Clock
 from edl_builder.build_steps import ARCHIVE, BuildSteps, failure_of
 from edl_builder.core import effects as fx
 from edl_builder.core import events as ev
-from edl_builder.core.archive import ArchiveLimits
-from edl_builder.core.build import Build, BuildLimits
+from edl_builder.core.build import Build
 from edl_builder.core.build_request import BuildRequest, Tenant
 from edl_builder.core.build_status import BuildStatus, LogLine, rfc3339, status_of
+from edl_builder.core.limits import ServiceLimits
 from edl_builder.core.names import (
     BuilderError,
     BuildId,
@@ -43,23 +43,6 @@ log = logging.getLogger(__name__)
 _TICK_S = 1.0
 _LOOK_S = 1.0
 """How long a watcher that has left may go unnoticed."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceLimits:
-    """Limits of one service.
-
-    Attributes:
-        builds: of the queue.
-        archive: of archives and unpacked zoos.
-        log_nbytes: of the log of one build.
-        keep_images: how many finished images the engine keeps as a cache.
-    """
-
-    builds: BuildLimits
-    archive: ArchiveLimits
-    log_nbytes: int
-    keep_images: int
 
 
 class BuildService:
@@ -333,12 +316,7 @@ class BuildService:
             found = failure_of(error, self._view_phase(name))
             if found.reason is Reason.INTERNAL:
                 self._metrics.internal_errors.inc()
-            failure = replace(
-                found,
-                what=self._redact(found.what),
-                where=self._redact(found.where),
-                detail=self._redact(found.detail),
-            )
+            failure = found.redacted(self._redact)
             if found.reason is not Reason.CANCELLED:
                 self._line_writer(name)(f"failed: {failure.what}")
             event = ev.WorkFailed(name, failure)

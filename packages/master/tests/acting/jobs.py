@@ -102,7 +102,7 @@ class RunningJob:
         job_dir.mkdir(parents=True, exist_ok=True)
         self.acting = acting
         self.directory = JobDirectory(job_dir)
-        self.directory.hold()
+        self.directory.lock.hold()
         self.platforms: list[ThreadPlatform] = []
 
         def platform_factory(_: Config, address: Callable[[], str]) -> Platform:
@@ -114,7 +114,7 @@ class RunningJob:
                 job_config.read(spec, job_dir, {}, intervals), self.directory, platform_factory
             )
         except BaseException:
-            self.directory.let_go()
+            self.directory.lock.let_go()
             raise
         self.exit_code: int | None = None
         self._thread = threading.Thread(target=self._run, name="master", daemon=True)
@@ -144,7 +144,7 @@ class RunningJob:
     def __exit__(self, *exc: object) -> None:
         self.channel.close()
         self.app.close()
-        self.directory.let_go()
+        self.directory.lock.let_go()
 
 
 def trained_weights(spec: job_pb2.JobSpec) -> Weights:

@@ -9,13 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from edl_master.adapters.job_directory import (
-    JobDirectory,
-    replace_file,
-    rfc3339,
-    storage_error,
-    to_json,
-)
+from edl_master.adapters.files import replace_file, storage_error
+from edl_master.adapters.job_directory import JobDirectory, rfc3339, to_json
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2
 
@@ -54,18 +49,18 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path)
 
 def test_a_directory_is_held_by_one_master_at_a_time(tmp_path: Path) -> None:
     first, second = JobDirectory(tmp_path), JobDirectory(tmp_path)
-    first.hold()
+    first.lock.hold()
     with pytest.raises(EdlError) as caught:
-        second.hold()
+        second.lock.hold()
     assert caught.value.code == error_pb2.JOB_EXISTS
-    first.let_go()
-    second.hold()
-    second.let_go()
+    first.lock.let_go()
+    second.lock.hold()
+    second.lock.let_go()
 
 
 def test_a_directory_that_is_not_there_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(EdlError) as caught:
-        JobDirectory(tmp_path / "nowhere").hold()
+        JobDirectory(tmp_path / "nowhere").lock.hold()
     assert caught.value.code == error_pb2.OUTPUT_UNWRITABLE
     with pytest.raises(EdlError) as caught:
         JobDirectory(tmp_path).read_spec()

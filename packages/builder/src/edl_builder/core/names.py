@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NewType
 
@@ -59,6 +60,15 @@ class Failure:
     where: str = ""
     remedy: str = ""
     detail: str = ""
+
+    def redacted(self, redact: Callable[[str], str]) -> Failure:
+        """The failure without secrets."""
+        return replace(
+            self,
+            what=redact(self.what),
+            where=redact(self.where),
+            detail=redact(self.detail),
+        )
 
 
 class BuilderError(Exception):

@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import shutil
-import signal
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,7 +15,6 @@ from pathlib import Path
 from google.protobuf import json_format
 
 from edl import codec
-from edl.adapters import processes
 from edl.adapters.local_runtime import LocalRuntime
 from edl.adapters.processes import LocalInstance
 from edl.core import names
@@ -24,14 +22,12 @@ from edl.core.job_backend import JobEntry
 from edl.core.job_status import JobEvent, JobState, JobStatus
 from edl.core.options.job import PROCESSES
 from edl_proto.errors import EdlError
-from edl_proto.local import job_directory, process_identity, supervision
+from edl_proto.local import job_directory, supervision
 from edl_proto.local.job_status import read_status
 from edl_proto.v1 import error_pb2, job_pb2
 
 START_DEADLINE_S = 60.0
 """How long a master may take from its start to master.json: imports, and indexing the data."""
-
-_TAIL_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,47 +228,6 @@ class JobStore:
                 found.append(codec.decode_event(message))
         return found
 
-    def log(self, name: str, worker: int | None = None) -> Path:
-        """The log of a worker, or of the master."""
-        file = "master.log" if worker is None else f"worker-{worker}.log"
-        return self.path(name) / job_directory.LOGS / file
-
-    def workers_with_logs(self, name: str) -> list[int]:
-        logs = self.path(name) / job_directory.LOGS
-        numbers = (path.stem.removeprefix("worker-") for path in logs.glob("worker-*.log"))
-        return sorted(int(number) for number in numbers if number.isdigit())
-
-    def log_tail(self, name: str, lines: int = 20) -> str:
-        return tail(self.log(name), lines)
-
-    def workers(self, name: str) -> list[LocalInstance]:
-        """Processes or containers that the job's master started."""
-        found = self.runtime.workers(self.path(name))
-        for record in sorted((self.path(name) / job_directory.PODS).glob("*.json")):
-            try:
-                facts = json.loads(record.read_bytes())
-                found.append(process_identity.Process(int(facts["pid"]), int(facts["start_time"])))
-            except (OSError, ValueError, KeyError, TypeError):
-                continue
-        return found
-
-    def end_supervision(self, name: str) -> list[process_identity.Process]:
-        """Have nobody start this job's master again, and end its supervisor.
-
-        Returns:
-            The job's master, which may not listen yet; the caller ends it.
-        """
-        path = self.path(name)
-        supervision.release(path)
-        known = supervision.master_process(path)
-        masters = [process_identity.Process(*known)] if known else []
-        pid = supervision.supervisor_pid(path)
-        if pid is not None and (found := process_identity.find(pid)) is not None:
-            found.send(signal.SIGSTOP)  # it starts no other one meanwhile
-            masters += [child for child in process_identity.children(pid) if child not in masters]
-            processes.end([found], 0.0)
-        return masters
-
     def delete(self, name: str) -> None:
         """Delete a finished job: its state, logs and events; never its output.
 
@@ -292,19 +247,6 @@ class JobStore:
                 where=str(self.path(name)),
                 remedy="Check the permissions of this folder.",
             ) from error
-
-
-def tail(path: Path, lines: int) -> str:
-    """The last lines of a text file; empty if there is none."""
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _TAIL_BYTES))
-            content = file.read()
-    except OSError:
-        return ""
-    text = content.decode(errors="replace").splitlines()
-    return "\n".join(text[-lines:]) if lines else ""
 
 
 def _lines(path: Path) -> Iterator[str]:

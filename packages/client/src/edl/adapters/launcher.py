@@ -13,6 +13,8 @@ from dataclasses import replace
 
 from edl import codec
 from edl.adapters import processes
+from edl.adapters.job_log_files import log_file, master_log_tail
+from edl.adapters.job_processes import end_supervision, job_workers
 from edl.adapters.job_store import START_DEADLINE_S, JobStore, MasterRecord
 from edl_proto.errors import EdlError
 from edl_proto.local import job_directory, supervision
@@ -66,7 +68,7 @@ class LocalLauncher:
         """
         path = self._store.path(name).absolute()
         try:
-            self._store.log(name).parent.mkdir(parents=True, exist_ok=True)
+            log_file(self._store.path(name)).parent.mkdir(parents=True, exist_ok=True)
             supervision.describe(path, supervisor_command(), self._command)
         except OSError as error:
             raise EdlError(
@@ -100,9 +102,9 @@ class LocalLauncher:
                 raise EdlError(
                     error_pb2.MASTER_LOST,
                     f"the job's master did not listen within {deadline_s:.0f} s and was ended",
-                    where=str(self._store.log(name)),
+                    where=str(log_file(self._store.path(name))),
                     remedy="The log may show what the master waited for.",
-                    detail=self._store.log_tail(name),
+                    detail=master_log_tail(self._store.path(name)),
                 )
             time.sleep(_POLL_S)
 
@@ -131,6 +133,6 @@ class LocalLauncher:
 
     def _abandon(self, name: str) -> None:
         """Leave nothing running of a job whose master did not come up."""
-        processes.end(self._store.end_supervision(name), _END_S)
-        processes.end(self._store.workers(name), _END_S)
+        processes.end(end_supervision(self._store.path(name)), _END_S)
+        processes.end(job_workers(self._store.runtime, self._store.path(name)), _END_S)
         self._store.runtime.remove(self._store.path(name))

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from edl.adapters.job_store import tail
 from edl.adapters.launcher import python
+from edl.adapters.log_tail import tail
 from edl.core.image_build import BuilderEndpoint, BuildRequest
 from edl_proto.errors import EdlError
 from edl_proto.local import job_directory

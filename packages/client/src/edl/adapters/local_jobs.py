@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 from edl import codec
 from edl.adapters import processes
 from edl.adapters.dashboard_viewer import viewer
+from edl.adapters.job_log_files import log_file, master_log_tail
+from edl.adapters.job_processes import end_supervision, job_workers
 from edl.adapters.job_store import START_DEADLINE_S, JobStore, StoredJob
 from edl.adapters.launcher import LocalLauncher
 from edl.adapters.local_logs import LocalJobLogs
@@ -101,7 +103,7 @@ class LocalJobBackend:
 
     def logs(self, name: str, *, master: bool, worker: int | None, tail: int | None) -> JobLogs:
         self._read(name)
-        return LocalJobLogs(self._store, name, master=master, worker=worker, tail=tail)
+        return LocalJobLogs(self._store.path(name), master=master, worker=worker, tail=tail)
 
     def scale(self, name: str, workers: WorkerRange) -> WorkerRange:
         stored = self._read(name)
@@ -118,7 +120,7 @@ class LocalJobBackend:
         stored = self._read(name)
         if now:
             # The supervisor first: it would start the next master.
-            masters: list[LocalInstance] = [*self._store.end_supervision(name)]
+            masters: list[LocalInstance] = [*end_supervision(self._store.path(name))]
             if stored.master is not None:
                 masters.append(stored.master.process)
             processes.end(masters, 0.0)
@@ -152,11 +154,11 @@ class LocalJobBackend:
 
     def delete(self, name: str) -> None:
         stored = self._read(name)
-        processes.end(self._store.end_supervision(name), _GRACE_S)
+        processes.end(end_supervision(self._store.path(name)), _GRACE_S)
         # A master that only serves the page of its finished job ends with the job.
         if stored.master is not None:
             processes.end([stored.master.process], _GRACE_S)
-        processes.end(self._store.workers(name), _GRACE_S)
+        processes.end(job_workers(self._store.runtime, self._store.path(name)), _GRACE_S)
         self._disconnect(name)
         self._store.delete(name)
 
@@ -181,7 +183,8 @@ class LocalJobBackend:
     def _lost(self, status: JobStatus) -> JobStatus:
         """The end of a job whose master is gone and left no final status."""
         ended = 0
-        while left := processes.end(self._store.workers(status.job), _WORKER_GRACE_S):
+        path = self._store.path(status.job)
+        while left := processes.end(job_workers(self._store.runtime, path), _WORKER_GRACE_S):
             ended += len(left)
         also = f"; {ended} of its workers were ended" if ended else ""
         return replace(
@@ -190,12 +193,12 @@ class LocalJobBackend:
             failure=Failure(
                 code="MASTER_LOST",
                 what=f"the master of job {status.job} is gone and left no final status{also}",
-                where=str(self._store.log(status.job)),
+                where=str(log_file(self._store.path(status.job))),
                 remedy=(
                     "If the system killed it (out of memory?), correct that; then submit the job"
                     f" under another name, or after edl delete {status.job} --yes."
                 ),
-                detail=self._store.log_tail(status.job, _LOG_LINES),
+                detail=master_log_tail(self._store.path(status.job), _LOG_LINES),
             ),
         )
 
@@ -210,7 +213,7 @@ class LocalJobBackend:
                 raise EdlError(
                     error_pb2.MASTER_LOST,
                     f"the master of job {name} does not start",
-                    where=str(self._store.log(name)),
+                    where=str(log_file(self._store.path(name))),
                     remedy=f"edl logs {name} may show the reason.",
                 )
             time.sleep(_POLL_S)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from edl.adapters.job_store import JobStore
+from edl.adapters.job_log_files import log_file, workers_with_logs
 from edl.adapters.log_tail import Tail
 from edl.core.job_backend import JobLogLine
 
@@ -14,10 +14,9 @@ class LocalJobLogs:
     """Reads all or some logs of a job; see ``JobBackend.logs`` for the arguments."""
 
     def __init__(
-        self, store: JobStore, name: str, *, master: bool, worker: int | None, tail: int | None
+        self, job_dir: Path, *, master: bool, worker: int | None, tail: int | None
     ) -> None:
-        self._store = store
-        self._name = name
+        self._job_dir = job_dir
         self._master = master
         self._worker = worker
         self._tail = tail
@@ -32,7 +31,7 @@ class LocalJobLogs:
         self._tail = None  # a file that appears later is read from its start
 
     def workers(self) -> list[int]:
-        return self._store.workers_with_logs(self._name)
+        return workers_with_logs(self._job_dir)
 
     def _files(self) -> dict[str, Path]:
         if self._worker is not None:
@@ -41,5 +40,5 @@ class LocalJobLogs:
             numbers = []
         else:
             numbers = self.workers()
-        files = {} if self._worker is not None else {"master": self._store.log(self._name)}
-        return files | {f"worker {it}": self._store.log(self._name, it) for it in numbers}
+        files = {} if self._worker is not None else {"master": log_file(self._job_dir)}
+        return files | {f"worker {it}": log_file(self._job_dir, it) for it in numbers}

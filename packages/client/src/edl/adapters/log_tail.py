@@ -1,13 +1,13 @@
-"""Reads a file that somebody else goes on writing."""
+"""Reads the end of a log, also while another process writes to it."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from edl.adapters.job_store import tail
-
 _CHUNK = 256 << 10
+_TAIL_BYTES = 256 << 10
 
 
 class Tail:
@@ -52,3 +52,16 @@ class Tail:
             return b""
         self._offset += len(chunk)
         return chunk
+
+
+def tail(path: Path, lines: int) -> str:
+    """The last lines of a text file; empty if there is none."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _TAIL_BYTES))
+            content = file.read()
+    except OSError:
+        return ""
+    text = content.decode(errors="replace").splitlines()
+    return "\n".join(text[-lines:]) if lines else ""

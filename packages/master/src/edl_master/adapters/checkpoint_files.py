@@ -20,7 +20,7 @@ import numpy.typing as npt
 # The same interface as zlib; its CRC-32 is about fourteen times as fast.
 from zlib_ng import zlib_ng as zlib
 
-from edl_master.adapters.job_directory import flush_directory
+from edl_master.adapters.files import flush_directory
 
 Array: TypeAlias = npt.NDArray[Any]
 

@@ -24,7 +24,7 @@ from edl_master.adapters.checkpoint_files import (
     read_checkpoint,
     write_files,
 )
-from edl_master.adapters.job_directory import flush_directory, storage_error
+from edl_master.adapters.files import flush_directory, storage_error
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 

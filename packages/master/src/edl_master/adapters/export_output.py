@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from edl_master.adapters import object_stores
-from edl_master.adapters.job_directory import flush_directory, storage_error
+from edl_master.adapters.files import flush_directory, storage_error
 from edl_master.adapters.job_output import is_of, model_of, output_exists
 from edl_master.core.events import HeldLease
 from edl_proto.errors import EdlError

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
-import os
-import secrets
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,77 +12,16 @@ from typing import Any
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
+from edl_master.adapters.files import is_full, replace_file, storage_error
+from edl_master.adapters.job_lock import JobLock
 from edl_proto.errors import EdlError
-from edl_proto.local import job_directory, process_identity, supervision
+from edl_proto.local import job_directory
 from edl_proto.local.job_status import FINAL_STATES
 from edl_proto.v1 import error_pb2, job_pb2
-
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-
-_LIFE_SIGN_EVERY_S = 1.0
 
 _RESERVE = ".reserve"
 _RESERVED_BYTES = 512 << 10
 """A status with full curves and a hundred workers is about a tenth of that."""
-
-
-def is_full(error: OSError) -> bool:
-    """Whether a write failed for lack of space."""
-    return error.errno in _FULL
-
-
-def storage_error(error: OSError, path: Path | str) -> EdlError:
-    """What a failed write means for a person."""
-    if is_full(error):
-        return EdlError(
-            error_pb2.DISK_FULL,
-            f"there is no space left to write {path}",
-            where=str(path),
-            remedy="Free some space on that disk, or choose a place on another one.",
-        )
-    return EdlError(
-        error_pb2.OUTPUT_UNWRITABLE,
-        f"{path} cannot be written: {error.strerror or error}",
-        where=str(path),
-        remedy="Check that the place exists and that you may write there.",
-    )
-
-
-def replace_file(path: Path, content: bytes, *, durable: bool = False) -> None:
-    """Give a file a new content at once: a reader sees the old one or the new one.
-
-    Args:
-        path: the file; its directory exists.
-        content: everything that it will hold.
-        durable: also survive a loss of power.
-
-    Raises:
-        OSError: the file could not be written; it is as it was.
-    """
-    # Not by the process's number: in containers that share a folder all masters have the same.
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
-    if durable:
-        flush_directory(path.parent)
-
-
-def flush_directory(path: Path) -> None:
-    """Make names in a directory survive a loss of power."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def to_json(message: Message) -> str:
@@ -104,7 +39,7 @@ def to_json(message: Message) -> str:
 
 
 class JobDirectory:
-    """The directory of one job, held by one master at a time.
+    """The directory of one job, whose ``lock`` one master holds at a time.
 
     Raises:
         EdlError: OUTPUT_UNWRITABLE or DISK_FULL for every method that writes.
@@ -112,66 +47,10 @@ class JobDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._held: int | None = None
+        self.lock = JobLock(path)
 
     def __truediv__(self, name: str) -> Path:
         return self.path / name
-
-    def hold(self, inherited: int | None = None) -> None:
-        """Keep every other master out until this process ends.
-
-        Args:
-            inherited: what ``hand_on`` returned in an earlier program of this process.
-
-        Raises:
-            EdlError: JOB_EXISTS if another master has this directory.
-        """
-        if inherited is not None and os.path.samestat(os.fstat(inherited), self.path.stat()):
-            os.set_inheritable(inherited, False)
-            self._held = inherited
-            return
-        with self._writing():
-            held = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            supervision.take_lock(held)
-        except BlockingIOError:
-            os.close(held)
-            raise EdlError(
-                error_pb2.JOB_EXISTS,
-                "another master works on this job",
-                where=str(self.path),
-                remedy="Use another name, or wait until that job has ended.",
-            ) from None
-        self._held = held
-        self._identify()
-
-    def _identify(self) -> None:
-        """Write down which process holds the directory: it may freeze before it listens.
-
-        A full disk is no reason to end here; the lock counts.
-        """
-        pid = os.getpid()
-        facts = {"pid": pid, "start_time": process_identity.start_time(pid) or 0}
-        with contextlib.suppress(OSError):
-            replace_file(
-                self.path / job_directory.MASTER_PROCESS, json.dumps(facts, indent=2).encode()
-            )
-
-    @contextlib.contextmanager
-    def life_signs(self) -> Iterator[None]:
-        """Give a sign of life each second, while no status is written yet."""
-        ended = threading.Event()
-
-        def give() -> None:
-            while not ended.wait(_LIFE_SIGN_EVERY_S):
-                with contextlib.suppress(OSError):
-                    os.utime(self.path / job_directory.MASTER_PROCESS)
-
-        threading.Thread(target=give, name="life-signs", daemon=True).start()
-        try:
-            yield
-        finally:
-            ended.set()
 
     @property
     def is_over(self) -> bool:
@@ -182,18 +61,6 @@ class JobDirectory:
         except OSError:
             return False
         return written_after and self.read_status().state in FINAL_STATES
-
-    def hand_on(self) -> int:
-        """A file descriptor by which the next program of this process has the directory."""
-        assert self._held is not None, "only what is held can be handed on"
-        os.set_inheritable(self._held, True)
-        return self._held
-
-    def let_go(self) -> None:
-        """Let another master in."""
-        if self._held is not None:
-            os.close(self._held)
-            self._held = None
 
     def read_spec(self) -> job_pb2.JobSpec:
         """What the user submitted.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from edl_master.adapters import object_stores
-from edl_master.adapters.job_directory import flush_directory, replace_file, storage_error
+from edl_master.adapters.files import flush_directory, replace_file, storage_error
 from edl_master.adapters.job_output import check_output, output_exists
 from edl_master.adapters.part_files import RECORDIO, PartFiles, remove
 from edl_master.core.effects import Range

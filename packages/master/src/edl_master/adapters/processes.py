@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edl_master.adapters import worker_logs
-from edl_master.adapters.job_directory import is_full, replace_file, storage_error
+from edl_master.adapters.files import is_full, replace_file, storage_error
 from edl_master.core.events import InstanceExited, InstanceNotStarted
 from edl_master.core.failure_policy import how_ended
 from edl_master.core.identifiers import InstanceId, WorkerId

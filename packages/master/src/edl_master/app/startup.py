@@ -38,7 +38,7 @@ def run(job_dir: Path, platform_factory: PlatformFactory = platform_for_job) -> 
     """
     directory = JobDirectory(job_dir)
     try:
-        directory.hold(inherited_lock())
+        directory.lock.hold(inherited_lock())
     except EdlError as error:
         # The directory is another master's, or is not there: nothing is written to it.
         log.error("%s", error)
@@ -49,21 +49,21 @@ def run(job_dir: Path, platform_factory: PlatformFactory = platform_for_job) -> 
         return 0
     spec = job_pb2.JobSpec(name=job_dir.name)
     try:
-        with directory.life_signs():
+        with directory.lock.life_signs():
             spec = directory.read_spec()
             master = MasterApp(job_config.read(spec, job_dir), directory, platform_factory)
     except Exception as error:
         failure = failure_from_exception(error)
         log.error("the job cannot be started\n%s", error)
         _say_why(directory, spec, failure)
-        directory.let_go()
+        directory.lock.let_go()
         return FAILED
     with master:
         master.take_signals()
         try:
             code = master.run()
             if code == RESTART:
-                restart_program(directory.hand_on())
+                restart_program(directory.lock.hand_on())
             if code == SUSPENDED and master.received_signal is not None:
                 end_by_signal(master.received_signal)
             return code
@@ -72,7 +72,7 @@ def run(job_dir: Path, platform_factory: PlatformFactory = platform_for_job) -> 
             _say_why(directory, spec, failure_from_exception(error))
             return FAILED
         finally:
-            directory.let_go()
+            directory.lock.let_go()
 
 
 def _say_why(directory: JobDirectory, spec: job_pb2.JobSpec, failure: Failure) -> None:

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 import grpc
 import numpy as np
-from google.protobuf.message import Message
 
 from edl_proto.errors import EdlError
 from edl_proto.transport import channels
@@ -25,6 +24,7 @@ from edl_proto.v1 import parameters_pb2 as pb
 from edl_worker.core.model_description import ModelDescription
 from edl_worker.core.registration import ShardAddress
 from edl_worker.transport.log_index import LogIndex
+from edl_worker.transport.messages import caller_fields, copy_with, exactly, with_payload
 from edl_worker.transport.partitions import (
     WHOLE,
     BufferChain,
@@ -132,11 +132,11 @@ class ParameterServerClient:
         """Propose the values to all servers, then have the coordinator commit them."""
 
         def propose(number: int, server: _Server) -> None:
-            part = pb.ProposeHeader(**_caller(header), nbytes=server.nbytes)
+            part = pb.ProposeHeader(**caller_fields(header), nbytes=server.nbytes)
             server.stub.propose(part, values[server.start : server.stop], timeout_s)
 
         self._all(header, timeout_s, propose)
-        request = pb.CommitInitialValuesRequest(**_caller(header))
+        request = pb.CommitInitialValuesRequest(**caller_fields(header))
         committed = self._coordinator.commit_initial_values(request, timeout_s)
         self._log_index.advance(committed.log_index)
         return pb.InitializeReply(accepted=committed.accepted, version=committed.version)
@@ -152,7 +152,7 @@ class ParameterServerClient:
         """Ask the coordinator for a permit and the version, then read from all servers."""
         reply = pb.PullReply(initialized=True)
         if not header.frozen:
-            request = pb.PermitRequest(**_caller(header), wait_s=header.wait_s)
+            request = pb.PermitRequest(**caller_fields(header), wait_s=header.wait_s)
             if header.HasField("permit_for"):
                 request.permit_for.CopyFrom(header.permit_for)
             permit = self._coordinator.permit(request, timeout_s)
@@ -165,7 +165,7 @@ class ParameterServerClient:
                 return reply
         is_newest = header.HasField("have_version") and reply.version == header.have_version
         wanted = pb.ReadHeader(
-            **_caller(header),
+            **caller_fields(header),
             frozen=header.frozen,
             only_rows=is_newest or (bool(header.frozen) and header.HasField("have_version")),
             precision=header.precision,
@@ -174,7 +174,7 @@ class ParameterServerClient:
         fetched = self._read(wanted, row_ids, buffer, rows, timeout_s)
         if header.frozen:
             reply.version = fetched.version
-        return _with(reply, fetched)
+        return with_payload(reply, fetched)
 
     def push(
         self,
@@ -194,7 +194,7 @@ class ParameterServerClient:
         if squares is None:
             return pb.PushReply(outcome=pb.INVALID)
         request = pb.CommitRequest(
-            **_caller(header), claim=header.claim, step=header.step, squares=squares
+            **caller_fields(header), claim=header.claim, step=header.step, squares=squares
         )
         if header.HasField("next"):
             request.permit_wait_s = header.next.wait_s
@@ -209,13 +209,13 @@ class ParameterServerClient:
         if not committed.permit_granted:
             return reply
         wanted = pb.ReadHeader(
-            **_caller(header),
+            **caller_fields(header),
             only_rows=committed.version == header.claim.base_version,
             precision=header.next.precision,
         )
         next_ids = dense.whole(next_at, values_at)
         row_ids = PartitionedIds(header.next.rows, next_ids, self._dims, len(self._servers))
-        return _with(reply, self._read(wanted, row_ids, buffer, rows, timeout_s))
+        return with_payload(reply, self._read(wanted, row_ids, buffer, rows, timeout_s))
 
     def _prepare(
         self,
@@ -250,7 +250,7 @@ class ParameterServerClient:
             if gradient.state_nbytes:
                 state = dense.pieces(max(start, border), max(stop, border))
             part = pb.PrepareHeader(
-                **_caller(header),
+                **caller_fields(header),
                 lease=header.claim.lease,
                 minibatch=header.claim.minibatch,
                 gradient=pb.GradientHeader(
@@ -276,7 +276,7 @@ class ParameterServerClient:
         values = ids.divide(payloads[1], dtype_of(job_pb2.FLOAT32))
 
         def put(number: int, server: _Server) -> bool:
-            part = _like(header)
+            part = copy_with(header)
             (count,) = ids.counts(number)
             part.rows.CopyFrom(count)
             return server.stub.put_rows(part, (ids.of(number), values[number]), timeout_s).accepted
@@ -288,7 +288,7 @@ class ParameterServerClient:
     ) -> tuple[pb.ScanRowsReply, memoryview, memoryview]:
         """One server after the other."""
         number, cursor = divmod(header.cursor, 1 << _CURSOR_BITS)
-        part = _like(header, cursor=cursor, log_index=self._log_index.latest)
+        part = copy_with(header, cursor=cursor, log_index=self._log_index.latest)
         reply, ids, rows = self._servers[number].stub.scan_rows(part, dim, timeout_s)
         if reply.more:
             reply.cursor += number << _CURSOR_BITS
@@ -314,19 +314,19 @@ class ParameterServerClient:
         found = [np.empty(wanted.row_nbytes(n, dtype), np.uint8) for n in range(len(self._servers))]
 
         def fetch(number: int, server: _Server) -> pb.ReadReply:
-            part = _like(header)
+            part = copy_with(header)
             part.rows.extend(wanted.counts(number))
             start, stop = (self._places.at(at, precision) for at in (server.start, server.stop))
 
             def here(nbytes: int) -> memoryview:
                 if nbytes == server.nbytes != stop - start:
                     return memoryview(bytearray(nbytes))  # whole: what came is asked for anew
-                return _sized(values[start:stop], nbytes)
+                return exactly(values[start:stop], nbytes)
 
             def here_rows(nbytes: int) -> memoryview:
                 if nbytes == wanted.row_nbytes(number, WHOLE) != found[number].nbytes:
                     return memoryview(bytearray(nbytes))
-                return _sized(found[number].data, nbytes)
+                return exactly(found[number].data, nbytes)
 
             return server.stub.read(part, here, timeout_s, wanted.of(number), here_rows)
 
@@ -363,7 +363,7 @@ class ParameterServerClient:
         if not errors:
             return [future.result() for future in futures]
         if any(isinstance(error, grpc.RpcError | FrameError) for error in errors):
-            self._coordinator.permit(pb.PermitRequest(**_caller(header)), timeout_s)
+            self._coordinator.permit(pb.PermitRequest(**caller_fields(header)), timeout_s)
         for number, future in enumerate(futures):
             error = future.exception()
             if (
@@ -376,44 +376,3 @@ class ParameterServerClient:
                     number, self._servers[number].address, cause
                 ) from error
         raise errors[0]
-
-
-def _caller(header: Any) -> dict[str, Any]:
-    """The fields of a header that name its sender."""
-    return {
-        "worker_id": header.worker_id,
-        "incarnation": header.incarnation,
-        "layout_fingerprint": header.layout_fingerprint,
-    }
-
-
-M = TypeVar("M", bound=Message)
-
-
-def _like(header: M, **fields: Any) -> M:
-    """A copy of a header with other fields."""
-    copy = type(header)()
-    copy.CopyFrom(header)
-    for name, value in fields.items():
-        setattr(copy, name, value)
-    return copy
-
-
-R = TypeVar("R", pb.PullReply, pb.PushReply)
-
-
-def _with(reply: R, fetched: pb.ReadReply) -> R:
-    """The coordinator's answer, with what the servers have sent."""
-    reply.nbytes, reply.rows_nbytes = fetched.nbytes, fetched.rows_nbytes
-    reply.precision = fetched.precision
-    return reply
-
-
-def _refuse(nbytes: int) -> memoryview:
-    raise FrameError(f"{nbytes} bytes came that nobody has asked for")
-
-
-def _sized(buffer: memoryview, nbytes: int) -> memoryview:
-    if buffer.nbytes != nbytes:
-        raise FrameError(f"{nbytes} bytes came for a part of {buffer.nbytes}")
-    return buffer

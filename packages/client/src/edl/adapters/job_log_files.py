@@ -1,0 +1,26 @@
+"""The log files of a job: one of its master, and one of each worker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from edl.adapters.log_tail import tail
+from edl_proto.local import job_directory
+
+
+def log_file(job_dir: Path, worker: int | None = None) -> Path:
+    """The log of a worker, or of the master."""
+    file = "master.log" if worker is None else f"worker-{worker}.log"
+    return job_dir / job_directory.LOGS / file
+
+
+def workers_with_logs(job_dir: Path) -> list[int]:
+    """Numbers of the workers that have a log, in order."""
+    logs = job_dir / job_directory.LOGS
+    numbers = (path.stem.removeprefix("worker-") for path in logs.glob("worker-*.log"))
+    return sorted(int(number) for number in numbers if number.isdigit())
+
+
+def master_log_tail(job_dir: Path, lines: int = 20) -> str:
+    """The last lines of the master's log; empty if there is none."""
+    return tail(log_file(job_dir), lines)

@@ -1,0 +1,41 @@
+"""Processes and containers of a job on this machine."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+from edl.adapters import processes
+from edl.adapters.local_runtime import LocalRuntime
+from edl.adapters.processes import LocalInstance
+from edl_proto.local import job_directory, process_identity, supervision
+
+
+def job_workers(runtime: LocalRuntime, path: Path) -> list[LocalInstance]:
+    """Processes or containers that the master of the job in ``path`` started."""
+    found = runtime.workers(path)
+    for record in sorted((path / job_directory.PODS).glob("*.json")):
+        try:
+            facts = json.loads(record.read_bytes())
+            found.append(process_identity.Process(int(facts["pid"]), int(facts["start_time"])))
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return found
+
+
+def end_supervision(path: Path) -> list[process_identity.Process]:
+    """Prevent a restart of the job's master, and end its supervisor.
+
+    Returns:
+        The job's master, which may not listen yet; the caller ends it.
+    """
+    supervision.release(path)
+    known = supervision.master_process(path)
+    masters = [process_identity.Process(*known)] if known else []
+    pid = supervision.supervisor_pid(path)
+    if pid is not None and (found := process_identity.find(pid)) is not None:
+        found.send(signal.SIGSTOP)  # it starts no other one meanwhile
+        masters += [child for child in process_identity.children(pid) if child not in masters]
+        processes.end([found], 0.0)
+    return masters

@@ -1,0 +1,100 @@
+"""The lock of a job's directory, which one master holds at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from edl_master.adapters.files import replace_file, storage_error
+from edl_proto.errors import EdlError
+from edl_proto.local import job_directory, process_identity, supervision
+from edl_proto.v1 import error_pb2
+
+_LIFE_SIGN_EVERY_S = 1.0
+
+
+class JobLock:
+    """The lock of one job's directory, as long as this process lives.
+
+    Args:
+        path: the directory.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._held: int | None = None
+
+    def hold(self, inherited: int | None = None) -> None:
+        """Keep every other master out until this process ends.
+
+        Args:
+            inherited: what ``hand_on`` returned in an earlier program of this process.
+
+        Raises:
+            EdlError: JOB_EXISTS if another master has this directory; OUTPUT_UNWRITABLE if it
+                cannot be opened.
+        """
+        if inherited is not None and os.path.samestat(os.fstat(inherited), self.path.stat()):
+            os.set_inheritable(inherited, False)
+            self._held = inherited
+            return
+        try:
+            held = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise storage_error(error, self.path) from error
+        try:
+            supervision.take_lock(held)
+        except BlockingIOError:
+            os.close(held)
+            raise EdlError(
+                error_pb2.JOB_EXISTS,
+                "another master works on this job",
+                where=str(self.path),
+                remedy="Use another name, or wait until that job has ended.",
+            ) from None
+        self._held = held
+        self._identify()
+
+    def _identify(self) -> None:
+        """Write down which process holds the directory: it may freeze before it listens.
+
+        A full disk is no reason to end here; the lock counts.
+        """
+        pid = os.getpid()
+        facts = {"pid": pid, "start_time": process_identity.start_time(pid) or 0}
+        with contextlib.suppress(OSError):
+            replace_file(
+                self.path / job_directory.MASTER_PROCESS, json.dumps(facts, indent=2).encode()
+            )
+
+    @contextlib.contextmanager
+    def life_signs(self) -> Iterator[None]:
+        """Give a sign of life each second, while no status is written yet."""
+        ended = threading.Event()
+
+        def give() -> None:
+            while not ended.wait(_LIFE_SIGN_EVERY_S):
+                with contextlib.suppress(OSError):
+                    os.utime(self.path / job_directory.MASTER_PROCESS)
+
+        threading.Thread(target=give, name="life-signs", daemon=True).start()
+        try:
+            yield
+        finally:
+            ended.set()
+
+    def hand_on(self) -> int:
+        """A file descriptor by which the next program of this process has the directory."""
+        assert self._held is not None, "only what is held can be handed on"
+        os.set_inheritable(self._held, True)
+        return self._held
+
+    def let_go(self) -> None:
+        """Let another master in."""
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
