@@ -2,60 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import threading
 from pathlib import Path
 
 import pytest
 
-from edl_master.adapters.files import replace_file, storage_error
 from edl_master.adapters.job_directory import JobDirectory, rfc3339, to_json
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2
-
-
-def test_a_reader_sees_the_old_content_or_the_new(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    contents = [bytes([letter]) * 100_000 for letter in b"ab"]
-    replace_file(path, contents[0])
-    stopped = threading.Event()
-    seen: set[bytes] = set()
-
-    def read() -> None:
-        while not stopped.is_set():
-            seen.add(path.read_bytes())
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    for turn in range(100):
-        replace_file(path, contents[turn % 2])
-    stopped.set()
-    reader.join()
-    assert seen <= set(contents)
-    assert [each.name for each in tmp_path.iterdir()] == ["file"]
-
-
-def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="No such file"):
-        replace_file(tmp_path / "nowhere" / "file", b"new")
-    directory = tmp_path / "file"
-    directory.mkdir()
-    (directory / "inside").write_text("old")
-    with pytest.raises(OSError, match="directory"):
-        replace_file(directory, b"new", durable=True)
-    assert [each.name for each in tmp_path.iterdir()] == ["file"]
-
-
-def test_a_directory_is_held_by_one_master_at_a_time(tmp_path: Path) -> None:
-    first, second = JobDirectory(tmp_path), JobDirectory(tmp_path)
-    first.lock.hold()
-    with pytest.raises(EdlError) as caught:
-        second.lock.hold()
-    assert caught.value.code == error_pb2.JOB_EXISTS
-    first.lock.let_go()
-    second.lock.hold()
-    second.lock.let_go()
 
 
 def test_a_directory_that_is_not_there_is_said_so(tmp_path: Path) -> None:
@@ -92,15 +46,6 @@ def test_a_status_names_all_its_fields(tmp_path: Path) -> None:
 def test_numbers_that_are_none_are_still_json() -> None:
     text = to_json(job_pb2.JobStatus(progress=job_pb2.Progress(loss=float("nan"))))
     assert json.loads(text)["progress"]["loss"] == "NaN"
-
-
-def test_a_full_disk_is_told_from_one_that_may_not_be_written() -> None:
-    full = storage_error(OSError(errno.ENOSPC, "No space left on device"), "/a/b")
-    assert full.code == error_pb2.DISK_FULL
-    assert "/a/b" in full.what
-    denied = storage_error(PermissionError(errno.EACCES, "Permission denied"), "/a/b")
-    assert denied.code == error_pb2.OUTPUT_UNWRITABLE
-    assert "Permission denied" in denied.what
 
 
 def test_times_are_rfc_3339_in_utc() -> None:
