@@ -1,6 +1,6 @@
 """The conformance suite of the port ``JobBackend``; every adapter passes it.
 
-A new adapter adds a ``Harness`` to ``harness`` below. The master is the stand-in, so the suite
+A new adapter adds a ``Harness`` to ``harness`` below. The master is scripted, so the suite
 tests backends and not training.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 
 import grpc
 import pytest
-from conftest import STAND_IN, Edl, eventually
+from conftest import SCRIPTED_JOB, Edl, eventually
 from fake_engine import IMAGE, FakeEngine
 
 from edl.adapters.local_containers import local_containers
@@ -48,8 +48,8 @@ class Harness:
     flags: dict[str, str]
 
     def play(self, part: str) -> None:
-        """Choose the part that the stand-in master plays."""
-        self.monkeypatch.setenv("STAND_IN", part)
+        """Choose the scenario that the scripted master plays."""
+        self.monkeypatch.setenv("EDL_SCENARIO", part)
 
     def job(self, name: str, **flags: Any) -> Submission:
         """A checked submission."""
@@ -86,7 +86,7 @@ def harness(
         if request.param == "processes":
             made = Harness(tidy, monkeypatch, local_processes, {})
         else:
-            engine = opened.enter_context(FakeEngine(shlex.split(STAND_IN)))
+            engine = opened.enter_context(FakeEngine(shlex.split(SCRIPTED_JOB)))
             flags = {"platform": "docker", "engine": engine.url, "image": IMAGE}
             made = Harness(tidy, monkeypatch, local_containers, flags)
         made.play("endless")
