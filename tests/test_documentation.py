@@ -11,21 +11,27 @@ from conftest import ROOT, Edl
 import digits
 
 
-def test_the_readme_s_model_file_trains(edl: Edl, tmp_path: Path) -> None:
+def test_the_readme_s_model_file_and_commands_work(edl: Edl, tmp_path: Path) -> None:
+    """In the folder that a reader has after ``./dev demo``."""
     text = (ROOT / "README.md").read_text()
-    (source,) = re.findall(r"^```python\n(.*?)^```", text, re.S | re.M)
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```", text, re.S | re.M)
+    (source,) = (block for language, block in blocks if language == "python")
     assert len(source.strip().splitlines()) <= 24
-    zoo = tmp_path / "zoo"
-    zoo.mkdir()
-    (zoo / "digits.py").write_text(source)
-    digits.make(tmp_path / "data")
-    result = edl(
-        *("train", "--model-zoo", str(zoo), "--model-def", "digits", "-o", "json"),
-        *("--data", f"{tmp_path}/data/train/*.recordio", "--num-epochs", "2"),
-        *("--validation-data", f"{tmp_path}/data/test/*.recordio"),
-        *("--output", str(tmp_path / "model")),
-    ).json
-    assert result["metrics"]["accuracy"] > 0.3
+    (tmp_path / "digits.py").write_text(source)
+    digits.make(tmp_path / "build" / "demo" / "data")
+    (block,) = (block for _, block in blocks if "edl train" in block)
+    activate, *commands = block.replace("\\\n", " ").strip().splitlines()
+    assert activate == ". .venv/bin/activate"
+    for command in commands:
+        program, *words = shlex.split(command)
+        assert program == "edl"
+        files = [str(path) for path in tmp_path.glob(words[-1])]
+        done = edl(*(words[:-1] + files if words[-1].endswith("/*") else words), cwd=tmp_path)
+    assert "first record: tf.Example" in done.out
+    jobs = [edl.status(name) for name in edl("list", "-o", "name").out.split()]
+    assert [job["state"] for job in jobs] == 3 * ["SUCCEEDED"]
+    (trained,) = (job for job in jobs if job["type"] == "TRAIN")
+    assert trained["metrics"]["accuracy"] > 0.8
 
 
 def test_links_between_documents_lead_somewhere() -> None:
