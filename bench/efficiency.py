@@ -74,7 +74,7 @@ class Job:
         return int(status["progress"]["records_done"])
 
     def kill(self, worker: int) -> None:
-        for pod in (self.directory / "pods").glob(f"worker-{worker}-*.json"):
+        for pod in (self.directory / "instances").glob(f"worker-{worker}-*.json"):
             os.kill(int(json.loads(pod.read_bytes())["pid"]), signal.SIGKILL)
 
     def absent_s(self, since: float, until: float) -> float:

@@ -82,7 +82,7 @@ class Running:
         return found
 
     def pid(self, worker: int) -> int:
-        pods = sorted((self.directory / "pods").glob(f"worker-{worker}-*.json"))
+        pods = sorted((self.directory / "instances").glob(f"worker-{worker}-*.json"))
         return int(json.loads(pods[-1].read_bytes())["pid"])
 
     def server_pid(self, server: int) -> int:

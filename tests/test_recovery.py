@@ -29,7 +29,7 @@ def master(edl: Edl, name: str) -> dict[str, Any]:
 
 
 def bodies(edl: Edl, name: str) -> set[int]:
-    pods = (edl.job_dir(name) / "pods").glob("*.json")
+    pods = (edl.job_dir(name) / "instances").glob("*.json")
     return {json.loads(pod.read_bytes())["pid"] for pod in pods}
 
 

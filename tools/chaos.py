@@ -190,8 +190,10 @@ class Job:
                 return [self._client.pid] if living and self._client else []
             case "worker":
                 number = fault.index % WORKERS
-                pods = sorted((self.directory / "pods").glob(f"worker-{number}-*.json"))
-                return [pid for pod in pods if (pid := self._read(f"pods/{pod.name}").get("pid"))]
+                pods = sorted((self.directory / "instances").glob(f"worker-{number}-*.json"))
+                return [
+                    pid for pod in pods if (pid := self._read(f"instances/{pod.name}").get("pid"))
+                ]
             case "server":
                 servers = self.status().get("servers", [])
                 pids = [one["pid"] for one in servers if one["id"] == fault.index % self.servers]
@@ -199,8 +201,8 @@ class Job:
             case role:
                 found, workers = [], []
                 if role == "everything":
-                    pods = sorted((self.directory / "pods").glob("*.json"))
-                    workers = [self._read(f"pods/{pod.name}").get("pid") for pod in pods]
+                    pods = sorted((self.directory / "instances").glob("*.json"))
+                    workers = [self._read(f"instances/{pod.name}").get("pid") for pod in pods]
                 if role in ("master", "both", "everything"):
                     found.append(self._read("master.json").get("pid"))
                 if role in ("supervisor", "both", "everything"):

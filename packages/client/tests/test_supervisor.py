@@ -25,7 +25,7 @@ FINISH = """printf '{"state": "SUCCEEDED"}' > $2/status.json\n"""
 @pytest.fixture
 def job_dir(tmp_path: Path) -> Path:
     (tmp_path / "logs").mkdir()
-    (tmp_path / "pods").mkdir()
+    (tmp_path / "instances").mkdir()
     (tmp_path / "spec.json").write_text("{}")
     return tmp_path
 
@@ -56,7 +56,7 @@ def report(job_dir: Path) -> dict[str, Any]:
 def sleeping_worker(job_dir: Path) -> subprocess.Popen[bytes]:
     child = subprocess.Popen(["sleep", "600"], start_new_session=True)
     facts = {"pid": child.pid, "start_time": process_identity.start_time(child.pid)}
-    (job_dir / "pods" / "worker-0-0.json").write_text(json.dumps(facts))
+    (job_dir / "instances" / "worker-0-0.json").write_text(json.dumps(facts))
     return child
 
 

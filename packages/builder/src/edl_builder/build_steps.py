@@ -176,7 +176,7 @@ def _result(
     return BuildResult(
         image=f"{request.repository.repository}@{found.digest}",
         nbytes=found.nbytes,
-        seconds=0.0,  # the workshop knows since when
+        seconds=0.0,  # the build service measures the time
         layers=steps[0],
         cached_layers=steps[1],
         reused=reused,

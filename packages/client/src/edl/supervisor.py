@@ -167,7 +167,7 @@ class Supervisor:
 
     def _end_workers(self) -> None:
         workers = []
-        for path in (self._job_dir / job_directory.PODS).glob("*.json"):
+        for path in (self._job_dir / job_directory.INSTANCES).glob("*.json"):
             try:
                 facts = json.loads(path.read_bytes())
                 workers.append(

@@ -233,7 +233,7 @@ def test_a_master_that_cannot_live_is_given_up_and_leaves_no_worker(tidy: Edl) -
     tidy.part = "dying"
     running = tidy.start(*tidy.job("--name", "lost", "--num-workers", "2", "-o", "json"))
     eventually(lambda: running_job(tidy, "lost"), "the job runs")
-    pods = [json.loads(p.read_text()) for p in (tidy.job_dir("lost") / "pods").iterdir()]
+    pods = [json.loads(p.read_text()) for p in (tidy.job_dir("lost") / "instances").iterdir()]
     assert all(Path(f"/proc/{pod['pid']}").exists() for pod in pods)
     os.kill(master_pid(tidy, "lost"), signal.SIGKILL)
     out, err = running.communicate(timeout=60)

@@ -48,7 +48,7 @@ class LocalHarness:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.records = directory / "pods"
+        self.records = directory / "instances"
         self.logs = directory / "logs"
         self.vmstat = directory / "vmstat"
         self.vmstat.write_text("nr_free_pages 7\noom_kill 4\n")
@@ -280,7 +280,7 @@ from edl_master.adapters.processes import LocalProcesses
 directory = Path(sys.argv[1])
 platform = LocalProcesses(
     lambda worker, attempt: [sys.executable, "-S", "-E", sys.argv[2], "obedient"],
-    os.environ, directory / "logs", directory / "pods",
+    os.environ, directory / "logs", directory / "instances",
 )
 platform.start(3, 2)
 print(platform.observe(60)[0].instance, flush=True)

@@ -35,14 +35,16 @@ at_leisure = settings(deadline=None)
 def test_ranges_follow_each_other_and_cover_every_record(
     files: tuple[int, ...], per_task: int
 ) -> None:
-    cut = TaskPartition(files, per_task)
+    partition = TaskPartition(files, per_task)
     covered = [
         (r.file, record)
-        for r in map(cut.range, range(cut.count))
+        for r in map(partition.range, range(partition.count))
         for record in range(r.start, r.stop)
     ]
     assert covered == [(f, record) for f, records in enumerate(files) for record in range(records)]
-    assert all(0 < r.stop - r.start <= per_task for r in map(cut.range, range(cut.count)))
+    assert all(
+        0 < r.stop - r.start <= per_task for r in map(partition.range, range(partition.count))
+    )
 
 
 @at_leisure
@@ -56,14 +58,14 @@ def test_chosen_tasks_are_whole_minibatches(records: int, minibatch: int, worker
 
 
 def test_a_round_reopened_from_a_snapshot_goes_on_where_it_was() -> None:
-    cut = TaskPartition((10,), 2)
-    before = Round(TaskType.TRAINING, 0, cut)
+    partition = TaskPartition((10,), 2)
+    before = Round(TaskType.TRAINING, 0, partition)
     first, second, third = before.take_new(), before.take_new(), before.take_new()
     for task in (first, second, third):
         task.leases = 1
     before.close(second, dead=False)
     third.minibatches, third.failures = 1, 2
-    after = Round(TaskType.TRAINING, 0, cut)
+    after = Round(TaskType.TRAINING, 0, partition)
     after.restore(json.loads(json.dumps(before.snapshot())))
     assert after == before
 
@@ -123,7 +125,7 @@ def test_a_thousand_million_records_weigh_no_more_than_a_thousand(tasks_done: in
 
 
 def test_the_scale_reaches_tasks_at_the_very_end() -> None:
-    cut = TaskPartition((999_999_993, 7), 1000)
-    assert cut.count == 1_000_001
-    last = cut.range(1_000_000)
+    partition = TaskPartition((999_999_993, 7), 1000)
+    assert partition.count == 1_000_001
+    last = partition.range(1_000_000)
     assert (last.file, last.start, last.stop) == (1, 0, 7)

@@ -74,9 +74,9 @@ class Master:
             return {}
         return found
 
-    def pods(self) -> list[dict[str, Any]]:
+    def instance_records(self) -> list[dict[str, Any]]:
         found = []
-        for path in (self.job_dir / "pods").glob("*.json"):
+        for path in (self.job_dir / "instances").glob("*.json"):
             with contextlib.suppress(OSError):
                 found.append(json.loads(path.read_text()))
         return found
@@ -88,8 +88,8 @@ class Master:
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-        for pod in self.pods():
-            if fd := process_identity.Process(pod["pid"], pod["start_time"]).open():
+        for record in self.instance_records():
+            if fd := process_identity.Process(record["pid"], record["start_time"]).open():
                 process_identity.send(fd, signal.SIGKILL)
                 os.close(fd)
 
@@ -101,8 +101,8 @@ def master(tmp_path: Path) -> Iterator[Master]:
     master.close()
 
 
-def alive(pods: list[dict[str, Any]]) -> list[int]:
-    return [pod["pid"] for pod in pods if process_identity.is_running(pod["pid"])]
+def alive(records: list[dict[str, Any]]) -> list[int]:
+    return [record["pid"] for record in records if process_identity.is_running(record["pid"])]
 
 
 def test_a_job_of_processes_trains_exactly_and_leaves_nothing_behind(
@@ -110,13 +110,13 @@ def test_a_job_of_processes_trains_exactly_and_leaves_nothing_behind(
 ) -> None:
     spec = training_spec(tmp_path)
     master.start(spec, EDL_TEST_DELAY_S="0.02")
-    pods = until(lambda: len(found := master.pods()) == 2 and found, "two workers")
+    records = until(lambda: len(found := master.instance_records()) == 2 and found, "two workers")
     assert master.wait() == 0, master.log()
     assert np.array_equal(np.load(tmp_path / "model" / "weights.npy"), np.full(RECORDS, 2.0))
     status = master.status()
     assert status["state"] == "SUCCEEDED"
-    assert alive(pods) == []
-    assert master.pods() == []
+    assert alive(records) == []
+    assert master.instance_records() == []
     logs = master.job_dir / "logs"
     assert "worker 1 on " in (logs / "worker-1.log").read_text()
     assert "defect" not in master.log()
@@ -132,7 +132,7 @@ def test_a_worker_killed_from_outside_is_replaced_and_nothing_is_lost(
     spec = training_spec(tmp_path)
     master.start(spec, EDL_TEST_DELAY_S="0.1")
     until(lambda: int(master.status().get("progress", {}).get("steps", 0)) > 3, "some work")
-    victim = master.pods()[0]
+    victim = master.instance_records()[0]
     os.kill(victim["pid"], signal.SIGKILL)
     until(lambda: master.status().get("preemptions") == 1, "the preemption to be seen")
     assert master.wait() == 0, master.log()
@@ -150,15 +150,15 @@ def test_a_signal_suspends_a_job_and_the_next_master_goes_on(
     master.start(spec, EDL_TEST_DELAY_S="0.2")
     until(lambda: int(master.status().get("progress", {}).get("steps", 0)) > 3, "some work")
     until(lambda: list((master.job_dir / "snapshots").glob("counting-*")), "a snapshot")
-    pods = master.pods()
-    for pod in pods:
-        os.kill(pod["pid"], signal.SIGSTOP)  # these small workers do not wait for a master
+    records = master.instance_records()
+    for record in records:
+        os.kill(record["pid"], signal.SIGSTOP)  # these small workers do not wait for a master
     assert master.process is not None
     master.process.send_signal(number)
     assert master.wait() == -number
-    assert sorted(alive(pods)) == sorted(pod["pid"] for pod in pods)
-    for pod in pods:
-        os.kill(pod["pid"], signal.SIGCONT)
+    assert sorted(alive(records)) == sorted(record["pid"] for record in records)
+    for record in records:
+        os.kill(record["pid"], signal.SIGCONT)
     assert master.status()["state"] == "RUNNING"
     assert not master.status().get("error", {}).get("what")
     master.start(spec, EDL_TEST_DELAY_S="0.02")
@@ -191,7 +191,7 @@ def test_an_acknowledged_stop_outlives_the_master(master: Master, tmp_path: Path
     assert status["state"] == "CANCELLED"
     assert status["error"]["code"] == "STOPPED"
     assert "enough" in status["error"]["what"] + status["error"]["where"]
-    assert master.pods() == []
+    assert master.instance_records() == []
     assert not (tmp_path / "model").exists()
 
 
@@ -211,7 +211,7 @@ def test_an_acknowledged_number_of_workers_outlives_the_master(
     until(
         lambda: (
             master.status().get("workers_wanted", {}).get("max") == 1
-            and len(alive(master.pods())) == 1
+            and len(alive(master.instance_records())) == 1
         ),
         "one worker",
     )
@@ -232,7 +232,7 @@ def test_a_master_of_a_job_that_is_over_does_nothing(master: Master, tmp_path: P
     )
     assert again.returncode == 0, again.stderr
     assert (master.job_dir / "status.json").read_bytes() == before
-    assert master.pods() == []
+    assert master.instance_records() == []
 
 
 def test_the_next_master_finds_the_workers_of_one_that_was_killed(
@@ -243,16 +243,19 @@ def test_the_next_master_finds_the_workers_of_one_that_was_killed(
     master.start(spec, EDL_TEST_DELAY_S="0.2")
     until(lambda: int(master.status().get("progress", {}).get("steps", 0)) > 1, "some work")
     assert master.process is not None
-    orphans = master.pods()
-    for pod in orphans:
-        os.kill(pod["pid"], signal.SIGSTOP)  # they would leave by themselves
+    orphans = master.instance_records()
+    for record in orphans:
+        os.kill(record["pid"], signal.SIGSTOP)  # they would leave by themselves
     master.process.kill()
     master.wait()
     assert len(alive(orphans)) == 2
     shutil.rmtree(master.job_dir / "snapshots")
     master.start(spec, EDL_TEST_DELAY_S="0.02")
-    old = {pod["pid"] for pod in orphans}
-    until(lambda: any(pod["pid"] not in old for pod in master.pods()), "a new worker")
+    old = {record["pid"] for record in orphans}
+    until(
+        lambda: any(record["pid"] not in old for record in master.instance_records()),
+        "a new worker",
+    )
     assert alive(orphans) == []
     assert master.wait() == 0, master.log()
     assert np.array_equal(np.load(tmp_path / "model" / "weights.npy"), np.full(RECORDS, 2.0))
@@ -269,7 +272,7 @@ def failed(master: Master, code: str) -> dict[str, Any]:
     assert error["where"]
     assert error["remedy"]
     assert not (master.job_dir / "master.json").exists()
-    assert master.pods() == []
+    assert master.instance_records() == []
     events = (master.job_dir / "events.jsonl").read_text().splitlines()
     assert json.loads(events[-1])["kind"] == "JobFailed"
     return error
@@ -379,7 +382,7 @@ def test_a_spec_that_is_none_is_said_so(master: Master, tmp_path: Path) -> None:
 
 def test_two_masters_never_work_in_one_directory(master: Master, tmp_path: Path) -> None:
     master.start(training_spec(tmp_path), EDL_TEST_DELAY_S="0.1")
-    until(master.pods, "a worker")
+    until(master.instance_records, "a worker")
     second = subprocess.run(
         [sys.executable, "-m", "edl_master", "--job-dir", str(master.job_dir)],
         capture_output=True,

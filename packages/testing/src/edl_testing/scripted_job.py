@@ -145,8 +145,8 @@ class ScriptedJob(job_pb2_grpc.JobServicer):
             file.write(line + "\n")
 
     def start_workers(self) -> None:
-        (self.directory / job_directory.PODS).mkdir(exist_ok=True)
-        for record in (self.directory / job_directory.PODS).glob("*.json"):
+        (self.directory / job_directory.INSTANCES).mkdir(exist_ok=True)
+        for record in (self.directory / job_directory.INSTANCES).glob("*.json"):
             # Workers of a scripted job that was killed; a real master would keep them.
             facts = json.loads(record.read_bytes())
             with contextlib.suppress(OSError):
@@ -160,7 +160,7 @@ class ScriptedJob(job_pb2_grpc.JobServicer):
             )
             self.workers.append(child)
             facts = {"worker": number, "pid": child.pid, "start_time": start_time(child.pid)}
-            record = self.directory / job_directory.PODS / f"worker-{number}-0.json"
+            record = self.directory / job_directory.INSTANCES / f"worker-{number}-0.json"
             replace_file(record, json.dumps(facts))
             self.status.workers.add(id=number, state="ready", pid=child.pid, host="here")
 
@@ -204,7 +204,7 @@ class ScriptedJob(job_pb2_grpc.JobServicer):
                     progress.loss, progress.records_per_s = 0.25, 5000.0
                     if progress.records_done >= progress.records_total:
                         self.status.state = job_pb2.FINISHING
-                        self.add_event("EvaluationEnded", "Evaluation 1 ended: accuracy 0.9")
+                        self.add_event("EvaluationEnded", "Evaluation 1: accuracy 0.9")
                 case job_pb2.FINISHING:
                     self.succeed()
 

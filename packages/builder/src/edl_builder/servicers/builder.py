@@ -29,7 +29,7 @@ class BuilderServicer(builder_pb2_grpc.BuilderServicer):
     """Decodes requests, calls the build service, encodes its answers.
 
     Args:
-        workshop: all builds.
+        service: all builds.
         callers: who calls.
         policy: what may be asked.
         metrics: counts refusals.

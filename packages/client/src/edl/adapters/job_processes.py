@@ -15,7 +15,7 @@ from edl_proto.local import job_directory, process_identity, supervision
 def job_workers(runtime: LocalRuntime, path: Path) -> list[LocalInstance]:
     """Processes or containers that the master of the job in ``path`` started."""
     found = runtime.workers(path)
-    for record in sorted((path / job_directory.PODS).glob("*.json")):
+    for record in sorted((path / job_directory.INSTANCES).glob("*.json")):
         try:
             facts = json.loads(record.read_bytes())
             found.append(process_identity.Process(int(facts["pid"]), int(facts["start_time"])))

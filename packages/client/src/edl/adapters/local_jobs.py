@@ -51,6 +51,9 @@ Encode = Callable[[Submission], job_pb2.JobSpec]
 T = TypeVar("T")
 
 
+_END = {JobState.SUCCEEDED: "has succeeded", JobState.FAILED: "has failed"}
+
+
 class LocalJobBackend:
     """The ``JobBackend`` of this machine.
 
@@ -107,13 +110,15 @@ class LocalJobBackend:
 
     def scale(self, name: str, workers: WorkerRange) -> WorkerRange:
         stored = self._read(name)
-        if stored.is_over or stored.master is None:
+        if stored.is_over:
             raise EdlError(
-                error_pb2.JOB_NOT_FOUND,
-                f"{name} is not running: {stored.status.state.words}",
+                error_pb2.JOB_OVER,
+                f"{name} {_END.get(stored.status.state, f'was {stored.status.state.words}')}",
                 where=str(stored.path),
                 remedy="edl list --running lists the running jobs.",
             )
+        if stored.master is None:
+            raise MasterUnreachable(f"the master of job {name} does not listen yet")
         return self._call(stored.master.address, name, lambda it: it.scale(workers))
 
     def stop(self, name: str, reason: str, *, now: bool = False) -> None:

@@ -27,7 +27,7 @@ class LocalRuntime(Protocol):
         """
 
     def workers(self, job_dir: Path) -> list[LocalInstance]:
-        """Running workers that ``pods/*.json`` does not list."""
+        """Running workers that ``instances/*.json`` does not list."""
 
     def remove(self, job_dir: Path) -> None:
         """Remove everything of the job that is outside its directory. Harmless when repeated."""

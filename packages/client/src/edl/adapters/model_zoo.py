@@ -20,6 +20,7 @@ _OVERRIDES = (
     "feature_columns",
     "label_columns",
 )
+_LISTED = 8  # model files that an error names
 _MANY = 500  # model files that are looked at for a suggestion
 
 
@@ -74,9 +75,9 @@ def _find_model(zoo: Path, model_def: str) -> Candidate:
         return candidate
     files = " or ".join(str(zoo / name) for name in (readings[0].files[0], readings[-1].files[0]))
     raise _not_found(
-        f"there is no model file for --model-def {model_def}",
+        f"--model-def {model_def} names no file of the model zoo",
         files if len(readings) > 1 else str(zoo / readings[0].files[0]),
-        did_you_mean(model_def, _known_names(zoo)) or "List the folder to see its model files.",
+        did_you_mean(model_def, _known_names(zoo)) or _contents(zoo),
     )
 
 
@@ -146,6 +147,15 @@ def _known_names(zoo: Path) -> list[str]:
             if parts:
                 found.append(".".join(parts))
     return found
+
+
+def _contents(zoo: Path) -> str:
+    """A sentence that names some of the zoo's modules, for an error's remedy."""
+    names = _known_names(zoo)
+    if not names:
+        return "This folder has no model files; edl zoo init DIR creates an example."
+    more = ", …" if len(names) > _LISTED else ""
+    return f"This folder has: {', '.join(names[:_LISTED])}{more}"
 
 
 def _not_found(what: str, where: str, remedy: str) -> EdlError:

@@ -94,7 +94,7 @@ def check_output(place: str, option: str = "--output") -> None:
     if exists:
         raise EdlError(
             error_pb2.OUTPUT_EXISTS,
-            "the output exists, and edl never overwrites anything",
+            "edl does not overwrite existing files or folders",
             where=place,
             remedy=f"Name another {option}, or move the existing one.",
         )

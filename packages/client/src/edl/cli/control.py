@@ -156,8 +156,11 @@ def stop(
         from edl.app import job_catalog
         from edl.core.job_result import of_status
 
-        status = end(job_catalog().find(name), name, reason, now=now)
-        line = f"{name} {status.state.words}"
+        backend = job_catalog().find(name)
+        before = backend.status(name, ask=False)
+        status = end(backend, name, reason, now=now)
+        over = "is over already: " if before.is_over else ""
+        line = f"{name} {over}{status.state.words}"
         put(of_status(status).to_dict(), output_format, [line], [name])
 
 

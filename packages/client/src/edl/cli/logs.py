@@ -54,8 +54,8 @@ def logs(
     if worker is not None and not follow and worker not in logs.workers():
         known = ", ".join(str(number) for number in logs.workers()) or "none"
         raise EdlError(
-            error_pb2.JOB_NOT_FOUND,
-            f"worker {worker} of {name} has no log",
+            error_pb2.WORKER_NOT_FOUND,
+            f"{name} has no log of a worker {worker}",
             where=backend.status(name, ask=False).location,
             remedy=f"Workers with a log: {known}.",
         )

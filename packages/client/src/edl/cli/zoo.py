@@ -44,7 +44,7 @@ def init(
                 f"  edl train --model-zoo {directory} --model-def circle"
                 f" --data {directory}/data/train.recordio"
                 f" --validation-data {directory}/data/test.recordio"
-                " --num-epochs 20 --output circle_model",
+                " --num-epochs 20 --output trained",
             ],
             [str(folder)],
         )

@@ -13,7 +13,7 @@ MEANINGS: dict[int, str] = {
     3: "data: missing, empty, unreadable or damaged",
     4: "model file: missing, broken, or not fitting the data",
     5: "output, job or port exists or is in use",
-    6: "no such job or build",
+    6: "no such job, worker or build; or the job is over",
     7: "the machine: disk full, output cannot be written",
     8: "stopped, or timed out",
     9: "the image cannot be built",
@@ -40,7 +40,7 @@ class ErrorPresentation:
 
 # By the names of edl.v1.ErrorCode, so that help texts need no protobuf; a test compares them.
 PRESENTATIONS: dict[str, ErrorPresentation] = {
-    "USAGE": ErrorPresentation(2, "wrong option"),
+    "USAGE": ErrorPresentation(2, "usage error"),
     "DATA_NOT_FOUND": ErrorPresentation(3, "no such data"),
     "DATA_EMPTY": ErrorPresentation(3, "no records"),
     "DATA_UNREADABLE": ErrorPresentation(3, "unreadable data"),
@@ -60,6 +60,8 @@ PRESENTATIONS: dict[str, ErrorPresentation] = {
     "WORKER_CRASH_LOOP": ErrorPresentation(1, "workers keep crashing"),
     "TASK_DEAD_LETTERED": ErrorPresentation(1, "a task failed for good"),
     "JOB_NOT_FOUND": ErrorPresentation(6, "no such job"),
+    "JOB_OVER": ErrorPresentation(6, "job is over"),
+    "WORKER_NOT_FOUND": ErrorPresentation(6, "no such worker"),
     "JOB_EXISTS": ErrorPresentation(5, "job exists"),
     "STOPPED": ErrorPresentation(8, "job stopped"),
     "MASTER_LOST": ErrorPresentation(1, "the job's master is gone"),

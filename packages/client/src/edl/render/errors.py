@@ -67,6 +67,8 @@ def _usage(error: typer.TyperException) -> Problem:
         if param is not None and param.param_type_name == "option":
             missing = param.opts[0]
         return usage(f"{path} needs {missing}", where=path, remedy=_example(context) or help_hint)
+    if kind == "BadParameter" and (problem := _validation_problem(error)):
+        return problem
     text = error.format_message().rstrip(".")
     text = text[:1].lower() + text[1:]
     if "unexpected extra argument" in text:
@@ -85,6 +87,32 @@ def _usage(error: typer.TyperException) -> Problem:
                 or f"{path} --help lists all commands.",
             )
     return usage(text, where=path, remedy=help_hint)
+
+
+def _validation_problem(error: typer.TyperException) -> Problem | None:
+    """The usage error for a value that typer's validation library refused; None for others."""
+    param = getattr(error, "param", None)
+    details = getattr(error.__cause__ or error.__context__, "errors", None)
+    if param is None or details is None:
+        return None
+    (detail, *_) = details()
+    limits = detail.get("ctx", {})
+    value = detail["input"]
+    match detail["type"]:
+        case "int_parsing" | "int_type" | "int_from_float":
+            reason = f"{value!r} is not a whole number"
+        case "float_parsing" | "float_type":
+            reason = f"{value!r} is not a number"
+        case "greater_than_equal":
+            reason = f"{value} is too small; the minimum is {limits['ge']}"
+        case "less_than_equal":
+            reason = f"{value} is too large; the maximum is {limits['le']}"
+        case _:
+            reason = detail["msg"].removeprefix("Value error, ")
+    name = param.opts[0] if param.param_type_name == "option" else param.display_name_raw
+    path = error.ctx.command_path if getattr(error, "ctx", None) is not None else "edl"
+    remedy = f"{path} --help shows all options and examples."
+    return usage(f"{name}: {reason}", where=path, remedy=remedy)
 
 
 def _option_names(context: object) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from edl.core import quantities
 from edl.core.exit_codes import present
@@ -36,7 +36,8 @@ def progress_line(status: JobStatus) -> str:
     if status.num_epochs > 1 and status.epoch:
         parts.append(f"epoch {status.epoch}/{status.num_epochs}")
     parts.extend(figures(status))
-    parts.append(workers_phrase(status))
+    if not status.state.is_over:
+        parts.append(workers_phrase(status))
     return ", ".join(parts)
 
 
@@ -56,10 +57,14 @@ def figures(status: JobStatus) -> list[str]:
     # The validation data may have a loss, too.
     whose = "val " if training else ""
     found.extend(
-        f"{whose}{name} {quantities.number(value)}"
-        for name, value in sorted(status.metrics.items())
+        f"{whose}{name} {quantities.number(value)}" for name, value in _ordered(status.metrics)
     )
     return found
+
+
+def _ordered(metrics: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Metrics as all texts list them: the loss, then the others by name."""
+    return sorted(metrics.items(), key=lambda item: (item[0] != "loss", item[0]))
 
 
 def workers_phrase(status: JobStatus) -> str:
@@ -94,11 +99,13 @@ def summary(status: JobStatus, keep_page_s: float = 0.0) -> list[str]:
         Verb.PREDICT: " while predicting",
     }[status.verb]
     when = doing if status.mean_records_per_s > 0 else ""
-    lines = [
-        f"{status.job} {status.state.words}: {verb} {quantities.count(done)} records"
-        f" in {seconds} ({pace} records/s{when})"
-    ]
-    if status.verb is Verb.TRAIN:
+    result = (
+        f": {verb} {quantities.count(done)} records in {seconds} ({pace} records/s{when})"
+        if done
+        else f" after {seconds}"
+    )
+    lines = [f"{status.job} {status.state.words}{result}"]
+    if status.verb is Verb.TRAIN and done:
         epochs = ""
         if status.num_epochs:
             whole = status.state is JobState.SUCCEEDED
@@ -154,7 +161,7 @@ def table_rows(status: JobStatus) -> str:
 
 def outcome(status: JobStatus, wide: bool = False) -> list[tuple[str, str]]:
     """The results themselves, as names and values."""
-    rows = [(name, quantities.number(value)) for name, value in sorted(status.metrics.items())]
+    rows = [(name, quantities.number(value)) for name, value in _ordered(status.metrics)]
     if status.verb is Verb.PREDICT:
         rows.append(("predictions", quantities.count(status.predictions)))
     if status.output and status.state is JobState.SUCCEEDED:

@@ -128,6 +128,7 @@ class Config:
                 epoch_barrier=training.update == job_pb2.SYNC,
                 evaluation_steps=training.evaluation_steps,
                 checkpoint_steps=training.checkpoint_steps if self.checkpoint_dir else 0,
+                checkpoints=self.checkpoint_dir is not None and self.type is JobType.TRAIN,
                 snapshot_interval_s=spec.snapshot_interval_s,
                 export=bool(self.output),
                 seed=training.seed,

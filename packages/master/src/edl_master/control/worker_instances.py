@@ -40,7 +40,7 @@ def local_processes(config: Config, address: Callable[[], str]) -> Platform:
         command,
         limit_threads(environment, config.workers_max),
         config.job_dir / job_directory.LOGS,
-        config.job_dir / job_directory.PODS,
+        config.job_dir / job_directory.INSTANCES,
     )
 
 

@@ -100,13 +100,15 @@ class Evaluations:
 
     Args:
         ledger: where their rounds are opened.
-        cut: the data to evaluate on; without tasks nothing is ever evaluated.
+        partition: the data to evaluate on; without tasks nothing is ever evaluated.
         emit: takes effects.
     """
 
-    def __init__(self, ledger: Ledger, cut: TaskPartition, emit: Callable[[Effect], None]) -> None:
+    def __init__(
+        self, ledger: Ledger, partition: TaskPartition, emit: Callable[[Effect], None]
+    ) -> None:
         self._ledger = ledger
-        self._cut = cut
+        self._partition = partition
         self._emit = emit
         self._next = 0
         self._pending = False
@@ -119,7 +121,7 @@ class Evaluations:
     @property
     def possible(self) -> bool:
         """Whether there is data to evaluate on."""
-        return self._cut.count > 0
+        return self._partition.count > 0
 
     @property
     def idle(self) -> bool:
@@ -156,9 +158,9 @@ class Evaluations:
 
     def _score(self, number: int, frozen: str, version: Version | None) -> None:
         self._running = Scoring(number, frozen, version)
-        self._ledger.open_round(Round(TaskType.EVALUATION, number, self._cut))
+        self._ledger.open_round(Round(TaskType.EVALUATION, number, self._partition))
         at = "" if version is None else f" of parameter version {version}"
-        facts = {"evaluation": str(number), "tasks": str(self._cut.count)}
+        facts = {"evaluation": str(number), "tasks": str(self._partition.count)}
         self._emit(
             LogEvent("EvaluationStarted", f"Evaluation {number + 1}{at} started.", facts=facts)
         )
@@ -215,9 +217,10 @@ class Evaluations:
                     # The training loss has the plain name: another curve over the same steps.
                     curve = "validation loss" if metric == "loss" else metric
                     self._emit(LogScalar(curve, running.version, value))
-            values = {metric: f"{value:.6g}" for metric, value in metrics.items()}
+            ordered = sorted(metrics.items(), key=lambda item: (item[0] != "loss", item[0]))
+            values = {metric: f"{value:.6g}" for metric, value in ordered}
             shown = ", ".join(f"{metric} {value}" for metric, value in values.items())
-            line = f"{name} ended: {shown or 'no metrics'}."
+            line = f"{name}: {shown or 'no metrics'}."
             self._emit(LogEvent("EvaluationEnded", line, facts=values))
         if running.frozen == _own_name(running.number):
             self._emit(ReleaseFrozen(running.frozen))

@@ -293,8 +293,9 @@ class JobStateMachine:
             why = f"{minimum} to {maximum} workers make no sense: 0 <= min <= max, and max >= 1"
             self._emit(Refused(why))
         else:
-            before = f"{self._workers.minimum}:{self._workers.maximum}"
-            line = f"From {before} to {minimum}:{maximum} workers."
+            before = _worker_range(self._workers.minimum, self._workers.maximum)
+            plural = "" if minimum == maximum == 1 else "s"
+            line = f"Scaled from {before} to {_worker_range(minimum, maximum)} worker{plural}."
             self._emit(LogEvent("Scaled", line, facts={"workers": f"{minimum}:{maximum}"}))
             self._components.instances.scale(minimum, maximum, now)
             self._components.worker_count.scale(minimum, maximum)
@@ -392,3 +393,7 @@ class JobStateMachine:
                 f"{lease} is held by a worker that is not alive"
             )
         assert not self._phases.final or not len(ledger.leases), "held after the end"
+
+
+def _worker_range(minimum: int, maximum: int) -> str:
+    return str(maximum) if minimum == maximum else f"{minimum}:{maximum}"

@@ -22,7 +22,7 @@ files. Evaluation and export of a training job need a frozen version, and start 
 
 
 def identify(settings: JobSettings, data: tuple[int, ...]) -> dict[str, Any]:
-    """Return what has to be equal for a position to mean the same: the cut and its order."""
+    """Return what has to be equal for a position to mean the same: tasks and their order."""
     return {
         "type": settings.type.value,
         "records": sum(data),

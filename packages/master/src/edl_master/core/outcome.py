@@ -8,6 +8,11 @@ from dataclasses import dataclass
 from edl_master.core.effects import Effect, JobPhase, LogEvent, Severity
 from edl_master.core.failure import Failure
 
+_CONTINUE = (
+    "`edl delete NAME`, then the same command with the same --name and --checkpoint-dir, "
+    "continues from the checkpoint."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class JobEnd:
@@ -22,10 +27,12 @@ class Outcome:
 
     Args:
         emit: takes effects.
+        checkpoints: whether a later job can continue a stopped one from its checkpoint.
     """
 
-    def __init__(self, emit: Callable[[Effect], None]) -> None:
+    def __init__(self, emit: Callable[[Effect], None], *, checkpoints: bool) -> None:
         self._emit = emit
+        self._checkpoints = checkpoints
         self.ending: JobEnd | None = None
 
     @property
@@ -53,7 +60,7 @@ class Outcome:
         """A user or the system stopped the job."""
         if self.ending is None:
             why = f": {reason}" if reason else ""
-            remedy = "Start it again to continue from its checkpoint."
+            remedy = _CONTINUE if self._checkpoints else "A stopped job cannot be continued."
             failure = Failure("STOPPED", f"The job was stopped{why}.", remedy=remedy)
             self.ending = JobEnd(JobPhase.CANCELLED, failure)
             self._emit(LogEvent("JobStopped", failure.what, Severity.WARNING))

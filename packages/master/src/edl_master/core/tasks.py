@@ -1,6 +1,6 @@
-"""Tasks: how data is cut into them, and which of a round are new, open and done.
+"""Tasks: how data is divided into them, and which of a round are new, open and done.
 
-Nothing here is a list of all tasks. A cut computes a task's records from its number; a
+Nothing here is a list of all tasks. A partition computes a task's records from its number; a
 round is a cursor over an order plus the few tasks that are neither new nor done.
 """
 
@@ -88,13 +88,13 @@ class OpenTask:
 class Round:
     """All tasks of one type and round: the position in an order, and the set of open tasks.
 
-    ``cut`` is None for a round of one task without records; ``order`` None means the order
+    ``partition`` is None for a round of one task without records; ``order`` None means the order
     of the data.
     """
 
     type: TaskType
     number: int
-    cut: TaskPartition | None
+    partition: TaskPartition | None
     order: Permutation | None = None
     cursor: int = 0
     """Positions of the order taken so far."""
@@ -107,7 +107,7 @@ class Round:
     @property
     def count(self) -> int:
         """Tasks in the round."""
-        return self.cut.count if self.cut else 1
+        return self.partition.count if self.partition else 1
 
     @property
     def has_new(self) -> bool:
@@ -133,14 +133,18 @@ class Round:
     def reopen(self, number: int) -> OpenTask:
         """Open the task with this number."""
         key = TaskKey(self.type, self.number, number)
-        task = OpenTask(key, self.cut.range(number) if self.cut else None)
+        task = OpenTask(key, self.partition.range(number) if self.partition else None)
         self.open[number] = task
         return task
 
     def place(self, task: OpenTask) -> str:
         """Say in words what a task is."""
         what = self.type.value.replace("_", " ")
-        return f"{what} of {self.cut.place(task.key.number)}" if self.cut else f"the {what}"
+        return (
+            f"{what} of {self.partition.place(task.key.number)}"
+            if self.partition
+            else f"the {what}"
+        )
 
     def close(self, task: OpenTask, *, dead: bool) -> None:
         """Forget an open task that is done, or dead."""

@@ -103,13 +103,13 @@ class Training:
     def __init__(
         self,
         settings: JobSettings,
-        cut: TaskPartition,
+        partition: TaskPartition,
         ledger: Ledger,
         evaluations: Evaluations,
         emit: Emit,
     ) -> None:
         self._settings = settings
-        self._cut = cut
+        self._partition = partition
         self._ledger = ledger
         self._evaluations = evaluations
         self._emit = emit
@@ -117,7 +117,7 @@ class Training:
         self._ended = 0
         self._stage = Stage.TRAINING
         self._final: Version | None = None
-        self.records_total = cut.records * settings.num_epochs
+        self.records_total = partition.records * settings.num_epochs
 
     @property
     def finishing(self) -> bool:
@@ -133,7 +133,7 @@ class Training:
 
     @property
     def unopened(self) -> int:
-        return self._cut.count * (self._settings.num_epochs - self._opened)
+        return self._partition.count * (self._settings.num_epochs - self._opened)
 
     def advance(self) -> None:
         if self._stage is Stage.TRAINING:
@@ -241,8 +241,8 @@ class Training:
     def make_round(self, number: int) -> Round:
         order = None
         if self._settings.shuffle:
-            order = Permutation(self._cut.count, derive_seed(self._settings.seed, number))
-        return Round(self.main, number, self._cut, order)
+            order = Permutation(self._partition.count, derive_seed(self._settings.seed, number))
+        return Round(self.main, number, self._partition, order)
 
 
 def _crosses(every: int, before: Version, after: Version) -> bool:
@@ -257,16 +257,16 @@ class _InferenceWorkflow:
     epoch = 0
     final_version = None
 
-    def __init__(self, cut: TaskPartition, ledger: Ledger, emit: Emit) -> None:
-        self._cut = cut
+    def __init__(self, partition: TaskPartition, ledger: Ledger, emit: Emit) -> None:
+        self._partition = partition
         self._ledger = ledger
         self._emit = emit
         self._opened = False
-        self.records_total = cut.records
+        self.records_total = partition.records
 
     @property
     def unopened(self) -> int:
-        return 0 if self._opened else self._cut.count
+        return 0 if self._opened else self._partition.count
 
     def updated(self, before: Version, after: Version) -> None:
         pass
@@ -278,7 +278,7 @@ class _InferenceWorkflow:
         return False
 
     def make_round(self, number: int) -> Round:
-        return Round(self.main, number, self._cut)
+        return Round(self.main, number, self._partition)
 
     def snapshot(self) -> dict[str, Any]:
         return {"opened": self._opened}
@@ -293,9 +293,9 @@ class EvaluationWorkflow(_InferenceWorkflow):
     main = TaskType.EVALUATION
 
     def __init__(
-        self, cut: TaskPartition, ledger: Ledger, evaluations: Evaluations, emit: Emit
+        self, partition: TaskPartition, ledger: Ledger, evaluations: Evaluations, emit: Emit
     ) -> None:
-        super().__init__(cut, ledger, emit)
+        super().__init__(partition, ledger, emit)
         self._evaluations = evaluations
 
     @property
@@ -318,8 +318,8 @@ class PredictionWorkflow(_InferenceWorkflow):
 
     main = TaskType.PREDICTION
 
-    def __init__(self, cut: TaskPartition, ledger: Ledger, emit: Emit) -> None:
-        super().__init__(cut, ledger, emit)
+    def __init__(self, partition: TaskPartition, ledger: Ledger, emit: Emit) -> None:
+        super().__init__(partition, ledger, emit)
         self._joining = False
         self._joined = False
 
@@ -347,13 +347,17 @@ class PredictionWorkflow(_InferenceWorkflow):
 
 
 def build_workflow(
-    settings: JobSettings, cut: TaskPartition, ledger: Ledger, evaluations: Evaluations, emit: Emit
+    settings: JobSettings,
+    partition: TaskPartition,
+    ledger: Ledger,
+    evaluations: Evaluations,
+    emit: Emit,
 ) -> Workflow:
     """Make the workflow of a job of this type."""
     match settings.type:
         case JobType.TRAIN:
-            return Training(settings, cut, ledger, evaluations, emit)
+            return Training(settings, partition, ledger, evaluations, emit)
         case JobType.EVALUATE:
-            return EvaluationWorkflow(cut, ledger, evaluations, emit)
+            return EvaluationWorkflow(partition, ledger, evaluations, emit)
         case JobType.PREDICT:
-            return PredictionWorkflow(cut, ledger, emit)
+            return PredictionWorkflow(partition, ledger, emit)

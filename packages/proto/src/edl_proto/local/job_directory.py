@@ -48,7 +48,7 @@ LOGS = "logs"
 TENSORBOARD = "tensorboard"
 """TensorBoard event files, unless the job names another place."""
 
-PODS = "pods"
+INSTANCES = "instances"
 """One JSON file per process that the local platform started."""
 
 DIRECTORY_TAKEN = 75

@@ -88,6 +88,9 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """no builder service answers, and none can be started"""
     PARAMETER_SERVER_LOST: _ErrorCode.ValueType  # 39
     """a worker reaches the master, but not this server"""
+    JOB_OVER: _ErrorCode.ValueType  # 40
+    """the request needs a job that runs"""
+    WORKER_NOT_FOUND: _ErrorCode.ValueType  # 41
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
     """Every failure that a user can see has one of these codes. edl_proto.errors maps each code to a
@@ -159,6 +162,9 @@ BUILDER_UNAVAILABLE: ErrorCode.ValueType  # 38
 """no builder service answers, and none can be started"""
 PARAMETER_SERVER_LOST: ErrorCode.ValueType  # 39
 """a worker reaches the master, but not this server"""
+JOB_OVER: ErrorCode.ValueType  # 40
+"""the request needs a job that runs"""
+WORKER_NOT_FOUND: ErrorCode.ValueType  # 41
 Global___ErrorCode: _TypeAlias = ErrorCode  # noqa: Y015
 
 @_typing.final

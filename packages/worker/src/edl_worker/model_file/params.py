@@ -73,15 +73,23 @@ def unknown_parameter(name: str, takers: Mapping[str, Iterable[str]]) -> EdlErro
     """
     known = sorted({taken for names in takers.values() for taken in names})
     nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.6) or _abbreviation(name, known)
-    lines = [
-        f"{signature} takes {', '.join(names)}" for signature, names in takers.items() if names
+    choices = [
+        f"{taken} ({signature.partition('(')[0]})"
+        for signature, names in takers.items()
+        for taken in names
     ]
     hint = f"Did you mean {nearest[0]}? " if nearest else ""
     return EdlError(
         error_pb2.UNKNOWN_PARAMETER,
         f"nothing in the model file takes the parameter {name}",
         where=f"--params, {name}",
-        remedy=hint + ("; ".join(lines) if lines else "This model file takes no parameters") + ".",
+        remedy=hint
+        + (
+            f"Use one of: {', '.join(choices)}"
+            if choices
+            else "This model file takes no parameters"
+        )
+        + ".",
     )
 
 

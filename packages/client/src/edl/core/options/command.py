@@ -19,7 +19,8 @@ class CommandOptions:
     dry_run: bool = declare(
         Option(
             Flag(),
-            "Check everything and print the job, but start nothing.",
+            "Check what needs no TensorFlow and print the job; "
+            "edl zoo check checks the model file.",
             default=False,
             per_run=True,
         )

@@ -27,7 +27,8 @@ class JobOptions:
     num_workers: WorkerRange = declare(
         Option(
             Workers(),
-            "Number of worker processes; in a range, edl scale can change it.",
+            "Number of workers; with MIN:MAX edl adjusts it to the throughput. "
+            "edl scale changes either.",
             "1:4",
             default=WorkerRange(1, 1),
             spec="workers",

@@ -82,6 +82,12 @@ class Option:
         return text.replace("str", "PathOrUri") if self.is_path else text
 
     @property
+    def shown_example(self) -> str:
+        """The option with a value, as a user writes it on a command line."""
+        value = f'"{self.example}"' if set(self.example) & set(" ,*[") else self.example
+        return f"{self.flag} {value}".rstrip()
+
+    @property
     def shown_default(self) -> str:
         """The default for a person; empty if there is none."""
         if self.default_text:

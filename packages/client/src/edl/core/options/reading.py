@@ -53,7 +53,7 @@ def read(verb: Verb, given: Mapping[str, Given]) -> dict[str, Any]:
             raise usage(
                 f"{option.flag}: {error}",
                 where=entry.where,
-                remedy=f"{option.flag} {option.kind.metavar}: {option.help}",
+                remedy=f"{option.help} For example: {option.shown_example}",
             ) from None
     return values
 
