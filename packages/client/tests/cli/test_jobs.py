@@ -370,7 +370,7 @@ def test_stop_ends_a_job_and_a_second_stop_is_harmless(tidy: Edl) -> None:
     done = tidy("stop", "ended", "-o", "json")
     assert done.json["state"] == "CANCELLED"
     assert done.json["error"]["code"] == "STOPPED"
-    assert tidy("stop", "ended").out == "ended cancelled\n"
+    assert tidy("stop", "ended").out == "ended is over already: cancelled\n"
 
 
 def test_stop_waits_for_a_master_that_is_busy(tidy: Edl) -> None:
@@ -468,7 +468,7 @@ def test_scale_reaches_the_master(tidy: Edl) -> None:
     tidy("stop", "wide")
     done = tidy.run("scale", "wide", "--workers", "2", "-o", "json")
     assert done.code == 6
-    assert done.json["error"]["code"] == "JOB_NOT_FOUND"
+    assert done.json["error"]["code"] == "JOB_OVER"
 
 
 def test_logs_of_everybody_of_one_and_the_last_lines(tidy: Edl) -> None:

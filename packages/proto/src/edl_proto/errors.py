@@ -34,6 +34,8 @@ GRPC_STATUS: dict[ErrorCode.ValueType, grpc.StatusCode] = {
     error_pb2.WORKER_CRASH_LOOP: grpc.StatusCode.ABORTED,
     error_pb2.TASK_DEAD_LETTERED: grpc.StatusCode.ABORTED,
     error_pb2.JOB_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    error_pb2.JOB_OVER: grpc.StatusCode.FAILED_PRECONDITION,
+    error_pb2.WORKER_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
     error_pb2.JOB_EXISTS: grpc.StatusCode.ALREADY_EXISTS,
     error_pb2.STOPPED: grpc.StatusCode.CANCELLED,
     error_pb2.MASTER_LOST: grpc.StatusCode.UNAVAILABLE,
