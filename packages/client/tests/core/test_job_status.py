@@ -40,8 +40,8 @@ def changed(**values: object) -> JobStatus:
 
 def test_a_line_of_progress() -> None:
     assert job_text.progress_line(RUNNING) == (
-        "41% of 60,000 records, 2,310/s, ETA 15 s, epoch 2/3, loss 0.2312, val accuracy 0.93,"
-        " val loss 0.3, 2 workers (1 to 3 wanted)"
+        "41% of 60,000 records, 2,310/s, ETA 15 s, epoch 2/3, loss 0.2312, val loss 0.3,"
+        " val accuracy 0.93, 2 workers (1 to 3 wanted)"
     )
 
 
