@@ -110,7 +110,8 @@ def _validation_problem(error: typer.TyperException) -> Problem | None:
         case _:
             reason = detail["msg"].removeprefix("Value error, ")
     name = param.opts[0] if param.param_type_name == "option" else param.display_name_raw
-    path = error.ctx.command_path if getattr(error, "ctx", None) is not None else "edl"
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "edl"
     remedy = f"{path} --help shows all options and examples."
     return usage(f"{name}: {reason}", where=path, remedy=remedy)
 
