@@ -99,7 +99,7 @@ SNAPPY = bytes(cramjam.snappy.compress(THREE * 100))
     ("second", "reason"),
     [
         (b"\x04\x03\x02\x01\0", "ends within a header, after 5 of 20"),
-        (chunk(THREE, 0, 3, magic=7), "no RecordIO chunk (magic 0x00000007)"),
+        (chunk(THREE, 0, 3, magic=7), "not a RecordIO chunk (magic 0x00000007)"),
         (chunk(THREE, 0, 3, crc=7), "CRC"),
         (chunk(THREE, 9, 3), "unknown compressor 9"),
         (chunk(THREE, 0, 3, size=1_000), "needs 1000 bytes and has 16"),
@@ -109,7 +109,7 @@ SNAPPY = bytes(cramjam.snappy.compress(THREE * 100))
         (chunk(THREE, 0, 5), "5 records cannot be in a chunk of 16 bytes"),
         (chunk(b"\xff\xff\xff\xff" + THREE, 0, 1), "longer than the chunk"),
         (chunk(b"\x05\x00\x00\x00abcd", 0, 1), "longer than the chunk"),
-        (chunk(THREE, 1, 3), "no framed snappy stream"),
+        (chunk(THREE, 1, 3), "not a framed snappy stream"),
         (chunk(SNAPPY[:-1], 1, 300), "snappy stream is cut short"),
         (chunk(SNAPPY[:-1] + b"?", 1, 300), "cannot be decompressed"),
         (chunk(SNAPPY[:10] + b"\x02\x04\x00\x00....", 1, 3), "unknown kind 2"),

@@ -239,7 +239,7 @@ def test_a_master_that_cannot_live_is_given_up_and_leaves_no_worker(tidy: Edl) -
     out, err = running.communicate(timeout=60)
     assert running.returncode == 1, err
     assert "ended by itself 3 times in a row" in err
-    assert "crashes as it was asked to" in err
+    assert "crashes as its scenario says" in err
     assert json.loads(out)["error"]["code"] == "MASTER_LOST"
     assert len(pods) == 2
     assert not any(alive(pod["pid"]) for pod in pods)

@@ -262,7 +262,7 @@ def test_a_finished_job_succeeded_and_cannot_be_scaled(
     eventually(lambda: not harness.edl.processes(), "all processes have ended")
     with pytest.raises(EdlError) as caught:
         backend.scale("done", WorkerRange(1, 1))
-    assert caught.value.code == error_pb2.JOB_NOT_FOUND
+    assert caught.value.code == error_pb2.JOB_OVER
     backend.stop("done", "harmless")
     assert backend.status("done", ask=False).status.state is JobState.SUCCEEDED
 
