@@ -16,7 +16,8 @@ from counting import check, train, written_status
 from wires import Wire
 
 from edl_proto.transport import channels
-from edl_proto.transport.parameters import SERVICE
+from edl_proto.transport.parameters import PARAMETERS, SHARD
+from edl_proto.transport.raw_calls import RawService
 from edl_proto.v1 import parameters_pb2
 
 TOTAL, EPOCHS = 12_007, 3
@@ -34,10 +35,10 @@ def happened(edl: Edl, kind: str) -> int:
     return sum(found.get("worker") == "1" for found in facts(edl, kind))
 
 
-def parameters_port(address: str) -> int:
-    """Where the master takes direct connections."""
+def direct_port(address: str, service: RawService) -> int:
+    """Where a process takes direct connections."""
     with channels.connect(address) as channel:
-        reply = channel.unary_unary(f"/{SERVICE}/Open")(b"", timeout=60)
+        reply = channel.unary_unary(f"/{service.name}/Open")(b"", timeout=60)
     return int(parameters_pb2.OpenReply.FromString(reply).direct_port)
 
 
@@ -49,7 +50,7 @@ def far_worker(edl: Edl, tmp_path: Path) -> Iterator[Callable[[], tuple[Wire, Wi
         def begin() -> tuple[Wire, Wire]:
             facts = json.loads((edl.job_dir("w") / "master.json").read_bytes())
             port = int(facts["address"].rpartition(":")[2])
-            direct = parameters_port(facts["address"])
+            direct = direct_port(facts["address"], PARAMETERS)
             wires = Wire((FAR, port), (HERE, port)), Wire((FAR, direct), (HERE, direct))
             for wire in wires:
                 opened.callback(wire.cut)
@@ -166,7 +167,7 @@ def wired(edl: Edl, tmp_path: Path) -> Iterator[Callable[[], list[Wire]]]:
                 "the servers are there",
             )
             port = int(servers[0].rpartition(":")[2])
-            direct = parameters_port(servers[0])
+            direct = direct_port(servers[0], SHARD)
             wires = [Wire((FAR, each), (HERE, each)) for each in (port, direct) if each]
             for wire in wires:
                 opened.callback(wire.cut)

@@ -116,7 +116,7 @@ def main(servers: int, floats: int, dim: int, workers: int) -> None:
             plane.grant(TaskKey(TaskType.TRAINING, 0, worker), Token(1))
         parts = [
             (where, part.start, part.stop)
-            for where, part in zip(addresses, plane.parts, strict=True)
+            for where, part in zip(addresses, plane.shard_layouts, strict=True)
         ]
         told = {"address": address, "fingerprint": fingerprint, "servers": parts, "pids": pids}
         print(json.dumps(told), flush=True)
