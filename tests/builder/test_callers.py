@@ -124,14 +124,14 @@ def test_a_repository_is_fetched_by_the_service_with_its_own_credential(
     [
         ({"EDL_BUILDER_TOKEN_FILE": ""}, (), 10, "EDL_BUILDER_TOKEN"),
         ({"EDL_BUILDER_TOKEN": "wrong"}, (), 10, "not known"),
-        ({"EDL_BUILDER_CA": ""}, (), 11, "no builder answers"),
+        ({"EDL_BUILDER_CA": ""}, (), 11, "no builder answered"),
         ({"EDL_BUILDER": "127.0.0.1:1"}, (), 11, "127.0.0.1:1"),
         ({"EDL_BUILDER": "nowhere"}, (), 2, "HOST:PORT"),
         ({}, ("--repository", "{registry}/other/zoo"), 10, "may not push"),
         ({}, ("--repository", "elsewhere.example.com/team/zoo"), 10, "does not push"),
         ({}, ("--repository", "no name"), 2, "no name of an image"),
         ({}, ("--base-image", "{registry}/nobody/base:1"), 10, "no base image"),
-        ({}, ("--model-zoo", "https://192.168.0.1/zoo.git"), 2, "nothing is fetched"),
+        ({}, ("--model-zoo", "https://192.168.0.1/zoo.git"), 2, "does not fetch from"),
         ({}, ("--label", "nothing"), 2, "NAME=VALUE"),
     ],
 )
