@@ -167,7 +167,7 @@ def test_ctrl_c_while_the_image_is_built_says_what_becomes_of_it(
         child.kill()
         child.wait()
     assert child.returncode == 130, said
-    assert "The build was ended" in said
+    assert "The build was cancelled" in said
     assert not edl.job_dir("never").exists()
     listed = subprocess.run(
         ["pgrep", "-f", str(edl.home / "builder")], capture_output=True, text=True, check=False
