@@ -38,8 +38,8 @@ class TaskService(task_pb2_grpc.TasksServicer):
         )
 
     def Ready(self, request: Any, context: Any) -> task_pb2.ReadyReply:
-        master = self._known(request.incarnation)
-        with master.changed:
+        with self._master.changed:  # a call of before a restart must not change what came after
+            master = self._known(request.incarnation)
             master.received.ready.append(request)
             master.variables = list(request.model.variables)
             master.changed.notify_all()
@@ -49,8 +49,8 @@ class TaskService(task_pb2_grpc.TasksServicer):
             )
 
     def Lease(self, request: Any, context: Any) -> task_pb2.LeaseReply:
-        master = self._known(request.incarnation)
-        with master.changed:
+        with self._master.changed:  # a call of before a restart must not change what came after
+            master = self._known(request.incarnation)
             waiting = len(master.received.ready) < master.workers_wanted
             lease = None if waiting else master.next_lease()
             if lease is not None:
@@ -61,8 +61,8 @@ class TaskService(task_pb2_grpc.TasksServicer):
         return task_pb2.LeaseReply(wait=task_pb2.Wait(retry_in_s=0.02, reason="no task now"))
 
     def Complete(self, request: Any, context: Any) -> task_pb2.CompleteReply:
-        master = self._known(request.incarnation)
-        with master.changed:
+        with self._master.changed:  # a call of before a restart must not change what came after
+            master = self._known(request.incarnation)
             task = master.leased(request.lease)
             if task.lease.task.type == task_pb2.TRAINING and request.minibatches != task.applied:
                 raise EdlError(
@@ -75,8 +75,8 @@ class TaskService(task_pb2_grpc.TasksServicer):
         return task_pb2.CompleteReply()
 
     def Fail(self, request: Any, context: Any) -> task_pb2.FailReply:
-        master = self._known(request.incarnation)
-        with master.changed:
+        with self._master.changed:  # a call of before a restart must not change what came after
+            master = self._known(request.incarnation)
             master.received.failed.append(request)
             if request.HasField("lease"):
                 task = master.leased(request.lease)
@@ -96,8 +96,8 @@ class TaskService(task_pb2_grpc.TasksServicer):
         return task_pb2.ReturnReply()
 
     def Heartbeat(self, request: Any, context: Any) -> task_pb2.HeartbeatReply:
-        master = self._known(request.incarnation)
-        with master.changed:
+        with self._master.changed:  # a call of before a restart must not change what came after
+            master = self._known(request.incarnation)
             master.received.heartbeats.append(request)
             master.changed.notify_all()
             return task_pb2.HeartbeatReply(
@@ -162,10 +162,10 @@ class ParameterService:
         for array in (gradient, state):
             fill(frames, array.view(np.uint8).data)
         gradient = gradient.astype(np.float32)
-        master = self._known(header)
         reply = parameters_pb2.PushReply()
         copy = None
-        with master.changed:
+        with self._master.changed:
+            master = self._known(header)
             reply.outcome = master.push(header, gradient, state)
             if header.HasField("next"):
                 reply.permit_granted = master.sync and master.take_permit(
