@@ -157,7 +157,9 @@ def integration(session: nox.Session) -> None:
 @nox.session(**in_workspace)
 def chaos(session: nox.Session) -> None:
     """Real jobs under a schedule of faults: --minutes M --seed S."""
-    session.run("python", "tools/chaos.py", *session.posargs, external=True)
+    session.run(
+        "python", "-m", "chaos", *session.posargs, env={"PYTHONPATH": "tools"}, external=True
+    )
 
 
 @nox.session(**in_workspace)

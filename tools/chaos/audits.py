@@ -1,0 +1,110 @@
+"""Jobs to disturb, and what each must have made in the end."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import load_file
+
+import digits
+import recordio
+import recordio.example
+from chaos.job import ROOT
+
+_TRAINED_MODEL = ("parameters.safetensors", "model.keras", "saved_model", "trained_model.pb")
+
+
+@dataclass(frozen=True)
+class AuditedJob:
+    """A kind of job.
+
+    Attributes:
+        title: for reports.
+        arguments: of the command, without name, numbers of processes, and output.
+        servers: number of parameter servers.
+        audit: returns what is wrong with the job's output and its last status.
+    """
+
+    title: str
+    arguments: list[str]
+    servers: int
+    audit: Callable[[Path, dict[str, Any]], list[str]]
+
+
+def counting(place: Path, update: str, servers: int, total: int, epochs: int) -> AuditedJob:
+    """A model with a weight per record, which each training step on that record adds 1 to."""
+    data = place / "numbers"
+    if not data.exists():
+        data.mkdir()
+        cuts = [0, total // 7, total // 2, total]
+        for part, (start, stop) in enumerate(itertools.pairwise(cuts)):
+            with recordio.Writer(str(data / f"part-{part}.recordio")) as writer:
+                for number in range(start, stop):
+                    writer.write(recordio.example.encode({"number": np.array([number])}))
+
+    def audit(output: Path, status: dict[str, Any]) -> list[str]:
+        (weights,) = load_file(output / "parameters.safetensors").values()
+        weights = weights.reshape(-1)
+        lost, repeated = int(np.sum(weights < epochs)), int(np.sum(weights > epochs))
+        exact = int(np.sum(weights == epochs))
+        print(
+            f"  audit: {exact:,} of {total:,} weights are exactly {epochs}:"
+            f" {lost} lost, {repeated} repeated"
+        )
+        wrong = [f"{lost} records lost, {repeated} repeated"] if lost or repeated else []
+        return wrong + _wrong_count(status, total * epochs)
+
+    return AuditedJob(
+        f"counting, {update}, parameter servers: {servers}",
+        [
+            *("train", "--model-zoo", str(ROOT / "model_zoo"), "--model-def", "counting"),
+            *("--params", f"size={total}", "--data", str(data), "--num-epochs", str(epochs)),
+            *("--minibatch-size", "16", "--records-per-task", "400", "--update", update),
+            # What is harder: with one more gradient of each worker under way.
+            *(("--gradient-reduction", "sum") if update == "sync" else ("--overlap",)),
+        ],
+        servers,
+        audit,
+    )
+
+
+def mnist(place: Path, servers: int, epochs: int) -> AuditedJob:
+    """A real model on real handwritten digits."""
+    data = place / "digits"
+    trained, _ = digits.make(data) if not data.exists() else (_count(data / "train"), 0)
+
+    def audit(output: Path, status: dict[str, Any]) -> list[str]:
+        accuracy = float(status.get("metrics", {}).get("accuracy", 0.0))
+        print(f"  audit: accuracy {accuracy:.3f} on digits that were held out")
+        wrong = [] if accuracy > 0.9 else [f"the model has learned too little: {accuracy:.3f}"]
+        return wrong + _wrong_count(status, trained * epochs)
+
+    return AuditedJob(
+        f"digits, async, parameter servers: {servers}",
+        [
+            *("train", "--model-zoo", str(ROOT / "model_zoo")),
+            *("--model-def", "mnist.mnist_functional_api", "--minibatch-size", "64"),
+            *("--data", f"{data}/train/*.recordio"),
+            *("--validation-data", f"{data}/test/*.recordio", "--num-epochs", str(epochs)),
+        ],
+        servers,
+        audit,
+    )
+
+
+def missing_files(output: Path) -> list[str]:
+    return [name for name in _TRAINED_MODEL if not (output / name).exists()]
+
+
+def _count(place: Path) -> int:
+    return sum(recordio.open_source(uri).count() for uri in recordio.expand(str(place)))
+
+
+def _wrong_count(status: dict[str, Any], wanted: int) -> list[str]:
+    found = int(status.get("records_trained", 0))
+    return [] if found == wanted else [f"{found} records trained, {wanted} were wanted"]
