@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from edl_master.core.parameters.layout import Layout
+from edl_master.core.parameters.permits import PermitGranted, PermitRefused
 from edl_proto.errors import EdlError
 from edl_proto.transport.parameters import MOST_ROW_BYTES
 from edl_proto.v1 import error_pb2, parameters_pb2
@@ -49,6 +50,21 @@ def check_fingerprint(expected: str, fingerprint: str) -> None:
             "these parameters have another layout than the job's",
             where="parameters",
             remedy="All workers must load the same model file and build it the same way.",
+        )
+
+
+def check_permit(permit: PermitGranted | PermitRefused | None) -> None:
+    """Refuse to answer a request for a step permit of a lease that is lost.
+
+    Raises:
+        EdlError: STALE_LEASE.
+    """
+    if isinstance(permit, PermitRefused):
+        raise EdlError(
+            error_pb2.STALE_LEASE,
+            "the lease that a step permit was asked for is not current",
+            where="parameters",
+            remedy="Drop the task and ask for another one.",
         )
 
 

@@ -18,8 +18,8 @@ from edl_master.servicers.checks import (
     bounded_wait,
     check_fingerprint,
     check_incarnation,
+    check_permit,
 )
-from edl_master.servicers.parameters import check_permit
 from edl_master.servicers.payloads import header_of
 from edl_master.servicers.push_report import PushReporter
 from edl_proto.transport.frames import Frames, Pieces

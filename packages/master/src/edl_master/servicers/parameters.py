@@ -7,28 +7,25 @@ from contextlib import ExitStack
 
 from edl_master import codec
 from edl_master.core.identifiers import Version, WorkerId
-from edl_master.core.parameters.layout import Layout
-from edl_master.core.parameters.permits import PermitGranted, PermitRefused
+from edl_master.core.parameters.permits import PermitGranted
 from edl_master.parameters import push_codec
 from edl_master.parameters.locked_shard import LockedShard, ReadRequest
 from edl_master.parameters.plane import ParameterPlane, Waiting
 from edl_master.servicers.checks import (
-    Caller,
     bounded_wait,
-    check_fingerprint,
-    check_incarnation,
+    check_permit,
     check_size,
     rows_nbytes,
 )
 from edl_master.servicers.payloads import PayloadTransfer, header_of
 from edl_master.servicers.push_report import PushReporter
-from edl_proto.errors import EdlError
+from edl_master.servicers.rows import RowsServicer
 from edl_proto.transport.frames import Frames, Pieces, fill
 from edl_proto.transport.tcp import Call
-from edl_proto.v1 import error_pb2, parameters_pb2
+from edl_proto.v1 import parameters_pb2
 
 
-class ParametersServicer:
+class ParametersServicer(RowsServicer):
     """Serves ``PARAMETERS``: headers decoded, payloads never wrapped.
 
     Args:
@@ -47,11 +44,9 @@ class ParametersServicer:
         reporter: PushReporter,
         incarnation: str,
     ) -> None:
+        super().__init__(shard, transfer, incarnation)
         self._plane = plane
-        self._shard = shard
-        self._transfer = transfer
         self._reporter = reporter
-        self._incarnation = incarnation
 
     def initialize(self, frames: Frames, call: Call) -> Pieces:
         started = time.perf_counter()
@@ -128,34 +123,3 @@ class ParametersServicer:
                     return
                 wanted = codec.precision_from(header.next.precision)
                 yield from self._transfer.answer(reply, pushed.reading, layout, wanted)
-
-    def put_rows(self, frames: Frames, call: Call) -> Pieces:
-        header = header_of(parameters_pb2.PutRowsHeader(), frames)
-        self._check(header)
-        yield from self._transfer.put_rows(frames, header, self._shard)
-
-    def scan_rows(self, frames: Frames, call: Call) -> Pieces:
-        header = header_of(parameters_pb2.ScanRowsHeader(), frames)
-        self._check(header)
-        yield from self._transfer.scan_rows(header, self._shard)
-
-    def _check(self, header: Caller) -> Layout:
-        check_incarnation(self._incarnation, header.incarnation)
-        layout = self._shard.layout
-        check_fingerprint(self._shard.fingerprint, header.layout_fingerprint)
-        return layout
-
-
-def check_permit(permit: PermitGranted | PermitRefused | None) -> None:
-    """Refuse to answer a request for a step permit of a lease that is lost.
-
-    Raises:
-        EdlError: STALE_LEASE.
-    """
-    if isinstance(permit, PermitRefused):
-        raise EdlError(
-            error_pb2.STALE_LEASE,
-            "the lease that a step permit was asked for is not current",
-            where="parameters",
-            remedy="Drop the task and ask for another one.",
-        )

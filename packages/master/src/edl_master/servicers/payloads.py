@@ -7,10 +7,12 @@ take more memory than the model has.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import numpy.typing as npt
 from google.protobuf.message import Message
 
 from edl_master import codec
@@ -20,8 +22,8 @@ from edl_master.core.parameters.push import Gradient
 from edl_master.core.parameters.quantization import Precision, wire_nbytes
 from edl_master.metrics import Metrics
 from edl_master.parameters import push_codec
-from edl_master.parameters.locked_shard import LockedShard, Reading
-from edl_master.servicers.checks import check_size, check_table, rows_nbytes
+from edl_master.parameters.locked_shard import Reading
+from edl_master.servicers.checks import check_size, rows_nbytes
 from edl_master.servicers.wire_layout import (
     WireLayout,
     all_fit,
@@ -31,7 +33,6 @@ from edl_master.servicers.wire_layout import (
     send,
 )
 from edl_proto.transport.frames import Frames, Pieces, fill
-from edl_proto.transport.parameters import MOST_ROW_BYTES
 from edl_proto.transport.raw_calls import first_frame
 from edl_proto.v1 import parameters_pb2
 
@@ -139,21 +140,6 @@ class PayloadTransfer:
         fill(frames, target)
         self._received.inc(nbytes)
 
-    def put_rows(
-        self, frames: Frames, header: parameters_pb2.PutRowsHeader, shard: LockedShard
-    ) -> Pieces:
-        """Answer the call PutRows."""
-        started = time.perf_counter()
-        ids_nbytes, values_nbytes = rows_nbytes([header.rows], shard.layout)
-        with self.buffers.at_least(ids_nbytes + values_nbytes) as data:
-            self.receive_values(frames, ids_nbytes + values_nbytes, data)
-            (rows,) = push_codec.row_payloads_from(
-                [header.rows], data[:ids_nbytes], data[ids_nbytes:], shard.layout
-            )
-            accepted = shard.put_rows(rows)
-        self.took("put-rows", started)
-        yield parameters_pb2.PutRowsReply(accepted=accepted).SerializeToString()
-
     # --- sending ---------------------------------------------------------------------------
 
     def answer(
@@ -180,24 +166,9 @@ class PayloadTransfer:
                 self._sent.inc(len(piece))
                 yield piece
 
-    def scan_rows(self, header: parameters_pb2.ScanRowsHeader, shard: LockedShard) -> Pieces:
-        """Answer the call ScanRows."""
-        started = time.perf_counter()
-        check_table(header.table, shard.layout)
-        most = MOST_ROW_BYTES // (8 + shard.layout.tables[header.table].row_nbytes)
-        scanned = shard.scan_rows(
-            header.frozen,
-            header.table,
-            header.cursor,
-            min(max(header.most, 1), most),
-            header.log_index,
-        )
-        self.took("scan-rows", started)
-        reply = parameters_pb2.ScanRowsReply(
-            count=scanned.ids.size, cursor=scanned.next or 0, more=scanned.next is not None
-        )
-        yield reply.SerializeToString()
-        for part in (scanned.ids, scanned.rows):
+    def send_whole(self, parts: Iterable[npt.NDArray[Any]]) -> Pieces:
+        """The bytes of arrays, as they are."""
+        for part in parts:
             if part.size:
                 self._sent.inc(part.nbytes)
                 yield part.data.cast("B")

@@ -7,35 +7,21 @@ from contextlib import ExitStack
 
 from edl_master import codec
 from edl_master.core.identifiers import WorkerId
-from edl_master.core.parameters.layout import Layout
 from edl_master.parameters import push_codec
-from edl_master.parameters.locked_shard import LockedShard, ReadRequest
+from edl_master.parameters.locked_shard import ReadRequest
 from edl_master.servicers.checks import (
-    Caller,
-    check_fingerprint,
-    check_incarnation,
     check_size,
     rows_nbytes,
 )
-from edl_master.servicers.payloads import PayloadTransfer, header_of
+from edl_master.servicers.payloads import header_of
+from edl_master.servicers.rows import RowsServicer
 from edl_proto.transport.frames import Frames, Pieces, fill
 from edl_proto.transport.tcp import Call
 from edl_proto.v1 import parameters_pb2
 
 
-class ShardServicer:
-    """Serves ``SHARD``.
-
-    Args:
-        shard: the part.
-        transfer: receives and sends payloads.
-        incarnation: of the master.
-    """
-
-    def __init__(self, shard: LockedShard, transfer: PayloadTransfer, incarnation: str) -> None:
-        self._shard = shard
-        self._transfer = transfer
-        self._incarnation = incarnation
+class ShardServicer(RowsServicer):
+    """Serves ``SHARD``."""
 
     def propose(self, frames: Frames, call: Call) -> Pieces:
         started = time.perf_counter()
@@ -91,19 +77,3 @@ class ShardServicer:
                 wanted = codec.precision_from(header.precision)
                 reply = parameters_pb2.ReadReply()
                 yield from self._transfer.answer(reply, reading, layout, wanted)
-
-    def put_rows(self, frames: Frames, call: Call) -> Pieces:
-        header = header_of(parameters_pb2.PutRowsHeader(), frames)
-        self._check(header)
-        yield from self._transfer.put_rows(frames, header, self._shard)
-
-    def scan_rows(self, frames: Frames, call: Call) -> Pieces:
-        header = header_of(parameters_pb2.ScanRowsHeader(), frames)
-        self._check(header)
-        yield from self._transfer.scan_rows(header, self._shard)
-
-    def _check(self, header: Caller) -> Layout:
-        check_incarnation(self._incarnation, header.incarnation)
-        layout = self._shard.layout
-        check_fingerprint(self._shard.fingerprint, header.layout_fingerprint)
-        return layout
