@@ -96,7 +96,7 @@ print(result.records_trained)
         ("https://host/zoo.git#main:../x", 2, "no folder"),
     ],
 )
-def test_what_cannot_be_fetched_is_told(
+def test_what_cannot_be_fetched_is_reported(
     edl: Edl, remote: Remote, records: Path, tmp_path: Path, zoo: str, code: int, said: str
 ) -> None:
     done = edl.run(

@@ -218,7 +218,7 @@ def eval_metrics_fn():
 '''
 
 
-def test_a_file_of_somebody_s_own_invention_on_csv(edl: Edl, tmp_path: Path) -> None:
+def test_an_unusual_model_file_on_csv(edl: Edl, tmp_path: Path) -> None:
     zoo = tmp_path / "zoo" / "research"
     zoo.mkdir(parents=True)
     (zoo / "two.py").write_text(INVENTED)

@@ -28,7 +28,7 @@ def master(edl: Edl, name: str) -> dict[str, Any]:
     return facts
 
 
-def bodies(edl: Edl, name: str) -> set[int]:
+def worker_pids(edl: Edl, name: str) -> set[int]:
     pods = (edl.job_dir(name) / "instances").glob("*.json")
     return {json.loads(pod.read_bytes())["pid"] for pod in pods}
 
@@ -45,7 +45,7 @@ def test_a_job_survives_its_master_and_its_supervisor(
     job_dir = edl.job_dir("m")
     eventually(lambda: list((job_dir / "snapshots").glob("m-*")), "a snapshot")
     eventually(lambda: records_trained(edl, "m") > 500, "some training")
-    workers = bodies(edl, "m")
+    workers = worker_pids(edl, "m")
     assert len(workers) == 2
 
     first = master(edl, "m")
@@ -94,7 +94,7 @@ def test_a_job_goes_on_after_sigterm_to_all_of_its_processes(
     job_dir = edl.job_dir("r")
     eventually(lambda: list((job_dir / "snapshots").glob("r-*")), "a snapshot")
     supervisor = eventually(lambda: supervision.supervisor_pid(job_dir), "a supervisor")
-    everything = [supervisor, master(edl, "r")["pid"], *bodies(edl, "r")]
+    everything = [supervisor, master(edl, "r")["pid"], *worker_pids(edl, "r")]
     for pid in everything:
         os.kill(pid, signal.SIGTERM)
     eventually(lambda: not supervision.has_master(job_dir), "the master ends")
@@ -116,7 +116,7 @@ def test_a_frozen_worker_is_noticed_in_two_seconds_and_a_thawed_one_is_welcome(
         *("--name", "f", "--detach"),
     )
     eventually(lambda: records_trained(edl, "f") > 500, "some training")
-    victim = sorted(bodies(edl, "f"))[0]
+    victim = sorted(worker_pids(edl, "f"))[0]
     os.kill(victim, signal.SIGSTOP)
     frozen_at = time.time()
     eventually(lambda: "WorkerLost" in event_kinds(edl, "f"), "it is missed", every=0.02)
@@ -289,7 +289,7 @@ def test_a_job_on_a_trained_model_goes_on_where_its_master_died(
         env={"EDL_TEST_SEEN": str(seen), "EDL_TEST_RECORD_S": "0.02"},
     )
     # Once before there is anything to go on from: the workers, which know nothing yet, stay.
-    eventually(lambda: len(bodies(edl, verb)) == 2, "two workers", every=0.02)
+    eventually(lambda: len(worker_pids(edl, verb)) == 2, "two workers", every=0.02)
     first = master(edl, verb)
     os.kill(first["pid"], signal.SIGKILL)
     assert not settled(edl, verb)

@@ -135,7 +135,7 @@ def test_a_repository_is_fetched_by_the_service_with_its_own_credential(
         ({}, ("--label", "nothing"), 2, "NAME=VALUE"),
     ],
 )
-def test_what_is_refused_is_told_with_an_exit_code(
+def test_a_refusal_has_an_exit_code(
     calling: Edl,
     world: World,
     zoo: str,

@@ -133,14 +133,14 @@ class TestLocalContainers(suite.PlatformSuite):  # type: ignore[misc,name-define
         return containers
 
 
-def test_nothing_of_a_body_is_left_in_the_engine(containers: Harness) -> None:
+def test_nothing_of_an_instance_is_left_in_the_engine(containers: Harness) -> None:
     platform = containers.platform(Behaviour.FINISHING)
     platform.start(ZERO, 0)
     suite.observe(platform, 2)
     suite.until(lambda: not containers.left(), "the container to be removed")
 
 
-def test_a_body_is_found_by_its_labels_and_knows_its_own_name(containers: Harness) -> None:
+def test_an_instance_is_found_by_its_labels_and_knows_its_own_name(containers: Harness) -> None:
     platform = containers.platform(Behaviour.OBEDIENT)
     instance = suite.PlatformSuite.up(containers, platform)
     (found,) = containers.left()
@@ -150,7 +150,7 @@ def test_a_body_is_found_by_its_labels_and_knows_its_own_name(containers: Harnes
     assert f"EDL_INSTANCE={instance}" in found.attrs["Config"]["Env"]
 
 
-def test_a_body_can_write_where_it_may_and_nowhere_else(
+def test_an_instance_can_write_where_it_may_and_nowhere_else(
     containers: Harness, tmp_path: Path
 ) -> None:
     may, may_not = tmp_path / "may", tmp_path / "may-not"
@@ -180,7 +180,7 @@ def test_a_body_can_write_where_it_may_and_nowhere_else(
     assert (may / "x").stat().st_uid == 1234
 
 
-def test_a_body_whose_container_somebody_removes_was_preempted(containers: Harness) -> None:
+def test_an_instance_whose_container_somebody_removes_was_preempted(containers: Harness) -> None:
     platform = containers.platform(Behaviour.STUBBORN)
     instance = suite.PlatformSuite.up(containers, platform)
     containers.engine.containers.get(instance).remove(force=True)
@@ -188,7 +188,7 @@ def test_a_body_whose_container_somebody_removes_was_preempted(containers: Harne
     assert (gone.instance, gone.exit_code, gone.preempted) == (instance, None, True)
 
 
-def test_a_body_stopped_while_it_is_being_made_ends(containers: Harness) -> None:
+def test_an_instance_stopped_while_it_is_being_made_ends(containers: Harness) -> None:
     platform = containers.platform(Behaviour.STUBBORN)
     platform.start(ZERO, 0)
     platform.stop(ZERO, 0.1)

@@ -149,7 +149,7 @@ def test_a_master_that_is_killed_is_started_again_and_keeps_its_workers(
     assert not of_jobs(job_world, edl)
 
 
-def test_ctrl_c_while_the_image_is_built_says_what_becomes_of_it(
+def test_ctrl_c_during_a_build_names_the_state_of_the_build(
     job_world: World, in_containers: Edl, circle: tuple[str, ...], tmp_path: Path
 ) -> None:
     edl = in_containers
@@ -175,7 +175,7 @@ def test_ctrl_c_while_the_image_is_built_says_what_becomes_of_it(
     assert not listed.stdout, "the builder ends with the command"
 
 
-def test_what_containers_are_not_shown_is_told(
+def test_paths_that_containers_cannot_see_are_reported(
     in_containers: Edl, circle: tuple[str, ...], tmp_path: Path
 ) -> None:
     done = in_containers.run(*circle, "--output", "/etc/model")

@@ -122,7 +122,7 @@ def test_an_image_goes_to_a_registry_with_a_password(
     assert PASSWORD not in history
 
 
-def test_a_wrong_password_is_told_and_not_shown(
+def test_a_wrong_password_is_reported_and_not_shown(
     world: World, guarded: Guarded, tmp_path: Path
 ) -> None:
     settings = settings_for(guarded, tmp_path, "a-wrong-one")

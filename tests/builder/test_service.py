@@ -129,9 +129,7 @@ def test_twenty_callers_with_three_contents_are_three_builds(
     assert sum(1 for b in builds if not b.result.reused) == 3
 
 
-def test_a_requirement_that_does_not_exist_is_told_as_pip_tells_it(
-    service: Service, repository: str
-) -> None:
+def test_pips_reason_for_a_missing_requirement_is_shown(service: Service, repository: str) -> None:
     with service.caller() as stub:
         outcome = build(
             stub, repository, zoo(repository, requirements="no-such-package-of-anybody==0\n")
@@ -170,7 +168,7 @@ def test_cancelling_ends_the_build_in_the_engine(
     until("nothing of the build is left", lambda: left_in(world) == (0, 0))
 
 
-def test_it_ends_with_who_started_it(world: World, tmp_path: Path) -> None:
+def test_it_ends_with_its_parent(world: World, tmp_path: Path) -> None:
     with serving(world, tmp_path / "state") as service:
         assert service.process.stdin is not None
         service.process.stdin.close()

@@ -349,7 +349,7 @@ def test_hostile_text_stays_text(serve: Serve, visit: Visit, width: int) -> None
 
 
 @pytest.mark.parametrize("job", ["training", "failed", "evaluation", "prediction"])
-def test_nothing_sticks_out(serve: Serve, visit: Visit, job: str) -> None:
+def test_nothing_overflows_the_page(serve: Serve, visit: Visit, job: str) -> None:
     tab = visit(serve(*jobs.SCENARIOS[job](74.0)), width=360, mobile=True)
     tab.wait_for(f"{EVENTS_SHOWN} > 0")
     tab.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")

@@ -30,7 +30,7 @@ def user_file(project: Path, text: str) -> None:
     (project.parent / "config" / "edl" / "config.toml").write_text(text)
 
 
-def test_nothing_is_set_where_nothing_is_said(project: Path) -> None:
+def test_nothing_is_set_where_nothing_is_given(project: Path) -> None:
     assert values(project) == {}
 
 

@@ -75,7 +75,7 @@ def test_only_so_many_series_of_known_form_are_taken() -> None:
     assert len(carried(counters)) <= 200
 
 
-def test_rows_of_tables_are_told_by_table() -> None:
+def test_rows_of_tables_are_reported_by_table() -> None:
     metrics = Metrics()
     plane: list[PlaneStatus] = []
     metrics.add(TableCollector(lambda: plane[-1] if plane else None))

@@ -80,7 +80,7 @@ def master(tmp_path: Path) -> Iterator[Any]:
     master.close()
 
 
-def test_a_part_that_is_kept_is_told_until_the_master_has_heard(
+def test_a_kept_part_is_reported_until_the_master_has_acknowledged_it(
     master: Master, tmp_path: Path
 ) -> None:
     """Else it would wait for the part ten minutes long, without any other snapshot."""

@@ -28,13 +28,15 @@ def path(kind: Kind, records: list[bytes], tmp_path: Path) -> str:
     return place
 
 
-def test_the_name_tells_the_format(kind: Kind, path: str) -> None:
+def test_the_suffix_selects_the_format(kind: Kind, path: str) -> None:
     source = recordio.open_source(path)
     assert (source.uri, source.format) == (path, kind.format)
     assert source.columns == (("id", "text") if kind.format == "csv" else None)
 
 
-def test_without_an_ending_the_content_tells(kind: Kind, path: str, tmp_path: Path) -> None:
+def test_without_a_suffix_the_content_selects_the_format(
+    kind: Kind, path: str, tmp_path: Path
+) -> None:
     bare = tmp_path / "part-00000"
     os.rename(path, bare)
     assert recordio.open_source(str(bare)).format == kind.format

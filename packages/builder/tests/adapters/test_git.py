@@ -93,7 +93,7 @@ def test_nothing_else_is_left(fetch: Fetching) -> None:
     ("ref", "folder", "credential"),
     [("no-such-ref", "", "mine"), ("", "none", "mine"), ("", "", ""), ("", "", "wrong")],
 )
-def test_what_cannot_be_fetched_is_told_by_git(
+def test_gits_own_reason_is_shown_if_nothing_can_be_fetched(
     fetch: Fetching, ref: str, folder: str, credential: str
 ) -> None:
     with pytest.raises(BuilderError) as refused:
@@ -113,7 +113,7 @@ def test_a_credential_goes_to_its_own_hosts_alone(
     assert remote.asked == []
 
 
-def test_no_secret_is_said(fetch: Fetching) -> None:
+def test_no_secret_is_shown(fetch: Fetching) -> None:
     fetch()
     with pytest.raises(BuilderError) as refused:
         fetch("no-such-ref")

@@ -129,7 +129,7 @@ def test_no_more_than_so_many_are_built_at_a_time() -> None:
     assert phases == [Phase.BUILDING, Phase.BUILDING, Phase.QUEUED, Phase.QUEUED]
 
 
-def test_who_asks_for_many_does_not_hold_up_who_asks_for_one() -> None:
+def test_many_builds_of_one_tenant_do_not_delay_another() -> None:
     service = Service(building=1)
     for number in range(5):
         service.prepared(BuildId(f"ann{number}"), BuildIdentity("r/x", Key(f"a{number}"), ""), ANN)
@@ -157,7 +157,7 @@ def test_a_caller_who_leaves_does_not_end_a_build_that_others_wait_for() -> None
     assert fx.CancelWork(A) in service.handle_event(ev.Tick())
 
 
-def test_who_comes_back_in_time_finds_the_build_going_on() -> None:
+def test_a_caller_that_returns_in_time_finds_the_build_running() -> None:
     service = Service(abandon_s=60)
     service.prepared(A, ONE)
     service.handle_event(ev.Unsubscribed(A))
@@ -196,7 +196,7 @@ def test_nobody_joins_a_build_that_is_being_cancelled() -> None:
     assert starts(service.handle_event(ev.WorkFailed(A, BROKEN))) == [B]
 
 
-def test_what_takes_too_long_is_stopped_and_says_so() -> None:
+def test_a_build_over_its_time_limit_is_stopped_and_reported() -> None:
     service = Service(build_s=10)
     service.prepared(A, ONE)
     service.now += 11
@@ -208,7 +208,7 @@ def test_what_takes_too_long_is_stopped_and_says_so() -> None:
     assert (build.phase, build.failure.reason) == (Phase.FAILED, Reason.TIMEOUT)
 
 
-def test_a_sender_who_stops_sending_does_not_wait_for_ever() -> None:
+def test_a_sender_that_stops_sending_ends_at_the_deadline() -> None:
     service = Service(receive_s=10)
     service.handle_event(ev.BuildRequested(A, ANN, ev.SourceKind.ARCHIVE), ev.Subscribed(A))
     service.now += 11

@@ -248,7 +248,7 @@ def test_cancelling(bench: Bench) -> None:
         assert sorted(path.name for path in folder.iterdir()) == ["build.json", "log.jsonl"]
 
 
-def test_who_leaves_does_not_end_what_others_wait_for(bench: Bench) -> None:
+def test_a_caller_that_leaves_does_not_end_a_build_for_others(bench: Bench) -> None:
     with bench.stub() as one, bench.stub() as two:
         call, name = _held(bench, one)
         watching = two.Watch(pb.WatchBuildRequest(id=name), timeout=DEADLINE_S)
@@ -260,7 +260,7 @@ def test_who_leaves_does_not_end_what_others_wait_for(bench: Bench) -> None:
         assert read(watching).last.phase == pb.DONE
 
 
-def test_what_nobody_waits_for_is_given_up(bench: Bench) -> None:
+def test_a_build_without_callers_is_cancelled(bench: Bench) -> None:
     with bench.stub() as stub:
         call, name = _held(bench, stub)
         call.cancel()  # type: ignore[attr-defined]
@@ -439,7 +439,7 @@ def test_a_stream_that_breaks_the_contract_is_refused(bench: Bench) -> None:
             assert told.status is grpc.StatusCode.INVALID_ARGUMENT, messages
 
 
-def test_a_sender_who_stops_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+def test_a_sender_that_stops_runs_into_the_deadline(tmp_path: Path) -> None:
     config = settings(tmp_path / "s")
     config = replace(config, limits=replace(config.limits, receive_s=0.5))
     silent = threading.Event()

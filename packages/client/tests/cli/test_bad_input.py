@@ -239,7 +239,7 @@ def test_a_refused_job_is_an_object_too(attempt: Attempt) -> None:
     assert done.json["records_trained"] == 0
 
 
-def test_a_defect_of_our_own_is_told_as_one(
+def test_an_internal_error_is_reported_as_one(
     attempt: Attempt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from edl.use_cases.job_submission import JobSubmitter

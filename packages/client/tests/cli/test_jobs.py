@@ -141,7 +141,7 @@ def test_a_failed_job_says_what_where_and_what_to_do_on_one_screen(tidy: Edl) ->
     assert len(done.err.splitlines()) < 40
 
 
-def test_what_the_master_says_before_it_listens_is_told(tidy: Edl) -> None:
+def test_an_error_of_the_master_before_it_listens_is_reported(tidy: Edl) -> None:
     tidy.part = "early"
     done = tidy.run(*tidy.job("-o", "json"))
     assert done.code == 3
@@ -201,7 +201,7 @@ def supervisor(edl: Edl, name: str) -> int | None:
     return supervision.supervisor_pid(edl.job_dir(name))
 
 
-def test_a_killed_supervisor_is_replaced_by_whoever_asks_for_the_job(tidy: Edl) -> None:
+def test_a_killed_supervisor_is_replaced_by_the_next_command(tidy: Edl) -> None:
     tidy.begin("watched")
     eventually(lambda: running_job(tidy, "watched"), "the job runs")
     first = eventually(lambda: supervisor(tidy, "watched"), "a supervisor")
@@ -389,7 +389,7 @@ def test_stop_waits_for_a_master_that_is_busy(tidy: Edl) -> None:
     assert json.loads(out)["state"] == "CANCELLED"
 
 
-def test_stop_now_ends_a_job_whose_master_answers_nobody(tidy: Edl) -> None:
+def test_stop_now_ends_a_job_whose_master_does_not_answer(tidy: Edl) -> None:
     tidy.begin("frozen", "--num-workers", "2")
     os.kill(master_pid(tidy, "frozen"), signal.SIGSTOP)
     done = tidy("stop", "frozen", "--now", "-o", "json")
@@ -474,7 +474,7 @@ def test_scale_reaches_the_master(tidy: Edl) -> None:
     assert done.json["error"]["code"] == "JOB_OVER"
 
 
-def test_logs_of_everybody_of_one_and_the_last_lines(tidy: Edl) -> None:
+def test_logs_of_all_processes_of_one_and_the_last_lines(tidy: Edl) -> None:
     tidy.begin("logged", "--num-workers", "2")
     eventually(lambda: "worker 1 here" in tidy("logs", "logged").out, "the workers have written")
     assert "[master] scripted job listens" in tidy("logs", "logged").out

@@ -69,7 +69,7 @@ def test_a_new_zoo_spares_what_is_there(edl: Edl) -> None:
     assert "edl train" in edl("zoo", "init", "empty").out
 
 
-def test_check_tells_all_errors_at_once(checked: Edl) -> None:
+def test_check_reports_all_errors_at_once(checked: Edl) -> None:
     (checked.place / "zoo" / "mine.py").write_text("model = 1")
     done = checked.run("zoo", "check", "--model-zoo", "zoo", "--model-def", "mine", "-o", "json")
     assert done.code == 4

@@ -142,7 +142,7 @@ def test_the_description_is_that_of_the_running_job(harness: Harness, backend: J
     end(backend, "described")
 
 
-def test_one_name_is_one_job_whoever_submits_it(harness: Harness) -> None:
+def test_one_name_is_one_job_for_all_submitters(harness: Harness) -> None:
     job = harness.job("race")
     backends = [harness.make() for _ in range(3)]
     with ThreadPoolExecutor(3) as pool:

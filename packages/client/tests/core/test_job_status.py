@@ -59,7 +59,7 @@ def test_more_done_than_there_is_stays_at_the_whole() -> None:
     assert changed(records_total=0).fraction == 0.0
 
 
-def test_the_summary_tells_what_went_wrong_on_the_way() -> None:
+def test_the_summary_lists_failures_on_the_way() -> None:
     text = "\n".join(
         job_text.summary(
             changed(
@@ -150,6 +150,6 @@ def test_a_job_is_over_in_final_states_and_without_a_master(state: JobState) -> 
         ),
     ],
 )
-def test_rows_of_embedding_tables_are_told(rows: dict[str, int], told: str | None) -> None:
+def test_rows_of_embedding_tables_are_reported(rows: dict[str, int], told: str | None) -> None:
     lines = job_text.status_lines(replace(RUNNING, table_rows=rows))
     assert [line for line in lines if line.startswith("  rows")] == ([told] if told else [])

@@ -82,7 +82,7 @@ def test_what_runs_later_makes_no_names_now() -> None:
     assert definitions("def f():\n    globals()['model'] = 1", "m.py").lacks("model")
 
 
-def test_what_is_no_python_says_where() -> None:
+def test_invalid_python_is_reported_with_its_place() -> None:
     with pytest.raises(SyntaxError) as caught:
         definitions("a = 1\ndef (:\n", "zoo/m.py")
     assert (caught.value.filename, caught.value.lineno) == ("zoo/m.py", 2)

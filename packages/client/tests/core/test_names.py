@@ -28,7 +28,7 @@ def test_a_label_is_a_name(name: str) -> None:
         ("ä", "only lower-case letters"),
     ],
 )
-def test_what_is_no_label_is_told_why(name: str, word: str) -> None:
+def test_an_invalid_name_is_explained(name: str, word: str) -> None:
     assert word in (names.fault(name) or "")
 
 
@@ -45,7 +45,7 @@ def test_what_is_no_label_is_told_why(name: str, word: str) -> None:
         ("___", "job-3f2a"),
     ],
 )
-def test_a_made_name_tells_the_model(subject: str, expected: str) -> None:
+def test_a_generated_name_shows_the_model(subject: str, expected: str) -> None:
     assert names.generate(names.subject_of(subject), "3f2a") == expected
 
 

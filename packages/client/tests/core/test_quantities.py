@@ -31,7 +31,7 @@ def test_durations_are_read(text: str, seconds: float) -> None:
 @pytest.mark.parametrize(
     "text", ["", "soon", "5 fortnights", "-1", "1h-5m", "nan", "inf", "h", "1s2"]
 )
-def test_what_is_no_duration_says_what_one_is(text: str) -> None:
+def test_an_invalid_duration_is_explained(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration"):
         quantities.parse_duration(text)
 

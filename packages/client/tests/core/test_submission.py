@@ -180,7 +180,7 @@ def test_a_timeout_needs_somebody_who_watches() -> None:
     assert "--detach" in refused(Verb.TRAIN, {**TRAIN, "detach": True, "timeout": "5m"}).what
 
 
-def test_an_option_of_another_verb_says_whose_it_is() -> None:
+def test_an_option_of_another_verb_names_that_verb() -> None:
     problem = refused(Verb.PREDICT, {**USE, "num_epochs": 3})
     assert "edl predict has no option --num-epochs" in problem.what
     assert "edl train" in problem.remedy

@@ -375,7 +375,7 @@ def without_unknown(world: World) -> World:
     return world
 
 
-def test_a_client_s_look_brings_back_a_job_of_which_nothing_runs() -> None:
+def test_status_revives_a_job_without_processes() -> None:
     for world in WORLDS:
         if world.anybody_runs or world.is_over:
             continue

@@ -171,7 +171,9 @@ def test_a_broken_connection_is_taken_up_where_it_broke(
     assert stand_in.watched == [2]
 
 
-def test_a_failure_is_told_as_the_service_tells_it(service: tuple[StandIn, str], zoo: Path) -> None:
+def test_a_failure_of_the_service_is_passed_on_unchanged(
+    service: tuple[StandIn, str], zoo: Path
+) -> None:
     stand_in, address = service
 
     def fails(context: Any) -> Iterator[pb.BuildProgress]:
@@ -286,7 +288,7 @@ def test_a_builder_runs_for_one_call_and_one_at_a_time(
     assert said == ["waiting for another build on this machine"]
 
 
-def test_a_builder_that_is_not_installed_is_told(edl: Edl) -> None:
+def test_a_builder_that_is_not_installed_is_reported(edl: Edl) -> None:
     edl.extra = {
         "EDL_BUILDER_COMMAND": f"{sys.executable} -S -E -m edl_builder",
         "EDL_BASE_IMAGE": "base:1",
@@ -297,7 +299,7 @@ def test_a_builder_that_is_not_installed_is_told(edl: Edl) -> None:
     assert "edl-client[docker]" in done.err
 
 
-def test_what_an_image_needs_is_said_before_anything_starts(edl: Edl) -> None:
+def test_the_needs_of_an_image_are_checked_before_anything_starts(edl: Edl) -> None:
     without = edl.run("zoo", "build", "--model-zoo", "zoo")
     assert (without.code, "--repository" in without.err) == (2, True)
     without = edl.run("zoo", "build", "--model-zoo", "zoo", "--repository", "127.0.0.1:1/x")

@@ -43,7 +43,7 @@ def test_what_is_not_needed_is_given_back() -> None:
     assert buffers.free_nbytes == 0
 
 
-def test_what_is_lent_comes_back_after_all() -> None:
+def test_a_borrowed_buffer_is_returned_in_the_end() -> None:
     buffers, now = BufferPool(), 0.0
     with buffers.lent(SIZE):
         for _ in range(3):

@@ -56,20 +56,20 @@ def test_columns_of_csv_travel_with_every_range(tmp_path: Path) -> None:
     assert list(data.locate(Range(0, 1, 3)).columns) == ["x", "y"]
 
 
-def test_nothing_that_matches_is_said(tmp_path: Path) -> None:
+def test_a_pattern_without_a_match_is_reported(tmp_path: Path) -> None:
     error = refused(tmp_path / "*.recordio")
     assert error.code == error_pb2.DATA_NOT_FOUND
     assert str(tmp_path) in error.what
 
 
-def test_files_without_a_record_are_said(tmp_path: Path) -> None:
+def test_files_without_a_record_are_reported(tmp_path: Path) -> None:
     write(tmp_path / "a.recordio", 0)
     error = refused(tmp_path / "a.recordio")
     assert error.code == error_pb2.DATA_EMPTY
     assert "a.recordio" in error.where
 
 
-def test_damage_is_said_with_file_and_offset(tmp_path: Path) -> None:
+def test_damage_is_reported_with_file_and_offset(tmp_path: Path) -> None:
     write(tmp_path / "a.recordio", 35)
     write(tmp_path / "b.recordio", 35)
     content = (tmp_path / "b.recordio").read_bytes()
@@ -80,7 +80,7 @@ def test_damage_is_said_with_file_and_offset(tmp_path: Path) -> None:
     assert "offset" in error.what
 
 
-def test_a_file_that_may_not_be_read_is_said(tmp_path: Path) -> None:
+def test_a_file_that_may_not_be_read_is_reported(tmp_path: Path) -> None:
     (tmp_path / "a.recordio").symlink_to(tmp_path / "gone")
     error = refused(tmp_path / "a.recordio")
     assert error.code == error_pb2.DATA_UNREADABLE
@@ -88,12 +88,12 @@ def test_a_file_that_may_not_be_read_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_without_permission_is_said(tmp_path: Path) -> None:
+def test_a_file_without_permission_is_reported(tmp_path: Path) -> None:
     write(tmp_path / "a.recordio", 5)
     (tmp_path / "a.recordio").chmod(0)
     assert refused(tmp_path / "a.recordio").code == error_pb2.DATA_UNREADABLE
 
 
-def test_a_format_that_there_is_not_is_said(tmp_path: Path) -> None:
+def test_an_unknown_format_is_reported(tmp_path: Path) -> None:
     write(tmp_path / "a.recordio", 5)
     assert refused(tmp_path / "a.recordio", "parquet").code == error_pb2.DATA_UNREADABLE

@@ -44,7 +44,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path)
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_full_disk_is_told_from_one_that_may_not_be_written() -> None:
+def test_a_full_disk_differs_from_one_that_may_not_be_written() -> None:
     full = storage_error(OSError(errno.ENOSPC, "No space left on device"), "/a/b")
     assert full.code == error_pb2.DISK_FULL
     assert "/a/b" in full.what

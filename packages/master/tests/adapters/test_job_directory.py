@@ -12,7 +12,7 @@ from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2
 
 
-def test_a_directory_that_is_not_there_is_said_so(tmp_path: Path) -> None:
+def test_a_directory_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(EdlError) as caught:
         JobDirectory(tmp_path / "nowhere").lock.hold()
     assert caught.value.code == error_pb2.OUTPUT_UNWRITABLE

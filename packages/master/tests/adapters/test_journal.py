@@ -99,7 +99,7 @@ def test_watchers_wait_for_the_next_event_or_the_end(tmp_path: Path) -> None:
     assert journal.closed
 
 
-def test_a_disk_that_is_full_is_said(tmp_path: Path) -> None:
+def test_a_disk_that_is_full_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     journal = Journal(path)
     add(journal, 1)

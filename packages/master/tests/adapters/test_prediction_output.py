@@ -116,7 +116,7 @@ def test_what_somebody_else_put_there_is_not_taken_for_the_job_s_own(
         check_output(str(tmp_path / "out"))
 
 
-def test_who_begins_anew_removes_what_an_earlier_master_made(
+def test_a_master_that_restarts_removes_what_an_earlier_one_made(
     predictions: PredictionOutput, tmp_path: Path
 ) -> None:
     for number in range(CUT.count):
@@ -191,7 +191,7 @@ def joined(directory: Path) -> int:
     return sum(len(content(path)) for path in directory.iterdir())
 
 
-def test_a_completion_that_is_said_twice_is_one(
+def test_a_completion_that_is_sent_twice_counts_once(
     predictions: PredictionOutput, tmp_path: Path
 ) -> None:
     for number in range(CUT.count):
@@ -339,7 +339,7 @@ def test_an_output_that_appeared_in_a_store_meanwhile_is_not_overwritten(
     assert store.find("/") == ["/bucket/out/mine"]
 
 
-def test_a_store_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     for output in ("odd://bucket/out", "local:///proc/no/such"):
         with pytest.raises(EdlError) as caught:
             check_output(output)

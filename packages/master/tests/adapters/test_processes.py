@@ -118,7 +118,7 @@ class TestLocalProcesses(PlatformSuite):
         return local
 
 
-def test_a_body_has_a_session_of_its_own_and_the_identity_by_which_workers_register(
+def test_an_instance_has_a_session_of_its_own_and_the_identity_by_which_workers_register(
     local: LocalHarness,
 ) -> None:
     platform = local.platform(Behaviour.OBEDIENT)
@@ -128,7 +128,7 @@ def test_a_body_has_a_session_of_its_own_and_the_identity_by_which_workers_regis
     assert instance == f"{os.uname().nodename}:{pid}:{process_identity.start_time(pid)}"
 
 
-def test_what_a_body_has_started_ends_with_it(local: LocalHarness) -> None:
+def test_what_an_instance_has_started_ends_with_it(local: LocalHarness) -> None:
     platform = local.platform("parent")
     instance = PlatformSuite.up(local, platform)
     log = (local.logs / "worker-0.log").read_text()
@@ -139,7 +139,7 @@ def test_what_a_body_has_started_ends_with_it(local: LocalHarness) -> None:
     until(lambda: not process_identity.is_running(child), "the instance's own child to be gone")
 
 
-def test_what_an_adopted_body_has_started_ends_with_it(local: LocalHarness) -> None:
+def test_what_an_adopted_instance_has_started_ends_with_it(local: LocalHarness) -> None:
     before = local.platform("parent")
     instance = PlatformSuite.up(local, before)
     child = int((local.logs / "worker-0.log").read_text().split("child ")[1].split()[0])
@@ -155,7 +155,7 @@ def litter_of(local: LocalHarness) -> Path:
     return Path(log.split("litter ")[1].split("\n")[0])
 
 
-def test_the_temporary_files_of_a_body_that_is_killed_go_with_it(local: LocalHarness) -> None:
+def test_the_temporary_files_of_an_instance_that_is_killed_go_with_it(local: LocalHarness) -> None:
     platform = local.platform("littering")
     instance = PlatformSuite.up(local, platform)
     litter = litter_of(local)
@@ -167,7 +167,7 @@ def test_the_temporary_files_of_a_body_that_is_killed_go_with_it(local: LocalHar
     assert not litter.parent.exists()
 
 
-def test_a_master_that_is_started_again_clears_up_after_bodies_that_are_gone(
+def test_a_master_that_is_started_again_clears_up_after_instances_that_are_gone(
     local: LocalHarness,
 ) -> None:
     before = local.platform("littering")
@@ -217,7 +217,7 @@ def test_a_torn_record_is_passed_over(local: LocalHarness) -> None:
     assert not record.exists()
 
 
-def test_records_are_there_as_long_as_their_bodies(local: LocalHarness) -> None:
+def test_records_are_there_as_long_as_their_instances(local: LocalHarness) -> None:
     platform = local.platform(Behaviour.OBEDIENT)
     instance = PlatformSuite.up(local, platform)
     (record,) = local.records.iterdir()
@@ -227,7 +227,7 @@ def test_records_are_there_as_long_as_their_bodies(local: LocalHarness) -> None:
     assert list(local.records.iterdir()) == []
 
 
-def test_a_body_that_cannot_be_recorded_is_not_left_running(local: LocalHarness) -> None:
+def test_an_instance_that_cannot_be_recorded_is_not_left_running(local: LocalHarness) -> None:
     platform = local.platform(Behaviour.STUBBORN)
     local.records.rmdir()  # as if the disk had become unwritable
     platform.start(ZERO, 0)
@@ -244,7 +244,7 @@ def _content(path: Path) -> bytes:
         return b""
 
 
-def test_bodies_survive_a_master_that_is_killed_and_the_next_one_finds_them(
+def test_instances_survive_a_master_that_is_killed_and_the_next_one_finds_them(
     local: LocalHarness,
 ) -> None:
     master = subprocess.Popen(
@@ -307,7 +307,7 @@ def test_a_stopped_process_is_still_killed_after_its_grace(local: LocalHarness) 
     assert (gone.signal, gone.preempted) == (signal.SIGKILL, False)
 
 
-def test_all_bodies_of_a_worker_append_to_one_log(local: LocalHarness) -> None:
+def test_all_instances_of_a_worker_append_to_one_log(local: LocalHarness) -> None:
     platform = local.platform(Behaviour.FINISHING)
     for attempt in range(2):
         platform.start(ZERO, attempt)
@@ -343,7 +343,7 @@ def test_threads_are_left_alone_for_one_worker_and_where_the_user_has_set_them()
     assert limit_threads(own, instances=4, cores=8) == own
 
 
-def test_started_is_told_before_exited_even_for_a_body_that_ends_at_once(
+def test_started_is_reported_before_exited_even_for_an_instance_that_ends_at_once(
     local: LocalHarness,
 ) -> None:
     platform = local.platform(Behaviour.FINISHING)

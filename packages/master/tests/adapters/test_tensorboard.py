@@ -45,7 +45,7 @@ def test_what_was_flushed_can_be_read_while_the_job_runs(tmp_path: Path) -> None
     board.close()
 
 
-def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(EdlError) as caught:
         TensorBoard(tmp_path / "file")

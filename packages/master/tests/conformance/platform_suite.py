@@ -116,7 +116,7 @@ class PlatformSuite:
 
     # --- starting --------------------------------------------------------------------------
 
-    def test_a_body_that_ends_by_itself_is_told_once_as_started_and_once_as_exited(
+    def test_an_instance_that_ends_by_itself_is_reported_once_as_started_and_once_as_exited(
         self, harness: PlatformHarness
     ) -> None:
         platform = harness.platform(Behaviour.FINISHING)
@@ -129,7 +129,7 @@ class PlatformSuite:
         assert (second.exit_code, second.signal, second.preempted) == (0, None, False)
         assert platform.observe(0.05) == ()
 
-    def test_a_body_that_cannot_be_started_is_told_with_a_reason(
+    def test_an_instance_that_cannot_be_started_is_reported_with_a_reason(
         self, harness: PlatformHarness
     ) -> None:
         platform = harness.platform(Behaviour.MISSING)
@@ -140,7 +140,7 @@ class PlatformSuite:
         assert seen.reason
         assert platform.observe(0.05) == ()
 
-    def test_every_body_has_an_identity_of_its_own(self, harness: PlatformHarness) -> None:
+    def test_every_instance_has_an_identity_of_its_own(self, harness: PlatformHarness) -> None:
         platform = harness.platform(Behaviour.OBEDIENT)
         platform.start(ZERO, 0)
         platform.start(ONE, 0)
@@ -152,7 +152,7 @@ class PlatformSuite:
 
     # --- exits -----------------------------------------------------------------------------
 
-    def test_a_crash_is_told_with_its_exit_code_and_the_end_of_what_it_printed(
+    def test_a_crash_is_reported_with_its_exit_code_and_the_end_of_what_it_printed(
         self, harness: PlatformHarness
     ) -> None:
         platform = harness.platform(Behaviour.CRASHING)
@@ -165,7 +165,7 @@ class PlatformSuite:
         assert lines[-2:] == ["line 98", "line 99"]
         assert 20 <= len(lines) <= 60
 
-    def test_a_log_tail_is_of_this_body_and_not_of_the_one_before(
+    def test_a_log_tail_is_of_this_instance_and_not_of_the_one_before(
         self, harness: PlatformHarness
     ) -> None:
         platform = harness.platform(Behaviour.FINISHING)
@@ -176,7 +176,9 @@ class PlatformSuite:
         assert isinstance(second, InstanceExited)
         assert second.log_tail.splitlines() == ["done"]
 
-    def test_a_body_taken_away_from_outside_is_preempted(self, harness: PlatformHarness) -> None:
+    def test_an_instance_taken_away_from_outside_is_preempted(
+        self, harness: PlatformHarness
+    ) -> None:
         platform = harness.platform(Behaviour.OBEDIENT)
         instance = self.up(harness, platform)
         harness.take_away(instance)
@@ -186,7 +188,7 @@ class PlatformSuite:
         assert gone.exit_code is None
         assert gone.signal is not None
 
-    def test_a_body_that_a_request_from_outside_ended_is_preempted(
+    def test_an_instance_that_a_request_from_outside_ended_is_preempted(
         self, harness: PlatformHarness
     ) -> None:
         platform = harness.platform(Behaviour.NAIVE)
@@ -194,7 +196,7 @@ class PlatformSuite:
         harness.ask_from_outside(instance)
         assert exited(platform).preempted
 
-    def test_a_body_whose_exit_code_tells_of_a_request_from_outside_is_preempted(
+    def test_an_instance_whose_exit_code_reports_a_request_from_outside_is_preempted(
         self, harness: PlatformHarness
     ) -> None:
         platform = harness.platform(Behaviour.FRANK)
@@ -203,7 +205,7 @@ class PlatformSuite:
         gone = exited(platform)
         assert (gone.exit_code, gone.signal, gone.preempted) == (None, 15, True)
 
-    def test_a_body_that_leaves_in_order_when_asked_from_outside_has_its_own_exit_code(
+    def test_an_instance_that_leaves_in_order_when_asked_from_outside_has_its_own_exit_code(
         self, harness: PlatformHarness
     ) -> None:
         # Whether that was a preemption is what its worker told before it left.
@@ -213,7 +215,7 @@ class PlatformSuite:
         gone = exited(platform)
         assert (gone.exit_code, gone.signal, gone.preempted) == (0, None, False)
 
-    def test_many_bodies_that_end_together_are_each_told_once(
+    def test_many_instances_that_end_together_are_each_reported_once(
         self, harness: PlatformHarness
     ) -> None:
         platform = harness.platform(Behaviour.CRASHING)
@@ -227,7 +229,7 @@ class PlatformSuite:
 
     # --- stopping --------------------------------------------------------------------------
 
-    def test_a_stopped_body_may_leave_in_order(self, harness: PlatformHarness) -> None:
+    def test_a_stopped_instance_may_leave_in_order(self, harness: PlatformHarness) -> None:
         platform = harness.platform(Behaviour.OBEDIENT)
         instance = self.up(harness, platform)
         platform.stop(ZERO, LONG_S)
@@ -236,7 +238,7 @@ class PlatformSuite:
         assert (gone.exit_code, gone.signal, gone.preempted) == (0, None, False)
         assert not harness.is_alive(instance)
 
-    def test_a_body_that_does_not_leave_is_killed_after_its_grace_and_was_not_preempted(
+    def test_an_instance_that_does_not_leave_is_killed_after_its_grace_and_was_not_preempted(
         self, harness: PlatformHarness
     ) -> None:
         platform = harness.platform(Behaviour.STUBBORN)
@@ -272,7 +274,7 @@ class PlatformSuite:
         assert not gone.preempted
         assert not harness.is_alive(instance)
 
-    def test_stopping_ends_all_bodies_of_that_worker_and_no_other(
+    def test_stopping_ends_all_instances_of_that_worker_and_no_other(
         self, harness: PlatformHarness
     ) -> None:
         platform = harness.platform(Behaviour.OBEDIENT)
@@ -286,7 +288,7 @@ class PlatformSuite:
         assert gone == {first, second}
         assert harness.is_alive(other)
 
-    def test_a_worker_without_a_body_can_be_stopped(self, harness: PlatformHarness) -> None:
+    def test_a_worker_without_an_instance_can_be_stopped(self, harness: PlatformHarness) -> None:
         platform = harness.platform(Behaviour.OBEDIENT)
         platform.stop(WorkerId(7), 1)
         platform.kill(WorkerId(7))
@@ -294,13 +296,13 @@ class PlatformSuite:
 
     # --- closing ---------------------------------------------------------------------------
 
-    def test_closing_leaves_no_body_behind(self, harness: PlatformHarness) -> None:
+    def test_closing_leaves_no_instance_behind(self, harness: PlatformHarness) -> None:
         platform = harness.platform(Behaviour.STUBBORN)
         instances = [self.up(harness, platform, WorkerId(number)) for number in range(3)]
         platform.close(0.1)
         assert not any(harness.is_alive(instance) for instance in instances)
 
-    def test_exits_are_told_after_closing_and_then_observing_no_longer_waits(
+    def test_exits_are_reported_after_closing_and_then_observing_no_longer_waits(
         self, harness: PlatformHarness
     ) -> None:
         platform = harness.platform(Behaviour.OBEDIENT)
@@ -321,7 +323,7 @@ class PlatformSuite:
 
     # --- a master that is started again ----------------------------------------------------
 
-    def test_a_successor_finds_the_bodies_that_were_left(self, harness: PlatformHarness) -> None:
+    def test_a_successor_finds_the_instances_that_were_left(self, harness: PlatformHarness) -> None:
         before = harness.platform(Behaviour.OBEDIENT)
         instances = {self.up(harness, before, WorkerId(number)) for number in range(2)}
         platform = harness.successor(before)
@@ -332,7 +334,7 @@ class PlatformSuite:
         assert platform.observe(0.05) == ()
         assert all(harness.is_alive(instance) for instance in instances)
 
-    def test_an_adopted_body_can_be_stopped_and_its_exit_is_told(
+    def test_an_adopted_instance_can_be_stopped_and_its_exit_is_reported(
         self, harness: PlatformHarness
     ) -> None:
         before = harness.platform(Behaviour.OBEDIENT)
@@ -343,7 +345,7 @@ class PlatformSuite:
         gone = exited(platform)
         assert (gone.instance, gone.preempted) == (instance, False)
 
-    def test_the_end_of_an_adopted_body_from_outside_counts_as_preemption(
+    def test_the_end_of_an_adopted_instance_from_outside_counts_as_preemption(
         self, harness: PlatformHarness
     ) -> None:
         before = harness.platform(Behaviour.STUBBORN)
@@ -353,7 +355,7 @@ class PlatformSuite:
         harness.take_away(instance)
         assert exited(platform).preempted
 
-    def test_a_body_that_ended_between_two_masters_is_not_adopted(
+    def test_an_instance_that_ended_between_two_masters_is_not_adopted(
         self, harness: PlatformHarness
     ) -> None:
         before = harness.platform(Behaviour.OBEDIENT)
@@ -364,7 +366,7 @@ class PlatformSuite:
         assert platform.adopt() == ()
         assert platform.observe(0.05) == ()
 
-    def test_closing_ends_adopted_bodies_too(self, harness: PlatformHarness) -> None:
+    def test_closing_ends_adopted_instances_too(self, harness: PlatformHarness) -> None:
         before = harness.platform(Behaviour.STUBBORN)
         instance = self.up(harness, before)
         platform = harness.successor(before)

@@ -129,7 +129,7 @@ def test_a_caller_that_is_gone_gets_no_task(controller: JobController) -> None:
     assert isinstance(controller.handle(ask(1)), GrantedLease)
 
 
-def test_the_end_is_told_to_who_waits_for_it(controller: JobController) -> None:
+def test_the_end_is_reported_to_waiting_callers(controller: JobController) -> None:
     assert controller.wait_for_end(0.01) is None
     controller.handle(StopRequested("enough"))
     for number in (0, 1):

@@ -45,7 +45,7 @@ at_leisure = settings(deadline=None)
         (TaskType.EXPORT, 1, True, True, FailJob),
     ],
 )
-def test_what_becomes_of_a_task_that_failed(
+def test_a_failed_task_is_retried_or_dead_lettered(
     type_: TaskType, failures: int, permanent: bool, allowed: bool, decision: type
 ) -> None:
     rules = job_settings(JobType.TRAIN, task_attempts=3, allow_dead_letters=allowed)

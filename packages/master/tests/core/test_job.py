@@ -137,7 +137,7 @@ def test_dead_letters_in_detail_are_bounded_and_all_are_counted() -> None:
 # --- instances ----------------------------------------------------------------------------------
 
 
-def test_the_end_of_a_replaced_body_is_not_taken_for_that_of_its_successor() -> None:
+def test_the_end_of_a_replaced_instance_is_not_taken_for_that_of_its_successor() -> None:
     """Somebody started a second process for the worker; the platform knows the first alone."""
     job = joined(JobStateMachine(SETTINGS, DATA))
     newcomer = InstanceId("0b")
@@ -266,7 +266,7 @@ def test_time_stands_still_when_the_end_is_decided() -> None:
         (ev.InstanceExited(WorkerId(5), None, 1, None, False), False),
     ],
 )
-def test_only_the_end_of_the_present_body_counts(
+def test_only_the_end_of_the_present_instance_counts(
     event: ev.InstanceExited, attempt_counts: bool
 ) -> None:
     job = joined(JobStateMachine(SETTINGS, DATA))

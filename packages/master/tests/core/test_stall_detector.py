@@ -143,7 +143,7 @@ class Played:
         return [record.kind for record in self.records]
 
 
-def test_a_hanging_worker_tells_its_stacks_is_killed_and_its_task_leased_again() -> None:
+def test_a_stalled_worker_reports_its_stacks_is_killed_and_its_task_leased_again() -> None:
     played = Played()
     hung = played.leases[1].task
     for _ in range(8):
@@ -195,7 +195,7 @@ def test_code_that_never_gives_a_first_minibatch_is_found() -> None:
             played.beat(1, "waiting")
 
 
-def test_who_waits_for_others_is_not_suspected() -> None:
+def test_a_worker_that_waits_for_others_is_not_suspected() -> None:
     played = Played()
     for number in (0, 1):
         played.step(number)
@@ -207,7 +207,7 @@ def test_who_waits_for_others_is_not_suspected() -> None:
     assert "WorkerStallSuspected" not in played.kinds()
 
 
-def test_slow_steps_of_everybody_are_no_hang() -> None:
+def test_steps_that_are_slow_for_all_workers_are_no_stall() -> None:
     """With steps of 20 s nothing is suspected before 200 s."""
     settings = replace(SETTINGS, timings=Timings(stall=replace(TIMEOUTS, first_s=100.0)))
     played = Played()

@@ -114,7 +114,7 @@ def test_a_push_waits_for_its_permit_until_the_version_is_complete() -> None:
     assert answer.reading.version == 1
 
 
-def test_who_waits_for_a_slot_gets_that_of_a_lost_lease() -> None:
+def test_a_waiter_gets_the_step_permit_of_a_lost_lease() -> None:
     local = ready(Sync(1))
     with pulled(local, None, lease(0)) as answer:
         assert isinstance(answer.permit, PermitGranted)
@@ -125,7 +125,7 @@ def test_who_waits_for_a_slot_gets_that_of_a_lost_lease() -> None:
 
 
 @pytest.mark.parametrize("end", ["revoke", "close"])
-def test_who_has_lost_its_lease_waits_no_longer(end: str) -> None:
+def test_a_worker_that_lost_its_lease_stops_waiting(end: str) -> None:
     local = ready(Sync(1))
     with pulled(local, None, lease(0)):
         pass
@@ -138,7 +138,7 @@ def test_who_has_lost_its_lease_waits_no_longer(end: str) -> None:
     assert isinstance(second.answer().permit, PermitRefused)
 
 
-def test_nobody_waits_when_the_job_is_over() -> None:
+def test_waiters_leave_when_the_job_is_over() -> None:
     local = ready(Sync(1))
     with pulled(local, None, lease(0)):
         pass
@@ -148,7 +148,7 @@ def test_nobody_waits_when_the_job_is_over() -> None:
     assert [each.answer().permit for each in waiting] == [None, None]
 
 
-def test_who_is_gone_gets_no_slot() -> None:
+def test_a_worker_that_left_gets_no_step_permit() -> None:
     local = ready(Sync(1))
     with pulled(local, None, lease(0)):
         pass
@@ -173,7 +173,7 @@ def test_waiting_ends_after_the_time_that_was_asked_for() -> None:
     assert time.monotonic() - started >= 0.1
 
 
-def test_who_comes_before_the_initial_values_waits_for_them() -> None:
+def test_a_pull_waits_for_the_initial_values() -> None:
     local = make(Async())
     with pulled(local, None) as answer:
         assert not answer.reading.initialized
@@ -186,7 +186,7 @@ def test_who_comes_before_the_initial_values_waits_for_them() -> None:
     assert answer.reading.values.nbytes == 4 * SIZE
 
 
-def test_nothing_is_copied_for_who_has_the_version() -> None:
+def test_nothing_is_copied_for_a_worker_that_has_the_version() -> None:
     local = ready(Async())
     with pulled(local, Version(0)) as answer:
         assert (answer.reading.version, answer.reading.values.nbytes) == (0, 0)

@@ -16,7 +16,7 @@ SCENARIOS = sorted(Path(__file__).parent.glob("*.txt"))
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
-def test_the_job_goes_as_told(path: Path) -> None:
+def test_the_transcript_matches(path: Path) -> None:
     told = rewrite(path)
     if os.environ.get("EDL_REWRITE_SCENARIOS"):
         path.write_text(told)

@@ -297,7 +297,7 @@ def test_a_killed_master_s_successor_goes_on_from_its_snapshot(
 
 
 @pytest.mark.parametrize("damage", ["torn", "missing part", "all torn"])
-def test_a_damaged_snapshot_is_said_so_and_the_one_before_is_used(
+def test_a_damaged_snapshot_is_reported_and_the_one_before_is_used(
     master: Master, tmp_path: Path, damage: str
 ) -> None:
     spec = training_spec(tmp_path)
@@ -375,7 +375,7 @@ def test_an_output_that_exists_is_named(master: Master, tmp_path: Path) -> None:
     assert str(tmp_path / "model") in failed(master, "OUTPUT_EXISTS")["what"]
 
 
-def test_a_spec_that_is_none_is_said_so(master: Master, tmp_path: Path) -> None:
+def test_a_spec_that_is_none_is_reported(master: Master, tmp_path: Path) -> None:
     master.start(job_pb2.JobSpec(name="counting"))
     failed(master, "USAGE")
 
@@ -427,7 +427,7 @@ def test_a_full_disk_fails_the_job_and_says_so(master: Master, tmp_path: Path, p
 
 
 @pytest.mark.skipif(not can_mount(), reason="no small disk can be mounted here")
-def test_a_full_disk_under_the_job_itself_is_still_said_in_its_status(
+def test_a_full_disk_under_the_job_itself_is_still_reported_in_its_status(
     master: Master, tmp_path: Path
 ) -> None:
     spec = training_spec(tmp_path)

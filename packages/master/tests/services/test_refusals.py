@@ -179,7 +179,7 @@ def test_nothing_newer_costs_one_small_frame(held: Held) -> None:
     assert len(frame) < 32
 
 
-def test_a_frozen_version_that_is_not_there_is_said_so(held: Held) -> None:
+def test_a_frozen_version_that_is_not_there_is_reported(held: Held) -> None:
     header = parameters_pb2.PullHeader(
         incarnation=held.worker.incarnation,
         layout_fingerprint=held.worker.fingerprint,
@@ -191,7 +191,7 @@ def test_a_frozen_version_that_is_not_there_is_said_so(held: Held) -> None:
 
 
 @pytest.mark.parametrize("method", ["Initialize", "Pull", "Push"])
-def test_what_was_said_to_another_incarnation_is_refused(held: Held, method: str) -> None:
+def test_calls_for_another_incarnation_are_refused(held: Held, method: str) -> None:
     headers = {
         "Initialize": parameters_pb2.InitializeHeader,
         "Pull": parameters_pb2.PullHeader,
@@ -249,7 +249,7 @@ def test_a_lease_without_a_task_type_is_refused(held: Held) -> None:
     assert error.code == error_pb2.USAGE
 
 
-def test_an_unknown_worker_is_told_to_leave(held: Held) -> None:
+def test_an_unknown_worker_is_asked_to_leave(held: Held) -> None:
     instance = ThreadInstance(worker=7, attempt=0, name="nobody:1:1")  # type: ignore[arg-type]
     with ActingWorker(ActingBehavior(RECORDS), instance, held.job.app.address) as stranger:
         stranger.join()

@@ -72,7 +72,7 @@ def test_pushes_that_are_repeated_change_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("update", ["ASYNC", "SYNC"])
-def test_a_worker_that_rises_from_the_dead_changes_nothing(tmp_path: Path, update: str) -> None:
+def test_a_worker_that_returns_after_its_loss_changes_nothing(tmp_path: Path, update: str) -> None:
     """It died after its task's first minibatch; another one goes on with the second."""
     zombies: list[tuple[ActingWorker, task_pb2.LeaseRef, int | None]] = []
     buried = threading.Event()

@@ -222,7 +222,7 @@ def test_a_row_beyond_float16_makes_the_answer_whole(server: Server) -> None:
     np.testing.assert_array_equal(rows.view(np.float32), [1, 1, 1, 1 - 1e6])
 
 
-def test_an_infinite_gradient_of_16_bits_is_told_as_any_other(server: Server) -> None:
+def test_an_infinite_gradient_of_16_bits_is_reported_like_any_other(server: Server) -> None:
     gradient = [np.zeros(SIZE, np.uint16), np.zeros(3), np.array([0, 0x7C00], np.uint16)]
     reply = server.push(job_pb2.FLOAT16, gradient, np.zeros(4, np.uint16))
     assert reply.outcome == parameters_pb2.INVALID

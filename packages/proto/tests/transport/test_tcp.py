@@ -101,7 +101,7 @@ def test_memory_is_not_given_back_before_it_has_travelled(place: Place) -> None:
     assert echo(place.connect(), sent) == sent
 
 
-def test_an_error_is_told_whole_and_the_connection_goes_on(place: Place) -> None:
+def test_an_error_is_reported_completely_and_the_connection_goes_on(place: Place) -> None:
     connection = place.connect()
     large = memoryview(bytes(1 << 24))  # nobody has read it when the answer is there
     with pytest.raises(CallError) as caught:
@@ -150,7 +150,7 @@ def test_a_payload_of_another_size_than_its_header_says_spoils_no_later_call(
     ],
     ids=["another protocol", "a huge header", "no such method"],
 )
-def test_who_speaks_otherwise_is_cut_off(place: Place, said: bytes) -> None:
+def test_a_peer_with_another_protocol_is_disconnected(place: Place, said: bytes) -> None:
     with socket.create_connection(("127.0.0.1", place.listener.port), WAIT_S) as stranger:
         stranger.sendall(said)
         with contextlib.suppress(ConnectionResetError):
@@ -164,7 +164,7 @@ def test_a_huge_payload_takes_no_memory_before_it_comes(place: Place) -> None:
         assert stranger.recv(64).endswith(b"4abcd")
 
 
-def test_who_waits_no_more_is_noticed(place: Place) -> None:
+def test_a_caller_that_left_is_noticed(place: Place) -> None:
     with socket.create_connection(("127.0.0.1", place.listener.port), WAIT_S) as caller:
         caller.sendall(struct.pack("<4sBxxxIQ", b"edl\x01", WAIT, 0, 0))
         assert place.waits.wait(WAIT_S)
@@ -268,7 +268,7 @@ def test_without_a_direct_port_calls_go_over_grpc(direct: Callable[[Listener], i
     server.stop(None).wait()
 
 
-def test_who_closes_breaks_off_the_calls_of_other_threads() -> None:
+def test_closing_ends_the_calls_of_other_threads() -> None:
     """As a channel does: nobody waits for a server that has been left."""
     servicer = Waiting()
     server, listener, port = serve(servicer, 0, lambda one: one.port)

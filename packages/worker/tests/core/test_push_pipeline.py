@@ -246,7 +246,7 @@ def test_local_steps_are_pushed_together_and_the_rest_at_the_end() -> None:
     assert master.applied == list(range(1, 8))
 
 
-def test_who_leaves_pushes_what_local_steps_have_done() -> None:
+def test_a_leaving_worker_pushes_its_local_steps() -> None:
     pushes = PushPipeline(0, sync=False, overlap=False, local_steps=3)
     pushes.on_computed()
     pushes.on_computed()

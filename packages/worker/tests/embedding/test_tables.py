@@ -386,7 +386,7 @@ class Tied(keras.Model):  # type: ignore[misc]
         return tf.matmul(self.rows(ids), self.rows.embeddings.value, transpose_b=True)
 
 
-def test_weights_that_are_used_otherwise_than_by_looking_up_are_told() -> None:
+def test_weights_that_are_used_otherwise_than_by_looking_up_are_reported() -> None:
     ids = tf.constant([[1, 1, 1, 1]])
     file, tables = served(Tied, ids, threshold=1)
     with pytest.raises(EdlError, match="otherwise than by looking up"):

@@ -38,7 +38,7 @@ def computing(master: ScriptedMaster) -> bool:
 # --- being asked -------------------------------------------------------------------------------
 
 
-def test_a_worker_that_is_asked_tells_what_its_threads_do(
+def test_a_worker_reports_the_stacks_of_its_threads_when_asked(
     job: job_pb2.JobSpec, points: Path, start_master: Master, start_process: StartProcess
 ) -> None:
     master = start_master(job, [two_tasks(points)])
@@ -96,7 +96,7 @@ def test_a_worker_that_still_loads_leaves_at_once(
     ]
 
 
-def test_a_worker_that_could_not_tell_its_master_says_by_its_exit_code_that_it_was_asked(
+def test_a_worker_that_cannot_reach_its_master_reports_the_request_in_its_exit_code(
     start_process: StartProcess,
 ) -> None:
     # A master that takes connections and says nothing, as one that is frozen.
@@ -145,7 +145,7 @@ def test_a_second_signal_ends_it_at_once(
 
 
 @pytest.mark.parametrize(("reason", "told"), [("scaled-down", True), ("replaced", False)])
-def test_a_heartbeat_may_say_to_leave(
+def test_a_heartbeat_may_ask_to_leave(
     reason: str,
     told: bool,
     job: job_pb2.JobSpec,

@@ -382,7 +382,7 @@ def test_an_evaluate_job_reads_the_trained_values_itself(
     assert got["loss"] == pytest.approx(wanted["loss"], rel=1e-4)
 
 
-def test_a_directory_without_a_trained_model_is_told(
+def test_a_directory_without_a_trained_model_is_reported(
     job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start, tmp_path: Path
 ) -> None:
     master = start_master(predict_job(job, tmp_path), [predictions(points, tmp_path)])

@@ -179,7 +179,7 @@ def test_a_lost_answer_changes_nothing(
     reference.assert_close(master.by_name(), _one_step_late(job, tasks, 0.1))
 
 
-def test_an_invalid_gradient_is_told_of_its_own_minibatch(
+def test_an_invalid_gradient_is_reported_for_its_own_minibatch(
     job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
 ) -> None:
     master = start_master(job, [[training(points, 0, 40)]])

@@ -356,7 +356,7 @@ def test_user_code_that_raises_fails_the_task_with_its_traceback(
     assert len(master.received.failed) == 6, "three attempts for each task, and the worker lives on"
 
 
-def test_a_minibatch_of_another_shape_is_told_with_both_shapes(
+def test_a_minibatch_of_another_shape_is_reported_with_both_shapes(
     job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
 ) -> None:
     job.model.dataset_fn = "faulty.reshaped"

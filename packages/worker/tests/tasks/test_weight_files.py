@@ -53,7 +53,7 @@ def test_values_are_copies_that_later_training_does_not_touch() -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty"])
-def test_a_damaged_file_of_values_is_told(damage: str, tmp_path: Path) -> None:
+def test_a_damaged_file_of_values_is_reported(damage: str, tmp_path: Path) -> None:
     path = tmp_path / "v.safetensors"
     weight_files.save(weight_files.of_model(small_model()), path)
     content = bytearray(path.read_bytes())
@@ -118,7 +118,7 @@ def test_an_output_without_a_row_per_record_is_an_error(value: Any) -> None:
         (PermissionError(errno.EACCES, "Permission denied"), error_pb2.OUTPUT_UNWRITABLE),
     ],
 )
-def test_why_an_output_cannot_be_written_is_said(error: Exception, code: int) -> None:
+def test_why_an_output_cannot_be_written_is_reported(error: Exception, code: int) -> None:
     assert task_errors.is_about_writing(error)
     told = task_errors.writing_failed(error, "/out")
     assert told.code == code
@@ -126,7 +126,7 @@ def test_why_an_output_cannot_be_written_is_said(error: Exception, code: int) ->
     assert told.remedy
 
 
-def test_shapes_are_told_as_people_write_them() -> None:
+def test_shapes_are_written_as_people_write_them() -> None:
     nest = {"a": tf.zeros((2, 3)), "b": [np.zeros(4, np.int64), None]}
     assert task_errors.shapes(nest) == "{a: float32(2, 3), b: [int64(4), none]}"
 
@@ -177,7 +177,7 @@ def test_a_model_that_cannot_be_written_whole_is_not_left_in_a_store(
     assert store.find("/bucket") == []
 
 
-def test_a_trained_model_that_is_not_there_is_told(store: Any, tmp_path: Path) -> None:
+def test_a_trained_model_that_is_not_there_is_reported(store: Any, tmp_path: Path) -> None:
     for uri in ("memory://nothing/here", str(tmp_path / "no")):
         with pytest.raises(EdlError) as caught:
             trained_model.open_directory(uri)
@@ -185,14 +185,14 @@ def test_a_trained_model_that_is_not_there_is_told(store: Any, tmp_path: Path) -
         assert uri in caught.value.where
 
 
-def test_a_damaged_description_is_told(tmp_path: Path) -> None:
+def test_a_damaged_description_is_reported(tmp_path: Path) -> None:
     (tmp_path / trained_model.DESCRIPTION).write_bytes(b"\xff\xff\xff")
     with pytest.raises(EdlError) as caught:
         trained_model.open_directory(str(tmp_path))
     assert caught.value.code == error_pb2.CHECKPOINT_DAMAGED
 
 
-def test_what_a_job_says_itself_goes_before_what_the_trained_model_says(tmp_path: Path) -> None:
+def test_a_jobs_own_options_precede_those_of_the_trained_model(tmp_path: Path) -> None:
     description = TrainedModelDescription(
         model_def="a.B", dataset_fn="a.f", model_def_params="width=3"
     )

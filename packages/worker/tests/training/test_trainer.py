@@ -266,7 +266,7 @@ class Twins(keras.Model):
         return self.twins[0](x) + self.twins[1](x)
 
 
-def test_a_payload_of_another_size_is_a_defect_that_says_so() -> None:
+def test_a_payload_of_another_size_is_an_internal_error() -> None:
     with pytest.raises(EdlError, match="12 bytes"):
         ReceiveBuffer(8).open(12)
 

@@ -534,7 +534,7 @@ def silent_address() -> tuple[str, Callable[[], None]]:
     return f"127.0.0.1:{listening.getsockname()[1]}", listening.close
 
 
-def test_of_servers_that_are_gone_the_new_master_tells(job: Job) -> None:
+def test_the_new_master_reports_servers_that_are_gone(job: Job) -> None:
     """They ended with their master: what matters is that there is another incarnation."""
     job.parts[1].close()
     job.master.error = EdlError(error_pb2.STALE_INCARNATION, "the master was replaced")
@@ -546,7 +546,7 @@ def test_of_servers_that_are_gone_the_new_master_tells(job: Job) -> None:
     assert job.master.heard[0].incarnation == "inc"
 
 
-def test_of_a_server_that_is_silent_the_master_tells_when_the_time_is_over(job: Job) -> None:
+def test_the_master_reports_a_silent_server_after_the_deadline(job: Job) -> None:
     address, close = silent_address()
     seen = job.view([job.parts[0].address, address])
     job.master.error = EdlError(error_pb2.STALE_INCARNATION, "the master was replaced")
@@ -572,7 +572,7 @@ def test_while_the_master_is_the_same_the_call_is_to_be_tried_again(job: Job) ->
     assert [type(header) for header in job.master.heard] == [pb.PermitRequest], "nothing counted"
 
 
-def test_what_a_server_refuses_is_told_as_it_is(job: Job) -> None:
+def test_a_servers_refusal_is_passed_on_unchanged(job: Job) -> None:
     job.parts[0].error = EdlError(error_pb2.SHAPE_MISMATCH, "another layout")
     with pytest.raises(grpc.RpcError) as failed:
         pushed(job)

@@ -349,7 +349,7 @@ class TestStepPermits:
         assert plane.request_permit(B, TWO) == PermitGranted(plane.version)
 
     @pytest.mark.parametrize("how", ["revoke", "close", "grant to another"])
-    def test_who_waits_for_a_lease_that_ends_is_told(self, how: str) -> None:
+    def test_a_caller_that_waits_for_a_lease_learns_of_its_end(self, how: str) -> None:
         """Though no step permit became free, for it held none."""
         plane = small_plane(Sync(1))
         plane.grant(A, ONE)

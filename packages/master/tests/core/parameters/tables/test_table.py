@@ -216,7 +216,7 @@ def test_with_an_age_memory_stays_bounded_whatever_comes() -> None:
     assert table.nbytes < 30 << 20
 
 
-def test_what_is_lent_stays_though_rows_are_dropped_and_given_out_again() -> None:
+def test_a_view_keeps_its_rows_when_rows_are_dropped_and_reused() -> None:
     table = Table(spec(max_age=1), ())
     push(table, ids_of(1), 1)
     for _ in range(3):
