@@ -20,7 +20,7 @@ def main() -> None:
 
 
 def run(args: Sequence[str], prog: str = "edl") -> int:
-    """Carry out one command line, and tell errors; returns the exit code."""
+    """Carry out one command line and report errors; returns the exit code."""
     # What gRPC's own code says of connections that end would stand amid the display.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     # Here and not above: completion and errors aside, nothing else is needed to parse.

@@ -80,7 +80,7 @@ def run(job_dir: Path) -> int:
         _watch_supervisor(job_dir)
         try:
             if not runs:
-                with container_engine.told(container.engine):
+                with container_engine.translated_errors(container.engine):
                     _start(container, spec, job_dir)
             return _await_end(container, job_dir)
         except BaseException:
@@ -193,7 +193,7 @@ def _await_end(container: container_engine.Container, job_dir: Path) -> int:
         except NotFound:
             return 1
         except Exception as error:
-            log.warning("the engine does not tell of %s: %s", container.name, error)
+            log.warning("the engine gives no state of %s: %s", container.name, error)
             if not supervision.is_directory_held(job_dir):
                 return 1
             time.sleep(_AGAIN_S)
@@ -219,7 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     if code > _SIGNALLED:
-        # A supervisor tells a master that was killed from one that failed.
+        # A supervisor distinguishes a killed master from one that failed.
         number = code - _SIGNALLED
         if number != signal.SIGKILL:
             signal.signal(number, signal.SIG_DFL)

@@ -185,7 +185,7 @@ class Supervisor:
         where = str(master_log)
         remedy = "The end of its log is below; if memory is short, give the job fewer workers."
         if last.get("start_error"):
-            where, remedy = shlex.join(self._command), "edl doctor tells what is missing."
+            where, remedy = shlex.join(self._command), "edl doctor lists what is missing."
         elif not last.get("listened"):
             remedy = "The end of its log is below; edl doctor checks this machine."
         error = {"code": "MASTER_LOST", "what": why, "where": where, "remedy": remedy}

@@ -235,7 +235,7 @@ _Labels = tuple[tuple[str, str], ...]
 class WorkerCounters(Collector):
     """What workers have counted, summed up and kept when they are gone.
 
-    A worker tells its counters with every heartbeat, from 0 when its process starts. Only
+    A worker sends its counters with every heartbeat, from 0 when its process starts. Only
     names of the form ``edl_worker_*`` that end as counters and the sums of histograms do are
     taken, and only so many.
     """

@@ -114,7 +114,7 @@ class RunningJob:
                 job_config.read(spec, job_dir, {}, intervals), self.directory, platform_factory
             )
         except BaseException:
-            self.directory.lock.let_go()
+            self.directory.lock.release()
             raise
         self.exit_code: int | None = None
         self._thread = threading.Thread(target=self._run, name="master", daemon=True)
@@ -144,7 +144,7 @@ class RunningJob:
     def __exit__(self, *exc: object) -> None:
         self.channel.close()
         self.app.close()
-        self.directory.lock.let_go()
+        self.directory.lock.release()
 
 
 def trained_weights(spec: job_pb2.JobSpec) -> Weights:

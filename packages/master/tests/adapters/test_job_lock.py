@@ -17,6 +17,6 @@ def test_a_directory_is_held_by_one_master_at_a_time(tmp_path: Path) -> None:
     with pytest.raises(EdlError) as caught:
         second.hold()
     assert caught.value.code == error_pb2.JOB_EXISTS
-    first.let_go()
+    first.release()
     second.hold()
-    second.let_go()
+    second.release()

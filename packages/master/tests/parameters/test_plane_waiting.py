@@ -144,7 +144,7 @@ def test_waiters_leave_when_the_job_is_over() -> None:
         pass
     waiting = [Pulling(local, lease(number)) for number in (1, 2)]
     assert all(each.waits for each in waiting)
-    local.coordinator.let_go()
+    local.coordinator.end_waits()
     assert [each.answer().permit for each in waiting] == [None, None]
 
 

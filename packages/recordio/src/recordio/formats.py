@@ -44,7 +44,7 @@ _BY_NAME = {
 
 
 def named_format(uri: str) -> str | None:
-    """The format that a file's name tells, if it does."""
+    """The format that a file's suffix names, if any."""
     name = uri.lower().removesuffix(".gz")
     return next((format for end, format in _BY_NAME.items() if name.endswith(end)), None)
 
@@ -74,7 +74,7 @@ def sniff(uri: str) -> str:
     if _is_text(start) and b"," in start.split(b"\n", 1)[0]:
         return "csv"
     raise RecordError(
-        f"{uri}: neither its name nor its first bytes tell a format; name one of "
+        f"{uri}: neither its name nor its first bytes identify a format; name one of "
         "recordio, tfrecord, csv"
     )
 

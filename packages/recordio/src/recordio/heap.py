@@ -1,6 +1,6 @@
 """Memory that is used again instead of being given back to the system and fetched anew.
 
-TensorFlow's generator dataset, which ``tfdata`` is made of, tells the C library to give back all
+TensorFlow's generator dataset, which ``tfdata`` is made of, makes the C library give back all
 free memory above 128 KiB. From then on every tensor of this process, in training as well,
 is fresh memory, whose pages the system first fills with zeros.
 """

@@ -41,7 +41,7 @@ class Stream:
 
     @property
     def left(self) -> int | None:
-        """Bytes up to the end; None if only reading them would tell."""
+        """Bytes up to the end; None if only reading shows how many."""
         return None if self._gzip else self._size - self.offset
 
     def skip_to(self, offset: int) -> None:
@@ -109,7 +109,7 @@ def streaming(uri: str, gzip: Callable[[str, bytes], bool] = is_gzip) -> Iterato
     """Open the plain content of a file.
 
     Args:
-        gzip: tells by name and first bytes whether it is compressed.
+        gzip: whether name and first bytes show that it is compressed.
 
     Raises:
         UnreadableFile: it cannot be opened.

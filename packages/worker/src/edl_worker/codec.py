@@ -80,7 +80,7 @@ def decode_job(spec: job_pb2.JobSpec) -> JobDescription:
 
 
 def decode_registration(reply: task_pb2.RegisterReply) -> Registration:
-    """What the master tells a worker that registers.
+    """The master's answer to a worker that registers.
 
     Raises:
         EdlError: USAGE, the job's specification is incomplete.

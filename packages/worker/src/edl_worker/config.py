@@ -38,7 +38,7 @@ class Settings:
 
     task_wait_s: float = 1.0
     """How long one request for a task may wait at the master. Short, because between two
-    requests the worker sees whether it has been told to leave."""
+    requests the worker checks whether it was asked to leave."""
 
     permit_wait_s: float = 1.0
     """The same for a step permit."""
@@ -57,7 +57,7 @@ class Settings:
     """Where Prometheus finds this worker. ``EDL_METRICS_HOST``."""
 
     metrics_port: int = 0
-    """0: any free port, told to the master. ``EDL_METRICS_PORT``."""
+    """0: any free port, which the master learns. ``EDL_METRICS_PORT``."""
 
     job_dir: str = ""
     """Where the job's supervisor has its lock; empty if that is another machine.

@@ -1,4 +1,4 @@
-"""A build's log: numbered lines, kept in memory for who watches, and on disk."""
+"""A build's log: numbered lines, in memory for subscribers, and on disk."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Authenticator:
                 text = value if isinstance(value, str) else ""
                 if not text.lower().startswith(_BEARER):
                     _refuse(context, "the authorization is no bearer token")
-                # Found by its hash: how long the look-up takes tells nothing of the token.
+                # Found by its hash: the time of the look-up reveals nothing about the token.
                 digest = hashlib.sha256(text[len(_BEARER) :].strip().encode()).hexdigest()
                 tenant = self._access.tokens.get(digest)
                 if tenant is None and not self._access.is_open:

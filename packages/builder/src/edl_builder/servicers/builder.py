@@ -119,7 +119,7 @@ def _spec(requests: Iterator[builder_pb2.BuildRequest]) -> builder_pb2.BuildSpec
 class _Chunks:
     """The archive's chunks as they come in.
 
-    They are read by a thread of their own: who sends nothing more for ever must not keep the
+    They are read by a thread of their own: a sender that stops must not keep the
     call from ending when its time is over.
     """
 

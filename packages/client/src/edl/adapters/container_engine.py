@@ -101,7 +101,7 @@ def read(path: Path) -> Container | None:
 
 def check_engine(url: str) -> None:
     """Raises: EdlError: ENGINE_UNAVAILABLE."""
-    with told(url):
+    with translated_errors(url):
         client(url).ping()
 
 
@@ -109,7 +109,7 @@ def has_image(url: str, image: str) -> bool:
     """Whether the engine has an image. Raises: EdlError: ENGINE_UNAVAILABLE."""
     from docker.errors import ImageNotFound
 
-    with told(url):
+    with translated_errors(url):
         try:
             client(url).inspect_image(image)
         except ImageNotFound:
@@ -124,7 +124,7 @@ def pull(url: str, image: str, on_line: Callable[[str], None]) -> None:
         EdlError: ENGINE_UNAVAILABLE or REGISTRY_UNAVAILABLE.
     """
     repository, _, digest = image.partition("@")
-    with told(url):
+    with translated_errors(url):
         from docker.errors import APIError
 
         try:
@@ -155,7 +155,7 @@ def client(url: str, timeout_s: float | None = _CALL_S) -> Any:
 
 
 @contextlib.contextmanager
-def told(url: str) -> Iterator[None]:
+def translated_errors(url: str) -> Iterator[None]:
     """A context in which errors of the engine become EdlErrors."""
     try:
         yield

@@ -76,7 +76,7 @@ def _check_format(file: str, option: str) -> None:
         sniff(file)
     except recordio.RecordError as error:
         if scheme(file):
-            return  # the master will tell; this machine may lack the credentials
+            return  # the master will check; this machine may lack the credentials
         raise EdlError(
             error_pb2.DATA_UNREADABLE,
             f"{option}: {error}",

@@ -114,7 +114,7 @@ def _run(zoo: GitSource, command: list[str], environment: dict[str, str] | None 
     try:
         done = subprocess.run(
             command,
-            # The user's own settings and credential helpers count; nobody is asked.
+            # The user's own settings and credential helpers count; git never asks for a password.
             env={**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **(environment or {})},
             stdin=subprocess.DEVNULL,
             capture_output=True,

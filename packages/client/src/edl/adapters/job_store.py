@@ -104,14 +104,14 @@ class JobStore:
         """Make the directory of a new job, whole or not at all.
 
         Returns:
-            False if the name is taken, also by somebody who submits at this moment.
+            False if the name is taken, also by a submission at this moment.
 
         Raises:
             EdlError: OUTPUT_UNWRITABLE or DISK_FULL.
         """
         try:
             self.root.mkdir(parents=True, exist_ok=True)
-            # Made elsewhere and renamed: nobody ever sees a job without its spec.
+            # Made elsewhere and renamed: no process ever sees a job without its spec.
             draft = Path(tempfile.mkdtemp(prefix=".new-", dir=self.root))
             try:
                 draft.chmod(0o755)
@@ -236,7 +236,7 @@ class JobStore:
         """
         self.runtime.remove(self.path(name))
         try:
-            # Out of sight in one step, so that nobody meets half a job.
+            # Renamed in one step, so that no process finds half a job.
             doomed = Path(tempfile.mkdtemp(prefix=".old-", dir=self.root))
             self.path(name).rename(doomed / name)
             shutil.rmtree(doomed)

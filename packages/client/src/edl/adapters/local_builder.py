@@ -35,7 +35,7 @@ def running(
 ) -> Iterator[str]:
     """Run a builder configured for this request, and give its address.
 
-    One at a time on this machine: what is left in the engine is collected by whoever comes next,
+    One at a time on this machine: the next builder collects what is left in the engine,
     and another's half-built images must not be. It ends with this process, however that ends.
 
     Raises:

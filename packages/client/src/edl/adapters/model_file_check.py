@@ -27,7 +27,7 @@ class Verdict:
     """What the worker found; no failures: the model file can train.
 
     Attributes:
-        facts: all that the worker said, as it said it.
+        facts: the worker's whole report.
     """
 
     failures: tuple[Failure, ...]

@@ -91,7 +91,7 @@ def _check_override(zoo: Path, own: Candidate, option: str, name: str) -> None:
         )
     owner = own if len(parts) == 1 else Candidate(tuple(parts[:-1]), parts[-1])
     file = _file_of(zoo, owner)
-    # A module that the zoo lacks may be an installed one; the worker will tell.
+    # A module that the zoo lacks may be an installed one; the worker will check.
     if file is None:
         return
     known = _read(file)

@@ -17,7 +17,7 @@ def exists(place: str) -> bool:
     """Whether anything is there.
 
     Raises:
-        StoreError: nobody can tell.
+        StoreError: the store does not answer.
     """
     if not scheme(place):
         return os.path.lexists(place)

@@ -98,7 +98,7 @@ def detect(file: Path) -> SourceFormat:
     except recordio.RecordError:
         raise EdlError(
             error_pb2.DATA_UNREADABLE,
-            "neither its name nor its first bytes tell the format of the file",
+            "neither the name nor the first bytes of the file identify its format",
             where=str(file),
             remedy=f"Name it: --format {'|'.join(SourceFormat)}",
         ) from None

@@ -25,7 +25,7 @@ class ExampleSource(Protocol):
     """Records to convert.
 
     Attributes:
-        total: number of records, or None if nobody knows before the end.
+        total: number of records, or None if it is unknown before the end.
         classes: numbers of the classes' names, if labels were numbered.
     """
 

@@ -58,7 +58,7 @@ def write(
 
     Args:
         output: a folder to be made; one file if the name ends in ``.recordio``.
-        on_progress: told the number of records so far, now and then.
+        on_progress: called with the number of records so far, from time to time.
 
     Raises:
         EdlError: DISK_FULL, OUTPUT_UNWRITABLE, DATA_EMPTY, or what the source raises.

@@ -33,7 +33,7 @@ class Compression(StrEnum):
 
 
 class ImageForm(StrEnum):
-    """What becomes of an image's pixels in the feature ``image``."""
+    """How an image's pixels are stored in the feature ``image``."""
 
     FLOATS = "floats"
     """float32 of 0 to 255, row by row, channels last."""

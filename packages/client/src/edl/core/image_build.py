@@ -57,7 +57,7 @@ class BuilderEndpoint:
 
 
 def service_of(job: Submission) -> BuilderEndpoint:
-    """Who builds for a job."""
+    """The builder that a job uses."""
     return BuilderEndpoint(
         address=job.builder,
         ca=job.builder_ca,

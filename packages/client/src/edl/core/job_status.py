@@ -1,4 +1,4 @@
-"""A job as its master tells it, in the client's own words."""
+"""A job's status in the client's types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be told of a model file without running it."""
+"""What can be read from a model file without running it."""
 
 from __future__ import annotations
 

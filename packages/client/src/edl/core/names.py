@@ -57,7 +57,7 @@ def subject_of(model_def: str) -> str:
     parts = [part for part in model_def.split(".") if part]
     if len(parts) > 1 and parts[-1] in _PLAIN:
         parts.pop()
-    # Of a function or a module, its own name; a class is told by its module, too.
+    # A function or module is named alone; a class also by its module.
     kept = parts[-2:] if parts and parts[-1][:1].isupper() else parts[-1:]
     return "-".join(kept)
 

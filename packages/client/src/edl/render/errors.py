@@ -26,7 +26,7 @@ def show(error: BaseException) -> int:
 
 
 def known_error(error: BaseException) -> EdlError | None:
-    """What, where and what to do about any exception; None if it has been told already."""
+    """What, where and what to do about any exception; None if it has been reported already."""
     match error:
         case EdlError():
             return error

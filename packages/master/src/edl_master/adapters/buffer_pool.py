@@ -13,7 +13,7 @@ _KEPT = 4
 """Free buffers of one size that are kept: as many calls as usually move payloads at a time."""
 
 IDLE_S = 5.0
-"""A buffer that nobody needed for so long, or up to twice as long, is given back to the system."""
+"""An unused buffer is returned to the system after this time, or up to twice as much."""
 
 
 class BufferPool:
@@ -67,6 +67,6 @@ class BufferPool:
 
     @property
     def free_nbytes(self) -> int:
-        """Of the buffers that nobody has borrowed."""
+        """Of the buffers that are not in use."""
         with self._lock:
             return sum(nbytes * len(free) for nbytes, free in self._free.items())

@@ -1,7 +1,7 @@
 """Checkpoints on disk: ledger and parameters of one moment, whole or not there at all.
 
 Each is a directory of its own, written under a temporary name and renamed when all of it is
-on the disk. One that is damaged is said to be, and the one before it is used.
+on the disk. A damaged one is reported, and the one before it is used.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class LocalCheckpoints:
         """The newest checkpoint that is whole; None if there is none at all.
 
         Args:
-            on_damaged: told the name of, and what is wrong with, each one passed over.
+            on_damaged: called with name and fault of each one that is passed over.
 
         Raises:
             EdlError: CHECKPOINT_DAMAGED when there are some, and all are damaged.

@@ -90,7 +90,7 @@ class LocalContainers:
         recipe: how they are made.
         command: the command line of a worker's instance, by worker and attempt.
         job: name of the job.
-        job_dir: its directory, by which its containers are told from those of others.
+        job_dir: its directory, which distinguishes its containers from those of other jobs.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class LocalContainers:
             self._changed.notify_all()
         if not already:
             self._calls.shutdown(wait=False)
-            self._seen.put(None)  # wakes whoever observes
+            self._seen.put(None)  # wakes ``observe``
 
     # --- a container's life, in a thread of its own ----------------------------------------
 
@@ -270,9 +270,9 @@ class LocalContainers:
         )
         memory = state is not None and bool(state.get("OOMKilled"))
         if memory:
-            # Nobody's will: started again, the container would meet the same end.
+            # Not a preemption: the next container would end in the same way.
             tail += "\n(killed by the kernel: the machine or the container ran out of memory)"
-        # Told before it is forgotten: once nobody is left, nothing more comes.
+        # Reported before it is forgotten: after the last container, ``observe`` ends.
         self._seen.put(
             InstanceExited(
                 worker=container.worker,
@@ -302,7 +302,9 @@ class LocalContainers:
             except _TROUBLE as error:
                 if self._over.wait(_AGAIN_S):
                     return None
-                log.warning("the engine does not tell of %s: %s", container.instance, _words(error))
+                log.warning(
+                    "the engine gives no state of %s: %s", container.instance, _words(error)
+                )
 
     def _forget(self, container: _Container) -> None:
         with self._changed:
@@ -324,7 +326,7 @@ class LocalContainers:
         what = signal.SIGKILL if over else signal.SIGTERM
         if over:
             container.kill_at = math.inf
-        with contextlib.suppress(RuntimeError):  # after close, nobody is left to be asked
+        with contextlib.suppress(RuntimeError):  # after close, no container is left
             self._calls.submit(self._send, container, what)
 
     def _send(self, container: _Container, what: signal.Signals) -> None:

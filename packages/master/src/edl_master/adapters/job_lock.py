@@ -93,8 +93,8 @@ class JobLock:
         os.set_inheritable(self._held, True)
         return self._held
 
-    def let_go(self) -> None:
-        """Let another master in."""
+    def release(self) -> None:
+        """Let another master hold the directory."""
         if self._held is not None:
             os.close(self._held)
             self._held = None

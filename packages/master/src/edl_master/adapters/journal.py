@@ -18,14 +18,14 @@ from edl_proto.v1.job_pb2 import Event
 
 log = logging.getLogger(__name__)
 
-# Enough for whoever watches; what is older is read from the file.
+# Enough for clients that watch; older events are read from the file.
 _REMEMBERED = 4096
 
 
 class Journal:
     """The events of a job, over all incarnations of its master.
 
-    ``add`` only remembers; ``flush`` writes, so that nobody who decides waits for a disk.
+    ``add`` only remembers; ``flush`` writes, so that no decision waits for a disk.
     """
 
     def __init__(self, path: Path) -> None:

@@ -29,7 +29,7 @@ class StoreTimeouts:
     for a minute or so."""
 
     slowest_bytes_per_s: float = 1e7
-    """What is moved within a store tells of nothing, and gets the time that its bytes need."""
+    """A move within a store reports no progress; its deadline follows from its size."""
 
 
 TIMEOUTS = StoreTimeouts()
@@ -146,9 +146,9 @@ def send(local: Path, uri: str) -> None:
     """
 
     def copy(at: _Place) -> None:
-        # Clients tell nothing of a small object's bytes.
+        # Clients report no progress of a small object.
         at.allow(local.stat().st_size / TIMEOUTS.slowest_bytes_per_s)
-        at.system.put_file(str(local), at.path, callback=at.told())
+        at.system.put_file(str(local), at.path, callback=at.transfer_progress())
 
     _do(uri, copy)
 
@@ -162,7 +162,7 @@ def fetch(uri: str, local: Path) -> bool:
 
     def copy(at: _Place) -> bool:
         try:
-            at.system.get_file(at.path, str(local), callback=at.told())
+            at.system.get_file(at.path, str(local), callback=at.transfer_progress())
         except FileNotFoundError:
             return False
         return True
@@ -223,7 +223,7 @@ def put(local: Path, uri: str, job: str) -> None:
             if system.exists(beside):
                 system.rm(beside, recursive=True)
             source = f"{local}/" if recursive else str(local)
-            system.put(source, beside, recursive=recursive, callback=at.told())
+            system.put(source, beside, recursive=recursive, callback=at.transfer_progress())
             at.allow(_nbytes(local) / TIMEOUTS.slowest_bytes_per_s)
             system.mv(beside, at.path, recursive=recursive)
         finally:
@@ -317,15 +317,15 @@ class _Place:
         """It gets somewhere; what comes next may take so much longer.
 
         Raises:
-            TimeoutError: nobody waits for it any more.
+            TimeoutError: the deadline is over.
         """
         if self.given_up:
             raise TimeoutError("given up")
         self.since = time.monotonic()
         self.until = self.since + TIMEOUTS.call_s + more_s
 
-    def told(self) -> Any:
-        """What fsspec tells about bytes that have been sent."""
+    def transfer_progress(self) -> Any:
+        """The callback that fsspec calls for bytes that were sent."""
         from fsspec.callbacks import Callback
 
         allow = self.allow

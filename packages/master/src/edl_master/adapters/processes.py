@@ -52,7 +52,7 @@ class _Process:
     log_path: Path
     log_start: int
     record: Path
-    scratch: Path | None  # its temporary files; None: they are nobody's in particular
+    scratch: Path | None  # its temporary files; None: shared with other processes
     memory_kills: int  # on this machine, when the process started
     asked: bool = False  # to leave, by us
     kill_at: float = math.inf
@@ -175,7 +175,7 @@ class LocalProcesses:
         if not already:
             self._watcher.join(_CLOSE_MARGIN_S)
             self._over.set()
-            self._seen.put(None)  # wakes whoever observes
+            self._seen.put(None)  # wakes ``observe``
 
     # --- processes -------------------------------------------------------------------------
 
@@ -321,7 +321,7 @@ class LocalProcesses:
         log_tail = worker_logs.tail(process.log_path, process.log_start)
         taken_away = status is None or by in _TAKEN_AWAY
         if by == signal.SIGKILL and _memory_kills(self._vmstat) > process.memory_kills:
-            # Nobody's will: started again, the process would meet the same end.
+            # Not a preemption: the next process would end in the same way.
             taken_away = False
             log_tail += "\n(killed by the kernel: the machine ran out of memory)"
         exited = InstanceExited(

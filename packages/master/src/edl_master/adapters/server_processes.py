@@ -20,7 +20,7 @@ class ServerProcesses:
         arguments: of ``python -m edl_master.parameter_server``, by number.
         environment: whole.
         log_dir: directory of ``server-N.log``.
-        on_end: told the number of a server that has ended by itself, and how.
+        on_end: called with the number of a server that ended by itself, and how it ended.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Checkpoints in an object store, through fsspec: whole or not there at all.
 
 A store has no renaming of many objects. So a checkpoint is written on this machine first, which
-lets go of the parameters at the speed of a disk, and is then sent object by object with its
+releases the parameters at the speed of a disk, and is then sent object by object with its
 manifest last: what has no manifest is no checkpoint. One that is to be gone on from is fetched the
 same way back, and read as any other on this machine.
 """

@@ -179,7 +179,7 @@ class MasterApp:
     def close(self) -> None:
         """Close everything; no instance is left after this."""
         self._threads.close()
-        self._services.plane.let_go()
+        self._services.plane.end_waits()
         self._opened.close()
 
     def _finish(self, end: JobEnd) -> job_pb2.JobStatus:

@@ -55,8 +55,8 @@ def run(job_dir: Path, platform_factory: PlatformFactory = platform_for_job) -> 
     except Exception as error:
         failure = failure_from_exception(error)
         log.error("the job cannot be started\n%s", error)
-        _say_why(directory, spec, failure)
-        directory.lock.let_go()
+        _record_failure(directory, spec, failure)
+        directory.lock.release()
         return FAILED
     with master:
         master.take_signals()
@@ -69,14 +69,14 @@ def run(job_dir: Path, platform_factory: PlatformFactory = platform_for_job) -> 
             return code
         except Exception as error:
             log.exception("the master ends")
-            _say_why(directory, spec, failure_from_exception(error))
+            _record_failure(directory, spec, failure_from_exception(error))
             return FAILED
         finally:
-            directory.lock.let_go()
+            directory.lock.release()
 
 
-def _say_why(directory: JobDirectory, spec: job_pb2.JobSpec, failure: Failure) -> None:
-    """Leave a final status, and an event, for whoever asks what became of the job."""
+def _record_failure(directory: JobDirectory, spec: job_pb2.JobSpec, failure: Failure) -> None:
+    """Write a final status and an event that say why the job did not start."""
     at = rfc3339(time.time())
     status = job_pb2.JobStatus(
         name=spec.name,
@@ -94,4 +94,4 @@ def _say_why(directory: JobDirectory, spec: job_pb2.JobSpec, failure: Failure) -
         journal.add(journal_event("JobFailed", "error", failure.what, {"code": failure.code}, 0.0))
         journal.close()
     except EdlError as error:
-        log.error("nor can that be written to the job's directory\n%s", error)
+        log.error("the failure cannot be written to the job's directory either\n%s", error)

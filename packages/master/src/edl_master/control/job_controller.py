@@ -160,7 +160,7 @@ class JobController:
     ) -> Answer | None:
         """Ask for a task, and wait up to ``wait_s`` for one while the caller wants the answer.
 
-        At most ``MAX_WAITING_REQUESTS`` wait at a time; others are told when to ask again.
+        At most ``MAX_WAITING_REQUESTS`` wait at a time; others learn when to ask again.
         """
         deadline = self._clock() + wait_s
         with self._changed:
@@ -306,5 +306,5 @@ class JobController:
 
     def _over(self, end: JobEnd) -> None:
         self._end = self._end or end
-        self._plane.let_go()
+        self._plane.end_waits()
         self._changed.notify_all()

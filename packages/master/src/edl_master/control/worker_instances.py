@@ -1,4 +1,4 @@
-"""Instances of workers: how they are started, and what becomes of those of an earlier master."""
+"""Instances of workers: their start, and the adoption of those of an earlier master."""
 
 from __future__ import annotations
 

@@ -46,13 +46,13 @@ def after_task_failure(
     permanent: bool,
     place: str,
 ) -> RetryTask | DeadLetterTask | FailJob:
-    """Decide what becomes of a task that failed.
+    """Decide whether a failed task is retried, dead-lettered, or fails the job.
 
     Args:
         settings: rules of the job.
         type_: of the task.
         failures: of this task so far, this one included.
-        failure: what its holder said.
+        failure: as its holder reported it.
         permanent: trying again elsewhere cannot help.
         place: the task in words: records and file.
     """
@@ -122,8 +122,8 @@ def classify_exit(
     Args:
         exit_code: None when the instance ended by a signal; see ``how_ended``.
         signal: None when the instance ended by itself.
-        preempted: what the platform, or the instance itself before it ended, said about it.
-        leaving: it had been asked to leave, or had said that it would.
+        preempted: as the platform reported, or the instance itself before it ended.
+        leaving: it was asked to leave, or had announced its departure.
     """
     if preempted:
         return ExitKind.PREEMPTED

@@ -182,4 +182,4 @@ class Round:
 
 
 _KEPT = ("leases", "failures", "deaths", "minibatches", "records_applied", "returned", "redo")
-"""What a snapshot keeps of an open task: all but who it is not for, since workers change."""
+"""What a snapshot keeps of an open task: not its excluded workers, since workers change."""

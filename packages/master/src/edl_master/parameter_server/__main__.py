@@ -1,6 +1,6 @@
 """``python -m edl_master.parameter_server``: hold a part of a job's parameters.
 
-Started by a job's master, and by nobody else; ends with it.
+Only a job's master starts it, and it ends with that master.
 """
 
 from __future__ import annotations

@@ -46,10 +46,10 @@ _PR_SET_PDEATHSIG = 1
 _REPORT_S = 10.0
 """Deadline of a report: the master is on this machine, or near."""
 
-_INSIST_S = 120.0
-"""How long what the master waits for is told again. One that is frozen is killed before that."""
+_REPORT_RETRY_S = 120.0
+"""How long a report that the master waits for is sent again. A frozen server is killed before."""
 
-_SPEAK_EVERY_S = 0.5
+_HEARTBEAT_INTERVAL_S = 0.5
 """How often a server says that it is alive; the master waits for many of these."""
 
 _WRITTEN_S = 60.0
@@ -122,13 +122,13 @@ class App:
             self._fail(error)
             return 1
         self._over.set()
-        self._shard.let_go()
+        self._shard.end_waits()
         self._writer.close(_WRITTEN_S)
         self._serving.close()
         return 0
 
     def _speak(self) -> None:
-        while not self._over.wait(_SPEAK_EVERY_S):
+        while not self._over.wait(_HEARTBEAT_INTERVAL_S):
             report = servers_pb2.ServerReport()
             # Without waiting: an update may take longer than the master waits for a report.
             if (tables := self._shard.tables()) is not None and tables.rows:
@@ -195,9 +195,9 @@ class App:
 
     def _insist(self, report: servers_pb2.ServerReport) -> None:
         """Report what the master waits for, until a report succeeds."""
-        until = time.monotonic() + _INSIST_S
+        until = time.monotonic() + _REPORT_RETRY_S
         while not self._report(report) and time.monotonic() < until:
-            time.sleep(_SPEAK_EVERY_S)
+            time.sleep(_HEARTBEAT_INTERVAL_S)
 
     def _report(self, report: servers_pb2.ServerReport) -> bool:
         """Report to the master; return whether that succeeded, or the master was replaced."""

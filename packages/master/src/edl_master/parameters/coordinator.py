@@ -255,7 +255,7 @@ class Coordinator:
                 return None
             return self._stores.take_snapshot(self._ledger.describe(), place)
 
-    def let_go(self) -> None:
+    def end_waits(self) -> None:
         """The job is over: end all waiting."""
         with self._changed:
             self._over = True

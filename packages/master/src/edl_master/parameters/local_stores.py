@@ -39,7 +39,7 @@ class SnapshotSlots:
         return label, slot
 
     def fill(self, taken: ShardSnapshot) -> None:
-        """Put a snapshot in its slot; drop it if nobody wants it any more."""
+        """Put a snapshot in its slot; drop it if it is no longer wanted."""
         slot = self._slots.pop(taken.command.label, None)
         if slot is not None:
             slot.snapshot = taken.snapshot

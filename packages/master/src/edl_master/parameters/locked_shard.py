@@ -84,7 +84,7 @@ class LockedShard:
     Args:
         buffers: where values are copied to.
         on_snapshot: receives every snapshot that a command has asked for, under the lock.
-        on_failed: told once when a command could not be applied; nothing works after that.
+        on_failed: called once when a command could not be applied; nothing works after that.
         begin_timeout_s: how long calls wait for ``begin``.
     """
 
@@ -164,7 +164,7 @@ class LockedShard:
             self.apply_pending()
 
     def apply_pending(self) -> None:
-        """Apply all commands that were appended; whoever waits for one is woken."""
+        """Apply all appended commands and wake the threads that wait for one."""
         with self._changed:
             shard = self._served
             if self._failed is not None:
@@ -205,7 +205,7 @@ class LockedShard:
         if (waited_s := time.monotonic() - started) > _LONG_WAIT_S:
             log.warning("a worker waited %.1f s for command %d", waited_s, log_index)
 
-    def let_go(self) -> None:
+    def end_waits(self) -> None:
         """The job is over: end all waiting."""
         with self._changed:
             self._over = True

@@ -85,7 +85,7 @@ def inherited_lock() -> int | None:
 def end_by_signal(received: signal.Signals) -> NoReturn:
     """End this process by the signal that it received, and leave the workers running.
 
-    The exit status tells its parent that nothing failed.
+    The exit status shows the parent that nothing failed.
     """
     sys.stdout.flush()
     sys.stderr.flush()

@@ -35,7 +35,7 @@ class ReportWriter:
         tensorboard_dir: made with the first point.
         status_every_s: how often the status is written.
         flush_every_s: how often events are written.
-        on_error: told once when something cannot be written; nothing is written any more then.
+        on_error: called once when something cannot be written; nothing is written after that.
     """
 
     def __init__(

@@ -12,11 +12,11 @@ from edl_proto.transport.parameters import MOST_ROW_BYTES
 from edl_proto.v1 import error_pb2, parameters_pb2
 
 LONGEST_WAIT_S = 30.0
-"""A call occupies a thread while it waits; who wants to wait longer asks again."""
+"""A call occupies a thread while it waits; a caller that wants to wait longer calls again."""
 
 
 def check_incarnation(mine: str, named: str) -> None:
-    """Refuse what was said to another master of this job.
+    """Refuse calls for another master of this job.
 
     Raises:
         EdlError: STALE_INCARNATION.

@@ -32,7 +32,7 @@ class CoordinatorServicer:
 
     Args:
         coordinator: decides.
-        reporter: told the outcomes of pushes.
+        reporter: receives the outcomes of pushes.
         metrics: durations.
         incarnation: of this master.
     """

@@ -32,7 +32,7 @@ class ParametersServicer(RowsServicer):
         plane: the parameters.
         shard: its values.
         transfer: receives and sends payloads.
-        reporter: told the outcomes of pushes.
+        reporter: receives the outcomes of pushes.
         incarnation: of this master.
     """
 

@@ -1,4 +1,4 @@
-"""What becomes of a push besides its answer: the job's event, and the metrics."""
+"""Reports a push to the job's events and the metrics."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def commands(job_dir: Path) -> tuple[list[str], list[str]] | None:
 
 
 def release(job_dir: Path) -> None:
-    """Have nobody start this job's master again."""
+    """Prevent every further start of this job's master."""
     (job_dir / job_directory.SUPERVISOR).unlink(missing_ok=True)
 
 
@@ -140,7 +140,7 @@ def hold(job_dir: Path) -> IO[str] | None:
 
 
 def supervisor_pid(job_dir: Path) -> int | None:
-    """The process number of the supervisor that holds the lock; None if nobody does."""
+    """The process number of the supervisor that holds the lock; None if no process does."""
     path = job_dir / job_directory.SUPERVISOR_LOCK
     if not _is_locked(path):
         return None

@@ -196,7 +196,7 @@ class PushPipeline:
         self._awaits_rows = True
 
     def is_last(self, index: int) -> bool:
-        """Whether the task has no minibatch after this one, as far as ``set_end`` has said."""
+        """Whether the task has no minibatch after this one, as far as ``set_end`` has set it."""
         return self._end is not None and index + 1 >= self._end
 
     def next_action(self) -> Action:

@@ -23,7 +23,7 @@ class WorkerIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What the master tells a worker that registers."""
+    """The master's answer to a worker that registers."""
 
     job: JobDescription
     heartbeat_every_s: float
@@ -40,12 +40,12 @@ class ShardAddress:
 
 @dataclass(frozen=True, slots=True)
 class JobAdmission:
-    """What the master tells a worker that has described its model.
+    """The master's answer to a worker that has described its model.
 
     Attributes:
         send_initial_values: this worker's initial values may become those of the job.
         layout_fingerprint: identifies the layout of payloads in later requests.
-        shards: who holds the parameters, part by part; empty: the master.
+        shards: the parameter servers, by shard; empty: the master holds the parameters.
     """
 
     send_initial_values: bool

@@ -45,7 +45,7 @@ PASSING = frozenset(
         grpc.StatusCode.UNKNOWN,
     )
 )
-"""What a call ends with when whoever should answer is away, starting, or being killed at this
+"""How a call ends when the process that should answer is away, starting, or being killed at this
 moment."""
 
 T = TypeVar("T")

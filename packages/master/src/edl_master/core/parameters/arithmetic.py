@@ -51,7 +51,7 @@ def run_all(jobs: Sequence[Job[T]], executor: Executor | None) -> list[T]:
     try:
         last = jobs[-1]()
     finally:
-        # Nobody may go on while a slice is still being written.
+        # No caller may continue while a slice is still being written.
         results = [handle.result() for handle in handles]
     return [*results, last]
 

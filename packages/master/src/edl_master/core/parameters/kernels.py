@@ -321,7 +321,7 @@ def largest_magnitude(bits: Array, mask: int) -> int:
     """The largest of ``bits & mask``, where ``mask`` (of the same unsigned dtype) drops the sign.
 
     Floats order as their bits do, and the exponent of infinities and NaNs is the largest there
-    is: one integer maximum, which vectorises, tells whether all numbers are finite.
+    is: one integer maximum, which vectorises, shows whether all numbers are finite.
     """
     largest = mask ^ mask
     for i in range(bits.size):

@@ -15,7 +15,7 @@ from edl_master.core.parameters.layout import Array
 u = np.uint32
 f = np.float32
 
-# Each step is told to stay in 32 bits: numba would go on in 64, half as many at a time.
+# Each step stays in 32 bits explicitly: numba would use 64, half as many at a time.
 
 
 @compiled

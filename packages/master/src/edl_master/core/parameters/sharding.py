@@ -109,7 +109,7 @@ def cut(
 
 
 def whole(model: Layout) -> ShardLayout:
-    """What the master has if nobody else serves."""
+    """The shard of a master without parameter servers."""
     return ShardLayout(0, model.parameter_nbytes, model)
 
 

@@ -102,7 +102,7 @@ class RowStore(Blocks):
         return view
 
     def unshare(self, rows: Array) -> None:
-        """Make sure that the blocks of these rows (negative ones left aside) are nobody else's."""
+        """Make the blocks of these rows exclusive to the store; negative rows are ignored."""
         if not self._shared.any():
             return
         if not self._views:
