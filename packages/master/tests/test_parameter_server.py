@@ -152,3 +152,6 @@ def test_a_part_that_cannot_be_kept_fails_the_job(master: Master, tmp_path: Path
     master.group.log.append(TakeSnapshot("label", SNAPSHOTS))
     failed = master.failed.get(timeout=LONG_S)
     assert str(tmp_path) in failed.where
+    with pytest.raises(EdlError) as ended:
+        master.group.wait_written("label", LONG_S)
+    assert ended.value.where == failed.where, "nobody waits for a part that will never be written"

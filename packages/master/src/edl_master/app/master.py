@@ -11,6 +11,7 @@ import logging
 import os
 import secrets
 import signal
+import threading
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
@@ -21,7 +22,7 @@ from edl_master.app.state import open_state
 from edl_master.app.threads import MasterThreads
 from edl_master.config.job_config import Config
 from edl_master.control.worker_instances import PlatformFactory, adopt_instances
-from edl_master.core.effects import LogEvent, Severity
+from edl_master.core.effects import JobPhase, LogEvent, Severity
 from edl_master.core.events import InstanceFound
 from edl_master.core.outcome import JobEnd
 from edl_master.core.settings import JobType
@@ -133,6 +134,8 @@ class MasterApp:
             if self.received_signal is not None:
                 self._suspend(self.received_signal)
                 return SUSPENDED
+        if not self._complete_files(end):
+            return RESTART
         status = self._finish(end)
         # The client has seen the end, or will read status.json.
         services.acknowledged.wait(self._config.intervals.acknowledge_s)
@@ -182,10 +185,27 @@ class MasterApp:
         self._services.plane.end_waits()
         self._opened.close()
 
+    def _complete_files(self, end: JobEnd) -> bool:
+        """Wait for files that are being written; False if the master has to roll back instead.
+
+        A parameter server may be lost in the middle of the last checkpoint. A job that fails
+        anyway does without that; any other one is brought to its end again by the next master.
+        """
+        effects, servers = self._services.effects, self._services.servers
+        closing = threading.Thread(target=effects.close, args=(_LAST_CHECKPOINT_S,), daemon=True)
+        closing.start()
+        while closing.is_alive():
+            closing.join(_CHECK_S)
+            if servers is None or servers.group.over or not (lost := servers.look()):
+                continue
+            if end.phase is not JobPhase.FAILED and self._roll_back(servers, lost):
+                return False
+            servers.group.close()
+        return True
+
     def _finish(self, end: JobEnd) -> job_pb2.JobStatus:
         """Bring everything to disk, and return the final status."""
         services = self._services
-        services.effects.close(_LAST_CHECKPOINT_S)
         services.platform.close(self._config.intervals.workers_leave_s)
         if services.servers is not None:
             services.servers.close()

@@ -40,6 +40,7 @@ class ParameterServerGroup:
         self._called_at: dict[int, float] = {}
         self._tables: dict[int, TableFigures] = {}
         self._written: defaultdict[str, dict[int, float]] = defaultdict(dict)
+        self._failure: EdlError | None = None
         self._over = False
 
     @property
@@ -86,6 +87,12 @@ class ParameterServerGroup:
             self._written[label][server] = seconds
             self._changed.notify_all()
 
+    def report_failed(self, failure: EdlError) -> None:
+        """A server has failed: nobody waits for its part of a snapshot any more."""
+        with self._changed:
+            self._failure = self._failure or failure
+            self._changed.notify_all()
+
     # --- for the rest of the master ----------------------------------------------------------
 
     def addresses(self) -> dict[int, str]:
@@ -127,7 +134,7 @@ class ParameterServerGroup:
             example its start.
 
         Raises:
-            EdlError: NOT_READY; some have not in time.
+            EdlError: NOT_READY; some have not in time. If one of them has failed, its failure.
         """
         with self._changed:
             self._wait_for(lambda: len(self._written[label]) == self.count, timeout_s)
@@ -136,6 +143,8 @@ class ParameterServerGroup:
     def _wait_for(self, what: Callable[[], bool], timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
         while not what():
+            if self._failure is not None:
+                raise self._failure
             left_s = deadline - time.monotonic()
             if left_s <= 0 or self._over:
                 raise EdlError(

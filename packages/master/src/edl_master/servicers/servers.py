@@ -54,7 +54,9 @@ class ServersServicer(servers_pb2_grpc.ServersServicer):
                     request.server, request.snapshot_written, request.seconds
                 )
             case "failed":
-                self._on_failed(EdlError.from_proto(request.failed))
+                failure = EdlError.from_proto(request.failed)
+                self._on_failed(failure)
+                self._group.report_failed(failure)
             case "tables":
                 figures = TableFigures(dict(request.tables.rows), request.tables.nbytes)
                 self._group.report_tables(request.server, figures)
