@@ -147,7 +147,7 @@ def decode_status(message: job_pb2.JobStatus) -> JobStatus:
         predictions=message.predictions,
         preemptions=message.preemptions,
         worker_failures=message.worker_failures,
-        dead_letters=tuple(f"{dead.task}: {dead.records}" for dead in message.dead_letters),
+        dead_letters=tuple(map(_dead_letter, message.dead_letters)),
         goodput=progress.goodput,
         lost_s=dict(progress.lost_s),
         mean_records_per_s=progress.mean_records_per_s,
@@ -157,6 +157,11 @@ def decode_status(message: job_pb2.JobStatus) -> JobStatus:
         ),
         table_rows=dict(message.embedding_rows),
     )
+
+
+def _dead_letter(dead: job_pb2.DeadLetter) -> str:
+    trained = f", {dead.records_trained} of them in the model" if dead.records_trained else ""
+    return f"{dead.task}: {dead.records}{trained}"
 
 
 _PHASES = {

@@ -9,7 +9,7 @@ import pytest
 from conftest import SCRIPTED_JOB, Edl, eventually
 
 from edl.adapters.job_store import JobStore
-from edl.adapters.launcher import LocalLauncher
+from edl.adapters.launcher import LocalLauncher, supervisor_command
 from edl.adapters.local_processes import ProcessRuntime
 from edl_proto.errors import EdlError
 from edl_proto.local import supervision
@@ -24,9 +24,11 @@ def test_a_restarted_master_that_never_listens_is_ended_too(
     for name, value in tidy.env.items():
         monkeypatch.setenv(name, value)
     store = JobStore(tidy.home / "jobs", ProcessRuntime())
-    store.create("late", job_pb2.JobSpec(name="late", type=job_pb2.TRAIN))
+    command = shlex.split(SCRIPTED_JOB)
+    spec = job_pb2.JobSpec(name="late", type=job_pb2.TRAIN)
+    assert store.create("late", spec, supervisor_command(), command)
     starts = tidy.job_dir("late") / "starts"
-    launcher = LocalLauncher(store, shlex.split(SCRIPTED_JOB))
+    launcher = LocalLauncher(store, command)
     with pytest.raises(EdlError) as caught:
         launcher.start("late", deadline_s=15.0)
     assert caught.value.code == error_pb2.MASTER_LOST

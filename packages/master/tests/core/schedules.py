@@ -14,6 +14,7 @@ import os
 import sys
 import time
 import traceback
+from dataclasses import replace
 from random import Random
 
 from simulation import World
@@ -55,6 +56,8 @@ def world(seed: int) -> World:
     )
     storm = random.randrange(0, 260)
     restarts = random.random() < 0.6
+    if type_ is JobType.TRAIN and random.random() < 0.2:
+        settings = replace(settings, allow_dead_letters=True, task_attempts=2)
     return World(
         settings,
         data,
@@ -89,8 +92,13 @@ def check(played: World) -> None:
     assert played.end is not None
     assert played.end.phase is JobPhase.SUCCEEDED, played.end
     data, settings = played.data, played.settings
+    for event in played.late:
+        played.job.handle(event, played.now)
     view = played.job.view(played.now)
     match settings.type:
+        case JobType.TRAIN if settings.allow_dead_letters:
+            assert played.plane.trained.total() == len(played.plane.trained)
+            assert view.records_trained == len(played.plane.trained)
         case JobType.TRAIN:
             wanted = {
                 (epoch, file, record): 1

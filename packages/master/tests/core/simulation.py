@@ -234,7 +234,9 @@ class World:
     def restart_master(self) -> None:
         """The master is killed; another one goes on from the last snapshot."""
         ledger = json.loads(self.saved)
-        self.job = JobStateMachine.restore(self.settings, self.data, self.validation, ledger)
+        self.job = JobStateMachine.restore(
+            self.settings, self.data, self.validation, ledger, self.saved_plane.counts
+        )
         self.plane = copy.deepcopy(self.saved_plane)
         self.done = set(self.saved_done)
         if self.settings.type is JobType.PREDICT:

@@ -122,6 +122,37 @@ def test_dead_letters_and_attempts_outlive_the_master() -> None:
     assert "TaskDeadLettered" in [e.kind for e in effects if isinstance(e, fx.LogEvent)]
 
 
+@pytest.mark.parametrize("last_of_its_round", [False, True])
+def test_what_a_dead_letter_left_in_the_model_is_counted(last_of_its_round: bool) -> None:
+    """Also a minibatch that was applied before the task was given up, and reported since."""
+    rules = replace(SETTINGS, allow_dead_letters=True, num_epochs=1)
+    job = joined(JobStateMachine(rules, (4,) if last_of_its_round else (4, 4)))
+    granted = lease(job)
+    held = ev.HeldLease(granted.task, granted.token)
+    job.handle(applied(granted, 0, 1, 0.5), 0.0)
+    job.handle(ev.TaskFailed(WORKER, held, Failure("USER_CODE", "boom"), True), 0.0)
+    before = job.view(0.0)
+    assert (before.records_trained, before.dead_letters[0].records_trained) == (2, 2)
+    job.handle(applied(granted, 1, 2, 0.5), 0.0)
+    after = job.view(0.0)
+    assert (after.records_trained, after.dead_letters[0].records_trained) == (4, 4)
+    assert after.progress.records_done == 4
+
+
+def test_a_restored_job_counts_what_only_the_parameters_count() -> None:
+    """Pushes go on between the copy of the position and that of the parameters."""
+    rules = replace(SETTINGS, allow_dead_letters=True)
+    job = joined(JobStateMachine(rules, DATA))
+    granted = lease(job)
+    saved = json.loads(json.dumps(job.snapshot()))
+    again = joined(JobStateMachine.restore(rules, DATA, (), saved, {granted.task: 1}))
+    assert again.view(0.0).records_trained == 2
+    later = lease(again)
+    held = ev.HeldLease(later.task, later.token)
+    again.handle(ev.TaskFailed(WORKER, held, Failure("USER_CODE", "boom"), True), 0.0)
+    assert again.view(0.0).dead_letters[0].records_trained == 2
+
+
 def test_dead_letters_in_detail_are_bounded_and_all_are_counted() -> None:
     rules = replace(SETTINGS, allow_dead_letters=True, num_epochs=1)
     job = joined(JobStateMachine(rules, (4 * 150,)))

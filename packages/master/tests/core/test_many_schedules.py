@@ -27,6 +27,7 @@ def test_random_schedules_lose_repeat_and_garble_nothing() -> None:
         "WriteCheckpoint",
         "ScaleRequested",
         "TaskFailed",
+        "TaskDeadLettered",
     ):
         assert happened[what], f"no {what} in {RUNS} schedules"
 

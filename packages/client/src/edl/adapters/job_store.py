@@ -7,8 +7,7 @@ import json
 import os
 import shutil
 import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -100,8 +99,17 @@ class JobStore:
         except (OSError, ValueError, AttributeError):
             return PROCESSES
 
-    def create(self, name: str, spec: job_pb2.JobSpec) -> bool:
+    def create(
+        self, name: str, spec: job_pb2.JobSpec, supervisor: Sequence[str], master: Sequence[str]
+    ) -> bool:
         """Make the directory of a new job, whole or not at all.
+
+        A job that exists can be started by anybody who looks at it, also if this client is killed
+        now, or the machine loses its power.
+
+        Args:
+            spec: of the job.
+            supervisor, master: commands, as ``supervision.describe`` takes them.
 
         Returns:
             False if the name is taken, also by a submission at this moment.
@@ -117,7 +125,11 @@ class JobStore:
                 draft.chmod(0o755)
                 (draft / job_directory.SPEC).write_text(codec.to_json(spec))
                 (draft / job_directory.LOGS).mkdir()
+                supervision.describe(draft, supervisor, master)
+                for path in (*draft.iterdir(), draft):
+                    _flush(path)
                 draft.rename(self.path(name))
+                _flush(self.root)
             except OSError as error:
                 shutil.rmtree(draft, ignore_errors=True)
                 if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
@@ -178,10 +190,6 @@ class JobStore:
             return replace(status, dashboard_url=status.dashboard_url or master.dashboard_url)
         if supervised:
             return status  # the supervisor starts the next master
-        age_s = time.time() - (path / job_directory.SPEC).stat().st_mtime
-        submitting = master is None and age_s < START_DEADLINE_S
-        if submitting and not (path / job_directory.SUPERVISOR_LOCK).exists():
-            return status  # the client that submits the job starts its supervisor in a moment
         return replace(status, state=JobState.NOT_STARTED if master is None else JobState.LOST)
 
     def master(self, name: str) -> MasterRecord | None:
@@ -247,6 +255,15 @@ class JobStore:
                 where=str(self.path(name)),
                 remedy="Check the permissions of this folder.",
             ) from error
+
+
+def _flush(path: Path) -> None:
+    """Make a file or a directory survive a loss of power."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _lines(path: Path) -> Iterator[str]:

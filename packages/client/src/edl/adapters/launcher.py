@@ -50,7 +50,7 @@ class LocalLauncher:
 
     Args:
         store: where the jobs are.
-        command: starts a master when ``--job-dir DIR`` is appended.
+        command: starts a master when ``--job-dir DIR`` is appended; as the job was created with.
     """
 
     def __init__(self, store: JobStore, command: Sequence[str] | None = None) -> None:
@@ -66,17 +66,6 @@ class LocalLauncher:
             EdlError: what the master says is wrong, or MASTER_LOST if it ended without a
                 word or none listens in time; nothing of the job runs then.
         """
-        path = self._store.path(name).absolute()
-        try:
-            log_file(self._store.path(name)).parent.mkdir(parents=True, exist_ok=True)
-            supervision.describe(path, supervisor_command(), self._command)
-        except OSError as error:
-            raise EdlError(
-                error_pb2.OUTPUT_UNWRITABLE,
-                f"the job's directory cannot be written: {error.strerror or error}",
-                where=str(path),
-                remedy="Free some space there, or set EDL_HOME to a folder that can be written.",
-            ) from error
         try:
             return self._await(name, deadline_s)
         except BaseException:

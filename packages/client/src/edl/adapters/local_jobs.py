@@ -15,7 +15,7 @@ from edl.adapters.dashboard_viewer import viewer
 from edl.adapters.job_log_files import log_file, master_log_tail
 from edl.adapters.job_processes import end_supervision, job_workers
 from edl.adapters.job_store import START_DEADLINE_S, JobStore, StoredJob
-from edl.adapters.launcher import LocalLauncher
+from edl.adapters.launcher import LocalLauncher, supervisor_command
 from edl.adapters.local_logs import LocalJobLogs
 from edl.adapters.local_runtime import LocalRuntime
 from edl.adapters.processes import LocalInstance
@@ -81,8 +81,9 @@ class LocalJobBackend:
         ]
 
     def submit(self, job: Submission) -> bool:
-        if self._store.create(job.name, self._encode(job)):
-            LocalLauncher(self._store, self._runtime.master_command()).start(job.name)
+        master = self._runtime.master_command()
+        if self._store.create(job.name, self._encode(job), supervisor_command(), master):
+            LocalLauncher(self._store, master).start(job.name)
             return True
         self._await_master(job.name)
         return False

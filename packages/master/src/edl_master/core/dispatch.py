@@ -126,6 +126,8 @@ class Dispatcher:
         task = self._ledger.find(event.lease.task)
         if task is not None:
             self._ledger.advance(task, event.minibatch, event.records, event.minibatches)
+        else:
+            self._ledger.advance_dead(event.lease.task, event.records)
         lease = self._ledger.leases.current(event.worker, event.lease)
         if lease is not None:
             self._ledger.leases.renew(lease, now)

@@ -357,6 +357,7 @@ class JobStateMachine:
         data: tuple[int, ...],
         validation: tuple[int, ...],
         snapshot: Mapping[str, Any],
+        applied: Mapping[TaskKey, int] | None = None,
         *,
         data_names: Sequence[str] = (),
         validation_names: Sequence[str] = (),
@@ -366,10 +367,10 @@ class JobStateMachine:
 
         Args:
             settings, data, validation, data_names, validation_names: as for a new one.
-            snapshot: what ``snapshot`` returned.
+            snapshot, applied: what ``snapshot`` returned; minibatches by task, may be ahead of it.
             interruption: the time since the snapshot.
 
-        Instances that register before the first ``Tick`` are adopted; that Tick starts the rest.
+        Instances that register before the first Tick are adopted; that Tick starts the rest.
 
         Raises:
             ValueError: the snapshot is of other data or another order of tasks.
@@ -377,7 +378,7 @@ class JobStateMachine:
         job = cls(
             settings, data, validation, data_names=data_names, validation_names=validation_names
         )
-        restore_snapshot(job._components, job._identity, snapshot)
+        restore_snapshot(job._components, job._identity, snapshot, applied or {})
         job._components.worker_count.scale(job._workers.minimum, job._workers.maximum)
         job._progress.interrupted(interruption, job._workers.maximum)
         job._restored = True

@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 from edl_master.core.components import JobComponents
-from edl_master.core.identifiers import TaskType
+from edl_master.core.identifiers import TaskKey, TaskType
 from edl_master.core.settings import JobSettings, JobType
 from edl_master.core.tasks import Round
 
@@ -51,11 +51,15 @@ def take_snapshot(components: JobComponents, identity: Mapping[str, Any]) -> dic
 
 
 def restore_snapshot(
-    components: JobComponents, identity: Mapping[str, Any], saved: Mapping[str, Any]
+    components: JobComponents,
+    identity: Mapping[str, Any],
+    saved: Mapping[str, Any],
+    applied: Mapping[TaskKey, int],
 ) -> None:
     """Put a position into the components of a new job.
 
     How many workers are wanted is kept, unless the job now asks for other numbers than then.
+    ``applied`` has the minibatches that the parameters count: they may be some ahead.
 
     Raises:
         ValueError: it is a position in other data, in another order, or of another format.
@@ -72,6 +76,7 @@ def restore_snapshot(
         round_.restore(entry)
         rounds.append(round_)
     components.ledger.restore(saved["ledger"], rounds)
+    components.ledger.reconcile(applied, components.settings.minibatch_size)
     components.evaluations.restore(saved["evaluations"])
     components.workflow.restore(saved["workflow"])
     components.progress.restore(saved["progress"])

@@ -122,7 +122,10 @@ class LeaseRecovery:
                 self._crash_loop.progress()  # the cause of the crashes is gone
                 if type_ is TaskType.TRAINING:
                     self._emit(CloseTask(task.key))
-                line = f"Continuing without {place} ({reason}): {failure.what}"
+                kept = ""
+                if task.records_applied:
+                    kept = f"; {task.records_applied} of its {task.length} records are in the model"
+                line = f"Continuing without {place} ({reason}{kept}): {failure.what}"
                 self._emit(LogEvent("TaskDeadLettered", line, Severity.ERROR, facts))
             case FailJob(final, reason):
                 self._ledger.dead_letter(task, failure)

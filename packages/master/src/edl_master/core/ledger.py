@@ -6,8 +6,9 @@ workflow of the job opens rounds, and learns from ``is_open`` that they are comp
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from edl_master.core.failure import Failure
@@ -32,6 +33,8 @@ class Ledger:
         # The round of each type that was complete last: it may have to be done again.
         self._latest: dict[TaskType, tuple[int, Counter[str]]] = {}
         self._returns = 0
+        # Whose last minibatches may still be reported.
+        self._dead_lately: deque[TaskKey] = deque(maxlen=MOST_DEAD_LETTERS_KEPT)
         # Open tasks that no worker holds, in the order of their return: few, and needed for every
         # lease.
         self._waiting: dict[TaskKey, OpenTask] = {}
@@ -121,6 +124,28 @@ class Ledger:
             task.redo = False
             self.records_replayed += records
 
+    def advance_dead(self, key: TaskKey, records: int) -> None:
+        """Note records of a task that were applied before it was given up, and reported since."""
+        if key not in self._dead_lately:
+            return
+        round_ = self._rounds.get((key.type, key.round))
+        if round_ is not None:
+            round_.records_done += records
+        else:
+            self._closed[key.type]["records"] += records
+        for place, letter in enumerate(self.dead_letters):
+            if letter.task == key:
+                counted = letter.records_trained + records
+                self.dead_letters[place] = replace(letter, records_trained=counted)
+
+    def reconcile(self, applied: Mapping[TaskKey, int], minibatch_size: int) -> None:
+        """Take over counts of minibatches that are ahead of these, for open tasks."""
+        for key, minibatches in applied.items():
+            task = self.find(key)
+            if task is not None and task.minibatches < minibatches:
+                task.minibatches = minibatches
+                task.records_applied = min(minibatches * minibatch_size, task.length)
+
     def find(self, key: TaskKey) -> OpenTask | None:
         """Return an open task by its key, or None when it is closed or was never opened."""
         round_ = self._rounds.get((key.type, key.round))
@@ -150,7 +175,9 @@ class Ledger:
     def dead_letter(self, task: OpenTask, failure: Failure) -> None:
         """Add a task and its failure to the dead letters."""
         if len(self.dead_letters) < MOST_DEAD_LETTERS_KEPT:
-            self.dead_letters.append(DeadLetter(task.key, task.records, failure))
+            letter = DeadLetter(task.key, task.records, failure, task.records_applied)
+            self.dead_letters.append(letter)
+        self._dead_lately.append(task.key)
 
     def place(self, task: OpenTask) -> str:
         """Say in words what an open task is."""
@@ -174,15 +201,14 @@ class Ledger:
             dead=closed["dead"] + sum(r.dead for r in rounds),
         )
 
-    def records_complete(self, type_: TaskType) -> int:
-        """Records in tasks of one type that are done, each counted once per round."""
-        rounds = (r for r in self._rounds.values() if r.type is type_)
-        return self._closed[type_]["records"] + sum(r.records_done for r in rounds)
+    def records_done(self, type_: TaskType) -> int:
+        """Records of one type that are done, each counted once per round.
 
-    def records_applied(self, type_: TaskType) -> int:
-        """Records applied so far in open tasks of one type."""
-        rounds = (r for r in self._rounds.values() if r.type is type_)
-        return sum(task.records_applied for r in rounds for task in r.open.values())
+        Those of done tasks, and those that were applied of open and of dead ones.
+        """
+        rounds = [r for r in self._rounds.values() if r.type is type_]
+        applied = sum(task.records_applied for r in rounds for task in r.open.values())
+        return self._closed[type_]["records"] + sum(r.records_done for r in rounds) + applied
 
     # --- snapshots -------------------------------------------------------------------------
 

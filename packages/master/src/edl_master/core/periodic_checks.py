@@ -42,7 +42,7 @@ class PeriodicChecks:
         """Try other numbers of workers between the minimum and the maximum."""
         components = self._components
         ledger, main = components.ledger, components.workflow.main
-        done = ledger.records_complete(main) + ledger.records_applied(main)
+        done = ledger.records_done(main)
         ready = sum(worker.is_ready for worker in components.workers)
         change = components.worker_count.observe(now, ready, done)
         if change is None:

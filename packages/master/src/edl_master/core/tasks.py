@@ -151,6 +151,7 @@ class Round:
         del self.open[task.key.number]
         if dead:
             self.dead += 1
+            self.records_done += task.records_applied
         else:
             self.done += 1
             self.records_done += task.length

@@ -73,11 +73,15 @@ class TaskCounts:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A task that the job went on without, or failed by."""
+    """A task that the job went on without, or failed by.
+
+    ``records_trained`` of its records are in the model all the same.
+    """
 
     task: TaskKey
     records: Range | None
     failure: Failure
+    records_trained: int = 0
 
 
 def letter_to_json(letter: DeadLetter) -> dict[str, Any]:
@@ -92,6 +96,7 @@ def letter_from_json(saved: Mapping[str, Any]) -> DeadLetter:
         TaskKey(TaskType(key["type"]), key["round"], key["number"]),
         Range(**records) if records else None,
         Failure(**saved["failure"]),
+        saved["records_trained"],
     )
 
 
@@ -115,7 +120,7 @@ class JobView:
     dead_letters: tuple[DeadLetter, ...]
     """The first hundred; ``tasks`` counts all."""
     records_trained: int
-    """Training records in complete tasks, each counted once per epoch."""
+    """Training records in the model, each counted once per epoch."""
     records_replayed: int
     """Upper bound of the records that were computed a second time after a loss."""
     preemptions: int

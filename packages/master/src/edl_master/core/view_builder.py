@@ -31,7 +31,7 @@ def build_view(components: JobComponents, phase: JobPhase, now: float) -> JobVie
         min_workers=components.workers.minimum,
         max_workers=components.workers.maximum,
         dead_letters=tuple(components.ledger.dead_letters),
-        records_trained=components.ledger.records_complete(TaskType.TRAINING),
+        records_trained=components.ledger.records_done(TaskType.TRAINING),
         records_replayed=components.ledger.records_replayed,
         preemptions=components.workers.preemptions,
         worker_failures=components.workers.failures,
@@ -47,7 +47,7 @@ def _progress(components: JobComponents, now: float) -> ProgressView:
         components.workflow.main,
         components.workflow.records_total,
     )
-    done = components.ledger.records_complete(main) + components.ledger.records_applied(main)
+    done = components.ledger.records_done(main)
     training = components.settings.type is JobType.TRAIN
     return ProgressView(
         records_done=done,

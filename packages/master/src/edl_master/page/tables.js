@@ -224,6 +224,8 @@ function letterItem(letter) {
     sign("bad", "bad", letter.task),
     element("span", "mono", letter.records),
   );
+  const trained = number(letter.records_trained);
+  if (trained > 0) head.append(element("span", "", `${count(trained)} of them in the model`));
   const item = element("li", "letter", head, element("p", "letter-what", error.what || ""));
   item.append(errorFacts(error));
   if (error.detail) item.append(traceback(error.detail, false));

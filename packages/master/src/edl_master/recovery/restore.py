@@ -18,6 +18,7 @@ from edl_master.adapters.prediction_output import PredictionOutput
 from edl_master.core.effects import LogEvent, Severity
 from edl_master.core.identifiers import TaskKey, TaskType, Version
 from edl_master.core.job import JobStateMachine
+from edl_master.core.parameters.applied_counts import AppliedCounts
 from edl_master.core.parameters.sharding import SavedParameters
 from edl_master.core.parameters.snapshot import Snapshot, Stored
 from edl_master.core.progress import Interruption
@@ -115,6 +116,7 @@ def restore_job(
             data.counts,
             counts,
             ledger,
+            AppliedCounts.described(plane["applied"]) if plane else {},
             **names,
             interruption=Interruption(undone_s, down_s),
         )

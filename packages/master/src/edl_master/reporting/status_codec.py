@@ -143,5 +143,8 @@ def _dead_letter_to(letter: DeadLetter, uris: tuple[str, ...]) -> job_pb2.DeadLe
         uri = uris[letter.records.file]
         records = f"{uri} [{letter.records.start}, {letter.records.stop})"
     return job_pb2.DeadLetter(
-        task=str(letter.task), records=records, error=error_to(letter.failure)
+        task=str(letter.task),
+        records=records,
+        error=error_to(letter.failure),
+        records_trained=letter.records_trained,
     )

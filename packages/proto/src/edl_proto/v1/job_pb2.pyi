@@ -774,9 +774,12 @@ class DeadLetter(_message.Message):
     TASK_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    RECORDS_TRAINED_FIELD_NUMBER: _builtins.int
     task: _builtins.str
     records: _builtins.str
     """uri [start, stop)"""
+    records_trained: _builtins.int
+    """of these records: in the model all the same"""
     @_builtins.property
     def error(self) -> _error_pb2.Error: ...
     def __init__(
@@ -785,10 +788,11 @@ class DeadLetter(_message.Message):
         task: _builtins.str = ...,
         records: _builtins.str = ...,
         error: _error_pb2.Error | None = ...,
+        records_trained: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "records", b"records", "task", b"task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "records", b"records", "records_trained", b"records_trained", "task", b"task"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -98,6 +98,13 @@ class AppliedCounts:
             for task, entry in self._entries.items()
         ]
 
+    @classmethod
+    def described(cls, entries: Iterable[Sequence[Any]]) -> dict[TaskKey, int]:
+        """The count of each open task, as ``describe`` returned it."""
+        counts = cls()
+        counts.restore(entries)
+        return counts.counts()
+
     def restore(self, described: Iterable[Sequence[Any]]) -> None:
         for kind, round_, number, token, live, applied in described:
             task = TaskKey(TaskType(kind), round_, number)
