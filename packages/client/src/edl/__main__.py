@@ -6,17 +6,32 @@ import os
 import sys
 from collections.abc import Sequence
 
+from edl.core.exit_codes import UNWRITABLE
+
 
 def main() -> None:
     """Run the command line of this process."""
+    _open_closed_streams()
     name = os.path.basename(sys.argv[0])
     code = run(sys.argv[1:], name if name == "elasticdl" else "edl")
-    # What is still buffered for a reader that has left must not fail at interpreter exit.
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    # What is still buffered, for a reader that has left or a full disk, must not fail at
+    # interpreter exit.
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            code = code or (0 if isinstance(error, BrokenPipeError) else UNWRITABLE)
     sys.exit(code)
+
+
+def _open_closed_streams() -> None:
+    """Open the standard streams that the caller has closed: nobody reads or writes there."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # Lower numbers are in use, so this is the stream's own: later files cannot get it.
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8"))
 
 
 def run(args: Sequence[str], prog: str = "edl") -> int:

@@ -4,57 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Done, Edl
+from conftest import Attempt, Done, told
 
 import recordio
-from edl.__main__ import run
 from edl_proto.v1 import model_pb2
-
-Attempt = Callable[..., Done]
-
-
-@pytest.fixture
-def attempt(
-    edl: Edl, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Attempt:
-    """Runs edl in this process, with options changed (or left out, by None) from a good job."""
-    for name in [name for name in os.environ if name.startswith("EDL_")]:
-        monkeypatch.delenv(name)
-    for name, value in edl.env.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.chdir(edl.place)
-
-    def call(*args: str, **changed: str | None) -> Done:
-        if not args:
-            options = dict(zip(edl.job()[1::2], edl.job()[2::2], strict=True))
-            for name, value in changed.items():
-                flag = "--" + name.replace("_", "-")
-                options.pop(flag, None)
-                if value is not None:
-                    options[flag] = value
-            args = ("train", *(part for pair in options.items() for part in pair))
-        capsys.readouterr()
-        code = run(args)
-        out, err = capsys.readouterr()
-        return Done(args, code, out, err)
-
-    return call
-
-
-def told(done: Done, code: int, *words: str) -> None:
-    """The failure has its code, says these words and what to do, and nothing was started."""
-    assert done.code == code, str(done)
-    for word in words:
-        assert word in done.err, f"{word!r} is not said\n{done}"
-    assert "what to do: " in done.err, str(done)
-    assert "Traceback" not in done.err
-    assert len(done.err.splitlines()) <= 10, str(done)
-    assert not Path(os.environ["EDL_HOME"]).exists(), "something was written"
-
 
 # --- the command line ----------------------------------------------------------------------
 

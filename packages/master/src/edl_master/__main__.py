@@ -15,6 +15,7 @@ from pathlib import Path
 from edl_master.app.startup import run
 from edl_master.config.job_config import LOOPBACK
 from edl_master.reporting.finished_job import view
+from edl_proto.local.parent_process import end_with_parent
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,12 +27,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--view", type=Path, metavar="DIR", help="serve the page of this job, which is over"
     )
     parser.add_argument("--port", type=int, default=0, help="of the page of --view; 0: any")
+    parser.add_argument(
+        "--end-with-parent",
+        action="store_true",
+        help="end when standard input ends, which the parent process holds open",
+    )
     options = parser.parse_args(arguments)
     logging.basicConfig(
         level=os.environ.get("EDL_LOG_LEVEL", "INFO").upper(),
         format="%(asctime)s %(levelname).1s %(name)s: %(message)s",
         stream=sys.stderr,
     )
+    if options.end_with_parent:
+        end_with_parent()
     if options.view is not None:
         return view(options.view.absolute(), LOOPBACK, options.port)
     return run(options.job_dir.absolute())

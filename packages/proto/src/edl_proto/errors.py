@@ -55,7 +55,13 @@ GRPC_STATUS: dict[ErrorCode.ValueType, grpc.StatusCode] = {
     error_pb2.BUILDER_RESTARTED: grpc.StatusCode.UNAVAILABLE,
     error_pb2.BUILDER_UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
     error_pb2.PARAMETER_SERVER_LOST: grpc.StatusCode.UNAVAILABLE,
+    error_pb2.SYSTEM: grpc.StatusCode.UNAVAILABLE,
 }
+
+
+def _utf8(text: str) -> str:
+    """A text that a message can carry: a name of a file may have bytes that are no UTF-8."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 class EdlError(Exception):
@@ -110,10 +116,10 @@ class EdlError(Exception):
     def to_proto(self) -> error_pb2.Error:
         return error_pb2.Error(
             code=self.code,
-            what=self.what,
-            where=self.where,
-            remedy=self.remedy,
-            detail=self.detail,
+            what=_utf8(self.what),
+            where=_utf8(self.where),
+            remedy=_utf8(self.remedy),
+            detail=_utf8(self.detail),
         )
 
     @classmethod

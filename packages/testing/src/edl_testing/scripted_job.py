@@ -37,6 +37,7 @@ from google.protobuf import json_format
 
 from edl_proto.errors import ErrorInterceptor
 from edl_proto.local import job_directory
+from edl_proto.local.parent_process import end_with_parent
 from edl_proto.transport import channels
 from edl_proto.v1 import error_pb2, job_pb2, job_pb2_grpc
 
@@ -255,16 +256,24 @@ class ScriptedJob(job_pb2_grpc.JobServicer):
         server.stop(0.2).wait()
 
 
+def _view(chosen: argparse.Namespace) -> None:
+    """Serve the page of a finished job, as far as its caller sees it."""
+    if chosen.end_with_parent:
+        end_with_parent()
+    print(json.dumps({"dashboard_url": f"http://127.0.0.1:{chosen.port or 4711}/"}), flush=True)
+    signal.pause()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--job-dir", type=Path)
     parser.add_argument("--view", type=Path)
     parser.add_argument("--port", type=int)
+    parser.add_argument("--end-with-parent", action="store_true")
     chosen = parser.parse_args()
     directory = chosen.job_dir
     if chosen.view is not None:
-        print(json.dumps({"dashboard_url": f"http://127.0.0.1:{chosen.port or 4711}/"}), flush=True)
-        signal.pause()
+        _view(chosen)
     scenario = os.environ["EDL_SCENARIO"]
     # As a real master does: one master for each directory.
     held = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)

@@ -20,6 +20,7 @@ import sys  # noqa: E402
 from collections.abc import Sequence  # noqa: E402
 
 from edl_proto.errors import EdlError  # noqa: E402
+from edl_proto.local.parent_process import end_with_parent  # noqa: E402
 from edl_worker import config  # noqa: E402
 from edl_worker.core import exit_codes  # noqa: E402
 
@@ -49,7 +50,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _check(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m edl_worker check")
     parser.add_argument("--spec", required=True, metavar="FILE", help="JobSpec as JSON")
+    parser.add_argument(
+        "--end-with-parent",
+        action="store_true",
+        help="end when standard input ends, which the parent process holds open",
+    )
     options = parser.parse_args(arguments)
+    if options.end_with_parent:
+        end_with_parent()
     config.quiet_tensorflow()
     with contextlib.redirect_stdout(sys.stderr):  # what a model file prints is no answer
         from edl_worker.runtime.tensorflow_import import import_tensorflow

@@ -28,10 +28,11 @@ def viewer(job_dir: Path, port: int) -> Iterator[tuple[str, subprocess.Popen[str
     Raises:
         EdlError: PORT_IN_USE, or MASTER_LOST if it does not come up.
     """
-    command = [*master_command(), "--view", str(job_dir), "--port", str(port)]
+    command = [*master_command(), "--end-with-parent"]
+    command += ["--view", str(job_dir), "--port", str(port)]
     process = subprocess.Popen(
         command,
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,  # never written to: its end tells that this process is gone
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

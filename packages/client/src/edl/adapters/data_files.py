@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable
 
 import recordio
@@ -64,9 +65,11 @@ def _size(file: str, option: str) -> int:
     if scheme(file):
         return 1
     try:
-        size = os.stat(file).st_size
+        about = os.stat(file)
+        if not stat.S_ISREG(about.st_mode):  # to open a pipe may take forever
+            raise _unreadable("it is not a regular file", file, option)
         with open(file, "rb"):
-            return size
+            return about.st_size
     except OSError as error:
         raise _unreadable(f"{error.strerror}", file, option) from None
 

@@ -79,6 +79,13 @@ class JobStore:
             entries = [entry for entry in os.scandir(self.root) if entry.is_dir()]
         except FileNotFoundError:
             return []
+        except OSError as error:
+            raise EdlError(
+                error_pb2.SYSTEM,
+                f"the folder of jobs cannot be read: {error.strerror}",
+                where=str(self.root),
+                remedy="Set EDL_HOME to a folder that you may read and write.",
+            ) from error
         found = []
         for entry in entries:
             try:

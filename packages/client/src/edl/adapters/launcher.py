@@ -31,9 +31,21 @@ def python(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def master_command(environ: Mapping[str, str] = os.environ) -> list[str]:
-    """The command that starts a master; ``--job-dir DIR`` is appended to it."""
+    """The command that starts a master; ``--job-dir DIR`` is appended to it.
+
+    Raises:
+        EdlError: USAGE, ``$EDL_MASTER_COMMAND`` cannot be split into words.
+    """
     if custom := environ.get("EDL_MASTER_COMMAND"):
-        return shlex.split(custom)
+        try:
+            return shlex.split(custom)
+        except ValueError as error:
+            raise EdlError(
+                error_pb2.USAGE,
+                f"the command {custom} cannot be read: {str(error).lower()}",
+                where="$EDL_MASTER_COMMAND",
+                remedy="Write it as for a shell, or unset the variable.",
+            ) from None
     return [python(environ), "-m", "edl_master"]
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,11 +16,18 @@ from edl import codec
 from edl.adapters.launcher import python
 from edl.core.job_status import Failure
 from edl_proto.errors import EdlError
+from edl_proto.local import process_identity
+from edl_proto.local.log_notices import without_notices
 from edl_proto.v1 import error_pb2, job_pb2
 
-DEADLINE_S = 180.0
-"""Importing TensorFlow on a cold disk, building a large model, and some patience."""
+IDLE_S = 180.0
+"""A check that computes nothing for so long waits for something that does not come."""
 
+BUSY_S = 900.0
+"""Seconds of one core after which a check is taken for an endless loop."""
+
+_IDLE_SHARE = 0.001  # of one core: what a process uses that only waits
+_LOOK_EVERY_S = 0.25
 _DETAIL_LINES = 20
 
 
@@ -34,46 +43,90 @@ class Verdict:
     facts: dict[str, Any]
 
 
-def check(spec: job_pb2.JobSpec) -> Verdict:
+def check(spec: job_pb2.JobSpec, idle_s: float = IDLE_S, busy_s: float = BUSY_S) -> Verdict:
     """Run ``python -m edl_worker check`` on a job's description.
 
+    The limits are of computing time, so that a machine that is busy with other things does not
+    make a check fail.
+
+    Args:
+        idle_s: how long the check may compute nothing.
+        busy_s: how many seconds of a core it may compute.
+
     Raises:
-        EdlError: INTERNAL or TIMED_OUT, if there is no verdict.
+        EdlError: there is no verdict.
     """
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
+    command = [python(), "-m", "edl_worker", "check"]
     with tempfile.TemporaryDirectory(prefix="edl-check-") as folder:
-        file = Path(folder) / "spec.json"
+        file, output, log = (Path(folder) / name for name in ("spec.json", "output", "log"))
         file.write_text(codec.to_json(spec))
-        command = [python(), "-m", "edl_worker", "check", "--spec", str(file)]
+        # Files and no pipes: a process that the model file has left behind would hold those open.
+        with output.open("wb") as stdout, log.open("wb") as stderr:
+            try:
+                process = subprocess.Popen(
+                    [*command, "--spec", str(file), "--end-with-parent"],
+                    stdin=subprocess.PIPE,  # never written to: its end tells that we are gone
+                    stdout=stdout,
+                    stderr=stderr,
+                    env=environment,
+                )
+            except OSError as error:
+                raise EdlError(
+                    error_pb2.USAGE,
+                    f"{command[0]} cannot be started: {error.strerror}",
+                    where="$EDL_PYTHON",
+                    remedy="Set EDL_PYTHON to the interpreter that has edl-worker, or unset it.",
+                ) from error
+        with process:
+            try:
+                _await(process, spec.model.model_def, idle_s, busy_s)
+            finally:
+                process.kill()
+        answer = _answer(output.read_text(errors="replace"))
+        if answer is None:
+            raise _no_verdict(process.returncode, command, log.read_text(errors="replace"))
+        return Verdict(tuple(_failure(item) for item in answer["errors"]), answer)
+
+
+def _await(process: subprocess.Popen[bytes], where: str, idle_s: float, busy_s: float) -> None:
+    """Wait for the end of a check, while it computes, and not too much."""
+    used, since = 0.0, time.monotonic()
+    while True:
         try:
-            done = subprocess.run(
-                command,
-                capture_output=True,
-                text=True,
-                stdin=subprocess.DEVNULL,
-                env=environment,
-                timeout=DEADLINE_S,
-                check=False,
-            )
+            process.wait(_LOOK_EVERY_S)
+            return
         except subprocess.TimeoutExpired:
-            raise EdlError(
-                error_pb2.TIMED_OUT,
-                f"the check took longer than {DEADLINE_S:.0f} s and was stopped",
-                where=spec.model.model_def,
-                remedy="Keep computations and downloads out of the import of the model file.",
-            ) from None
-        except OSError as error:
-            raise _no_verdict(command, str(error), "") from error
-    # The model file may print, too; the verdict is the last line that is an object.
-    for text in (done.stdout, *reversed(done.stdout.splitlines())):
+            pass
+        now = time.monotonic()
+        computed = process_identity.cpu_seconds(process.pid)
+        if computed - used > _IDLE_SHARE * (now - since) + 0.05:
+            used, since = computed, now
+        if now - since > idle_s:
+            reason = f"the check has waited for {idle_s:.0f} s and computed nothing"
+        elif computed > busy_s:
+            reason = f"the check has computed for {busy_s:.0f} s"
+        else:
+            continue
+        raise EdlError(
+            error_pb2.TIMED_OUT,
+            f"{reason}; it was stopped",
+            where=where,
+            remedy="Keep downloads, questions and long computations out of the model file's "
+            "import.",
+        )
+
+
+def _answer(output: str) -> dict[str, Any] | None:
+    """The verdict in a worker's output: its last line that is such an object."""
+    for text in (output, *reversed(output.splitlines())):
         try:
             facts = json.loads(text)
         except ValueError:
             continue
         if isinstance(facts, dict) and isinstance(facts.get("errors"), list):
-            failures = tuple(_failure(item) for item in facts["errors"])
-            return Verdict(failures, facts)
-    raise _no_verdict(command, f"exit code {done.returncode}", done.stderr)
+            return facts
+    return None
 
 
 def _failure(item: dict[str, Any]) -> Failure:
@@ -86,16 +139,25 @@ def _failure(item: dict[str, Any]) -> Failure:
     )
 
 
-def _no_verdict(command: list[str], reason: str, stderr: str) -> EdlError:
-    missing = "No module named edl_worker" in stderr
+def _no_verdict(code: int, command: list[str], log: str) -> EdlError:
+    detail = "\n".join(without_notices(log.splitlines())[-_DETAIL_LINES:])
+    if "No module named edl_worker" in log:
+        return EdlError(
+            error_pb2.SYSTEM,
+            "the worker's package is not installed",
+            where=command[0],
+            remedy="Install it there: pip install 'edl-client[local]' 'edl-worker[cpu]'",
+        )
+    ended = f"exit code {code}"
+    if code < 0:
+        ended = f"signal {signal.Signals(-code).name}"
     return EdlError(
-        error_pb2.INTERNAL,
-        f"the check ended without a result: {reason}",
-        where=" ".join(command[:4]),
-        remedy=(
-            "Install the worker there: pip install 'edl-client[local]' 'edl-worker[cpu]'"
-            if missing
-            else "The end of its output is below; edl doctor checks this machine."
-        ),
-        detail="\n".join(stderr.splitlines()[-_DETAIL_LINES:]),
+        error_pb2.MODEL_IMPORT,
+        f"the model file ended the process that checks it, with {ended}",
+        where=" ".join(command),
+        remedy="SIGKILL usually means that memory is short. Otherwise the end of its output is "
+        "below; edl doctor checks this machine."
+        if code == -signal.SIGKILL
+        else "The end of its output is below; edl doctor checks this machine.",
+        detail=detail,
     )

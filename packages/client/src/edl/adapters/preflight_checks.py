@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import socket
+import tempfile
 from pathlib import Path
 
 from google.protobuf.message import DecodeError
@@ -15,6 +17,7 @@ from edl.core.locations import scheme
 from edl.core.options import Verb
 from edl.core.submission import HOST, Submission
 from edl_proto.errors import EdlError
+from edl_proto.local import job_directory
 from edl_proto.trained_model import TRAINED_MODEL
 from edl_proto.v1 import error_pb2, model_pb2
 
@@ -37,6 +40,7 @@ def check(job: Submission) -> None:
     data_files.check(job.data, job.data_format, "--data")
     if job.validation_data:
         data_files.check(job.validation_data, job.data_format, "--validation-data")
+    check_writable(job_directory.jobs(), "Set EDL_HOME to a folder that you may write to.")
     if job.output:
         check_output(job.output)
     for folder in (job.checkpoint_dir, job.tensorboard_dir):
@@ -102,34 +106,43 @@ def check_output(place: str, option: str = "--output") -> None:
         check_writable(Path(place))
 
 
-def check_writable(path: Path) -> None:
-    """Check that this folder, or the folder it will be created in, can be written.
+def check_writable(path: Path, remedy: str = "Name a folder that you may write to.") -> None:
+    """Check that something can be created in this folder, or in the one it will be created in.
 
     Raises:
         EdlError: OUTPUT_UNWRITABLE or DISK_FULL.
     """
     nearest = path
-    while not nearest.exists() and nearest != nearest.parent:
+    while not os.path.lexists(nearest) and nearest != nearest.parent:
         nearest = nearest.parent
-    if not nearest.is_dir():
-        problem = "a part of the path is a file"
-    elif not os.access(nearest, os.W_OK | os.X_OK):
-        problem = "permission denied"
-    else:
+    try:
+        # Only an attempt shows all reasons: rights, a read-only file system, a quota.
+        os.rmdir(tempfile.mkdtemp(prefix=".edl-", dir=nearest))
+        full = shutil.disk_usage(nearest).free < _LEAST_FREE
         problem = ""
-    if problem:
-        raise EdlError(
-            error_pb2.OUTPUT_UNWRITABLE,
-            f"the folder cannot be written: {problem}",
-            where=f"{path} ({nearest})" if nearest != path else str(path),
-            remedy="Name a folder that you may write to.",
-        )
-    if shutil.disk_usage(nearest).free < _LEAST_FREE:
+    except NotADirectoryError:
+        full, problem = False, "a part of the path is a file"
+    except FileNotFoundError:
+        full = False
+        problem = "this file system takes no new files"  # as /proc
+        if nearest.is_symlink():
+            problem = "a part of the path is a link to nothing"
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        problem = (error.strerror or str(error)).lower()
+    if full:
         raise EdlError(
             error_pb2.DISK_FULL,
             "no space left on the disk",
             where=str(path),
             remedy="Free some space, or name a folder on another disk.",
+        )
+    if problem:
+        raise EdlError(
+            error_pb2.OUTPUT_UNWRITABLE,
+            f"the folder cannot be written: {problem}",
+            where=f"{path} ({nearest})" if nearest != path else str(path),
+            remedy=remedy,
         )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,8 @@ def read(place: str) -> bytes:
         StoreError: the store cannot be asked.
     """
     if not scheme(place):
+        if not stat.S_ISREG(os.stat(place).st_mode):  # to open a pipe may take forever
+            raise OSError(errno.EINVAL, "it is not a regular file", place)
         return Path(place).read_bytes()
     try:
         system, path = _open(place)

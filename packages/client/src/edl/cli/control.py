@@ -192,7 +192,9 @@ def delete(
     """Delete a finished job: its state, logs and events. Its output stays."""
     with reporting(output_format):
         from edl.app import job_catalog
+        from edl.core.exit_codes import DECLINED
         from edl.core.problem import usage
+        from edl.render import terminal
         from edl_proto.errors import EdlError
         from edl_proto.v1 import error_pb2
 
@@ -212,7 +214,9 @@ def delete(
                     where="edl delete",
                     remedy=f"edl delete {name} --yes",
                 )
-            typer.confirm(f"Delete {name}, its logs and events ({snapshot.location})?", abort=True)
+            if not typer.confirm(f"Delete {name}, its logs and events ({snapshot.location})?"):
+                terminal.message(f"{name} is kept")
+                raise typer.Exit(DECLINED)
         if not snapshot.is_over:
             end(backend, name, "edl delete --stop")
         backend.delete(name)

@@ -41,6 +41,14 @@ def open_source(
         EdlError, Problem: they are missing, unreadable, or not all of one format.
     """
     places = [place for source in sources for place in _found(source)]
+    for place in places:
+        if place.exists() and not (place.is_file() or place.is_dir()):
+            raise EdlError(
+                error_pb2.DATA_UNREADABLE,
+                "it is neither a regular file nor a folder",
+                where=str(place),
+                remedy="Write the content to a file first.",
+            )
     folders = [place for place in places if place.is_dir()]
     if form is SourceFormat.IMAGES or (form is None and folders and _holds_images(folders[0])):
         if len(places) != 1 or not folders:

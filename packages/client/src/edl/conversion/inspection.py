@@ -17,6 +17,8 @@ from recordio.recordfile import RecordIOSource
 
 _SHOWN_VALUES = 8
 _SHOWN_BYTES = 48
+_MOST_DECODED = 32 << 20  # octets; a list of short texts takes a second for each megabyte
+_EXAMPLE = b"\n"  # begins a tf.Example: a field 1 with a length
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,9 @@ def inspect(file: str, form: str, check: bool) -> Report:
 def _decode(record: bytes | None, columns: tuple[str, ...] | None) -> tuple[Any, str]:
     if record is None:
         return None, "nothing"
-    if columns is None:
+    if len(record) > _MOST_DECODED:
+        return record[:_SHOWN_BYTES].hex(" "), f"{size(len(record))}, too large to be decoded here"
+    if columns is None and record.startswith(_EXAMPLE):
         try:
             features = recordio.example.decode(record)
         except recordio.RecordError:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+UNWRITABLE = 7
+DECLINED = 8
 INTERRUPTED = 130
 
 MEANINGS: dict[int, str] = {
@@ -14,8 +16,8 @@ MEANINGS: dict[int, str] = {
     4: "model file: missing, broken, or not fitting the data",
     5: "output, job or port exists or is in use",
     6: "no such job, worker or build; or the job is over",
-    7: "the machine: disk full, output cannot be written",
-    8: "stopped, or timed out",
+    7: "the machine: disk full, output cannot be written, no memory",
+    8: "stopped, declined, or timed out",
     9: "the image cannot be built",
     10: "not allowed, or over a limit of the builder",
     11: "builder, container engine or registry is not available",
@@ -81,6 +83,7 @@ PRESENTATIONS: dict[str, ErrorPresentation] = {
     "BUILDER_RESTARTED": ErrorPresentation(11, "the builder was restarted"),
     "BUILDER_UNAVAILABLE": ErrorPresentation(11, "the builder does not answer"),
     "PARAMETER_SERVER_LOST": ErrorPresentation(1, "a parameter server cannot be reached"),
+    "SYSTEM": ErrorPresentation(7, "the operating system refuses"),
 }
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import traceback
 
 import typer
 
 from edl import codec
-from edl.core.exit_codes import present
+from edl.core.exit_codes import INTERRUPTED, present
 from edl.core.problem import Problem, usage
 from edl.core.suggestions import did_you_mean
 from edl.render import terminal
@@ -18,6 +20,9 @@ from edl_proto.v1 import error_pb2
 
 def show(error: BaseException) -> int:
     """Print an error on stderr; returns its exit code."""
+    if isinstance(error, typer.Abort):  # Ctrl-C, or the end of stdin at a question
+        terminal.message("interrupted")
+        return INTERRUPTED
     known = known_error(error)
     if known is None:
         return 0
@@ -37,6 +42,15 @@ def known_error(error: BaseException) -> EdlError | None:
                 terminal.result(error.format_message())
                 return None
             return codec.error_of(_usage(error))
+        case OSError():
+            return _system_error(error)
+        case MemoryError():
+            return EdlError(
+                error_pb2.SYSTEM,
+                "there is not enough memory",
+                where=_place(error),
+                remedy="Free some memory, or work on smaller files.",
+            )
         case _:
             return EdlError(
                 error_pb2.INTERNAL,
@@ -45,6 +59,32 @@ def known_error(error: BaseException) -> EdlError | None:
                 remedy="Please report this error with the lines below.",
                 detail="".join(traceback.format_exception(error)),
             )
+
+
+def _system_error(error: OSError) -> EdlError:
+    """The error for a call of the operating system that nothing else explains."""
+    if isinstance(error, FileNotFoundError) and not _has_working_directory():
+        return EdlError(
+            error_pb2.SYSTEM,
+            "the working directory does not exist any more",
+            where=os.environ.get("PWD", ""),
+            remedy="Change to a folder that exists.",
+        )
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return EdlError(
+        error_pb2.DISK_FULL if full else error_pb2.SYSTEM,
+        error.strerror or str(error),
+        where=os.fsdecode(error.filename) if error.filename else _place(error),
+        remedy="Free some space there." if full else "Correct this name, or your access to it.",
+    )
+
+
+def _has_working_directory() -> bool:
+    try:
+        os.getcwd()
+    except OSError:
+        return False
+    return True
 
 
 def _usage(error: typer.TyperException) -> Problem:

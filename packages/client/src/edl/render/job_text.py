@@ -19,6 +19,7 @@ from edl.core.job_status import (
 )
 from edl.core.options import Verb
 
+_MOST = 1000  # characters of one line of an error
 _DETAIL_LINES = 20  # an error stays on one screen
 
 
@@ -184,9 +185,9 @@ def outcome(status: JobStatus, wide: bool = False) -> list[tuple[str, str]]:
 
 def failure_lines(failure: Failure) -> list[str]:
     """An error on one screen: what, where, what to do, and the end of the detail."""
-    lines = [f"{present(failure.code).title}: {failure.what}"]
+    lines = [f"{present(failure.code).title}: {_clipped(failure.what)}"]
     if failure.where:
-        lines.append(f"  where: {failure.where}")
+        lines.append(f"  where: {_clipped(failure.where)}")
     if failure.remedy:
         lines.append(f"  what to do: {failure.remedy}")
     detail = failure.detail.rstrip().splitlines()
@@ -194,6 +195,11 @@ def failure_lines(failure: Failure) -> list[str]:
         lines.append(f"  | ... {len(detail) - _DETAIL_LINES} lines before these")
     lines.extend(f"  | {line}" for line in detail[-_DETAIL_LINES:])
     return lines
+
+
+def _clipped(text: str) -> str:
+    """A text that fits a screen: a file name may have thousands of characters."""
+    return text if len(text) <= _MOST else f"{text[: _MOST // 2]} … {text[-_MOST // 2 :]}"
 
 
 def event_line(event: JobEvent) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -22,7 +23,8 @@ def may_colour(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
 
 def message(text: str) -> None:
     """A line or more for the person, on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # there is nowhere left to say so
+        print(_printable(text, sys.stderr), file=sys.stderr, flush=True)
 
 
 def warning(text: str) -> None:
@@ -45,7 +47,18 @@ def heading(text: str) -> str:
 
 def result(text: str) -> None:
     """A result, on stdout."""
-    print(text, flush=True)
+    try:
+        print(_printable(text, sys.stdout), flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, "standard output") from error
+
+
+def _printable(text: str, stream: TextIO) -> str:
+    """The text as a stream can show it: it may be ASCII, and a file's name may be no UTF-8."""
+    encoding = stream.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def _painted(code: str, text: str) -> str:

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from edl_master.core.identifiers import WorkerId
+from edl_proto.local.log_notices import without_notices
 
 _TAIL_LINES = 40
 _TAIL_BYTES = 32 << 10
@@ -32,4 +33,5 @@ def tail(path: Path, start: int) -> str:
             content = file.read(_TAIL_BYTES)
     except OSError as error:
         return f"(no log: {error})"
-    return "\n".join(content.decode(errors="replace").splitlines()[-_TAIL_LINES:])
+    lines = without_notices(content.decode(errors="replace").splitlines())
+    return "\n".join(lines[-_TAIL_LINES:])

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from edl_master.parameter_server.app import App
+from edl_proto.local.parent_process import end_with_parent
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         stream=sys.stderr,
     )
     app = App(options.master, options.server, options.incarnation, options.host)
-    app.end_with_parent(sys.stdin.fileno())
+    end_with_parent()
     return app.run()
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import logging
 import os
-import signal
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -41,7 +38,6 @@ from edl_proto.v1 import error_pb2, servers_pb2, servers_pb2_grpc
 
 log = logging.getLogger(__name__)
 
-_PR_SET_PDEATHSIG = 1
 
 _REPORT_S = 10.0
 """Deadline of a report: the master is on this machine, or near."""
@@ -85,23 +81,6 @@ class App:
         transfer = PayloadTransfer(self._buffers, Metrics())
         self._serving = ShardServer(ShardServicer(self._shard, transfer, incarnation), host)
         self._address = f"{host}:{self._serving.port}"
-
-    def end_with_parent(self, pipe: int) -> None:
-        """End when the other end of a pipe is closed: the master is gone, however it went.
-
-        On Linux the kernel ends this process then, even if it is frozen and could not read.
-        """
-        if sys.platform == "linux":
-            # The master starts its servers in its main thread, whose end is meant here.
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-        def watch() -> None:
-            while os.read(pipe, 1):
-                pass
-            log.info("the master is gone")
-            os._exit(0)
-
-        threading.Thread(target=watch, name="parent", daemon=True).start()
 
     def run(self) -> int:
         """Apply commands until there are no more; return the exit code."""

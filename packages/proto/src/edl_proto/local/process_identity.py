@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _STATE, _PARENT, _STARTED = 0, 1, 19  # fields 3, 4 and 22 of /proc/PID/stat, after the name
+_TIMES = slice(11, 15)  # user and system time, and those of children, in clock ticks
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,12 @@ def start_time(pid: int) -> int | None:
     """
     stat = _stat(pid)
     return _started(stat) if stat else None
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of a process and of the children that it has waited for; 0 if it is gone."""
+    stat = _stat(pid)
+    return sum(map(int, stat[_TIMES])) / os.sysconf("SC_CLK_TCK") if stat else 0.0
 
 
 def is_running(pid: int) -> bool:

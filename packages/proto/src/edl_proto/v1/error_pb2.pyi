@@ -91,6 +91,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     JOB_OVER: _ErrorCode.ValueType  # 40
     """the request needs a job that runs"""
     WORKER_NOT_FOUND: _ErrorCode.ValueType  # 41
+    SYSTEM: _ErrorCode.ValueType  # 42
+    """the operating system refuses an operation"""
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
     """Every failure that a user can see has one of these codes. edl_proto.errors maps each code to a
@@ -165,6 +167,8 @@ PARAMETER_SERVER_LOST: ErrorCode.ValueType  # 39
 JOB_OVER: ErrorCode.ValueType  # 40
 """the request needs a job that runs"""
 WORKER_NOT_FOUND: ErrorCode.ValueType  # 41
+SYSTEM: ErrorCode.ValueType  # 42
+"""the operating system refuses an operation"""
 Global___ErrorCode: _TypeAlias = ErrorCode  # noqa: Y015
 
 @_typing.final

@@ -43,7 +43,7 @@ class Kind(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Any text without a NUL character."""
+    """Any UTF-8 text without a NUL character."""
 
     metavar: str = "TEXT"
     may_be_empty: bool = False
@@ -56,6 +56,10 @@ class Text:
             raise ValueError(f"expected a text, not {type(value).__name__}")
         if "\0" in value:
             raise ValueError("it contains a NUL character")
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ValueError("it is not UTF-8") from None
         if not value.strip() and not self.may_be_empty:
             raise ValueError("it is empty")
         return value

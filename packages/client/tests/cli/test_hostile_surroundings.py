@@ -1,0 +1,206 @@
+"""No input and no surroundings of a command are an internal error, a traceback or a hang."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import Attempt, Edl, eventually
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import recordio
+from edl.cli.root import COMMANDS
+from edl.core.options import BY_NAME
+
+TOO_LONG = "x" * 5000
+NOT_UTF8 = os.fsdecode(b"\xff\xfe")
+
+# What each line of the table makes of a path.
+PLACES = {
+    "folder": Path.mkdir,
+    "pipe": os.mkfifo,
+    "dangling": lambda path: path.symlink_to(path.parent / "gone"),
+    "loop": lambda path: path.symlink_to(path),
+    "empty": Path.touch,
+    "noise": lambda path: path.write_bytes(bytes(range(256)) * 40),
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "missing": lambda path: None,
+}
+NAMES = {"too-long": TOO_LONG, "not-utf-8": NOT_UTF8, "proc": "/proc/none", "dot": "."}
+
+# Commands with a place at PLACE; those with {zoo}, {data} get good ones.
+TRAIN = ["train", "--dry-run", "--model-zoo", "{zoo}", "--model-def", "mine"]
+TO = ["--output", "{out}"]
+COMMANDS_OF_PLACES = [
+    [*TRAIN, *TO, "--data", "PLACE"],
+    [*TRAIN, *TO, "--data", "{data}", "--validation-data", "PLACE"],
+    [*TRAIN, "--data", "{data}", "--output", "PLACE"],
+    [*TRAIN, "--data", "{data}", "--output", "PLACE/below"],
+    [*TRAIN, *TO, "--data", "{data}", "--init-from", "PLACE"],
+    [*TRAIN, *TO, "--data", "{data}", "--checkpoint-dir", "PLACE"],
+    [*TRAIN, *TO, "--data", "{data}", "--tensorboard-dir", "PLACE"],
+    ["train", "--dry-run", *TO, "--data", "{data}", "--model-zoo", "PLACE", "--model-def", "mine"],
+    ["evaluate", "--dry-run", "--data", "{data}", "--trained-model", "PLACE"],
+    ["predict", "--dry-run", "--data", "PLACE", "--trained-model", "PLACE", "--output", "PLACE"],
+    ["data", "inspect", "PLACE"],
+    ["data", "inspect", "PLACE", "--check", "--format", "csv"],
+    ["data", "convert", "PLACE", "--to", "{out}"],
+    ["data", "convert", "PLACE", "--to", "{out}", "--format", "idx"],
+    ["data", "convert", "{data}", "--to", "PLACE"],
+    ["zoo", "init", "PLACE"],
+    ["status", "PLACE"],
+]
+
+
+def refused_or_done(code: int, err: str, what: object) -> None:
+    assert code != 70, f"{what}\n{err}"
+    assert "Traceback" not in err, f"{what}\n{err}"
+    assert "internal error" not in err, f"{what}\n{err}"
+    if code and code != 130:
+        assert "error: " in err, f"{what} ends with {code} and no error"
+
+
+@pytest.mark.parametrize("kind", [*PLACES, *NAMES])
+def test_a_place_of_any_kind(attempt: Attempt, tmp_path: Path, kind: str) -> None:
+    for number, command in enumerate(COMMANDS_OF_PLACES):
+        place = tmp_path / f"{kind}-{number}"
+        if kind in PLACES:
+            PLACES[kind](place)
+        good = {"{zoo}": "zoo", "{data}": "data/a.recordio", "{out}": f"out-{kind}-{number}"}
+        named = NAMES.get(kind, str(place))
+        done = attempt(*(good.get(part, part).replace("PLACE", named) for part in command))
+        refused_or_done(done.code, done.err, done.args)
+
+
+@pytest.mark.parametrize("kind", [*PLACES, *NAMES])
+def test_a_home_of_any_kind(
+    attempt: Attempt, edl: Edl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    if kind in PLACES:
+        PLACES[kind](tmp_path / "home")
+    if kind == "dot":
+        return  # would be written to
+    monkeypatch.setenv("EDL_HOME", NAMES.get(kind, str(tmp_path / "home")))
+    for command in (["list"], ["status", "x"], ["delete", "x", "--yes"], ["logs", "x"]):
+        done = attempt(*command)
+        refused_or_done(done.code, done.err, command)
+    done = attempt(*edl.job("--dry-run"))
+    refused_or_done(done.code, done.err, kind)
+    assert kind in ("folder", "missing", "noise") or done.code == 7, done
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((option.variable, "\t??") for option in BY_NAME.values()),
+        ("EDL_MASTER_COMMAND", "'"), ("EDL_PYTHON", "/none"), ("COLUMNS", "x"), ("HOME", ""),
+        ("XDG_CONFIG_HOME", "/dev/zero"), ("TERM", "\x01"),
+    ],
+)  # fmt: skip
+def test_a_variable_without_sense(
+    attempt: Attempt, edl: Edl, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    for command in (edl.job("--dry-run"), ["list"]):
+        done = attempt(*command)
+        refused_or_done(done.code, done.err, (name, command))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xff", b"num-workers = ", b"num-workers = {}", b"num-workers = [1]", b"[train]\nx = 1",
+        b"train = 3", b"data = 1", b"data = [[1]]", b"num-workers = 1979-05-27", b"name = '\\\\'",
+        b'model-def = "\\u0000"', b"detach = true", b"num_workers = 1e400", b"[[train]]\n",
+        b"minibatch-size = 99999999999999999999999", b"[train.train]\n", b"timeout = inf",
+    ],
+)  # fmt: skip
+def test_a_project_file_without_sense(
+    attempt: Attempt, edl: Edl, tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "edl.toml").write_bytes(content)
+    done = attempt(*edl.job("--dry-run"))
+    refused_or_done(done.code, done.err, content)
+
+
+def test_a_working_directory_that_is_gone(
+    attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "removed"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    good = ("train", "--model-zoo", "zoo", "--model-def", "m", "--data", "d", "--output", "o")
+    for command in (good, ["zoo", "init", "x"], ["data", "convert", "a", "--to", "b"]):
+        done = attempt(*command)
+        assert done.code in (3, 7), done
+        refused_or_done(done.code, done.err, command)
+    assert "does not exist any more" in attempt(*good).err
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    command=st.sampled_from([*COMMANDS, "zoo", "data", ""]),
+    words=st.lists(
+        st.one_of(
+            st.sampled_from(["init", "check", "convert", "inspect", "--", "-o", "json", "-q", "x"]),
+            st.sampled_from([option.flag for option in BY_NAME.values()]),
+            st.text(max_size=8).filter(lambda text: "\0" not in text),
+            st.sampled_from(["--data=", "--to", "-5", "nan", "inf", "1e999", "\x1b[2J", NOT_UTF8]),
+            st.integers().map(str),
+        ),
+        max_size=7,
+    ),
+)
+def test_a_command_line_of_any_words(attempt: Attempt, command: str, words: list[str]) -> None:
+    if command in ("doctor", "builder"):
+        return  # takes seconds
+    where = Path.cwd()
+    before = set(where.iterdir())
+    done = attempt(command, *words, "--no-such-option" if command == "" else "--")
+    refused_or_done(done.code, done.err, (command, words))
+    assert set(where.iterdir()) - before <= {where / "edl-home"} or command in ("zoo", "data")
+
+
+# --- processes -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code"),
+    [(">&-", 0), ("2>&-", 0), ("<&- >&- 2>&-", 0), (">/dev/full", 7), ("2>/dev/full", 0)],
+)
+def test_streams_that_are_closed_or_full(edl: Edl, redirection: str, code: int) -> None:
+    command = f'exec "$0" -m edl version {redirection}'
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable],
+        capture_output=True, text=True, env=edl.env, cwd=edl.place, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr
+    refused_or_done(code, done.stderr, redirection)
+
+
+def test_a_name_that_is_no_utf8_is_shown(edl: Edl) -> None:
+    with recordio.Writer(str(edl.place / NOT_UTF8)) as writer:
+        writer.write(b"1")
+    done = edl("data", "inspect", NOT_UTF8, "-o", "json", "--format", "recordio")
+    assert done.json[0]["file"] == NOT_UTF8
+
+
+def test_the_page_of_a_finished_job_ends_with_its_command(tidy: Edl) -> None:
+    tidy(*tidy.job("--name", "page"))
+    child = tidy.start("dashboard", "page")
+    assert child.stdout is not None
+    assert child.stdout.readline().startswith("http://")
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    eventually(lambda: not tidy.processes(), "the server of the page has ended")

@@ -1,0 +1,37 @@
+"""A child process that ends with its parent, however the parent ends."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import sys
+import threading
+
+log = logging.getLogger(__name__)
+
+_PR_SET_PDEATHSIG = 1
+
+
+def end_with_parent() -> None:
+    """End this process with its parent, which holds the other end of its standard input.
+
+    On Linux the kernel ends it, even if it is frozen and could not read. Call it in a child that
+    the parent's main thread has started: the end of that thread is what the kernel means.
+    Whoever reads standard input afterwards finds it empty.
+    """
+    pipe = os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    def watch() -> None:
+        while os.read(pipe, 1):
+            pass
+        log.info("the parent process is gone")
+        os._exit(0)
+
+    threading.Thread(target=watch, name="parent", daemon=True).start()
