@@ -9,6 +9,7 @@ docs/adr/0016.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import logging
 import os
@@ -180,6 +181,8 @@ class Supervisor:
     def _give_up(self, why: str) -> None:
         """Report the error with which the job ends."""
         log.error("%s: given up", why)
+        with contextlib.suppress(OSError):
+            (self._job_dir / job_directory.RESERVE).unlink(missing_ok=True)
         last = self._report.get("last_exit", {})
         master_log = self._job_dir / job_directory.LOGS / "master.log"
         where = str(master_log)

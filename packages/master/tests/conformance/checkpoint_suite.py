@@ -140,12 +140,13 @@ class CheckpointSuite:
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         place = world.place()
+        moment = checkpoint_files.Moment("this boot", 1234)
         with monkeypatch.context() as patch:
-            patch.setattr(checkpoint_files.time, "time", lambda: 1234.5)
+            patch.setattr(checkpoint_files.Moment, "now", lambda: moment)
             keep(place, checkpoint(1))
         found, _ = newest(place)
         assert found is not None
-        assert found.taken_at == 1234.5
+        assert found.taken == moment
 
     def test_the_last_ones_stay_and_those_of_other_jobs(self, world: World) -> None:
         other = world.place(job="job-other")
@@ -213,7 +214,8 @@ class CheckpointSuite:
         place = world.place()
         keep(place, checkpoint(1))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(checkpoint_files.time, "time", lambda: 1234.5)  # always as many octets
+            moment = checkpoint_files.Moment("this boot", 1234)  # always the same octets
+            patch.setattr(checkpoint_files.Moment, "now", lambda: moment)
             keep(place, checkpoint(2))
         file = data.draw(st.sampled_from(world.objects("job-00000002")))
         path = f"job-00000002/{file}"

@@ -233,6 +233,23 @@ def test_a_master_of_a_job_that_is_over_does_nothing(master: Master, tmp_path: P
     assert again.returncode == 0, again.stderr
     assert (master.job_dir / "status.json").read_bytes() == before
     assert master.instance_records() == []
+    # Killed after it had decided: nothing was removed yet, and no status says how the job ended.
+    (master.job_dir / "status.json").rename(master.job_dir / "end.json")
+    left = [
+        master.job_dir / "snapshots" / "counting-00000001",
+        tmp_path / ".model.edl-counting.0123abcd-7.tmp",
+        master.job_dir / ".status.json.0123abcd.tmp",
+    ]
+    for place in left[:2]:
+        place.mkdir()
+        (place / "file").touch()
+    left[2].touch()
+    master.start(spec)
+    assert master.wait() == 0, master.log()
+    assert master.status() == json.loads(before)
+    assert not [place for place in left if place.exists()]
+    assert not (master.job_dir / "end.json").exists()
+    assert (tmp_path / "model" / "weights.npy").exists()
 
 
 def test_the_next_master_finds_the_workers_of_one_that_was_killed(

@@ -10,7 +10,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -32,6 +32,7 @@ MANIFEST = "manifest.json"
 DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError)
 """What reading something damaged may raise."""
 
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _FORMAT = 1
 _CRC_CHUNK = 16 << 20
 
@@ -53,6 +54,29 @@ class InPieces(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Moment:
+    """A time by a clock that nobody sets.
+
+    Attributes:
+        boot: identifies the start of the machine.
+        since_boot_ns: nanoseconds since then, sleep of the machine included.
+    """
+
+    boot: str
+    since_boot_ns: int
+
+    @classmethod
+    def now(cls) -> Moment:
+        """This moment."""
+        try:
+            boot = _BOOT_ID.read_text().strip()
+        except OSError:
+            boot = ""
+        clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+        return cls(boot, time.clock_gettime_ns(clock))
+
+
+@dataclass(frozen=True, slots=True)
 class Checkpoint:
     """What was kept.
 
@@ -60,7 +84,7 @@ class Checkpoint:
         documents: JSON-able values by name.
         arrays: arrays by name; read ones are in memory.
         name: of its directory, for messages.
-        taken_at: when it was complete, in seconds since the epoch.
+        taken: when it was complete.
         parts: what other processes kept of the same moment.
         path: where it is; None while it is nowhere.
     """
@@ -68,7 +92,7 @@ class Checkpoint:
     documents: Mapping[str, Any]
     arrays: Mapping[str, Array | AsArray | InPieces]
     name: str = ""
-    taken_at: float = 0.0
+    taken: Moment = field(default_factory=lambda: Moment("", 0))
     parts: tuple[Checkpoint, ...] = ()
     path: Path | None = None
 
@@ -124,7 +148,7 @@ def write_files(
     body = {
         "format": _FORMAT,
         "job": job,
-        "taken_at": time.time(),
+        "taken": asdict(Moment.now()),
         "files": files,
         "arrays": arrays,
     }
@@ -157,8 +181,8 @@ def _read(directory: Path, name: str, *, check: bool = True) -> Checkpoint:
         if check and (found := _described(directory / part / MANIFEST)) != expected:
             raise ValueError(f"{part} is {found}, and was {expected}")
         parts.append(_read(directory / part, f"{name}/{part}", check=check))
-    taken_at = body.get("taken_at") or (directory / MANIFEST).stat().st_mtime
-    return Checkpoint(documents, arrays, name, taken_at, tuple(parts), directory)
+    taken = Moment(**body["taken"])
+    return Checkpoint(documents, arrays, name, taken, tuple(parts), directory)
 
 
 def _load(path: Path) -> Array:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,21 @@ from edl_proto.local import job_directory
 from edl_proto.local.job_status import FINAL_STATES
 from edl_proto.v1 import error_pb2, job_pb2
 
-_RESERVE = ".reserve"
 _RESERVED_BYTES = 512 << 10
 """A status with full curves and a hundred workers is about a tenth of that."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastSeen:
+    """The last sign of an earlier master.
+
+    Attributes:
+        at_s: seconds since the epoch, by a clock that may have been set since.
+        job_s: seconds of the job, as its status counts them.
+    """
+
+    at_s: float
+    job_s: float
 
 
 def to_json(message: Message) -> str:
@@ -38,6 +51,18 @@ def to_json(message: Message) -> str:
     )
 
 
+_OWN_FILES = (
+    job_directory.MASTER,
+    job_directory.MASTER_PROCESS,
+    job_directory.STATUS,
+    job_directory.END,
+    job_directory.REQUESTS,
+    job_directory.RESERVE,
+    job_directory.PARTS_NOTE,
+)
+"""Files that only masters write."""
+
+
 class JobDirectory:
     """The directory of one job, whose ``lock`` one master holds at a time.
 
@@ -51,6 +76,14 @@ class JobDirectory:
 
     def __truediv__(self, name: str) -> Path:
         return self.path / name
+
+    def remove_drafts(self) -> None:
+        """Remove what a killed master left of files that it was replacing."""
+        for name in _OWN_FILES:
+            for draft in self.path.glob(f".{name}.*.tmp"):
+                draft.unlink(missing_ok=True)
+        for draft in (self.path / job_directory.INSTANCES).glob(".*.tmp"):
+            draft.unlink(missing_ok=True)
 
     @property
     def is_over(self) -> bool:
@@ -105,7 +138,7 @@ class JobDirectory:
             except OSError as error:
                 if not is_full(error):
                     raise
-                (self.path / _RESERVE).unlink(missing_ok=True)
+                (self.path / job_directory.RESERVE).unlink(missing_ok=True)
                 replace_file(path, content, durable=True)
 
     def read_requests(self) -> dict[str, Any]:
@@ -118,8 +151,8 @@ class JobDirectory:
 
     def reserve(self) -> None:
         """Keep some space, so that a job whose disk is full can still say so."""
-        with self._writing(_RESERVE):
-            replace_file(self.path / _RESERVE, bytes(_RESERVED_BYTES))
+        with self._writing(job_directory.RESERVE):
+            replace_file(self.path / job_directory.RESERVE, bytes(_RESERVED_BYTES))
 
     def former_port(self) -> int:
         """The port of the master that last wrote where it is; 0 if none did."""
@@ -129,32 +162,40 @@ class JobDirectory:
         except (OSError, ValueError, KeyError, TypeError):
             return 0
 
-    def last_seen(self) -> float | None:
-        """When an earlier master last wrote its status, in seconds since the epoch.
+    def last_seen(self) -> LastSeen | None:
+        """When an earlier master last wrote its status.
 
         None if there was none, or if its job had ended: then this is another one.
         """
         try:
-            at = (self.path / job_directory.STATUS).stat().st_mtime
+            at_s = (self.path / job_directory.STATUS).stat().st_mtime
         except OSError:
             return None
-        return None if self.read_status().HasField("error") else at
+        status = self.read_status()
+        return None if status.HasField("error") else LastSeen(at_s, status.seconds)
 
     def read_status(self) -> job_pb2.JobStatus:
         """The last status that was written; an empty one if there is none."""
-        try:
-            return json_format.Parse(
-                (self.path / job_directory.STATUS).read_text(), job_pb2.JobStatus(), True
-            )
-        except (OSError, json_format.ParseError, UnicodeDecodeError):
-            return job_pb2.JobStatus()
+        return _status_in(self.path / job_directory.STATUS) or job_pb2.JobStatus()
 
     def write_status(self, status: job_pb2.JobStatus, *, final: bool = False) -> None:
         """The present state of the job; the final one is safe on the disk when this returns."""
         if final:
-            (self.path / _RESERVE).unlink(missing_ok=True)
+            (self.path / job_directory.RESERVE).unlink(missing_ok=True)
         with self._writing(job_directory.STATUS):
             replace_file(self.path / job_directory.STATUS, to_json(status).encode(), durable=final)
+        if final:
+            (self.path / job_directory.END).unlink(missing_ok=True)
+
+    def write_end(self, status: job_pb2.JobStatus) -> None:
+        """The final status: on the disk before anything of the job is removed."""
+        (self.path / job_directory.RESERVE).unlink(missing_ok=True)
+        with self._writing(job_directory.END):
+            replace_file(self.path / job_directory.END, to_json(status).encode(), durable=True)
+
+    def read_end(self) -> job_pb2.JobStatus | None:
+        """What ``write_end`` wrote, if that master did not live to write the status."""
+        return _status_in(self.path / job_directory.END)
 
     @contextlib.contextmanager
     def _writing(self, name: str = "") -> Iterator[None]:
@@ -162,6 +203,13 @@ class JobDirectory:
             yield
         except OSError as error:
             raise storage_error(error, self.path / name) from error
+
+
+def _status_in(path: Path) -> job_pb2.JobStatus | None:
+    try:
+        return json_format.Parse(path.read_text(), job_pb2.JobStatus(), True)
+    except (OSError, json_format.ParseError, UnicodeDecodeError):
+        return None
 
 
 def rfc3339(at_s: float) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +16,12 @@ from edl_proto.errors import EdlError
 from edl_proto.local import job_directory, process_identity, supervision
 from edl_proto.v1 import error_pb2
 
+log = logging.getLogger(__name__)
+
 _LIFE_SIGN_EVERY_S = 1.0
+_LOOK_EVERY_S = 0.5
+_SUPERVISOR_MISSING_S = 1.5
+"""Longer than worker 0 takes to start one."""
 
 
 class JobLock:
@@ -70,6 +77,24 @@ class JobLock:
             replace_file(
                 self.path / job_directory.MASTER_PROCESS, json.dumps(facts, indent=2).encode()
             )
+
+    def watch_supervisor(self) -> None:
+        """Start the job's supervisor whenever it has none, as long as this process lives.
+
+        Workers do the same, and sooner; but a job may have none at the moment (docs/adr/0016). A
+        master in a container cannot start processes of the machine.
+        """
+        if (self.path / job_directory.CONTAINER).exists():
+            return
+        watch = supervision.SupervisorWatch(self.path, _SUPERVISOR_MISSING_S)
+
+        def look() -> None:
+            while True:
+                time.sleep(_LOOK_EVERY_S)
+                if watch.look():
+                    log.warning("the job has no supervisor: one is started")
+
+        threading.Thread(target=look, name="supervisor-watch", daemon=True).start()
 
     @contextlib.contextmanager
     def life_signs(self) -> Iterator[None]:

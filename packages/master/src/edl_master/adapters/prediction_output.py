@@ -18,6 +18,7 @@ from edl_master.adapters.part_files import RECORDIO, PartFiles, remove
 from edl_master.core.effects import Range
 from edl_master.core.events import HeldLease
 from edl_master.core.tasks import TaskPartition
+from edl_proto.local import job_directory
 
 
 class PredictionOutput:
@@ -50,7 +51,7 @@ class PredictionOutput:
         self._incarnation = incarnation
         self._completing = threading.Lock()
         self._job = parts.parent.name
-        self._note = parts.with_name(f"{parts.name}-joined")
+        self._note = parts.with_name(job_directory.PARTS_NOTE)
 
     # --- start -----------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from typing import Self
 
 from edl_master.adapters.job_directory import JobDirectory
 from edl_master.app.services import MasterServices
-from edl_master.app.state import open_state
+from edl_master.app.state import clear_up, open_state
 from edl_master.app.threads import MasterThreads
 from edl_master.config.job_config import Config
 from edl_master.control.worker_instances import PlatformFactory, adopt_instances
@@ -214,13 +214,15 @@ class MasterApp:
             services.report_writer.stop()
         except Exception as error:
             self._services.fail(error)
-        status = services.report.seal(end, services.failure)
+        status = services.report.final_status(end, services.failure)
         try:
+            self._directory.write_end(status)
+            clear_up(self._config, status)
             self._directory.write_status(status, final=True)
-            self._state.storage.clear(succeeded=status.state == job_pb2.SUCCEEDED)
             # Events that a full disk did not take: clearing may have made room.
             self._state.journal.flush()
         except Exception:
             log.exception("the final status cannot be written")
+        services.report.seal(status)
         log.info("the job ended: %s", job_pb2.JobState.Name(status.state))
         return status

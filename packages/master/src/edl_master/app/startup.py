@@ -10,6 +10,7 @@ from edl_master import codec
 from edl_master.adapters.job_directory import JobDirectory, rfc3339
 from edl_master.adapters.journal import Journal, journal_event
 from edl_master.app.master import MasterApp
+from edl_master.app.state import clear_up
 from edl_master.config import job_config
 from edl_master.control.effect_executor import failure_from_exception
 from edl_master.control.worker_instances import PlatformFactory, platform_for_job
@@ -43,10 +44,13 @@ def run(job_dir: Path, platform_factory: PlatformFactory = platform_for_job) -> 
         # The directory is another master's, or is not there: nothing is written to it.
         log.error("%s", error)
         return job_directory.DIRECTORY_TAKEN if error.code == error_pb2.JOB_EXISTS else FAILED
+    directory.lock.watch_supervisor()
     if directory.is_over:
         # A former master ended the job while this one was starting.
         log.info("the job is over already")
         return 0
+    if (end := directory.read_end()) is not None:
+        return _conclude(directory, end)
     spec = job_pb2.JobSpec(name=job_dir.name)
     try:
         with directory.lock.life_signs():
@@ -73,6 +77,22 @@ def run(job_dir: Path, platform_factory: PlatformFactory = platform_for_job) -> 
             return FAILED
         finally:
             directory.lock.release()
+
+
+def _conclude(directory: JobDirectory, end: job_pb2.JobStatus) -> int:
+    """Complete the end of a job whose master was killed in the middle of it."""
+    log.info("the job has ended, and is concluded")
+    try:
+        clear_up(job_config.read(directory.read_spec(), directory.path), end)
+    except Exception:
+        log.exception("what the job does not need any more cannot be removed")
+    try:
+        directory.remove_drafts()
+        directory.write_status(end, final=True)
+    except EdlError as error:
+        log.error("the final status cannot be written\n%s", error)
+        return FAILED
+    return 0
 
 
 def _record_failure(directory: JobDirectory, spec: job_pb2.JobSpec, failure: Failure) -> None:

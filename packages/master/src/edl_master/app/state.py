@@ -24,7 +24,7 @@ from edl_master.core.settings import JobSettings, JobType
 from edl_master.core.tasks import TaskPartition
 from edl_master.recovery.restore import RestoredJob, restore_job
 from edl_proto.local import job_directory
-from edl_proto.v1 import task_pb2
+from edl_proto.v1 import job_pb2, task_pb2
 
 _SNAPSHOTS_KEPT = 2
 """One to use, and one if that is damaged."""
@@ -53,13 +53,6 @@ class Storage:
         """Make the result from the files of all tasks but those that were dead-lettered."""
         assert self.output is not None, "only a job with files as its result has an output"
         self.output.finish(dead_tasks)
-
-    def clear(self, *, succeeded: bool) -> None:
-        """Remove what is not needed after the end: a job with a result is not continued."""
-        if succeeded:
-            self.snapshots.clear()
-        if self.output is not None:
-            self.output.clear(succeeded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +97,7 @@ def open_state(
     """
     spec, trains = config.spec, config.type is JobType.TRAIN
     last_seen = directory.last_seen()
+    directory.remove_drafts()
     directory.reserve()
     journal = Journal(config.job_dir / job_directory.EVENTS)
     data = open_data(spec.data, spec.data_format, "--data")
@@ -126,7 +120,7 @@ def open_state(
         output if isinstance(output, PredictionOutput) else None,
         store=in_store,
         chosen_length=not spec.records_per_task,
-        died_at=last_seen,
+        last_seen=last_seen,
     )
     return MasterState(
         settings=settings,
@@ -138,6 +132,26 @@ def open_state(
         # A training job that starts again needs workers that have not trained yet.
         keeps_workers=restored.resumed or not trains,
     )
+
+
+def clear_up(config: Config, status: job_pb2.JobStatus) -> None:
+    """Remove what is not needed after the end: a job with a result is not continued.
+
+    Neither the data nor an open job is needed: the master that ended the job may have died here.
+    """
+    succeeded = status.state == job_pb2.SUCCEEDED
+    if succeeded:
+        _snapshots(config).clear()
+    if config.type is JobType.PREDICT:
+        parts = config.job_dir / job_directory.PARTS
+        PredictionOutput(parts, config.output, (), TaskPartition((), 1), "").clear(succeeded)
+    elif config.type is JobType.TRAIN and config.output:
+        ExportOutput(config.output, config.spec.name, "").clear(succeeded)
+
+
+def _snapshots(config: Config) -> LocalCheckpoints:
+    places = config.job_dir / job_directory.SNAPSHOTS
+    return LocalCheckpoints(places, config.spec.name, _SNAPSHOTS_KEPT)
 
 
 def _open_output(
@@ -166,7 +180,7 @@ def _open_output(
 def _open_checkpoints(config: Config) -> tuple[LocalCheckpoints, CheckpointStorage | None]:
     """Open the storage of snapshots, and that of checkpoints if the job keeps any."""
     name = config.spec.name
-    snapshots = LocalCheckpoints(config.job_dir / job_directory.SNAPSHOTS, name, _SNAPSHOTS_KEPT)
+    snapshots = _snapshots(config)
     snapshots.prepare()
     if config.checkpoint_dir is None or config.type is not JobType.TRAIN:
         return snapshots, None

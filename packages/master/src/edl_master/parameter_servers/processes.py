@@ -47,7 +47,7 @@ class ParameterServers:
         self._config = config
         self._incarnation = incarnation
         self._began_at = began_at
-        self._restarts = RestartCount.read()
+        self._restarts = RestartCount.take()
         self._lost = ""
         self._looked_at = time.monotonic()
         self._processes: ServerProcesses | None = None

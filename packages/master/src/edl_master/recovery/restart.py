@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import MutableMapping
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -47,9 +47,9 @@ class RestartCount:
     version: int = -1
 
     @classmethod
-    def read(cls, environ: Mapping[str, str] = os.environ) -> RestartCount:
-        """What ``write`` gave to this program."""
-        numbers = environ.get(_RESTARTS, "").split()
+    def take(cls, environ: MutableMapping[str, str] = os.environ) -> RestartCount:
+        """What ``write`` gave to this program. Taken out: no process that it starts may have it."""
+        numbers = environ.pop(_RESTARTS, "").split()
         return cls(*map(int, numbers)) if len(numbers) == 3 else cls()
 
     def write(self) -> None:

@@ -11,9 +11,16 @@ from typing import TypedDict
 
 import numpy as np
 
-from edl_master.adapters.checkpoint_files import LEDGER, PLANE, Checkpoint, read_checkpoint
+from edl_master.adapters.checkpoint_files import (
+    LEDGER,
+    PLANE,
+    Checkpoint,
+    Moment,
+    read_checkpoint,
+)
 from edl_master.adapters.checkpoints import CheckpointStorage
 from edl_master.adapters.data import DataSet
+from edl_master.adapters.job_directory import LastSeen
 from edl_master.adapters.prediction_output import PredictionOutput
 from edl_master.core.effects import LogEvent, Severity
 from edl_master.core.identifiers import TaskKey, TaskType, Version
@@ -67,7 +74,7 @@ def restore_job(
     *,
     store: CheckpointStorage | None = None,
     chosen_length: bool,
-    died_at: float | None = None,
+    last_seen: LastSeen | None = None,
 ) -> RestoredJob:
     """Build a new job, or restore it from its newest complete checkpoint.
 
@@ -79,7 +86,7 @@ def restore_job(
         store: of checkpoints, where these have none.
         predictions: parts that an earlier master took; brought in line with the job.
         chosen_length: the length of tasks was chosen here, and yields to that of the checkpoint.
-        died_at: when the earlier master was last seen alive, in seconds since the epoch; None if
+        last_seen: the last sign of the earlier master; None if
             this is not the same job, started again, but another one that goes on from its state.
 
     Raises:
@@ -110,7 +117,7 @@ def restore_job(
     try:
         if chosen_length:
             settings = replace(settings, records_per_task=ledger["job"]["records_per_task"])
-        undone_s, down_s = _lost(found.taken_at, died_at)
+        undone_s, down_s = _lost(found, ledger["progress"]["elapsed_s"], last_seen)
         job = JobStateMachine.restore(
             settings,
             data.counts,
@@ -134,7 +141,7 @@ def restore_job(
         return anew()
     at = f", parameter version {plane['version']}" if plane else ""
     message = f"Goes on from checkpoint {found.name}{at}."
-    if died_at is not None:
+    if last_seen is not None:
         message += f" {undone_s:.1f} s of work after it are done again."
     notes.append(LogEvent("CheckpointRestored", message, facts={"checkpoint": found.name}))
     saved = None
@@ -195,8 +202,20 @@ def _version(checkpoint: Checkpoint) -> int:
     return int(plane["version"]) if plane else 0
 
 
-def _lost(taken_at: float, died_at: float | None) -> tuple[float, float]:
-    """Seconds of work that are undone, and seconds without a master."""
-    if died_at is None:
+def _lost(found: Checkpoint, elapsed_s: float, last: LastSeen | None) -> tuple[float, float]:
+    """Seconds of work that are undone, and seconds without a master.
+
+    By clocks that nobody sets, unless the machine was started again in between.
+
+    Args:
+        elapsed_s: age of the job in the checkpoint.
+        last: the last sign of the master that died.
+    """
+    if last is None:
         return 0.0, 0.0
-    return max(0.0, died_at - taken_at), max(0.0, time.time() - max(died_at, taken_at))
+    undone_s = max(0.0, last.job_s - elapsed_s)
+    now = Moment.now()
+    if found.taken.boot == now.boot:
+        since_s = (now.since_boot_ns - found.taken.since_boot_ns) / 1e9
+        return undone_s, max(0.0, since_s - undone_s)
+    return undone_s, max(0.0, time.time() - last.at_s)

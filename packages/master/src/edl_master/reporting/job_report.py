@@ -88,8 +88,8 @@ class JobReport:
             status.state = job_pb2.STOPPING
         return status
 
-    def seal(self, end: JobEnd, failure: Failure | None) -> job_pb2.JobStatus:
-        """Return the final status, and keep it.
+    def final_status(self, end: JobEnd, failure: Failure | None) -> job_pb2.JobStatus:
+        """Return what ``seal`` takes, once it is on the disk.
 
         Args:
             end: how the job ended.
@@ -101,8 +101,11 @@ class JobReport:
         if failure is not None and status.state != job_pb2.FAILED:
             status.state = job_pb2.FAILED
             status.error.CopyFrom(error_to(failure))
-        self._final = status
         return status
+
+    def seal(self, status: job_pb2.JobStatus) -> None:
+        """Show the final status from now on."""
+        self._final = status
 
     def events(self, after: int, limit: int) -> Sequence[job_pb2.Event]:
         """Events with numbers above ``after``, oldest first."""

@@ -39,6 +39,13 @@ CHECKPOINTS = "checkpoints"
 STATUS = "status.json"
 """JobStatus as protobuf JSON, replaced atomically about once a second and at the end."""
 
+END = "end.json"
+"""The final status, while what the job does not need after its end is being removed. Then the file
+becomes ``status.json``; if the master dies before, the next one does that."""
+
+RESERVE = ".reserve"
+"""Space that a job keeps so that it can say so when its disk is full; not needed after its end."""
+
 EVENTS = "events.jsonl"
 """One Event as protobuf JSON on each line, appended as they happen."""
 
@@ -59,6 +66,9 @@ NO_MASTER_PACKAGE = 69
 
 PARTS = "parts"
 """Predictions of single tasks before they are joined."""
+
+PARTS_NOTE = "parts-joined"
+"""Which output was made from them, until the job is over."""
 
 
 CONTAINER = "container.json"
