@@ -30,7 +30,7 @@ from bench.measure import ROOT, paired, started
 from bench.peers.ids import skewed
 from edl_proto.transport import channels, parameters
 from edl_proto.v1 import parameters_pb2, task_pb2
-from edl_worker.codec import encode_table_rows
+from edl_worker.codec.parameters import encode_table_rows
 from edl_worker.concurrency.background_call import BackgroundCall
 from edl_worker.embedding.row_buffer import RowReceiveBuffer, requested
 from edl_worker.embedding.row_gather import sort_positions

@@ -16,9 +16,17 @@ import numpy as np
 
 from bench.peers.ids import skewed
 from edl_proto.transport import channels, parameters
-from edl_proto.v1 import parameters_pb2 as pb
-from edl_proto.v1 import task_pb2
+from edl_worker.core.exchange import Caller, PushRequest, TableRows
+from edl_worker.core.model_description import (
+    ModelDescription,
+    TableDescription,
+    VariableDescription,
+)
+from edl_worker.core.push_pipeline import PushOutcome
+from edl_worker.core.registration import ShardAddress
+from edl_worker.core.tasks import LeaseRef, TaskKey, TaskType
 from edl_worker.transport.log_index import LogIndex
+from edl_worker.transport.master_parameters import MasterParameters
 from edl_worker.transport.parameter_servers import ParameterServerClient
 
 BATCHES, BATCH, FIELDS, IDS = 8, 512, 26, 1 << 20
@@ -37,30 +45,20 @@ class Pushing:
 
     def __init__(self, world: dict[str, Any], number: int, floats: int, dim: int) -> None:
         channel = channels.connect(world["address"])
-        self._stub: parameters.ParametersStub | ParameterServerClient
+        self._plane: MasterParameters | ParameterServerClient
         if world["servers"]:
-            servers = [
-                task_pb2.ParameterServer(address=address, start=start, stop=stop)
-                for address, start, stop in world["servers"]
-            ]
-            model = task_pb2.ModelDescription(
-                variables=[
-                    task_pb2.Variable(name="w", shape=[floats], dtype="float32", trainable=True)
-                ],
-                tables=[task_pb2.EmbeddingTable(name="rows", dim=max(dim, 1))],
+            servers = [ShardAddress(*server) for server in world["servers"]]
+            model = ModelDescription(
+                "pushed",
+                variables=(VariableDescription("w", (floats,), "float32", trainable=True),),
+                tables=(TableDescription("rows", max(dim, 1), 0, 0.0, 0.0, 0, 1, 0),),
             )
             coordinator = parameters.CoordinatorStub(channel, world["address"])
-            self._stub = ParameterServerClient(coordinator, servers, model, LogIndex())
+            self._plane = ParameterServerClient(coordinator, servers, model, LogIndex())
         else:
-            self._stub = parameters.ParametersStub(channel, world["address"])
-        self._who: dict[str, Any] = {
-            "worker_id": number,
-            "incarnation": "bench",
-            "layout_fingerprint": world["fingerprint"],
-        }
-        self._lease = task_pb2.LeaseRef(
-            task=task_pb2.TaskKey(type=task_pb2.TRAINING, number=number), token=1
-        )
+            self._plane = MasterParameters(channel, world["address"])
+        self._caller = Caller(number, "bench", world["fingerprint"])
+        self._lease = LeaseRef(TaskKey(TaskType.TRAINING, 0, number), token=1)
         self._gradient = np.full(floats, 1e-3, np.float32)
         self._values = memoryview(bytearray(4 * floats))
         found = skewed(BATCHES, BATCH, FIELDS, IDS) if dim else np.empty((BATCHES, 0), np.int64)
@@ -71,33 +69,32 @@ class Pushing:
         self._pushed = self._version = 0
 
     def initialize(self) -> None:
-        header = pb.InitializeHeader(**self._who, nbytes=self._gradient.nbytes)
-        self._stub.initialize(header, memoryview(self._gradient).cast("B"), DEADLINE_S)
+        self._plane.initialize(self._caller, memoryview(self._gradient).cast("B"), DEADLINE_S)
 
     def push(self) -> int:
         """One exchange; returns its bytes, both ways."""
         now, after = self._pushed % BATCHES, (self._pushed + 1) % BATCHES
-        header = pb.PushHeader(
-            **self._who,
-            claim=pb.PushClaim(
-                lease=self._lease,
-                minibatch=self._pushed,
-                base_version=self._version,
-                records=1,
-            ),
-            gradient=pb.GradientHeader(nbytes=self._gradient.nbytes),
-            next=pb.NextStep(),
-        )
-        payloads = [self._gradient]
+        payloads, rows, next_rows = [self._gradient], [], []
         if self._dim:
-            header.gradient.rows.append(pb.TableRows(table=0, count=self._ids[now].size))
-            header.next.rows.append(pb.TableRows(table=0, count=self._ids[after].size))
+            rows = [TableRows(0, self._ids[now].size)]
+            next_rows = [TableRows(0, self._ids[after].size)]
             payloads += [self._ids[now], self._ids[after], self._rows[now]]
-        sent = tuple(memoryview(payload).cast("B") for payload in payloads)
-        reply = self._stub.push(
-            header, sent, lambda n: self._values[:n], DEADLINE_S, lambda n: self._memory[:n]
+        request = PushRequest(
+            lease=self._lease,
+            minibatch=self._pushed,
+            minibatches=1,
+            records=1,
+            base_version=self._version,
+            compute_s=0.0,
+            wants_values=True,
+            gradient_nbytes=self._gradient.nbytes,
+            rows=tuple(rows),
+            next_rows=tuple(next_rows),
         )
-        assert reply.outcome == pb.APPLIED, reply
+        sent = tuple(memoryview(payload).cast("B") for payload in payloads)
+        buffers = (lambda n: self._values[:n]), (lambda n: self._memory[:n])
+        reply = self._plane.push(self._caller, request, sent, buffers, 0.0, DEADLINE_S)
+        assert reply.outcome is PushOutcome.APPLIED, reply
         self._pushed, self._version = self._pushed + 1, reply.version
         return sum(part.nbytes for part in sent) + reply.nbytes + reply.rows_nbytes
 

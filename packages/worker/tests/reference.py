@@ -9,7 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from edl_proto.v1 import job_pb2, task_pb2
-from edl_worker import codec
+from edl_worker.codec.jobs import decode_job
+from edl_worker.codec.tasks import decode_lease
 from edl_worker.model_file import Batch, ModelFile, load_model_file
 from edl_worker.model_file.sample import first_batch
 from edl_worker.tasks import weight_files
@@ -21,7 +22,7 @@ Named = dict[str, np.ndarray[Any, Any]]
 
 def load_model(job: job_pb2.JobSpec) -> ModelFile:
     """The model of a job as a worker begins with it."""
-    known = codec.decode_job(job)
+    known = decode_job(job)
     file = load_model_file(known.model, seed=known.training.seed)
     file.build(first_batch(file, known, Mode.TRAINING, known.minibatch_size))
     return file
@@ -30,7 +31,7 @@ def load_model(job: job_pb2.JobSpec) -> ModelFile:
 def batches(file: ModelFile, job: job_pb2.JobSpec, lease: task_pb2.Lease) -> list[Batch]:
     return list(
         file.batches(
-            lambda: read(codec.decode_lease(lease).records),
+            lambda: read(decode_lease(lease).records),
             mode=Mode.TRAINING,
             minibatch_size=job.minibatch_size,
             seed=lease.seed,

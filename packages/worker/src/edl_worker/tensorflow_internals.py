@@ -15,8 +15,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 
 # The versions that the tests run with. Other ones work as long as they have the same private parts.
 TENSORFLOW, KERAS = "2.21", "3.15"
@@ -27,7 +26,7 @@ class UnsupportedVersion(EdlError):
 
     def __init__(self, part: str) -> None:
         super().__init__(
-            error_pb2.INTERNAL,
+            ErrorCode.INTERNAL,
             f"TensorFlow {tf.__version__} with Keras {keras.__version__} has no {part}, "
             "which the worker needs",
             where="the worker's Python environment",

@@ -15,7 +15,7 @@ from zoo_folder import ZooFolder
 
 import recordio
 from edl_proto.v1 import error_pb2, job_pb2
-from edl_worker import codec
+from edl_worker.codec.jobs import decode_model_reference
 from edl_worker.model_file import ModelReference, check_model_file, run_check
 from elasticdl.python.common.constants import Mode
 
@@ -132,7 +132,7 @@ def test_a_model_reference_is_read_from_the_wire() -> None:
     message = job_pb2.ModelSpec(
         **{field.name: f"the {field.name}" for field in job_pb2.ModelSpec.DESCRIPTOR.fields}
     )
-    reference = codec.decode_model_reference(message)
+    reference = decode_model_reference(message)
     for field in job_pb2.ModelSpec.DESCRIPTOR.fields:
         assert getattr(reference, field.name) == f"the {field.name}"
     assert ModelReference("zoo", "a.b").params == ""

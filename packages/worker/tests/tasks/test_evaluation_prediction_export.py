@@ -22,9 +22,11 @@ import recordio.example
 from edl_proto import tensor
 from edl_proto.v1 import error_pb2, job_pb2, model_pb2, parameters_pb2, task_pb2
 from edl_testing.scripted_master import ScriptedMaster
-from edl_worker import codec
+from edl_worker.codec.jobs import decode_job
+from edl_worker.codec.tasks import encode_result
 from edl_worker.concurrency.shared_state import SharedState
 from edl_worker.config import Settings
+from edl_worker.core.registration import WorkerIdentity
 from edl_worker.core.tasks import LeaseRef, MetricState, TaskKey, TaskResult, TaskType
 from edl_worker.runtime.identity import identity
 from edl_worker.tasks import weight_files
@@ -120,7 +122,7 @@ def test_a_copy_of_frozen_parameters_is_none_of_the_newest(
     job: job_pb2.JobSpec, start_master: Master
 ) -> None:
     master = start_master(job, [])
-    loaded = load(codec.decode_job(job), {"worker_id": 0})
+    loaded = load(decode_job(job), {"worker_id": 0})
     model = loaded.trainable
     assert model is not None
     connection = MasterConnection(Settings(master.address, 0), identity(0), SharedState())
@@ -153,7 +155,8 @@ def test_metric_states_travel_exactly(job: job_pb2.JobSpec, points: Path) -> Non
     metrics.update(tf.constant(y), file.call({"x": tf.constant(x)}, training=False))
     states = tuple(MetricState(name, tuple(arrays)) for name, arrays in metrics.states())
     ref = LeaseRef(TaskKey(TaskType.EVALUATION, 1, 0), 1)
-    sent = codec.encode_result(ref, TaskResult(metric_states=states)).metric_states
+    me = WorkerIdentity(0, "instance", "host", pid=1)
+    sent = encode_result(me, "incarnation", ref, TaskResult(metric_states=states)).metric_states
     for (name, arrays), message in zip(metrics.states(), sent, strict=True):
         assert message.name == name
         for array, value in zip(arrays, message.variables, strict=True):

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2
-from edl_worker import codec
+from edl_worker.codec.jobs import decode_job
 from edl_worker.core.job import ModelReference
 from edl_worker.core.model_description import TrainedModelDescription
 from edl_worker.core.tasks import ExportInfo
@@ -146,7 +146,7 @@ def store() -> Any:
 
 def exporter(job: job_pb2.JobSpec) -> Exporter:
     file = reference.load_model(job)
-    return Exporter(codec.decode_job(job), file, open_size_spec({"x": tf.zeros((8, 4))}, 8))
+    return Exporter(decode_job(job), file, open_size_spec({"x": tf.zeros((8, 4))}, 8))
 
 
 def test_a_model_goes_to_an_object_store_and_comes_back(job: job_pb2.JobSpec, store: Any) -> None:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -20,12 +21,29 @@ from hypothesis import strategies as st
 from edl_proto.errors import EdlError, ErrorInterceptor
 from edl_proto.transport import channels
 from edl_proto.transport.frames import fill
-from edl_proto.transport.parameters import COORDINATOR, SHARD, CoordinatorStub
+from edl_proto.transport.parameters import COORDINATOR, NOTHING, SHARD, CoordinatorStub
 from edl_proto.transport.raw_calls import RawService, add_to_server, listen
 from edl_proto.transport.row_placement import server_of
 from edl_proto.transport.tcp import FrameError
-from edl_proto.v1 import error_pb2, job_pb2, task_pb2
+from edl_proto.v1 import error_pb2, job_pb2
 from edl_proto.v1 import parameters_pb2 as pb
+from edl_worker.core.exchange import (
+    Caller,
+    ParameterReply,
+    PullRequest,
+    PushRequest,
+    ScanRequest,
+    TableRows,
+)
+from edl_worker.core.job import WirePrecision
+from edl_worker.core.model_description import (
+    ModelDescription,
+    TableDescription,
+    VariableDescription,
+)
+from edl_worker.core.push_pipeline import PushOutcome
+from edl_worker.core.registration import ShardAddress
+from edl_worker.core.tasks import LeaseRef, TaskKey, TaskType
 from edl_worker.transport.log_index import LogIndex
 from edl_worker.transport.parameter_servers import ParameterServerClient, ParameterServerLostError
 from edl_worker.transport.partitions import BufferChain, PartitionedIds
@@ -34,13 +52,26 @@ WAIT_S = 30.0
 DIM, ROWS = 2, 12
 """Of the one table; row ``i`` is ``[i, -i]`` wherever it is."""
 
-MODEL = task_pb2.ModelDescription(
-    variables=[
-        task_pb2.Variable(name="w", shape=[3], dtype="float32", trainable=True),
-        task_pb2.Variable(name="b", shape=[1], dtype="float32", trainable=True),
-        task_pb2.Variable(name="mean", shape=[2], dtype="float32", trainable=False),
-    ],
-    tables=[task_pb2.EmbeddingTable(name="t", dim=DIM)],
+CALLER = Caller(worker_id=1, incarnation="inc", layout_fingerprint="layout")
+MODEL = ModelDescription(
+    model_name="model",
+    variables=(
+        VariableDescription("w", (3,), "float32", trainable=True),
+        VariableDescription("b", (1,), "float32", trainable=True),
+        VariableDescription("mean", (2,), "float32", trainable=False),
+    ),
+    tables=(TableDescription("t", DIM, 0, 0.0, 0.0, 0, 1, 0),),
+)
+PUSH = PushRequest(
+    lease=LeaseRef(TaskKey(TaskType.TRAINING, 0, 0), token=9),
+    minibatch=0,
+    minibatches=1,
+    records=1,
+    base_version=0,
+    compute_s=0.0,
+    wants_values=True,
+    state_nbytes=8,
+    rows=(TableRows(0, ROWS),),
 )
 BORDERS = (0, 8, 24)
 """The first server has two elements of ``w``; the other the third, ``b`` and ``mean``."""
@@ -80,7 +111,7 @@ def test_rows_that_were_divided_are_joined_in_the_order_of_their_ids(
     tables: list[list[int]], servers: int, dtype: Any
 ) -> None:
     dims = [1, 3, 2][: len(tables)]
-    counted = [pb.TableRows(table=n, count=len(ids)) for n, ids in enumerate(tables)]
+    counted = [TableRows(n, len(ids)) for n, ids in enumerate(tables)]
     flat = np.array([one for ids in tables for one in ids], np.int64)
     ids = PartitionedIds(counted, as_bytes(flat) if flat.size else memoryview(b""), dims, servers)
     size = sum(len(one) * dim for one, dim in zip(tables, dims, strict=True))
@@ -279,7 +310,7 @@ class Job:
     def view(self, addresses: Sequence[str]) -> ParameterServerClient:
         ranges = itertools.pairwise(BORDERS)
         servers = [
-            task_pb2.ParameterServer(address=address, start=start, stop=stop)
+            ShardAddress(address, start, stop)
             for address, (start, stop) in zip(addresses, ranges, strict=True)
         ]
         return ParameterServerClient(CoordinatorStub(self.channel), servers, MODEL, self.log_index)
@@ -305,15 +336,7 @@ def pushed(job: Job, seen: ParameterServerClient | None = None, timeout_s: float
     every = np.arange(ROWS)
     after = np.array([7, 3, 5], np.int64)
     values, rows = bytearray(BORDERS[-1]), bytearray(4 * DIM * after.size)
-    header = pb.PushHeader(
-        worker_id=1,
-        incarnation="inc",
-        claim=pb.PushClaim(lease=task_pb2.LeaseRef(token=9)),
-        gradient=pb.GradientHeader(
-            nbytes=16, state_nbytes=8, rows=[pb.TableRows(table=0, count=ROWS)]
-        ),
-        next=pb.NextStep(rows=[pb.TableRows(table=0, count=after.size)]),
-    )
+    request = replace(PUSH, gradient_nbytes=16, next_rows=(TableRows(0, after.size),))
     payloads = (
         as_bytes(floats(10, 11, 12)),
         as_bytes(floats(13)),
@@ -322,9 +345,8 @@ def pushed(job: Job, seen: ParameterServerClient | None = None, timeout_s: float
         as_bytes(after),
         as_bytes(np.stack([every, every], axis=1).astype(np.float32)),
     )
-    reply = (seen or job.seen).push(
-        header, payloads, lambda n: memoryview(values)[:n], timeout_s, lambda n: rows
-    )
+    buffers = (lambda n: memoryview(values)[:n]), (lambda n: rows)
+    reply = (seen or job.seen).push(CALLER, request, payloads, buffers, 0.0, timeout_s)
     return reply, np.frombuffer(values, np.float32), np.frombuffer(rows, np.float32)
 
 
@@ -335,7 +357,7 @@ def test_each_server_gets_its_part_and_the_master_the_bare_header(job: Job) -> N
     for part in job.parts:
         part.together = together
     reply, values, rows = pushed(job)
-    assert reply.outcome == pb.APPLIED
+    assert reply.outcome is PushOutcome.APPLIED
     every = np.arange(ROWS)
     for part, gradient in zip(job.parts, ([10, 11], [12, 13, 20, 21]), strict=True):
         ids = every[server_of(every, 2) == part.number]
@@ -382,7 +404,7 @@ def test_the_direct_way_to_a_server_is_left_for_its_successors() -> None:
     job.seen.close()
     job.seen = job.view([part.address for part in job.parts])
     reply, values, _ = pushed(job)
-    assert reply.outcome == pb.APPLIED
+    assert reply.outcome is PushOutcome.APPLIED
     np.testing.assert_array_equal(values, [0, 1, 2, 3, 4, 5])
     assert [part.ways for part in job.parts] == [{"direct"}, {"direct"}]
     assert [len(part.heard) for part in before] == heard
@@ -394,15 +416,12 @@ def pushed_half(job: Job) -> Any:
     every = np.arange(ROWS)
     after = np.array([7, 3, 5], np.int64)
     values, rows = bytearray(BORDERS[-1]), bytearray(4 * DIM * after.size)
-    header = pb.PushHeader(
-        worker_id=1,
-        gradient=pb.GradientHeader(
-            nbytes=8,
-            state_nbytes=8,
-            rows=[pb.TableRows(table=0, count=ROWS)],
-            precision=job_pb2.FLOAT16,
-        ),
-        next=pb.NextStep(rows=[pb.TableRows(table=0, count=after.size)], precision=job_pb2.FLOAT16),
+    request = replace(
+        PUSH,
+        gradient_nbytes=8,
+        next_rows=(TableRows(0, after.size),),
+        precision=WirePrecision.FLOAT16,
+        reply_precision=WirePrecision.FLOAT16,
     )
     payloads = (
         as_bytes(np.array([10, 11, 12, 13], np.float16)),
@@ -411,15 +430,14 @@ def pushed_half(job: Job) -> Any:
         as_bytes(after),
         as_bytes(np.stack([every, every], axis=1).astype(np.float16)),
     )
-    reply = job.seen.push(
-        header, payloads, lambda n: memoryview(values)[:n], WAIT_S, lambda n: memoryview(rows)[:n]
-    )
+    buffers = (lambda n: memoryview(values)[:n]), (lambda n: memoryview(rows)[:n])
+    reply = job.seen.push(CALLER, request, payloads, buffers, 0.0, WAIT_S)
     return reply, bytes(values[: reply.nbytes]), bytes(rows[: reply.rows_nbytes])
 
 
 def test_numbers_of_16_bits_are_cut_where_the_same_numbers_of_32_are(job: Job) -> None:
     reply, values, rows = pushed_half(job)
-    assert reply.outcome == pb.APPLIED
+    assert reply.outcome is PushOutcome.APPLIED
     every = np.arange(ROWS)
     for part, gradient, state in zip(job.parts, ([10, 11], [12, 13]), ([], [20, 21]), strict=True):
         ids = every[server_of(every, 2) == part.number]
@@ -430,7 +448,7 @@ def test_numbers_of_16_bits_are_cut_where_the_same_numbers_of_32_are(job: Job) -
         assert prepared[at : at + ids.nbytes] == ids.tobytes()
         sent = np.frombuffer(prepared[at + ids.nbytes :], np.float16).reshape(-1, DIM)
         np.testing.assert_array_equal(sent, np.stack([ids, ids], axis=1))
-    assert reply.precision == job_pb2.FLOAT16
+    assert reply.precision is WirePrecision.FLOAT16
     assert values == np.array([0, 1, 2, 3], np.float16).tobytes() + floats(4, 5).tobytes()
     assert rows == np.array([7, -7, 3, -3, 5, -5], np.float16).tobytes()
 
@@ -439,7 +457,7 @@ def test_if_one_server_answers_whole_all_do(job: Job) -> None:
     """What is put together must be of one kind."""
     job.parts[1].whole = True
     reply, values, rows = pushed_half(job)
-    assert reply.precision == job_pb2.FLOAT32
+    assert reply.precision is WirePrecision.FLOAT32
     assert values == np.arange(6, dtype=np.float32).tobytes()
     assert rows == floats(7, -7, 3, -3, 5, -5).tobytes()
     asked = [[h.precision for h in part.heard[1:]] for part in job.parts]
@@ -449,22 +467,21 @@ def test_if_one_server_answers_whole_all_do(job: Job) -> None:
 def test_a_gradient_that_one_server_finds_not_finite_is_never_counted(job: Job) -> None:
     job.parts[1].finite = False
     reply, _, _ = pushed(job)
-    assert reply.outcome == pb.INVALID
+    assert reply.outcome is PushOutcome.INVALID
     assert job.master.heard == []
 
 
 def test_without_the_next_step_permit_nothing_is_fetched(job: Job) -> None:
     job.master.permit_granted = False
     reply, _, _ = pushed(job)
-    assert reply.outcome == pb.APPLIED
+    assert reply.outcome is PushOutcome.APPLIED
     assert [len(part.heard) for part in job.parts] == [1, 1]
 
 
-def pulled(job: Job, **fields: Any) -> tuple[pb.PullReply, Array]:
+def pulled(job: Job, **fields: Any) -> tuple[ParameterReply, Array]:
     values = bytearray(BORDERS[-1])
-    reply = job.seen.pull(
-        pb.PullHeader(worker_id=1, **fields), lambda n: memoryview(values)[:n], WAIT_S
-    )
+    buffers = (lambda n: memoryview(values)[:n]), bytearray
+    reply = job.seen.pull(CALLER, PullRequest(**fields), NOTHING, buffers, 0.0, WAIT_S)
     return reply, np.frombuffer(values, np.float32)
 
 
@@ -491,8 +508,7 @@ def test_a_frozen_version_is_the_servers_own_affair(job: Job) -> None:
 def test_initial_values_are_offered_to_all_before_the_master_decides(job: Job) -> None:
     job.master.log_index = 1
     values = as_bytes(np.arange(6, dtype=np.float32))
-    reply = job.seen.initialize(pb.InitializeHeader(worker_id=1, nbytes=24), values, WAIT_S)
-    assert reply.accepted
+    assert job.seen.initialize(CALLER, values, WAIT_S)
     assert b"".join(part.payloads[0] for part in job.parts) == bytes(values)
     assert [type(header) for header in job.master.heard] == [pb.CommitInitialValuesRequest]
     assert job.log_index.latest == 1
@@ -500,9 +516,8 @@ def test_initial_values_are_offered_to_all_before_the_master_decides(job: Job) -
 
 def test_initial_rows_go_to_their_servers(job: Job) -> None:
     every = np.arange(ROWS)
-    header = pb.PutRowsHeader(worker_id=1, rows=pb.TableRows(table=0, count=ROWS))
     rows = as_bytes(np.zeros((ROWS, DIM), np.float32))
-    assert job.seen.put_rows(header, (as_bytes(every), rows), WAIT_S).accepted
+    assert job.seen.put_rows(CALLER, 0, as_bytes(every), rows, WAIT_S)
     assert sum(part.heard[0].rows.count for part in job.parts) == ROWS
     for part in job.parts:
         count = part.heard[0].rows.count
@@ -514,14 +529,14 @@ def test_all_rows_are_scanned_one_server_after_the_other(job: Job) -> None:
     found: list[int] = []
     cursor, more = 0, True
     while more:
-        header = pb.ScanRowsHeader(worker_id=1, frozen="final", cursor=cursor, most=2)
-        reply, ids, rows = job.seen.scan_rows(header, DIM, WAIT_S)
-        flat = np.frombuffer(ids, np.int64)
+        request = ScanRequest("final", table=0, dim=DIM, cursor=cursor, most=2)
+        page = job.seen.scan_rows(CALLER, request, WAIT_S)
+        flat = np.frombuffer(page.ids, np.int64)
         np.testing.assert_array_equal(
-            np.frombuffer(rows, np.float32), np.stack([flat, -flat], axis=1).reshape(-1)
+            np.frombuffer(page.rows, np.float32), np.stack([flat, -flat], axis=1).reshape(-1)
         )
         found += flat.tolist()
-        cursor, more = reply.cursor, reply.more
+        cursor, more = page.cursor, page.more
     assert sorted(found) == list(range(ROWS))
 
 

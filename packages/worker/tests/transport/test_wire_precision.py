@@ -19,7 +19,7 @@ from small_models import StubModelFile, batch_of, mean_square, regression
 
 from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
 from edl_testing.scripted_master import ScriptedMaster
-from edl_worker.codec import encode_precision
+from edl_worker.codec.jobs import encode_precision
 from edl_worker.core.job import WirePrecision
 from edl_worker.embedding.row_buffer import RowReceiveBuffer
 from edl_worker.embedding.tables import RowRequest

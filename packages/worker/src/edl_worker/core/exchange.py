@@ -10,6 +10,15 @@ from edl_worker.core.tasks import LeaseRef
 
 
 @dataclass(frozen=True, slots=True)
+class Caller:
+    """Whom a request is from, which master it is for, and the layout of what goes with it."""
+
+    worker_id: int
+    incarnation: str
+    layout_fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
 class TableRows:
     """How many rows of which table; the table's number is that of ``ModelDescription.tables``."""
 
@@ -68,6 +77,40 @@ class PullRequest:
     permit_for: LeaseRef | None = None
     rows: tuple[TableRows, ...] = ()
     precision: WirePrecision = WirePrecision.FLOAT32
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """Values and rows to read from parameter servers.
+
+    Attributes:
+        frozen: name of a frozen version; empty: the newest version.
+        only_rows: without values.
+        rows: rows to read.
+        precision: that values and rows should travel in.
+    """
+
+    frozen: str = ""
+    only_rows: bool = False
+    rows: tuple[TableRows, ...] = ()
+    precision: WirePrecision = WirePrecision.FLOAT32
+
+
+@dataclass(frozen=True, slots=True)
+class ScanRequest:
+    """A page of a frozen version's table.
+
+    Attributes:
+        dim: numbers of a row.
+        cursor: 0, or that of the last page.
+        most: rows of a page, at most.
+    """
+
+    frozen: str
+    table: int
+    dim: int
+    cursor: int
+    most: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

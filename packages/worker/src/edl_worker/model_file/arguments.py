@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.errors import place_of
 
 Role = Literal[
@@ -121,7 +120,7 @@ class Definition:
     def error(self, what: str, remedy: str) -> EdlError:
         """A MODEL_CONTRACT error; ``what`` continues the definition's signature."""
         return EdlError(
-            error_pb2.MODEL_CONTRACT, f"{self.signature} {what}", where=self.place, remedy=remedy
+            ErrorCode.MODEL_CONTRACT, f"{self.signature} {what}", where=self.place, remedy=remedy
         )
 
 
@@ -232,7 +231,7 @@ def _match_unknown(
 def _cannot_call(definition: Definition, required: tuple[str, ...], why: str) -> EdlError:
     names = ", ".join(_DOCUMENTED.get(argument, argument) for argument in required)
     return EdlError(
-        error_pb2.MODEL_CONTRACT,
+        ErrorCode.MODEL_CONTRACT,
         f"{definition.signature} cannot be called: {why}",
         where=definition.place,
         remedy=f"Write it as {definition.short_name}({names}). Arguments go by name; any other "

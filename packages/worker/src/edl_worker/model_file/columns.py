@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,4 +103,4 @@ def _shape(value: Any, column: Column, where: str, *, keep_scalar: bool) -> tf.T
 
 
 def _mismatch(what: str, where: str, remedy: str) -> EdlError:
-    return EdlError(error_pb2.SHAPE_MISMATCH, what, where=where, remedy=remedy)
+    return EdlError(ErrorCode.SHAPE_MISMATCH, what, where=where, remedy=remedy)

@@ -9,11 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from google.protobuf import json_format
-
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
-from edl_worker import codec
+from edl_proto.errors import EdlError, ErrorCode
+from edl_worker.codec.jobs import error_as_json, parse_job
 from edl_worker.core.job import JobType, ModelReference
 from edl_worker.model_file.batch import Batch
 from edl_worker.model_file.errors import ContractErrors
@@ -74,12 +71,12 @@ def run_check(spec_json_path: str | Path) -> dict[str, Any]:
 
 def _run_check(spec_json_path: Path) -> dict[str, Any]:
     try:
-        job = codec.parse_job(spec_json_path.read_text(encoding="utf-8"))
+        job = parse_job(spec_json_path.read_text(encoding="utf-8"))
     except EdlError as error:
         return _answer(None, [error])
     except (OSError, ValueError) as error:
         failure = EdlError(
-            error_pb2.USAGE,
+            ErrorCode.USAGE,
             f"the job specification cannot be read: {error}",
             where=str(spec_json_path),
             remedy="Give a file with a JobSpec as JSON.",
@@ -123,8 +120,5 @@ def _answer(model_file: ModelFile | None, errors: Sequence[EdlError]) -> dict[st
         "parameters": parameters,
         "inputs": model_file.inputs if model_file is not None else None,
         "metrics": list(model_file.metric_names) if model_file is not None else [],
-        "errors": [
-            json_format.MessageToDict(error.to_proto(), preserving_proto_field_name=True)
-            for error in errors
-        ],
+        "errors": [error_as_json(error) for error in errors],
     }

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.arguments import Definition
 from edl_worker.model_file.errors import (
     DefinitionRaised,
@@ -105,7 +104,7 @@ class DefinitionCaller:
             user_code_error(
                 error,
                 self.zoo_root,
-                code=error_pb2.MODEL_CONTRACT,
+                code=ErrorCode.MODEL_CONTRACT,
                 action=f"{definition.signature} raised",
                 place=definition.place,
                 remedy="Fix it, or give other --params. The detail has a traceback.",

@@ -13,8 +13,7 @@ from typing import Any, Literal
 
 import keras
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.feature_mapping import FeatureMapper
 from edl_worker.model_file.pipelines.request import InputPipeline
 
@@ -86,4 +85,4 @@ class ModelFileDescription:
 
     def contract_error(self, what: str, remedy: str, place: str = "") -> EdlError:
         """A MODEL_CONTRACT error; its place is the model's unless another one is given."""
-        return EdlError(error_pb2.MODEL_CONTRACT, what, where=place or self.place, remedy=remedy)
+        return EdlError(ErrorCode.MODEL_CONTRACT, what, where=place or self.place, remedy=remedy)

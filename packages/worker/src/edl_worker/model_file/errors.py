@@ -13,8 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import tensorflow as tf
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.tensorflow_internals import autograph_frames
 
 _Parameters = ParamSpec("_Parameters")
@@ -210,7 +209,7 @@ def user_code_error(
     error: BaseException,
     root: Path,
     *,
-    code: error_pb2.ErrorCode.ValueType,
+    code: ErrorCode.ValueType,
     action: str,
     place: str,
     remedy: str,
@@ -247,7 +246,7 @@ def trial_error(error: Exception, root: Path, *, action: str, place: str) -> Edl
     return user_code_error(
         error,
         root,
-        code=error_pb2.SHAPE_MISMATCH if about_shapes else error_pb2.MODEL_CONTRACT,
+        code=ErrorCode.SHAPE_MISMATCH if about_shapes else ErrorCode.MODEL_CONTRACT,
         action=action,
         place=place,
         remedy="Compare the shapes that the input function yields with those that the model, the "

@@ -13,8 +13,7 @@ from typing import Any, Literal
 import keras
 import tensorflow as tf
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.columns import Column
 
 
@@ -156,7 +155,7 @@ class FeatureMapper:
         )
 
     def _mismatch(self, what: str, remedy: str) -> EdlError:
-        return EdlError(error_pb2.SHAPE_MISMATCH, what, where=self._place, remedy=remedy)
+        return EdlError(ErrorCode.SHAPE_MISMATCH, what, where=self._place, remedy=remedy)
 
 
 def _ranks_agree(found: Any, wanted: Sequence[int | None]) -> bool:

@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 
 import keras
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core.job import ModelReference
 from edl_worker.model_file.adapters.columns import adapt_columns
 from edl_worker.model_file.adapters.input_function import adapt_input_function
@@ -145,7 +144,7 @@ def _definitions(
     if reference.input_fn and reference.dataset_fn:
         errors.add(
             EdlError(
-                error_pb2.USAGE,
+                ErrorCode.USAGE,
                 "--input-fn and --dataset-fn are both given",
                 where=f"--input-fn {reference.input_fn}, --dataset-fn {reference.dataset_fn}",
                 remedy="Give one of them.",
@@ -170,7 +169,7 @@ def _missing(
             wanted, example, option = _MISSING[role]
             errors.append(
                 EdlError(
-                    error_pb2.MODEL_CONTRACT,
+                    ErrorCode.MODEL_CONTRACT,
                     f"the model file has no {wanted}",
                     where=f"{model.module.__file__}",
                     remedy=f"Add one (`{example}`), or name one of another module with {option}.",

@@ -7,8 +7,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 
 _EXAMPLE = '--params="hidden_units=[10, 100, 20, 5], learning_rate=0.01"'
 
@@ -58,7 +57,7 @@ def parse_params(text: str) -> dict[str, Any]:
 
 def _unreadable(text: str, what: str, column: int) -> EdlError:
     return EdlError(
-        error_pb2.USAGE,
+        ErrorCode.USAGE,
         f"--params cannot be read: {what}",
         where=f'--params="{text}", column {column}',
         remedy=f"Write names and Python literals, for example {_EXAMPLE}",
@@ -80,7 +79,7 @@ def unknown_parameter(name: str, takers: Mapping[str, Iterable[str]]) -> EdlErro
     ]
     hint = f"Did you mean {nearest[0]}? " if nearest else ""
     return EdlError(
-        error_pb2.UNKNOWN_PARAMETER,
+        ErrorCode.UNKNOWN_PARAMETER,
         f"nothing in the model file takes the parameter {name}",
         where=f"--params, {name}",
         remedy=hint

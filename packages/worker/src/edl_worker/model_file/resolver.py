@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.arguments import Definition, Role
 from edl_worker.model_file.forms.model_definition import ModelDefinition
 from edl_worker.model_file.forms.selection import candidates, model_definition
@@ -39,7 +38,7 @@ def find_model(zoo: ModelZoo, model_def: str) -> ModelDefinition:
     definition = model_definition(name, value, module)
     if definition is None:
         raise EdlError(
-            error_pb2.MODEL_CONTRACT,
+            ErrorCode.MODEL_CONTRACT,
             f"{model_def} is a {type(value).__name__}, not a model",
             where=f"{module.__file__}, {name}",
             remedy="Name a Keras model, a keras.Model class, a function that returns a model, "
@@ -61,13 +60,13 @@ def _only_model(module: ModuleType, dotted: str) -> ModelDefinition:
         return next(iter(models.values()))
     if models:
         raise EdlError(
-            error_pb2.MODEL_NOT_FOUND,
+            ErrorCode.MODEL_NOT_FOUND,
             f"{dotted} has several models: {', '.join(models)}",
             where=f"{module.__file__}",
             remedy=f"Name one: --model-def {dotted}.{next(iter(models))}",
         )
     raise EdlError(
-        error_pb2.MODEL_NOT_FOUND,
+        ErrorCode.MODEL_NOT_FOUND,
         f"{dotted} has no model",
         where=f"{module.__file__}",
         remedy="Define `model = keras.Model(...)`, a keras.Model class, or an ElasticDLSpec "
@@ -79,7 +78,7 @@ def _no_such_name(module: ModuleType, module_name: str, name: str) -> EdlError:
     known = [definition.name for definition in candidates(module)]
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or known
     return EdlError(
-        error_pb2.MODEL_NOT_FOUND,
+        ErrorCode.MODEL_NOT_FOUND,
         f"{module_name} has no {name}",
         where=f"{module.__file__}",
         remedy=f"Its models are {', '.join(near)}."
@@ -98,7 +97,7 @@ def _not_found(zoo: ModelZoo, model_def: str, what: str) -> EdlError:
     else:
         remedy = "The folder has no Python files."
     return EdlError(
-        error_pb2.MODEL_NOT_FOUND,
+        ErrorCode.MODEL_NOT_FOUND,
         what,
         where=f"--model-def {model_def}, --model-zoo {zoo.root}",
         remedy=remedy,
@@ -131,7 +130,7 @@ def find_definition(
         return Definition(role, dotted, installed)
     near = zoo.nearest(dotted.rpartition(".")[0] or dotted)
     raise EdlError(
-        error_pb2.MODEL_NOT_FOUND,
+        ErrorCode.MODEL_NOT_FOUND,
         f"{option} {dotted}: the model zoo has no such module"
         if "." in dotted
         else f"{option} {dotted}: the model file has no such name",
@@ -148,7 +147,7 @@ def _member(zoo: ModelZoo, module_name: str, names: Sequence[str], option: str) 
         if not hasattr(value, name):
             near = difflib.get_close_matches(name, dir(value), n=3, cutoff=0.4)
             raise EdlError(
-                error_pb2.MODEL_NOT_FOUND,
+                ErrorCode.MODEL_NOT_FOUND,
                 f"{option}: {module_name} has no {'.'.join(names)}",
                 where=str(zoo.locate(module_name)),
                 remedy=f"Did you mean {' or '.join(near)}?" if near else f"Define {name}.",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import recordio
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core.job import JobDescription
 from edl_worker.model_file.batch import Batch
 from edl_worker.model_file.model_file import ModelFile
@@ -26,7 +25,7 @@ def first_batch(file: ModelFile, job: JobDescription, mode: Mode, minibatch_size
                 return batch
     except recordio.NoSuchData as error:
         raise EdlError(
-            error_pb2.DATA_NOT_FOUND,
+            ErrorCode.DATA_NOT_FOUND,
             str(error),
             where=", ".join(job.data),
             remedy="Check --data as workers see it: a path must be the same on every machine.",
@@ -34,7 +33,7 @@ def first_batch(file: ModelFile, job: JobDescription, mode: Mode, minibatch_size
     except recordio.RecordError as error:
         raise reading_error(error) from error
     raise EdlError(
-        error_pb2.DATA_EMPTY,
+        ErrorCode.DATA_EMPTY,
         f"the input function returned no minibatch for the first records of {', '.join(job.data)}",
         where=", ".join(job.data),
         remedy="Check that the data is not empty and that the input function keeps its records.",

@@ -17,7 +17,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from edl_worker import codec
+from edl_worker.codec.jobs import encode_trained_model
 from edl_worker.core.job import JobDescription
 from edl_worker.core.model_description import TrainedModelDescription
 from edl_worker.core.tasks import ExportInfo
@@ -99,7 +99,7 @@ class Exporter:
             ignore_dangling_symlinks=True,
         )
         description = self._describe(info, has_keras)
-        (to / trained_model.DESCRIPTION).write_bytes(codec.encode_trained_model(description))
+        (to / trained_model.DESCRIPTION).write_bytes(encode_trained_model(description))
 
     def _describe(self, info: ExportInfo, has_keras: bool) -> TrainedModelDescription:
         spec = self.job.model

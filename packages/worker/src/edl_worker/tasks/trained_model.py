@@ -10,7 +10,7 @@ import keras
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.trained_model import TRAINED_MODEL
-from edl_worker import codec
+from edl_worker.codec.jobs import decode_trained_model
 from edl_worker.core.job import ModelReference
 from edl_worker.core.model_description import TrainedModelDescription
 from edl_worker.tasks import weight_files
@@ -59,7 +59,7 @@ def open_directory(uri: str) -> TrainedModelDirectory:
     path = _local(uri)
     try:
         content = (path / DESCRIPTION).read_bytes()
-        return TrainedModelDirectory(path, codec.decode_trained_model(content))
+        return TrainedModelDirectory(path, decode_trained_model(content))
     except (FileNotFoundError, NotADirectoryError):
         raise EdlError(
             ErrorCode.MODEL_NOT_FOUND,

@@ -14,6 +14,7 @@ from edl_worker.core.exchange import (
     PullRequest,
     PushReply,
     PushRequest,
+    ScanRequest,
     TableRows,
 )
 from edl_worker.core.job import WirePrecision
@@ -210,7 +211,7 @@ class ParameterReplica:
         cursor, more = 0, True
         while more:
             most = _PAGE_BYTES // (8 + 4 * dim)
-            page = self._client.scan_rows(self._frozen[0], number, dim, cursor, most)
+            page = self._client.scan_rows(ScanRequest(self._frozen[0], number, dim, cursor, most))
             rows = np.frombuffer(page.rows, np.float32).reshape(-1, dim)
             found.append((np.frombuffer(page.ids, np.int64), rows))
             cursor, more = page.cursor, page.more

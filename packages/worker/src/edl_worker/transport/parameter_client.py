@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from edl_proto.transport.parameters import CoordinatorStub, ParametersStub
+from edl_proto.transport.parameters import CoordinatorStub
 from edl_proto.transport.tcp import FrameError
-from edl_proto.v1 import parameters_pb2
-from edl_worker import codec
-from edl_worker.core.exchange import ParameterReply, PullRequest, PushReply, PushRequest, RowPage
+from edl_worker.core.exchange import (
+    Caller,
+    ParameterReply,
+    PullRequest,
+    PushReply,
+    PushRequest,
+    RowPage,
+    ScanRequest,
+)
 from edl_worker.core.model_description import ModelDescription
 from edl_worker.core.registration import JobAdmission
 from edl_worker.transport.master_connection import MasterConnection
+from edl_worker.transport.master_parameters import MasterParameters
 from edl_worker.transport.parameter_servers import ParameterServerClient
 
 _NOTHING = memoryview(b"")
@@ -35,36 +42,31 @@ class ParameterClient:
     def __init__(self, connection: MasterConnection) -> None:
         self._connection = connection
         self._settings = connection.settings
-        self._stub: ParametersStub | ParameterServerClient
-        self._stub = ParametersStub(connection.channel, connection.settings.master)
+        self._plane: MasterParameters | ParameterServerClient
+        self._plane = MasterParameters(connection.channel, connection.settings.master)
         self._layout_fingerprint = ""
 
     def close(self) -> None:
-        self._stub.close()
+        self._plane.close()
 
     def open(self, admission: JobAdmission, model: ModelDescription) -> None:
         """Use the parameter servers that the admission names; the master, if it names none."""
-        self._stub.close()
+        self._plane.close()
         self._layout_fingerprint = admission.layout_fingerprint
         channel, master = self._connection.channel, self._settings.master
         if admission.shards:
             coordinator, log_index = CoordinatorStub(channel, master), self._connection.log_index
-            self._stub = ParameterServerClient(coordinator, admission.shards, model, log_index)
+            self._plane = ParameterServerClient(coordinator, admission.shards, model, log_index)
         else:
-            self._stub = ParametersStub(channel, master)
+            self._plane = MasterParameters(channel, master)
 
     def initialize(self, values: memoryview) -> bool:
         """Offer initial values; False if another worker's values were first."""
-        header = parameters_pb2.InitializeHeader(
-            worker_id=self._connection.identity.worker_id,
-            incarnation=self._connection.incarnation,
-            layout_fingerprint=self._layout_fingerprint,
-            nbytes=values.nbytes,
-        )
+        caller = self._caller
         timeout_s = self._connection.transfer_timeout_s(values.nbytes)
         return self._connection.call(
-            "Initialize", lambda: self._stub.initialize(header, values, timeout_s)
-        ).accepted
+            "Initialize", lambda: self._plane.initialize(caller, values, timeout_s)
+        )
 
     def pull(
         self,
@@ -82,16 +84,13 @@ class ParameterClient:
             ids: int64, the ids of all requested rows, table by table.
             rows_buffer: memory for the rows.
         """
-        header = codec.encode_pull(request)
-        header.worker_id = self._connection.identity.worker_id
-        header.incarnation = self._connection.incarnation
-        header.layout_fingerprint = self._layout_fingerprint
-        header.wait_s = self._settings.permit_wait_s if request.permit_for is not None else 0.0
-        timeout_s = header.wait_s + self._connection.transfer_timeout_s(nbytes)
-        reply = self._connection.call(
-            "Pull", lambda: self._stub.pull(header, buffer, timeout_s, ids, rows_buffer)
+        caller = self._caller
+        wait_s = self._settings.permit_wait_s if request.permit_for is not None else 0.0
+        timeout_s = wait_s + self._connection.transfer_timeout_s(nbytes)
+        buffers = buffer, rows_buffer
+        return self._connection.call(
+            "Pull", lambda: self._plane.pull(caller, request, ids, buffers, wait_s, timeout_s)
         )
-        return codec.decode_pull(reply)
 
     def push(
         self,
@@ -108,53 +107,35 @@ class ParameterClient:
                 rows.
             buffer, nbytes, rows_buffer: as in ``pull``; ``nbytes`` counts the payloads too.
         """
-        header = codec.encode_push(request)
-        header.worker_id = self._connection.identity.worker_id
-        header.incarnation = self._connection.incarnation
-        header.layout_fingerprint = self._layout_fingerprint
-        wait_s = 0.0
-        if request.wants_values:
-            wait_s = header.next.wait_s = self._settings.permit_wait_s
+        caller = self._caller
+        wait_s = self._settings.permit_wait_s if request.wants_values else 0.0
         timeout_s = wait_s + self._connection.transfer_timeout_s(nbytes)
-        reply = self._connection.call(
-            "Push", lambda: self._stub.push(header, payloads, buffer, timeout_s, rows_buffer)
+        buffers = buffer, rows_buffer
+        return self._connection.call(
+            "Push", lambda: self._plane.push(caller, request, payloads, buffers, wait_s, timeout_s)
         )
-        return codec.decode_push(reply)
 
     def put_rows(self, table: int, ids: memoryview, rows: memoryview) -> bool:
         """Give rows initial values; False if the plane has initial values already."""
-        header = parameters_pb2.PutRowsHeader(
-            worker_id=self._connection.identity.worker_id,
-            incarnation=self._connection.incarnation,
-            layout_fingerprint=self._layout_fingerprint,
-            rows=parameters_pb2.TableRows(table=table, count=ids.nbytes // 8),
-        )
+        caller = self._caller
         timeout_s = self._settings.ready_timeout_s + self._connection.transfer_timeout_s(
             rows.nbytes
         )
         return self._connection.call(
-            "PutRows", lambda: self._stub.put_rows(header, (ids, rows), timeout_s)
-        ).accepted
-
-    def scan_rows(self, frozen: str, table: int, dim: int, cursor: int, most: int) -> RowPage:
-        """Read some rows of a frozen version.
-
-        Args:
-            dim: numbers of a row.
-            cursor: 0, or that of the last page.
-            most: rows of a page, at most.
-        """
-        header = parameters_pb2.ScanRowsHeader(
-            worker_id=self._connection.identity.worker_id,
-            incarnation=self._connection.incarnation,
-            layout_fingerprint=self._layout_fingerprint,
-            frozen=frozen,
-            table=table,
-            cursor=cursor,
-            most=most,
+            "PutRows", lambda: self._plane.put_rows(caller, table, ids, rows, timeout_s)
         )
-        timeout_s = self._connection.transfer_timeout_s(most * (8 + 4 * dim))
-        reply, ids, rows = self._connection.call(
-            "ScanRows", lambda: self._stub.scan_rows(header, dim, timeout_s)
+
+    def scan_rows(self, request: ScanRequest) -> RowPage:
+        """Read some rows of a frozen version."""
+        caller = self._caller
+        timeout_s = self._connection.transfer_timeout_s(request.most * (8 + 4 * request.dim))
+        return self._connection.call(
+            "ScanRows", lambda: self._plane.scan_rows(caller, request, timeout_s)
         )
-        return RowPage(ids, rows, reply.cursor, reply.more)
+
+    @property
+    def _caller(self) -> Caller:
+        connection = self._connection
+        return Caller(
+            connection.identity.worker_id, connection.incarnation, self._layout_fingerprint
+        )

@@ -7,10 +7,10 @@ the same time, in three exchanges: every server *prepares* its part of the gradi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import grpc
 import numpy as np
@@ -19,12 +19,24 @@ from edl_proto.errors import EdlError
 from edl_proto.transport import channels
 from edl_proto.transport.parameters import NOTHING, Buffer, CoordinatorStub, ShardStub
 from edl_proto.transport.tcp import FrameError
-from edl_proto.v1 import job_pb2
-from edl_proto.v1 import parameters_pb2 as pb
+from edl_worker.codec import parameters as codec
+from edl_worker.codec.jobs import decode_precision
+from edl_worker.core.exchange import (
+    Caller,
+    ParameterReply,
+    PullRequest,
+    PushReply,
+    PushRequest,
+    ReadRequest,
+    RowPage,
+    ScanRequest,
+    TableRows,
+)
+from edl_worker.core.job import WirePrecision
 from edl_worker.core.model_description import ModelDescription
+from edl_worker.core.push_pipeline import PushOutcome
 from edl_worker.core.registration import ShardAddress
 from edl_worker.transport.log_index import LogIndex
-from edl_worker.transport.messages import caller_fields, copy_with, exactly, with_payload
 from edl_worker.transport.partitions import (
     WHOLE,
     BufferChain,
@@ -71,6 +83,24 @@ class _Server:
         return self.stop - self.start
 
 
+class _PushPayload:
+    """The bytes that go with a push, as one and by what they are.
+
+    Args:
+        request: says how long each part is.
+        chain: gradient, state difference, ids of rows, ids of the next rows, gradients of rows.
+    """
+
+    def __init__(self, request: PushRequest, chain: BufferChain) -> None:
+        ids_at = request.gradient_nbytes + request.state_nbytes
+        next_at = ids_at + 8 * sum(one.count for one in request.rows)
+        values_at = next_at + 8 * sum(one.count for one in request.next_rows)
+        self.chain = chain
+        self.ids = chain.whole(ids_at, next_at)
+        self.next_ids = chain.whole(next_at, values_at)
+        self.row_values = chain.whole(values_at, chain.nbytes)
+
+
 class ParameterServerLostError(Exception):
     """A server does not answer, though the master of its incarnation does.
 
@@ -86,7 +116,7 @@ class ParameterServerLostError(Exception):
 
 
 class ParameterServerClient:
-    """Has the methods of ``ParametersStub``, for a job whose parameters are in parameter servers.
+    """Has the methods of ``MasterParameters``, for a job with parameter servers.
 
     Args:
         coordinator: decides.
@@ -124,229 +154,212 @@ class ParameterServerClient:
             channel.close()
         self._threads.shutdown(wait=False)
 
-    # --- the methods of the stub -----------------------------------------------------------
+    # --- the methods of MasterParameters ---------------------------------------------------
 
-    def initialize(
-        self, header: pb.InitializeHeader, values: memoryview, timeout_s: float
-    ) -> pb.InitializeReply:
+    def initialize(self, caller: Caller, values: memoryview, timeout_s: float) -> bool:
         """Propose the values to all servers, then have the coordinator commit them."""
 
         def propose(number: int, server: _Server) -> None:
-            part = pb.ProposeHeader(**caller_fields(header), nbytes=server.nbytes)
-            server.stub.propose(part, values[server.start : server.stop], timeout_s)
+            header = codec.encode_propose(caller, server.nbytes)
+            server.stub.propose(header, values[server.start : server.stop], timeout_s)
 
-        self._all(header, timeout_s, propose)
-        request = pb.CommitInitialValuesRequest(**caller_fields(header))
+        self._all(caller, timeout_s, propose)
+        request = codec.encode_commit_initial_values(caller)
         committed = self._coordinator.commit_initial_values(request, timeout_s)
         self._log_index.advance(committed.log_index)
-        return pb.InitializeReply(accepted=committed.accepted, version=committed.version)
+        return committed.accepted
 
     def pull(
         self,
-        header: pb.PullHeader,
-        buffer: Buffer,
+        caller: Caller,
+        request: PullRequest,
+        ids: memoryview,
+        buffers: tuple[Buffer, Buffer],
+        wait_s: float,
         timeout_s: float,
-        ids: memoryview = NOTHING,
-        rows: Buffer = bytearray,
-    ) -> pb.PullReply:
+    ) -> ParameterReply:
         """Ask the coordinator for a permit and the version, then read from all servers."""
-        reply = pb.PullReply(initialized=True)
-        if not header.frozen:
-            request = pb.PermitRequest(**caller_fields(header), wait_s=header.wait_s)
-            if header.HasField("permit_for"):
-                request.permit_for.CopyFrom(header.permit_for)
-            permit = self._coordinator.permit(request, timeout_s)
+        version, permit_granted = None, False
+        if not request.frozen:
+            header = codec.encode_permit(caller, request.permit_for, wait_s)
+            permit = self._coordinator.permit(header, timeout_s)
             self._log_index.advance(permit.log_index)
-            reply.initialized, reply.version = permit.initialized, permit.version
-            reply.permit_granted = permit.permit_granted
-            if not reply.initialized or (
-                request.HasField("permit_for") and not permit.permit_granted
-            ):
-                return reply
-        is_newest = header.HasField("have_version") and reply.version == header.have_version
-        wanted = pb.ReadHeader(
-            **caller_fields(header),
-            frozen=header.frozen,
-            only_rows=is_newest or (bool(header.frozen) and header.HasField("have_version")),
-            precision=header.precision,
+            version, permit_granted = permit.version, permit.permit_granted
+            is_refused = request.permit_for is not None and not permit_granted
+            if not permit.initialized or is_refused:
+                return ParameterReply(
+                    version=version,
+                    permit_granted=permit_granted,
+                    initialized=permit.initialized,
+                )
+        wanted = ReadRequest(
+            frozen=request.frozen,
+            only_rows=request.have_version is not None
+            and (bool(request.frozen) or version == request.have_version),
+            precision=request.precision,
         )
-        row_ids = PartitionedIds(header.rows, ids, self._dims, len(self._servers))
-        fetched = self._read(wanted, row_ids, buffer, rows, timeout_s)
-        if header.frozen:
-            reply.version = fetched.version
-        return with_payload(reply, fetched)
+        row_ids = PartitionedIds(request.rows, ids, self._dims, len(self._servers))
+        fetched = self._read(caller, wanted, row_ids, buffers, timeout_s)
+        return replace(
+            fetched,
+            version=fetched.version if version is None else version,
+            permit_granted=permit_granted,
+        )
 
     def push(
         self,
-        header: pb.PushHeader,
+        caller: Caller,
+        request: PushRequest,
         payloads: tuple[memoryview, ...],
-        buffer: Buffer,
+        buffers: tuple[Buffer, Buffer],
+        wait_s: float,
         timeout_s: float,
-        rows: Buffer = bytearray,
-    ) -> pb.PushReply:
+    ) -> PushReply:
         """Prepare the gradient at all servers, have it committed, then read the next values."""
-        gradient = header.gradient
-        dense = BufferChain(payloads)
-        ids_at = gradient.nbytes + gradient.state_nbytes
-        next_at = ids_at + 8 * sum(one.count for one in gradient.rows)
-        values_at = next_at + 8 * sum(one.count for one in header.next.rows)
-        squares = self._prepare(header, dense, (ids_at, next_at, values_at), timeout_s)
+        payload = _PushPayload(request, BufferChain(payloads))
+        squares = self._prepare(caller, request, payload, timeout_s)
         if squares is None:
-            return pb.PushReply(outcome=pb.INVALID)
-        request = pb.CommitRequest(
-            **caller_fields(header), claim=header.claim, step=header.step, squares=squares
-        )
-        if header.HasField("next"):
-            request.permit_wait_s = header.next.wait_s
-        committed = self._coordinator.commit(request, timeout_s)
+            return PushReply(outcome=PushOutcome.INVALID)
+        commit = codec.encode_commit(caller, request, squares, wait_s)
+        committed = self._coordinator.commit(commit, timeout_s)
         self._log_index.advance(committed.log_index)
-        reply = pb.PushReply(
-            outcome=committed.outcome,
+        fetched = ParameterReply()
+        if committed.permit_granted:
+            wanted = ReadRequest(
+                only_rows=committed.version == request.base_version,
+                precision=request.reply_precision,
+            )
+            row_ids = PartitionedIds(
+                request.next_rows, payload.next_ids, self._dims, len(self._servers)
+            )
+            fetched = self._read(caller, wanted, row_ids, buffers, timeout_s)
+        return PushReply(
+            outcome=codec.decode_outcome(committed.outcome),
             version=committed.version,
-            staleness=committed.staleness,
+            nbytes=fetched.nbytes,
+            rows_nbytes=fetched.rows_nbytes,
+            precision=fetched.precision,
             permit_granted=committed.permit_granted,
         )
-        if not committed.permit_granted:
-            return reply
-        wanted = pb.ReadHeader(
-            **caller_fields(header),
-            only_rows=committed.version == header.claim.base_version,
-            precision=header.next.precision,
-        )
-        next_ids = dense.whole(next_at, values_at)
-        row_ids = PartitionedIds(header.next.rows, next_ids, self._dims, len(self._servers))
-        return with_payload(reply, self._read(wanted, row_ids, buffer, rows, timeout_s))
+
+    def put_rows(
+        self, caller: Caller, table: int, ids: memoryview, rows: memoryview, timeout_s: float
+    ) -> bool:
+        counted = [TableRows(table, ids.nbytes // 8)]
+        row_ids = PartitionedIds(counted, ids, self._dims, len(self._servers))
+        values = row_ids.divide(rows, WHOLE)
+
+        def put(number: int, server: _Server) -> bool:
+            (part,) = row_ids.counts(number)
+            header = codec.encode_put_rows(caller, table, part.count)
+            payloads = row_ids.of(number), values[number]
+            return server.stub.put_rows(header, payloads, timeout_s).accepted
+
+        return all(self._all(caller, timeout_s, put))
+
+    def scan_rows(self, caller: Caller, request: ScanRequest, timeout_s: float) -> RowPage:
+        """One server after the other."""
+        number, cursor = divmod(request.cursor, 1 << _CURSOR_BITS)
+        part = replace(request, cursor=cursor)
+        header = codec.encode_scan(caller, part, self._log_index.latest)
+        reply, ids, rows = self._servers[number].stub.scan_rows(header, request.dim, timeout_s)
+        if reply.more:
+            return RowPage(ids, rows, reply.cursor + (number << _CURSOR_BITS), True)
+        is_last = number + 1 == len(self._servers)
+        return RowPage(ids, rows, 0 if is_last else (number + 1) << _CURSOR_BITS, not is_last)
+
+    # --- inside ----------------------------------------------------------------------------
 
     def _prepare(
-        self,
-        header: pb.PushHeader,
-        dense: BufferChain,
-        places: tuple[int, int, int],
-        timeout_s: float,
+        self, caller: Caller, request: PushRequest, payload: _PushPayload, timeout_s: float
     ) -> list[float] | None:
-        """Send every server its part of a gradient; the sums of squares, or None if not finite.
+        """Send every server its part of a gradient; the sums of squares, or None if not finite."""
+        log_index, precision = self._log_index.latest, request.precision
+        ids = PartitionedIds(request.rows, payload.ids, self._dims, len(self._servers))
+        values = ids.divide(payload.row_values, dtype_of(precision))
 
-        Args:
-            header: of the push.
-            dense: its payload.
-            places: where ids, ids of the next rows and values of rows begin.
-            timeout_s: for each server.
-        """
-        gradient, log_index = header.gradient, self._log_index.latest
-        precision = gradient.precision
-        ids_at, next_at, values_at = places
-        ids = PartitionedIds(
-            gradient.rows, dense.whole(ids_at, next_at), self._dims, len(self._servers)
-        )
-        values = ids.divide(dense.whole(values_at, dense.nbytes), dtype_of(precision))
-
-        def prepare(number: int, server: _Server) -> pb.PrepareReply:
+        def prepare(number: int, server: _Server) -> tuple[bool, Sequence[float]]:
             start, stop, border = (
                 self._places.at(place, precision)
                 for place in (server.start, server.stop, self._places.gradient)
             )
-            trainable = dense.pieces(min(start, border), min(stop, border))
+            trainable = payload.chain.pieces(min(start, border), min(stop, border))
             state: list[memoryview] = []
-            if gradient.state_nbytes:
-                state = dense.pieces(max(start, border), max(stop, border))
-            part = pb.PrepareHeader(
-                **caller_fields(header),
-                lease=header.claim.lease,
-                minibatch=header.claim.minibatch,
-                gradient=pb.GradientHeader(
-                    nbytes=sum(piece.nbytes for piece in trainable),
-                    state_nbytes=sum(piece.nbytes for piece in state),
-                    rows=ids.counts(number),
-                    precision=precision,
-                ),
-                log_index=log_index,
+            if request.state_nbytes:
+                state = payload.chain.pieces(max(start, border), max(stop, border))
+            part = replace(
+                request,
+                gradient_nbytes=sum(piece.nbytes for piece in trainable),
+                state_nbytes=sum(piece.nbytes for piece in state),
+                rows=ids.counts(number),
             )
             sent = *trainable, *state, ids.of(number), values[number]
-            return server.stub.prepare(part, sent, timeout_s)
+            header = codec.encode_prepare(caller, part, log_index)
+            reply = server.stub.prepare(header, sent, timeout_s)
+            return reply.finite, reply.squares
 
-        replies = self._all(header, timeout_s, prepare)
-        if not all(reply.finite for reply in replies):
+        replies = self._all(caller, timeout_s, prepare)
+        if not all(finite for finite, _ in replies):
             return None
-        return list(map(sum, zip(*(reply.squares for reply in replies), strict=True)))
-
-    def put_rows(
-        self, header: pb.PutRowsHeader, payloads: tuple[memoryview, ...], timeout_s: float
-    ) -> pb.PutRowsReply:
-        ids = PartitionedIds([header.rows], payloads[0], self._dims, len(self._servers))
-        values = ids.divide(payloads[1], dtype_of(job_pb2.FLOAT32))
-
-        def put(number: int, server: _Server) -> bool:
-            part = copy_with(header)
-            (count,) = ids.counts(number)
-            part.rows.CopyFrom(count)
-            return server.stub.put_rows(part, (ids.of(number), values[number]), timeout_s).accepted
-
-        return pb.PutRowsReply(accepted=all(self._all(header, timeout_s, put)))
-
-    def scan_rows(
-        self, header: pb.ScanRowsHeader, dim: int, timeout_s: float
-    ) -> tuple[pb.ScanRowsReply, memoryview, memoryview]:
-        """One server after the other."""
-        number, cursor = divmod(header.cursor, 1 << _CURSOR_BITS)
-        part = copy_with(header, cursor=cursor, log_index=self._log_index.latest)
-        reply, ids, rows = self._servers[number].stub.scan_rows(part, dim, timeout_s)
-        if reply.more:
-            reply.cursor += number << _CURSOR_BITS
-        elif number + 1 < len(self._servers):
-            reply.cursor, reply.more = (number + 1) << _CURSOR_BITS, True
-        return reply, ids, rows
-
-    # --- inside ----------------------------------------------------------------------------
+        return list(map(sum, zip(*(squares for _, squares in replies), strict=True)))
 
     def _read(
         self,
-        header: pb.ReadHeader,
+        caller: Caller,
+        request: ReadRequest,
         wanted: PartitionedIds,
-        buffer: Buffer,
-        rows: Buffer,
+        buffers: tuple[Buffer, Buffer],
         timeout_s: float,
-    ) -> pb.ReadReply:
+    ) -> ParameterReply:
         """Values and rows of all servers, each where it belongs."""
-        header.log_index = self._log_index.latest
-        precision, dtype = header.precision, dtype_of(header.precision)
+        buffer, rows = buffers
+        log_index = self._log_index.latest
+        precision, dtype = request.precision, dtype_of(request.precision)
         total = self._places.at(self._servers[-1].stop, precision)
-        values = memoryview(buffer(total)) if total and not header.only_rows else NOTHING
+        values = memoryview(buffer(total)) if total and not request.only_rows else NOTHING
         found = [np.empty(wanted.row_nbytes(n, dtype), np.uint8) for n in range(len(self._servers))]
 
-        def fetch(number: int, server: _Server) -> pb.ReadReply:
-            part = copy_with(header)
-            part.rows.extend(wanted.counts(number))
+        def fetch(number: int, server: _Server) -> ParameterReply:
             start, stop = (self._places.at(at, precision) for at in (server.start, server.stop))
 
             def here(nbytes: int) -> memoryview:
                 if nbytes == server.nbytes != stop - start:
                     return memoryview(bytearray(nbytes))  # whole: what came is asked for anew
-                return exactly(values[start:stop], nbytes)
+                return _exactly(values[start:stop], nbytes)
 
             def here_rows(nbytes: int) -> memoryview:
                 if nbytes == wanted.row_nbytes(number, WHOLE) != found[number].nbytes:
                     return memoryview(bytearray(nbytes))
-                return exactly(found[number].data, nbytes)
+                return _exactly(found[number].data, nbytes)
 
-            return server.stub.read(part, here, timeout_s, wanted.of(number), here_rows)
+            header = codec.encode_read(
+                caller, replace(request, rows=wanted.counts(number)), log_index
+            )
+            reply = server.stub.read(header, here, timeout_s, wanted.of(number), here_rows)
+            return ParameterReply(
+                version=reply.version,
+                nbytes=reply.nbytes,
+                rows_nbytes=reply.rows_nbytes,
+                precision=decode_precision(reply.precision),
+            )
 
-        replies = self._all(header, timeout_s, fetch)
-        if any(reply.precision != precision for reply in replies):
-            if precision == job_pb2.FLOAT32:
+        replies = self._all(caller, timeout_s, fetch)
+        if any(reply.precision is not precision for reply in replies):
+            if precision is WirePrecision.FLOAT32:
                 raise FrameError("values came in another precision than was asked for")
             # One has a number that has no place in 16 bits: all are to come alike.
-            header.precision = job_pb2.FLOAT32
-            return self._read(header, wanted, buffer, rows, timeout_s)
+            whole = replace(request, precision=WirePrecision.FLOAT32)
+            return self._read(caller, whole, wanted, buffers, timeout_s)
         if rows_nbytes := sum(reply.rows_nbytes for reply in replies):
             wanted.join(found, memoryview(rows(rows_nbytes)), dtype)
-        return pb.ReadReply(
+        return ParameterReply(
             version=replies[0].version,
             nbytes=sum(reply.nbytes for reply in replies),
             rows_nbytes=rows_nbytes,
             precision=precision,
         )
 
-    def _all(self, header: Any, timeout_s: float, act: Callable[[int, _Server], T]) -> list[T]:
+    def _all(self, caller: Caller, timeout_s: float, act: Callable[[int, _Server], T]) -> list[T]:
         """Do something with all servers at the same time.
 
         A server that does not answer may be gone together with the master that started it: then
@@ -363,7 +376,7 @@ class ParameterServerClient:
         if not errors:
             return [future.result() for future in futures]
         if any(isinstance(error, grpc.RpcError | FrameError) for error in errors):
-            self._coordinator.permit(pb.PermitRequest(**caller_fields(header)), timeout_s)
+            self._coordinator.permit(codec.encode_permit(caller), timeout_s)
         for number, future in enumerate(futures):
             error = future.exception()
             if (
@@ -376,3 +389,14 @@ class ParameterServerClient:
                     number, self._servers[number].address, cause
                 ) from error
         raise errors[0]
+
+
+def _exactly(buffer: memoryview, nbytes: int) -> memoryview:
+    """The buffer, if it has the size of what comes.
+
+    Raises:
+        FrameError: it has another size.
+    """
+    if buffer.nbytes != nbytes:
+        raise FrameError(f"{nbytes} bytes came for a part of {buffer.nbytes}")
+    return buffer

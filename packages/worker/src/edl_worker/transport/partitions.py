@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from edl_proto.transport.row_placement import server_of
-from edl_proto.v1 import job_pb2
-from edl_proto.v1 import parameters_pb2 as pb
+from edl_worker.core.exchange import TableRows
+from edl_worker.core.job import WirePrecision
 from edl_worker.core.model_description import VariableDescription
-
-Precision: TypeAlias = job_pb2.WirePrecision.ValueType
 
 _NOTHING = memoryview(b"")
 
 WHOLE = np.dtype(np.float32)
 
 
-def dtype_of(precision: Precision) -> np.dtype[Any]:
+def dtype_of(precision: WirePrecision) -> np.dtype[Any]:
     """What rows are put together as: where each goes does not depend on what it is."""
-    return WHOLE if precision == job_pb2.FLOAT32 else np.dtype(np.uint16)
+    return WHOLE if precision is WirePrecision.FLOAT32 else np.dtype(np.uint16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +43,9 @@ class PayloadOffsets:
         narrow = sum(_nbytes(one) for one in trainable if one.dtype == "float32")
         return cls(narrow, sum(map(_nbytes, trainable)))
 
-    def at(self, place: int, precision: Precision) -> int:
+    def at(self, place: int, precision: WirePrecision) -> int:
         """Where a byte is that lies at ``place`` in a payload of 32 bits."""
-        if precision == job_pb2.FLOAT32:
+        if precision is WirePrecision.FLOAT32:
             return place
         return place - min(place, self.narrow) // 2
 
@@ -88,7 +86,7 @@ class PartitionedIds:
     """
 
     def __init__(
-        self, tables: Iterable[pb.TableRows], ids: memoryview, dims: Sequence[int], servers: int
+        self, tables: Iterable[TableRows], ids: memoryview, dims: Sequence[int], servers: int
     ) -> None:
         self._tables = [(one.table, one.count) for one in tables]
         self._dims = dims
@@ -106,12 +104,12 @@ class PartitionedIds:
             self._ids.append(mine)
             at += count
 
-    def counts(self, server: int) -> list[pb.TableRows]:
+    def counts(self, server: int) -> tuple[TableRows, ...]:
         """How many of which table one server has."""
-        return [
-            pb.TableRows(table=table, count=places[server].size)
+        return tuple(
+            TableRows(table, places[server].size)
             for (table, _), places in zip(self._tables, self._places, strict=True)
-        ]
+        )
 
     def of(self, server: int) -> memoryview:
         """The ids that one server has."""

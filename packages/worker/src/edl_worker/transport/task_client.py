@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 import grpc
 
 from edl_proto.errors import EdlError
-from edl_proto.v1 import task_pb2, task_pb2_grpc
-from edl_worker import codec
+from edl_proto.v1 import task_pb2_grpc
+from edl_worker.codec import jobs, tasks
 from edl_worker.core.model_description import ModelDescription
 from edl_worker.core.registration import JobAdmission, Registration
 from edl_worker.core.tasks import (
@@ -42,31 +42,20 @@ class TaskClient:
 
     def register(self, metrics_port: int) -> Registration:
         """Register this process; all later calls name the incarnation that replies."""
-        request = task_pb2.RegisterRequest(
-            worker_id=self._identity.worker_id,
-            instance=self._identity.instance,
-            host=self._identity.host,
-            pid=self._identity.pid,
-            metrics_port=metrics_port,
-        )
+        request = tasks.encode_register(self._identity, metrics_port)
         timeout_s = self._settings.call_timeout_s
         reply = self._connection.call(
             "Register", lambda: self._stub.Register(request, timeout=timeout_s)
         )
         self._connection.registered(reply.incarnation)
-        return codec.decode_registration(reply)
+        return jobs.decode_registration(reply)
 
     def ready(self, model: ModelDescription) -> JobAdmission:
         """Describe the loaded model."""
-        request = task_pb2.ReadyRequest(
-            worker_id=self._identity.worker_id,
-            instance=self._identity.instance,
-            incarnation=self.incarnation,
-            model=codec.encode_model(model),
-        )
+        request = tasks.encode_ready(self._identity, self.incarnation, model)
         timeout_s = self._settings.ready_timeout_s
         reply = self._connection.call("Ready", lambda: self._stub.Ready(request, timeout=timeout_s))
-        return codec.decode_admission(reply)
+        return jobs.decode_admission(reply)
 
     def lease(self, prefetched: int, incarnation: str) -> LeaseAnswer:
         """Ask for a task.
@@ -77,35 +66,22 @@ class TaskClient:
         """
         wait_s = self._settings.task_wait_s
         log_index = self._connection.log_index
-        request = task_pb2.LeaseRequest(
-            worker_id=self._identity.worker_id,
-            instance=self._identity.instance,
-            incarnation=incarnation,
-            wait_s=wait_s,
-            prefetched=prefetched,
-        )
+        request = tasks.encode_lease(self._identity, incarnation, wait_s, prefetched)
         timeout_s = wait_s + self._settings.call_timeout_s
         reply = self._connection.call("Lease", lambda: self._stub.Lease(request, timeout=timeout_s))
         log_index.advance(reply.log_index)
-        return codec.decode_lease_answer(reply)
+        return tasks.decode_lease_answer(reply)
 
     def complete(self, ref: LeaseRef, result: TaskResult) -> None:
         """Report a completed task."""
-        request = codec.encode_result(ref, result)
-        request.worker_id = self._identity.worker_id
-        request.incarnation = self.incarnation
+        request = tasks.encode_result(self._identity, self.incarnation, ref, result)
         timeout_s = self._settings.call_timeout_s
         self._connection.call("Complete", lambda: self._stub.Complete(request, timeout=timeout_s))
 
     def fail(self, error: EdlError, *, ref: LeaseRef | None = None, permanent: bool) -> None:
         """Report that a task has failed, or without a lease that this worker has failed."""
-        request = task_pb2.FailRequest(
-            worker_id=self._identity.worker_id,
-            instance=self._identity.instance,
-            incarnation=self.incarnation,
-            lease=None if ref is None else codec.encode_ref(ref),
-            error=error.to_proto(),
-            permanent=permanent,
+        request = tasks.encode_failure(
+            self._identity, self.incarnation, error, ref, permanent=permanent
         )
         timeout_s = self._settings.call_timeout_s
         self._connection.call("Fail", lambda: self._stub.Fail(request, timeout=timeout_s))
@@ -114,12 +90,8 @@ class TaskClient:
         self, refs: Iterable[LeaseRef], reason: str, *, leaving: bool, within_s: float
     ) -> None:
         """Hand leases back undone, trying for ``within_s`` at most; also while leaving."""
-        request = task_pb2.ReturnRequest(
-            worker_id=self._identity.worker_id,
-            incarnation=self.incarnation,
-            leases=codec.encode_refs(refs),
-            reason=reason,
-            leaving=leaving,
+        request = tasks.encode_return(
+            self._identity, self.incarnation, refs, reason, leaving=leaving
         )
         self._connection.call_while_leaving(
             "Return", lambda left_s: self._stub.Return(request, timeout=left_s), within_s
@@ -142,21 +114,15 @@ class TaskClient:
         Raises:
             grpc.RpcError: the master cannot be reached.
         """
-        request = task_pb2.HeartbeatRequest(
-            worker_id=self._identity.worker_id,
-            instance=self._identity.instance,
-            incarnation=self.incarnation,
-            leases=codec.encode_refs(refs),
-            phase=codec.encode_phase(phase),
-            counters=counters,
-            stacks=stacks,
+        request = tasks.encode_heartbeat(
+            self._identity, self.incarnation, refs, phase, counters, stacks
         )
         try:
             reply = self._stub.Heartbeat(request, timeout=self._settings.call_timeout_s)
         except grpc.RpcError as error:
             raise_reported(error)
             raise
-        return codec.decode_heartbeat(reply)
+        return tasks.decode_heartbeat(reply)
 
     def lost_error(self, seconds: float, cause: str) -> EdlError:
         """The error of a worker that could not reach the master for so long."""

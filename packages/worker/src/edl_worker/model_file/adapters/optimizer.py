@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import keras
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.arguments import Definition
 from edl_worker.model_file.definition_caller import DefinitionCaller
 
@@ -50,7 +49,7 @@ def adapt_optimizer(definition: Definition, caller: DefinitionCaller) -> keras.o
 
 def _unsupported(definition: Definition, what: str, remedy: str) -> EdlError:
     return EdlError(
-        error_pb2.OPTIMIZER_UNSUPPORTED,
+        ErrorCode.OPTIMIZER_UNSUPPORTED,
         f"{definition.signature} {what}",
         where=definition.place,
         remedy=remedy,

@@ -12,8 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.arguments import BoundFunction
 from edl_worker.model_file.batch import Batch, rows_of
 from edl_worker.model_file.errors import message_of, user_code_error
@@ -150,7 +149,7 @@ class DatasetPipeline:
             raise user_code_error(
                 error,
                 self._root,
-                code=error_pb2.USER_CODE,
+                code=ErrorCode.USER_CODE,
                 action=f"{self._function.definition.signature} raised",
                 place=self._function.definition.place,
                 remedy="Fix the function. The detail has a traceback.",
@@ -206,7 +205,7 @@ class DatasetPipeline:
         message = message_of(error)
         if re.search(r"Cannot (batch|add) tensor", message):
             return EdlError(
-                error_pb2.SHAPE_MISMATCH,
+                ErrorCode.SHAPE_MISMATCH,
                 f"{definition.signature} yields records of different shapes: {message}",
                 where=definition.place,
                 remedy="Yield tensors of one shape: tf.io.FixedLenFeature, a resize, or padding.",
@@ -215,7 +214,7 @@ class DatasetPipeline:
         return user_code_error(
             error,
             self._root,
-            code=error_pb2.SHAPE_MISMATCH if about_shapes else error_pb2.USER_CODE,
+            code=ErrorCode.SHAPE_MISMATCH if about_shapes else ErrorCode.USER_CODE,
             action=f"a record does not fit {definition.signature}:"
             if about_shapes
             else f"{definition.signature} raised while it processed records:",

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.arguments import BoundFunction
 from edl_worker.model_file.batch import Batch
 from edl_worker.model_file.columns import Column, shape_features, shape_labels
@@ -96,7 +95,7 @@ class RecordsPipeline:
             raise user_code_error(
                 error,
                 self._root,
-                code=error_pb2.USER_CODE,
+                code=ErrorCode.USER_CODE,
                 action=f"{definition.signature} raised",
                 place=definition.place,
                 remedy="Fix the function, or compare it with the data: "
@@ -121,7 +120,7 @@ class RecordsPipeline:
             return result, None
         shown = f"{len(result)} values" if isinstance(result, tuple) else type(result).__name__
         raise self._error(
-            error_pb2.MODEL_CONTRACT,
+            ErrorCode.MODEL_CONTRACT,
             f"returned {shown} instead of (features, labels)",
             "Return ({feature name: batch of values}, batch of labels).",
         )
@@ -137,7 +136,7 @@ class RecordsPipeline:
             return tf.convert_to_tensor(nest)
         except (ValueError, TypeError) as error:
             raise self._error(
-                error_pb2.SHAPE_MISMATCH,
+                ErrorCode.SHAPE_MISMATCH,
                 f"returned a value that is not a tensor: {error}",
                 "Return arrays of numbers or bytes whose rows all have the same shape.",
             ) from error
@@ -147,7 +146,7 @@ class RecordsPipeline:
             found = tensor.shape[0] if tensor.shape.rank else None
             if found != rows:
                 raise self._error(
-                    error_pb2.SHAPE_MISMATCH,
+                    ErrorCode.SHAPE_MISMATCH,
                     f"got {rows} records and returned {which} of shape {tuple(tensor.shape)}",
                     "Return one row per record, first dimension the number of records.",
                 )
@@ -187,7 +186,7 @@ def _decode_example(record: bytes) -> dict[str, Any]:
         features = example.decode(record)
     except ValueError as error:
         raise EdlError(
-            error_pb2.DATA_DAMAGED,
+            ErrorCode.DATA_DAMAGED,
             f"a record of {len(record)} bytes is not a tf.Example: {error}",
             remedy="input_fn(records) takes tf.Example records or CSV rows: convert the data with "
             "`edl data convert`, or write a dataset_fn(dataset, mode) that reads your format.",
@@ -206,7 +205,7 @@ class _CsvDecoder:
         row = next(csv.reader([record.decode("utf-8", errors="surrogateescape")]), [])
         if len(row) != len(self._columns):
             raise EdlError(
-                error_pb2.DATA_DAMAGED,
+                ErrorCode.DATA_DAMAGED,
                 f"a row has {len(row)} fields, the header {len(self._columns)}: {record[:80]!r}",
                 remedy="Correct the row, or quote fields that contain the separator.",
             )

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import recordio
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.batch import Batch
 from elasticdl.python.common.constants import Mode
 
@@ -53,7 +52,7 @@ def reading_error(error: Exception) -> EdlError:
         return error
     damaged = not isinstance(error, OSError | recordio.UnreadableFile)
     return EdlError(
-        error_pb2.DATA_DAMAGED if damaged else error_pb2.DATA_UNREADABLE,
+        ErrorCode.DATA_DAMAGED if damaged else ErrorCode.DATA_UNREADABLE,
         str(error) or type(error).__name__,
         where=str(getattr(error, "uri", None) or getattr(error, "filename", None) or ""),
         remedy="Write the file again from its source; `edl data inspect FILE` checks it."

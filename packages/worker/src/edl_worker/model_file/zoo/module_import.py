@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from types import ModuleType
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.errors import UserFrame, user_code_error
 from edl_worker.model_file.zoo import compatibility
 from edl_worker.model_file.zoo.importer import ModelZoo
@@ -22,7 +21,7 @@ def open_zoo(model_zoo: str) -> ModelZoo:
     if not root.is_dir():
         what = "is a file" if root.is_file() else "does not exist"
         raise EdlError(
-            error_pb2.MODEL_NOT_FOUND,
+            ErrorCode.MODEL_NOT_FOUND,
             f"the model zoo {model_zoo} {what}",
             where=f"--model-zoo {root.absolute()}",
             remedy="Give the folder that holds the model files; "
@@ -53,7 +52,7 @@ def _import_error(error: BaseException, zoo: ModelZoo, dotted: str) -> EdlError:
     return user_code_error(
         error,
         zoo.root,
-        code=error_pb2.MODEL_IMPORT,
+        code=ErrorCode.MODEL_IMPORT,
         action=f"importing {dotted} raised",
         place=str(path or dotted),
         remedy=_remedy(error, zoo),
@@ -64,7 +63,7 @@ def _syntax_error(error: SyntaxError, path: Path | None) -> EdlError:
     place = UserFrame(error.filename or str(path), error.lineno or 0, "<module>")
     source = (error.text or "").strip()
     return EdlError(
-        error_pb2.MODEL_IMPORT,
+        ErrorCode.MODEL_IMPORT,
         f"{Path(place.filename).name} is not valid Python: {error.msg}"
         + (f": {source}" if source else ""),
         where=str(place),

@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.errors import UserFrame
 from edl_worker.model_file.zoo import compatibility
 from edl_worker.model_file.zoo.importer import ModelZoo
@@ -178,7 +177,7 @@ def _undefined(name: str, code: CodeType, function: FunctionType, line: int) -> 
     else:
         remedy = f"Define or import {name}."
     return EdlError(
-        error_pb2.MODEL_CONTRACT,
+        ErrorCode.MODEL_CONTRACT,
         f"{code.co_name} uses the name {name}, which is not defined",
         where=str(UserFrame(code.co_filename, line, code.co_name)),
         remedy=remedy,
@@ -190,7 +189,7 @@ def _missing_attribute(
 ) -> EdlError:
     nearest = difflib.get_close_matches(name, dir(owner), n=1, cutoff=0.7)
     return EdlError(
-        error_pb2.MODEL_CONTRACT,
+        ErrorCode.MODEL_CONTRACT,
         f"{code.co_name} uses {path}, which does not exist in {owner.__name__}{_version(owner)}",
         where=str(UserFrame(code.co_filename, line, code.co_name)),
         remedy=f"Did you mean {nearest[0]}?"

@@ -1,0 +1,1 @@
+"""Messages of ``edl.v1`` to and from the worker's own types; only these modules know them."""

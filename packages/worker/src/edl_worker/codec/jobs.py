@@ -1,0 +1,150 @@
+"""Jobs, models and admissions."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from google.protobuf import json_format
+from google.protobuf.message import DecodeError, Message
+
+from edl_proto.errors import EdlError
+from edl_proto.job_spec import check_complete, require
+from edl_proto.v1 import job_pb2, model_pb2, task_pb2
+from edl_worker.core.job import (
+    JobDescription,
+    JobType,
+    ModelReference,
+    TrainingSettings,
+    WirePrecision,
+)
+from edl_worker.core.model_description import ModelDescription, TrainedModelDescription
+from edl_worker.core.registration import JobAdmission, Registration, ShardAddress
+from edl_worker.core.tasks import (
+    TaskType,
+)
+
+M = TypeVar("M", bound=Message)
+
+_JOB_TYPES = {job_pb2.JobType.Value(one.name): one for one in JobType}
+_TASK_TYPES = {task_pb2.TaskType.Value(one.name): one for one in TaskType}
+_PRECISIONS = {job_pb2.WirePrecision.Value(one.name): one for one in WirePrecision}
+
+
+def decode_job(spec: job_pb2.JobSpec) -> JobDescription:
+    """The part of a job that concerns its workers."""
+    training = spec.training
+    return JobDescription(
+        name=spec.name,
+        # A description without a type is that of a training job.
+        type=_JOB_TYPES.get(spec.type, JobType.TRAIN),
+        model=decode_model_reference(spec.model),
+        data=tuple(spec.data),
+        data_format=spec.data_format,
+        output=spec.output,
+        trained_model=spec.trained_model,
+        minibatch_size=spec.minibatch_size,
+        training=TrainingSettings(
+            seed=training.seed,
+            sync=training.update == job_pb2.SYNC,
+            overlap=training.overlap,
+            local_steps=training.local_steps,
+            precision=decode_precision(training.wire_precision),
+            embedding_threshold=training.embedding_threshold,
+            init_from=training.init_from,
+        ),
+        image=spec.image,
+        grace_s=spec.worker_grace_s,
+    )
+
+
+def decode_registration(reply: task_pb2.RegisterReply) -> Registration:
+    """The master's answer to a worker that registers.
+
+    Raises:
+        EdlError: USAGE, the job's specification is incomplete.
+    """
+    check_complete(reply.job)
+    return Registration(decode_job(reply.job), reply.heartbeat_every_s)
+
+
+def decode_admission(reply: task_pb2.ReadyReply) -> JobAdmission:
+    """The admission of a worker to the job."""
+    return JobAdmission(
+        send_initial_values=reply.send_initial_values,
+        layout_fingerprint=reply.layout_fingerprint,
+        shards=tuple(ShardAddress(one.address, one.start, one.stop) for one in reply.servers),
+    )
+
+
+def parse_job(text: str) -> JobDescription:
+    """A job from its JobSpec as JSON.
+
+    Raises:
+        ValueError: the text is not a JobSpec.
+        EdlError: USAGE, it names data, and not how large a minibatch is.
+    """
+    spec = job_pb2.JobSpec()
+    try:
+        json_format.Parse(text, spec)
+    except json_format.ParseError as error:
+        raise ValueError(str(error)) from error
+    if spec.data:
+        require(spec, ["minibatch_size"])
+    return decode_job(spec)
+
+
+def error_as_json(error: EdlError) -> dict[str, Any]:
+    """An ``edl.v1.Error`` in the form of JSON."""
+    return json_format.MessageToDict(error.to_proto(), preserving_proto_field_name=True)
+
+
+def decode_model_reference(spec: job_pb2.ModelSpec) -> ModelReference:
+    """Where the model file is, and its parameters."""
+    return ModelReference(**{name: getattr(spec, name) for name in ModelReference.__slots__})
+
+
+def decode_precision(precision: job_pb2.WirePrecision.ValueType) -> WirePrecision:
+    """The precision of numbers on the wire."""
+    return _PRECISIONS[precision]
+
+
+def encode_precision(precision: WirePrecision) -> job_pb2.WirePrecision.ValueType:
+    """The precision of numbers on the wire, as a message."""
+    return job_pb2.WirePrecision.Value(precision.name)
+
+
+def encode_model(model: ModelDescription) -> task_pb2.ModelDescription:
+    """What the master has to know of the model."""
+    return task_pb2.ModelDescription(
+        model_name=model.model_name,
+        metric_names=model.metric_names,
+        variables=[_copy(task_pb2.Variable, one) for one in model.variables],
+        tables=[_copy(task_pb2.EmbeddingTable, one) for one in model.tables],
+        reduction=model.reduction,
+        optimizer_json=model.optimizer_json,
+    )
+
+
+def encode_trained_model(model: TrainedModelDescription) -> bytes:
+    """The content of a ``trained_model.pb``."""
+    return _copy(model_pb2.TrainedModel, model).SerializeToString()
+
+
+def decode_trained_model(content: bytes) -> TrainedModelDescription:
+    """The description in a ``trained_model.pb``.
+
+    Raises:
+        ValueError: the content is damaged.
+    """
+    try:
+        message = model_pb2.TrainedModel.FromString(content)
+    except DecodeError as error:
+        raise ValueError(str(error)) from error
+    fields = {name: getattr(message, name) for name in TrainedModelDescription.__slots__}
+    fields.update(metrics=dict(message.metrics), versions=dict(message.versions))
+    return TrainedModelDescription(**fields)
+
+
+def _copy(message: type[M], source: Any) -> M:
+    """A message whose fields have the names of the source's attributes."""
+    return message(**{name: getattr(source, name) for name in source.__slots__})

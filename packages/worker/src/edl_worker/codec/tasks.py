@@ -1,0 +1,226 @@
+"""Tasks, leases and heartbeats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from edl_proto import tensor
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.v1 import task_pb2
+from edl_worker.codec.jobs import encode_model
+from edl_worker.core.model_description import ModelDescription
+from edl_worker.core.registration import WorkerIdentity
+from edl_worker.core.tasks import (
+    ExportInfo,
+    HeartbeatAnswer,
+    Lease,
+    LeaseAnswer,
+    LeaseRef,
+    Leave,
+    MetricState,
+    RecordRange,
+    TaskKey,
+    TaskResult,
+    TaskType,
+    Wait,
+    WorkerPhase,
+)
+
+_TASK_TYPES = {task_pb2.TaskType.Value(one.name): one for one in TaskType}
+
+
+def encode_register(identity: WorkerIdentity, metrics_port: int) -> task_pb2.RegisterRequest:
+    """The registration of a process."""
+    return task_pb2.RegisterRequest(
+        worker_id=identity.worker_id,
+        instance=identity.instance,
+        host=identity.host,
+        pid=identity.pid,
+        metrics_port=metrics_port,
+    )
+
+
+def encode_ready(
+    identity: WorkerIdentity, incarnation: str, model: ModelDescription
+) -> task_pb2.ReadyRequest:
+    """The description of the model that a worker has loaded."""
+    return task_pb2.ReadyRequest(
+        worker_id=identity.worker_id,
+        instance=identity.instance,
+        incarnation=incarnation,
+        model=encode_model(model),
+    )
+
+
+def encode_lease(
+    identity: WorkerIdentity, incarnation: str, wait_s: float, prefetched: int
+) -> task_pb2.LeaseRequest:
+    """A request for a task."""
+    return task_pb2.LeaseRequest(
+        worker_id=identity.worker_id,
+        instance=identity.instance,
+        incarnation=incarnation,
+        wait_s=wait_s,
+        prefetched=prefetched,
+    )
+
+
+def decode_lease_answer(reply: task_pb2.LeaseReply) -> LeaseAnswer:
+    """The answer to a request for a task; raises as ``decode_lease``."""
+    match reply.WhichOneof("answer"):
+        case "lease":
+            return decode_lease(reply.lease)
+        case "leave":
+            return Leave(reply.leave.reason)
+        case _:
+            return Wait(reply.wait.retry_in_s)
+
+
+def decode_lease(lease: task_pb2.Lease) -> Lease:
+    """A lease as the worker knows it.
+
+    Raises:
+        EdlError: INTERNAL, the type of the task is unknown.
+    """
+    records, export = lease.records, lease.export
+    return Lease(
+        task=_decode_key(lease.task),
+        token=lease.token,
+        records=RecordRange(
+            uri=records.uri,
+            format=records.format,
+            start=records.start,
+            stop=records.stop,
+            block_first_record=records.block_first_record,
+            block_offset=records.block_offset,
+            columns=tuple(records.columns),
+        ),
+        skip_minibatches=lease.skip_minibatches,
+        seed=lease.seed,
+        frozen=lease.frozen,
+        metric_states=tuple(map(_decode_metric_state, lease.metric_states)),
+        part_path=lease.part_path,
+        export=ExportInfo(
+            parameter_version=export.parameter_version,
+            records_trained=export.records_trained,
+            epochs=export.epochs,
+            metrics=dict(export.metrics),
+        ),
+    )
+
+
+def _decode_key(key: task_pb2.TaskKey) -> TaskKey:
+    if key.type not in _TASK_TYPES:
+        raise EdlError(
+            ErrorCode.INTERNAL,
+            f"the master has leased a task of the unknown type {key.type}",
+            remedy="Master and worker must be of one version of edl.",
+        )
+    return TaskKey(_TASK_TYPES[key.type], key.round, key.number)
+
+
+def _decode_ref(ref: task_pb2.LeaseRef) -> LeaseRef:
+    return LeaseRef(_decode_key(ref.task), ref.token)
+
+
+def encode_ref(ref: LeaseRef) -> task_pb2.LeaseRef:
+    """The task and token of a lease, as a message."""
+    key = ref.task
+    return task_pb2.LeaseRef(
+        task=task_pb2.TaskKey(
+            type=task_pb2.TaskType.Value(key.type.name), round=key.round, number=key.number
+        ),
+        token=ref.token,
+    )
+
+
+def encode_result(
+    identity: WorkerIdentity, incarnation: str, ref: LeaseRef, result: TaskResult
+) -> task_pb2.CompleteRequest:
+    """The report of a completed task."""
+    return task_pb2.CompleteRequest(
+        worker_id=identity.worker_id,
+        incarnation=incarnation,
+        lease=encode_ref(ref),
+        minibatches=result.minibatches,
+        records=result.records,
+        examples=result.examples,
+        metric_states=[_encode_metric_state(state) for state in result.metric_states],
+        metrics=result.metrics,
+        seconds=result.seconds,
+    )
+
+
+def _decode_metric_state(state: task_pb2.MetricState) -> MetricState:
+    return MetricState(state.name, tuple(tensor.decode(value) for value in state.variables))
+
+
+def _encode_metric_state(state: MetricState) -> task_pb2.MetricState:
+    variables = [tensor.encode(value) for value in state.variables]
+    return task_pb2.MetricState(name=state.name, variables=variables)
+
+
+def encode_failure(
+    identity: WorkerIdentity,
+    incarnation: str,
+    error: EdlError,
+    ref: LeaseRef | None,
+    *,
+    permanent: bool,
+) -> task_pb2.FailRequest:
+    """The report of a failed task, or without a lease of a failed worker."""
+    return task_pb2.FailRequest(
+        worker_id=identity.worker_id,
+        instance=identity.instance,
+        incarnation=incarnation,
+        lease=None if ref is None else encode_ref(ref),
+        error=error.to_proto(),
+        permanent=permanent,
+    )
+
+
+def encode_return(
+    identity: WorkerIdentity,
+    incarnation: str,
+    refs: Iterable[LeaseRef],
+    reason: str,
+    *,
+    leaving: bool,
+) -> task_pb2.ReturnRequest:
+    """Leases that are handed back undone."""
+    return task_pb2.ReturnRequest(
+        worker_id=identity.worker_id,
+        incarnation=incarnation,
+        leases=map(encode_ref, refs),
+        reason=reason,
+        leaving=leaving,
+    )
+
+
+def encode_heartbeat(
+    identity: WorkerIdentity,
+    incarnation: str,
+    refs: Iterable[LeaseRef],
+    phase: WorkerPhase,
+    counters: Mapping[str, float],
+    stacks: str,
+) -> task_pb2.HeartbeatRequest:
+    """One heartbeat."""
+    return task_pb2.HeartbeatRequest(
+        worker_id=identity.worker_id,
+        instance=identity.instance,
+        incarnation=incarnation,
+        leases=map(encode_ref, refs),
+        phase=task_pb2.WorkerPhase.Value(phase.name),
+        counters=counters,
+        stacks=stacks,
+    )
+
+
+def decode_heartbeat(reply: task_pb2.HeartbeatReply) -> HeartbeatAnswer:
+    """The master's answer to a heartbeat; raises as ``decode_lease``."""
+    return HeartbeatAnswer(
+        lost=tuple(map(_decode_ref, reply.lost)),
+        leave_reason=reply.leave_reason if reply.leave else None,
+        wants_stacks=reply.send_stacks,
+    )
