@@ -15,11 +15,10 @@ from edl_worker import config
 
 
 def test_settings_come_from_the_environment() -> None:
-    environ = {"EDL_MASTER_WAIT_S": "2.5", "EDL_METRICS_PORT": "9100", "EDL_LOG_LEVEL": "debug"}
+    environ = {"EDL_MASTER_WAIT_S": "2.5", "EDL_METRICS_PORT": "9100"}
     settings = config.from_environment("h:1", 3, environ)
     assert (settings.master, settings.worker_id) == ("h:1", 3)
     assert (settings.master_wait_s, settings.metrics_port) == (2.5, 9100)
-    assert settings.log_level == "DEBUG"
     assert config.from_environment("h:1", 3, {}) == config.Settings("h:1", 3)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from edl_builder import config
 from edl_builder.app import App
 from edl_builder.codec import error_to
 from edl_builder.core.names import BuilderError
+from edl_proto import logs
 from edl_proto.v1 import error_pb2
 
 _FAILED, _USAGE = 1, 2
@@ -19,11 +19,7 @@ _FAILED, _USAGE = 1, 2
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, set up logging, serve. Prints one line of JSON with the address once it listens."""
-    logging.basicConfig(
-        level=os.environ.get("EDL_LOG_LEVEL", "INFO").upper(),
-        format="%(asctime)s %(levelname).1s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    logs.set_up()
     try:
         settings = config.read(arguments)
         with App(settings) as app:

@@ -27,6 +27,7 @@ from typing import IO, Any
 from google.protobuf import json_format
 
 from edl.adapters import container_engine
+from edl_proto import logs
 from edl_proto.errors import EdlError
 from edl_proto.local import job_directory, process_identity, supervision
 from edl_proto.local.containers import (
@@ -208,7 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="edl.master_container", description=__doc__)
     parser.add_argument("--job-dir", type=Path, required=True, metavar="DIR")
     job_dir = parser.parse_args(arguments).job_dir.absolute()
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", stream=sys.stderr)
+    logs.set_up(logging.WARNING)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _on_term)
     try:

@@ -24,6 +24,7 @@ from typing import Any
 
 from edl.adapters import processes
 from edl.core.supervision import Decision, GiveUp, MasterExit, Observation, Supervision
+from edl_proto import logs
 from edl_proto.local import job_directory, process_identity, supervision
 
 log = logging.getLogger(__name__)
@@ -222,7 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="edl.supervisor", description=__doc__)
     parser.add_argument("--job-dir", type=Path, required=True, metavar="DIR")
     job_dir = parser.parse_args(arguments).job_dir.absolute()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
+    logs.set_up()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     found = supervision.commands(job_dir)
     if found is None or (lock := supervision.hold(job_dir)) is None:

@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +13,7 @@ from pathlib import Path
 from edl_master.app.startup import run
 from edl_master.config.job_config import LOOPBACK
 from edl_master.reporting.finished_job import view
+from edl_proto import logs
 from edl_proto.local.parent_process import end_with_parent
 
 
@@ -33,11 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="end when standard input ends, which the parent process holds open",
     )
     options = parser.parse_args(arguments)
-    logging.basicConfig(
-        level=os.environ.get("EDL_LOG_LEVEL", "INFO").upper(),
-        format="%(asctime)s %(levelname).1s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    logs.set_up()
     if options.end_with_parent:
         end_with_parent()
     if options.view is not None:

@@ -19,6 +19,7 @@ import os  # noqa: E402
 import sys  # noqa: E402
 from collections.abc import Sequence  # noqa: E402
 
+from edl_proto import logs  # noqa: E402
 from edl_proto.errors import EdlError  # noqa: E402
 from edl_proto.local.parent_process import end_with_parent  # noqa: E402
 from edl_worker import config  # noqa: E402
@@ -39,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except EdlError as error:
         print(error, file=sys.stderr)
         return exit_codes.USAGE
-    _log_to_stderr(settings)
+    _set_up_logs()
     from edl_worker.app import build_worker
 
     worker = build_worker(settings, _STARTED)
@@ -70,12 +71,8 @@ def _check(arguments: Sequence[str]) -> int:
     return exit_codes.FAILED if answer["errors"] else 0
 
 
-def _log_to_stderr(settings: config.Settings) -> None:
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=settings.log_level,
-        format=f"%(asctime)s worker-{settings.worker_id} %(levelname)s %(message)s",
-    )
+def _set_up_logs() -> None:
+    logs.set_up()
     for noisy in ("tensorflow", "absl", "h5py"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
 

@@ -63,9 +63,6 @@ class Settings:
     """Where the job's supervisor has its lock; empty if that is another machine.
     ``EDL_JOB_DIR``."""
 
-    log_level: str = "INFO"
-    """``EDL_LOG_LEVEL``."""
-
 
 def from_environment(master: str, worker_id: int, environ: Mapping[str, str]) -> Settings:
     """Settings from the command line and ``EDL_*`` variables.
@@ -80,7 +77,6 @@ def from_environment(master: str, worker_id: int, environ: Mapping[str, str]) ->
         metrics_host=environ.get("EDL_METRICS_HOST") or default.metrics_host,
         metrics_port=int(_number(environ, "EDL_METRICS_PORT", default.metrics_port)),
         job_dir=environ.get("EDL_JOB_DIR", default.job_dir),
-        log_level=(environ.get("EDL_LOG_LEVEL") or default.log_level).upper(),
     )
 
 

@@ -6,12 +6,11 @@ Only a job's master starts it, and it ends with that master.
 from __future__ import annotations
 
 import argparse
-import logging
-import os
 import sys
 from collections.abc import Sequence
 
 from edl_master.parameter_server.app import App
+from edl_proto import logs
 from edl_proto.local.parent_process import end_with_parent
 
 
@@ -25,11 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--incarnation", required=True, help="of the master")
     parser.add_argument("--host", required=True, help="address to listen on")
     options = parser.parse_args(arguments)
-    logging.basicConfig(
-        level=os.environ.get("EDL_LOG_LEVEL", "INFO").upper(),
-        format="%(asctime)s %(levelname).1s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    logs.set_up()
     app = App(options.master, options.server, options.incarnation, options.host)
     end_with_parent()
     return app.run()
