@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 
 from edl.core.exit_codes import UNWRITABLE
@@ -12,6 +14,7 @@ from edl.core.exit_codes import UNWRITABLE
 def main() -> None:
     """Run the command line of this process."""
     _open_closed_streams()
+    sys.unraisablehook = repeat_interrupt
     name = os.path.basename(sys.argv[0])
     code = run(sys.argv[1:], name if name == "elasticdl" else "edl")
     # What is still buffered, for a reader that has left or a full disk, must not fail at
@@ -32,6 +35,15 @@ def _open_closed_streams() -> None:
             # Lower numbers are in use, so this is the stream's own: later files cannot get it.
             descriptor = os.open(os.devnull, os.O_RDWR)
             setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8"))
+
+
+def repeat_interrupt(dropped: sys.UnraisableHookArgs) -> None:
+    """Raise Ctrl-C again if it came in a finalizer or a callback, where Python drops exceptions."""
+    if dropped.exc_type is KeyboardInterrupt:
+        main_thread = threading.main_thread().ident
+        threading.Timer(0.05, signal.pthread_kill, (main_thread, signal.SIGINT)).start()
+    else:
+        sys.__unraisablehook__(dropped)
 
 
 def run(args: Sequence[str], prog: str = "edl") -> int:
