@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import pkgutil
 import shlex
 import signal
 from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ from edl.core.job_backend import JobBackend
 from edl.core.job_status import JobState
 from edl.core.options import Given, Verb
 from edl.core.options.kinds import WorkerRange
+from edl.core.platforms import PLATFORMS
 from edl.core.submission import Submission, build
 from edl_proto.errors import EdlError
 from edl_proto.local import job_directory
@@ -140,6 +142,21 @@ def test_the_description_is_that_of_the_running_job(harness: Harness, backend: J
     assert found == planned
     assert found["training"]["num_epochs"] == 3
     end(backend, "described")
+
+
+def test_what_a_job_needs_is_checked_before_anything_starts(
+    harness: Harness, backend: JobBackend
+) -> None:
+    backend.placement.check(harness.job("fits"))
+    with pytest.raises(EdlError) as caught:
+        backend.placement.check(harness.job("lacks", data=str(harness.edl.place / "none")))
+    assert caught.value.code == error_pb2.DATA_NOT_FOUND
+    assert backend.list() == []
+
+
+def test_the_platform_of_each_backend_is_registered(backend: JobBackend) -> None:
+    made = pkgutil.resolve_name(PLATFORMS[backend.platform].backend)()
+    assert made.platform == backend.platform
 
 
 def test_one_name_is_one_job_for_all_submitters(harness: Harness) -> None:
@@ -296,6 +313,22 @@ def test_delete_removes_state_and_processes_but_not_the_output(
     assert backend.submit(replace(harness.job("deleted"), output=""))
     eventually(lambda: over(backend, "deleted"), "the next job of this name is over")
     backend.conclude("deleted", backend.status("deleted").status)
+
+
+def test_a_job_with_a_damaged_description_can_be_deleted(
+    harness: Harness, backend: JobBackend
+) -> None:
+    backend.submit(harness.job("damaged", num_workers="2"))
+    eventually(lambda: running(backend, "damaged"), "the job runs")
+    (harness.edl.job_dir("damaged") / job_directory.SPEC).write_text("{")
+    assert [entry.name for entry in backend.list()] == ["damaged"]
+    assert backend.reach("damaged")
+    with pytest.raises(EdlError) as caught:
+        backend.status("damaged")
+    assert caught.value.code == error_pb2.DATA_DAMAGED
+    backend.delete("damaged")
+    assert backend.list() == []
+    eventually(lambda: not harness.edl.processes(), "all processes have ended")
 
 
 @pytest.mark.parametrize("name", ["nobody", "../escape", ""])

@@ -19,7 +19,7 @@ from edl.adapters.processes import LocalInstance
 from edl.core import names
 from edl.core.job_backend import JobEntry
 from edl.core.job_status import JobEvent, JobState, JobStatus
-from edl.core.options.job import PROCESSES
+from edl.core.platforms import DOCKER, PROCESSES
 from edl_proto.errors import EdlError
 from edl_proto.local import job_directory, supervision
 from edl_proto.local.job_status import read_status
@@ -99,12 +99,14 @@ class JobStore:
         return not names.fault(name) and (self.path(name) / job_directory.SPEC).exists()
 
     def platform(self, name: str) -> str:
-        """The platform that a job was submitted to; processes if its specification is damaged."""
+        """The platform that a job was submitted to, also if its specification is damaged."""
+        path = self.path(name)
         try:
-            spec = json.loads((self.path(name) / job_directory.SPEC).read_bytes())
-            return str(spec.get("platform") or PROCESSES)
+            spec = json.loads((path / job_directory.SPEC).read_bytes())
+            return str(spec.get("platform") or PROCESSES.name)
         except (OSError, ValueError, AttributeError):
-            return PROCESSES
+            has_container = (path / job_directory.CONTAINER).exists()
+            return (DOCKER if has_container else PROCESSES).name
 
     def create(
         self, name: str, spec: job_pb2.JobSpec, supervisor: Sequence[str], master: Sequence[str]

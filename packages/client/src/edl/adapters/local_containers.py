@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from edl import codec
-from edl.adapters import container_engine
+from edl.adapters import container_engine, preflight_checks
 from edl.adapters.job_store import JobStore
 from edl.adapters.local_jobs import LocalJobBackend, submission_time
 from edl.adapters.processes import LocalInstance
 from edl.core import mounts
 from edl.core.mounts import BindMount
 from edl.core.options import Verb
-from edl.core.options.job import DOCKER
+from edl.core.platforms import DOCKER
 from edl.core.problem import Problem
 from edl.core.submission import Submission
 from edl.job_spec import encode_spec
@@ -31,7 +31,7 @@ _IMAGE_ZOO = "/model_zoo"
 class ContainerRuntime:
     """Master and workers are containers; a process of this machine stays with the master's."""
 
-    platform = DOCKER
+    platform = DOCKER.name
 
     def master_command(self) -> Sequence[str]:
         return [sys.executable, "-P", "-m", "edl.master_container"]
@@ -53,8 +53,6 @@ class ContainerRuntime:
 class ContainerPlacement:
     """Containers see only the folders that the job names, under the same paths."""
 
-    runs_in_image = True
-
     def __init__(self, encode: Callable[[Submission], job_pb2.JobSpec]) -> None:
         self._encode = encode
 
@@ -62,6 +60,9 @@ class ContainerPlacement:
         job = replace(job, engine=container_engine.engine_url(job.engine, environ))
         container_engine.check_engine(job.engine)
         return job
+
+    def check(self, job: Submission) -> None:
+        preflight_checks.check(job)
 
     def describe(self, job: Submission) -> Mapping[str, Any]:
         return codec.to_dict(self._encode(job))

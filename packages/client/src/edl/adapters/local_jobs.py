@@ -159,18 +159,19 @@ class LocalJobBackend:
         )
 
     def delete(self, name: str) -> None:
-        stored = self._read(name)
+        self._check(name)
         processes.end(end_supervision(self._store.path(name)), _GRACE_S)
         # A master that only serves the page of its finished job ends with the job.
-        if stored.master is not None:
-            processes.end([stored.master.process], _GRACE_S)
+        if (master := self._store.master(name)) is not None:
+            processes.end([master.process], _GRACE_S)
         processes.end(job_workers(self._store.runtime, self._store.path(name)), _GRACE_S)
         self._disconnect(name)
         self._store.delete(name)
 
     def reach(self, name: str) -> str:
-        stored = self._read(name)
-        return stored.master.address if stored.master and stored.master_is_alive else ""
+        self._check(name)
+        master = self._store.master(name)
+        return master.address if master is not None and master.process.is_alive else ""
 
     def close(self) -> None:
         for name in list(self._clients):
@@ -181,9 +182,13 @@ class LocalJobBackend:
         with viewer(self._read(name).path, port) as (url, process):
             yield ServedPage(url, process.wait)
 
-    def _read(self, name: str) -> StoredJob:
-        if self._store.platform(name) != self.platform:
+    def _check(self, name: str) -> None:
+        """Raises: EdlError: JOB_NOT_FOUND."""
+        if not self._store.has(name) or self._store.platform(name) != self.platform:
             raise self._store.unknown(name)
+
+    def _read(self, name: str) -> StoredJob:
+        self._check(name)
         return self._store.read(name)
 
     def _lost(self, status: JobStatus) -> JobStatus:

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from edl import codec
+from edl.adapters import preflight_checks
 from edl.adapters.job_store import JobStore
 from edl.adapters.launcher import master_command
 from edl.adapters.local_jobs import LocalJobBackend, submission_time
 from edl.adapters.processes import LocalInstance
-from edl.core.options.job import PROCESSES
+from edl.core.platforms import PROCESSES
 from edl.core.submission import Submission
 from edl.job_spec import encode_spec
 from edl_proto.local import process_identity
@@ -21,7 +22,7 @@ from edl_proto.v1 import job_pb2
 class ProcessRuntime:
     """Master and workers are processes, each with its own session."""
 
-    platform = PROCESSES
+    platform = PROCESSES.name
 
     def master_command(self) -> Sequence[str]:
         return master_command()
@@ -42,13 +43,14 @@ class ProcessRuntime:
 class ProcessPlacement:
     """Processes see the same files as the user: every submission fits."""
 
-    runs_in_image = False
-
     def __init__(self, encode: Callable[[Submission], job_pb2.JobSpec]) -> None:
         self._encode = encode
 
     def resolve(self, job: Submission, environ: Mapping[str, str]) -> Submission:
         return job
+
+    def check(self, job: Submission) -> None:
+        preflight_checks.check(job)
 
     def describe(self, job: Submission) -> Mapping[str, Any]:
         return codec.to_dict(self._encode(job))

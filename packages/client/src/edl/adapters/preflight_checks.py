@@ -1,4 +1,4 @@
-"""Checks of what a job needs, before anything is started."""
+"""Checks of what a job on this machine needs, before anything is started."""
 
 from __future__ import annotations
 

@@ -179,6 +179,21 @@ def end(backend: JobBackend, name: str, reason: str, *, now: bool = False) -> Jo
     return watcher.run()
 
 
+def _state_of(backend: JobBackend, name: str) -> tuple[str, str, bool]:
+    """Where a job is, its state if it is not over, and whether its description is damaged."""
+    from edl_proto.errors import EdlError
+    from edl_proto.v1 import error_pb2
+
+    try:
+        snapshot = backend.status(name, ask=False)
+    except EdlError as error:
+        if error.code != error_pb2.DATA_DAMAGED:
+            raise
+        # Whether it is over cannot be known, but a living master is seen.
+        return error.where, "running" if backend.reach(name) else "", True
+    return snapshot.location, "" if snapshot.is_over else snapshot.status.state.words, False
+
+
 @app.command(cls=EdlCommand, epilog="edl delete my-job\nedl delete my-job --stop --yes")
 def delete(
     name: Name,
@@ -199,12 +214,12 @@ def delete(
         from edl_proto.v1 import error_pb2
 
         backend = job_catalog().find(name)
-        snapshot = backend.status(name, ask=False)
-        if not snapshot.is_over and not stop_first:
+        location, state, is_damaged = _state_of(backend, name)
+        if state and not stop_first:
             raise EdlError(
                 error_pb2.JOB_EXISTS,
-                f"{name} is {snapshot.status.state.words}; only finished jobs can be deleted",
-                where=snapshot.location,
+                f"{name} is {state}; only finished jobs can be deleted",
+                where=location,
                 remedy=f"edl stop {name} first, or edl delete {name} --stop",
             )
         if not yes:
@@ -214,10 +229,10 @@ def delete(
                     where="edl delete",
                     remedy=f"edl delete {name} --yes",
                 )
-            if not typer.confirm(f"Delete {name}, its logs and events ({snapshot.location})?"):
+            if not typer.confirm(f"Delete {name}, its logs and events ({location})?"):
                 terminal.message(f"{name} is kept")
                 raise typer.Exit(DECLINED)
-        if not snapshot.is_over:
+        if state and not is_damaged:
             end(backend, name, "edl delete --stop")
         backend.delete(name)
         put({"job": name, "deleted": True}, output_format, [f"{name} deleted"], [name])

@@ -95,15 +95,21 @@ class ServedPage:
 class JobPlacement(Protocol):
     """Fits a submission to a backend. Nothing here starts or writes anything."""
 
-    @property
-    def runs_in_image(self) -> bool:
-        """Whether jobs run in a container image, and therefore need one."""
-
     def resolve(self, job: Submission, environ: Mapping[str, str]) -> Submission:
         """Complete what only the backend knows, and check that the backend can be used.
 
         Raises:
             EdlError: USAGE, or ENGINE_UNAVAILABLE if the backend does not answer.
+        """
+
+    def check(self, job: Submission) -> None:
+        """Check all that the job needs and that can be seen from here without TensorFlow.
+
+        Args:
+            job: with the model zoo where it is on this machine, if its repository was fetched.
+
+        Raises:
+            EdlError: the first thing wrong, in the order in which a person would correct them.
         """
 
     def describe(self, job: Submission) -> Mapping[str, Any]:
@@ -220,6 +226,8 @@ class JobBackend(Protocol):
 
     def delete(self, name: str) -> None:
         """End what is left of a job, and remove its state, logs and events; never its output.
+
+        A job whose description is damaged MUST be deleted like any other.
 
         Raises:
             EdlError: OUTPUT_UNWRITABLE.

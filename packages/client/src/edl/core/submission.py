@@ -12,9 +12,10 @@ from edl.core.options import Given, Option, Verb, conflicts, defaults, options_o
 from edl.core.options.command import CommandOptions
 from edl.core.options.data import DataOptions
 from edl.core.options.image import ImageOptions
-from edl.core.options.job import DOCKER, JobOptions
+from edl.core.options.job import JobOptions
 from edl.core.options.model import ModelOptions
 from edl.core.options.training import TrainingOptions
+from edl.core.platforms import PLATFORMS
 from edl.core.problem import usage
 from edl_proto import git_source
 from edl_proto.git_source import GitSource
@@ -32,11 +33,21 @@ class Submission(
     Every option of the verb has its own attribute; options of other verbs keep their default.
 
     Attributes:
-        with_image: the job needs an image, to run in or to record in the trained model.
+        records_image: the user asked for an image, which the trained model is to name.
     """
 
     verb: Verb
-    with_image: bool = False
+    records_image: bool = False
+
+    @property
+    def runs_in_image(self) -> bool:
+        """Whether the job's processes run in a container image."""
+        return PLATFORMS[self.platform].runs_in_image
+
+    @property
+    def needs_image(self) -> bool:
+        """Whether the job needs an image, to run in or to record in the trained model."""
+        return self.runs_in_image or self.records_image
 
     @property
     def git_source(self) -> GitSource | None:
@@ -79,7 +90,7 @@ def build(
         else:
             values[option.name] = _location(option, value, given, cwd, environ)
     requested = any(name in given and given[name].explicit for name in conflicts.IMAGE_OPTIONS)
-    return Submission(verb=verb, with_image=values["platform"] == DOCKER or requested, **values)
+    return Submission(verb=verb, records_image=requested, **values)
 
 
 def _location(

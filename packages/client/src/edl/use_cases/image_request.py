@@ -10,7 +10,6 @@ from pathlib import Path
 from edl import codec, settings
 from edl.adapters import git_checkout, model_zoo, preflight_checks
 from edl.core.image_build import BuildRequest, BuiltImage, service_of
-from edl.core.job_backend import JobPlacement
 from edl.core.locations import scheme
 from edl.core.options import Given, Verb
 from edl.core.problem import Problem, usage
@@ -20,28 +19,26 @@ from edl.use_cases.image_build import BuildDisplay, build
 from edl_proto.git_source import GitSource
 
 
-def fetched(job: Submission, placement: JobPlacement) -> Path | None:
+def fetched(job: Submission) -> Path | None:
     """The folder of a job's git zoo on this machine; None if a build service fetches the zoo.
 
     Raises:
         EdlError: the repository cannot be fetched.
     """
     zoo = job.git_source
-    if zoo is None or (placement.runs_in_image and not service_of(job).is_local):
+    if zoo is None or (job.runs_in_image and not service_of(job).is_local):
         return None
     return git_checkout.fetch(zoo)
 
 
-def image_of(job: Submission, placement: JobPlacement) -> str:
+def image_of(job: Submission) -> str:
     """The image that exists already: named by the user, or by the trained model."""
-    if job.image or job.verb is Verb.TRAIN or not placement.runs_in_image:
+    if job.image or job.verb is Verb.TRAIN or not job.runs_in_image:
         return job.image
     return preflight_checks.trained_model(job.trained_model).docker_commit_id
 
 
-def request_of(
-    job: Submission, folder: Path | None, placement: JobPlacement
-) -> BuildRequest | None:
+def request_of(job: Submission, folder: Path | None) -> BuildRequest | None:
     """What to build for a job; None if the job needs no image, or has one already.
 
     Args:
@@ -50,7 +47,7 @@ def request_of(
     Raises:
         Problem: USAGE; no image repository or no base image is configured.
     """
-    if not job.with_image or image_of(job, placement):
+    if not job.needs_image or image_of(job):
         return None
     zoo: str | GitSource = job.model_zoo
     if job.verb is not Verb.TRAIN:

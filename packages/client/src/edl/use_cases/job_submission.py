@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edl import codec, settings
-from edl.adapters import model_zoo, preflight_checks
+from edl.adapters import model_zoo
 from edl.core.image_build import BuildRequest, BuildStatus, service_of
 from edl.core.job_backend import JobBackend
 from edl.core.options import Given, Verb
@@ -84,8 +84,8 @@ class JobSubmitter:
         if job.git_source is not None:
             from edl.use_cases import image_request
 
-            checkout = image_request.fetched(job, placement)
-            if checkout is not None and not placement.runs_in_image:
+            checkout = image_request.fetched(job)
+            if checkout is not None and not job.runs_in_image:
                 job = replace(job, model_zoo=str(checkout))
         if job.name and self.catalog.has(job.name):
             running = self._same_job_runs(backend, job)
@@ -93,19 +93,17 @@ class JobSubmitter:
         named = job.named(secrets.token_hex(2))
         while named is not job and self.catalog.has(named.name):
             named = job.named(secrets.token_hex(2))
-        preflight_checks.check(
-            replace(named, model_zoo=str(checkout)) if checkout is not None else named
-        )
+        placement.check(replace(named, model_zoo=str(checkout)) if checkout is not None else named)
         description = placement.describe(named)
-        if not job.with_image:
+        if not job.needs_image:
             return SubmissionPlan(named, description)
         from edl.use_cases import image_request
 
         try:
-            request = image_request.request_of(requested, checkout, placement)
+            request = image_request.request_of(requested, checkout)
         except Problem as problem:
             raise codec.error_of(problem) from None
-        image = image_request.image_of(named, placement)
+        image = image_request.image_of(named)
         return SubmissionPlan(named, description, image=image, build_request=request)
 
     def provide_image(self, plan: SubmissionPlan, display: BuildDisplay) -> SubmissionPlan:
@@ -115,7 +113,7 @@ class JobSubmitter:
             EdlError: the image cannot be provided; nothing has been started.
             KeyboardInterrupt: with a note that says what happens to the build.
         """
-        if plan.running or not plan.job.with_image:
+        if plan.running or not plan.job.needs_image:
             return plan
         from edl.use_cases import image_build
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from edl.core import names
-from edl.core.options.job import DOCKER
 from edl.core.options.option import Given, Verb
 from edl.core.options.table import BY_NAME
+from edl.core.platforms import PLATFORMS
 from edl.core.problem import usage
 
 IMAGE_OPTIONS = ("image", "builder", "repository")
@@ -33,9 +33,10 @@ def check(verb: Verb, given: Mapping[str, Given], values: Mapping[str, Any]) -> 
     _check_image(given, values)
     if verb is Verb.TRAIN:
         _check_training(given, values)
-    elif values["platform"] != DOCKER:
+    elif not PLATFORMS[values["platform"]].runs_in_image:
+        needed = " or ".join(one.name for one in PLATFORMS.values() if one.runs_in_image)
         for option in IMAGE_OPTIONS:
-            _needs(option, f"--platform {DOCKER}", given)
+            _needs(option, f"--platform {needed}", given)
 
 
 def _check_name(given: Mapping[str, Given], values: Mapping[str, Any]) -> None:

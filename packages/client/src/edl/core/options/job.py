@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from edl.core.options.kinds import Choice, Duration, Flag, Integer, Text, WorkerRange, Workers
 from edl.core.options.option import Option, declare
-
-PROCESSES, DOCKER = "processes", "docker"
+from edl.core.platforms import DOCKER, PLATFORMS, PROCESSES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,10 +82,10 @@ class JobOptions:
     )
     platform: str = declare(
         Option(
-            Choice((PROCESSES, DOCKER)),
+            Choice(tuple(PLATFORMS)),
             "Run master and workers as processes or as containers of this machine.",
-            DOCKER,
-            default=PROCESSES,
+            DOCKER.name,
+            default=PROCESSES.name,
             spec="platform",
         )
     )

@@ -1,0 +1,29 @@
+"""The platforms that jobs run on, and what each needs.
+
+A new platform is an entry here and its adapter: a module that implements ``core.job_backend``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlatform:
+    """A value of ``--platform``.
+
+    Attributes:
+        name: the value.
+        backend: the function that makes its ``JobBackend``, as ``module:function``.
+        runs_in_image: whether its jobs run in a container image, and therefore need one.
+    """
+
+    name: str
+    backend: str
+    runs_in_image: bool
+
+
+PROCESSES = JobPlatform("processes", "edl.adapters.local_processes:local_processes", False)
+DOCKER = JobPlatform("docker", "edl.adapters.local_containers:local_containers", True)
+
+PLATFORMS = {platform.name: platform for platform in (PROCESSES, DOCKER)}
