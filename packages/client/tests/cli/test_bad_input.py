@@ -123,7 +123,7 @@ def test_a_trained_model_that_is_none(attempt: Attempt, tmp_path: Path) -> None:
 def test_a_pattern_that_matches_nothing(attempt: Attempt, tmp_path: Path) -> None:
     told(attempt(data=str(tmp_path / "data" / "*.rio")), 3, "--data", "*.rio", "a.recordio")
     told(attempt(validation_data="nothing-*"), 3, "--validation-data", "nothing-*")
-    told(attempt(data=f"{tmp_path}/data,gone"), 3, "gone", "no such data")
+    told(attempt(data=f"{tmp_path}/data,gone"), 3, "gone", "error: ")
 
 
 def test_files_without_a_record(attempt: Attempt, tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_progress_redraws_itself(tidy: Edl, job: tuple[str, ...]) -> None:
     assert "ETA 1 h 00 m" in text
     tidy("stop", "shown")
     assert terminal.end() == 8
-    assert "job stopped" in plain(terminal.seen)
+    assert "error: the job was stopped" in plain(terminal.seen)
     # The display is gone at the end, and the cursor is back.
     assert terminal.seen.rfind("\x1b[?25h") > terminal.seen.rfind("\x1b[?25l")
 

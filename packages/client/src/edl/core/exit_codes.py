@@ -33,56 +33,56 @@ class ErrorPresentation:
 
     Attributes:
         exit_code: a key of ``MEANINGS``.
-        title: a few words before the sentence that says what happened.
+        title: words before the sentence that says what happened, where they say more than it.
     """
 
     exit_code: int
-    title: str
+    title: str = "error"
 
 
 # By the names of edl.v1.ErrorCode, so that help texts need no protobuf; a test compares them.
 PRESENTATIONS: dict[str, ErrorPresentation] = {
     "USAGE": ErrorPresentation(2, "usage error"),
-    "DATA_NOT_FOUND": ErrorPresentation(3, "no such data"),
-    "DATA_EMPTY": ErrorPresentation(3, "no records"),
+    "DATA_NOT_FOUND": ErrorPresentation(3),
+    "DATA_EMPTY": ErrorPresentation(3),
     "DATA_UNREADABLE": ErrorPresentation(3, "unreadable data"),
     "DATA_DAMAGED": ErrorPresentation(3, "damaged data"),
     "MODEL_NOT_FOUND": ErrorPresentation(4, "no such model"),
     "MODEL_IMPORT": ErrorPresentation(4, "model file cannot be imported"),
     "MODEL_CONTRACT": ErrorPresentation(4, "model file breaks the contract"),
     "SHAPE_MISMATCH": ErrorPresentation(4, "data and model disagree"),
-    "UNKNOWN_PARAMETER": ErrorPresentation(2, "unknown parameter"),
-    "OPTIMIZER_UNSUPPORTED": ErrorPresentation(4, "unsupported optimizer"),
-    "NAN_LOSS": ErrorPresentation(1, "the loss is not finite"),
+    "UNKNOWN_PARAMETER": ErrorPresentation(2),
+    "OPTIMIZER_UNSUPPORTED": ErrorPresentation(4),
+    "NAN_LOSS": ErrorPresentation(1),
     "USER_CODE": ErrorPresentation(1, "the model file raised an error"),
     "OUTPUT_EXISTS": ErrorPresentation(5, "output exists"),
-    "OUTPUT_UNWRITABLE": ErrorPresentation(7, "output cannot be written"),
-    "PORT_IN_USE": ErrorPresentation(5, "port in use"),
-    "DISK_FULL": ErrorPresentation(7, "disk full"),
-    "WORKER_CRASH_LOOP": ErrorPresentation(1, "workers keep crashing"),
+    "OUTPUT_UNWRITABLE": ErrorPresentation(7),
+    "PORT_IN_USE": ErrorPresentation(5),
+    "DISK_FULL": ErrorPresentation(7),
+    "WORKER_CRASH_LOOP": ErrorPresentation(1),
     "TASK_DEAD_LETTERED": ErrorPresentation(1, "a task failed for good"),
-    "JOB_NOT_FOUND": ErrorPresentation(6, "no such job"),
-    "JOB_OVER": ErrorPresentation(6, "job is over"),
-    "WORKER_NOT_FOUND": ErrorPresentation(6, "no such worker"),
-    "JOB_EXISTS": ErrorPresentation(5, "job exists"),
-    "STOPPED": ErrorPresentation(8, "job stopped"),
-    "MASTER_LOST": ErrorPresentation(1, "the job's master is gone"),
-    "TIMED_OUT": ErrorPresentation(8, "timed out"),
-    "CHECKPOINT_DAMAGED": ErrorPresentation(3, "damaged checkpoint"),
-    "STALE_LEASE": ErrorPresentation(70, "lease lost"),
-    "STALE_INCARNATION": ErrorPresentation(70, "the master was replaced"),
-    "NOT_READY": ErrorPresentation(70, "not ready"),
+    "JOB_NOT_FOUND": ErrorPresentation(6),
+    "JOB_OVER": ErrorPresentation(6),
+    "WORKER_NOT_FOUND": ErrorPresentation(6),
+    "JOB_EXISTS": ErrorPresentation(5),
+    "STOPPED": ErrorPresentation(8),
+    "MASTER_LOST": ErrorPresentation(1),
+    "TIMED_OUT": ErrorPresentation(8),
+    "CHECKPOINT_DAMAGED": ErrorPresentation(3),
+    "STALE_LEASE": ErrorPresentation(70),
+    "STALE_INCARNATION": ErrorPresentation(70),
+    "NOT_READY": ErrorPresentation(70),
     "INTERNAL": ErrorPresentation(70, "internal error"),
     "IMAGE_BUILD_FAILED": ErrorPresentation(9, "the image cannot be built"),
-    "BUILD_NOT_FOUND": ErrorPresentation(6, "no such build or image"),
+    "BUILD_NOT_FOUND": ErrorPresentation(6),
     "FORBIDDEN": ErrorPresentation(10, "not allowed"),
     "LIMIT_EXCEEDED": ErrorPresentation(10, "over a limit"),
-    "SOURCE_UNREACHABLE": ErrorPresentation(4, "the model zoo cannot be fetched"),
-    "ENGINE_UNAVAILABLE": ErrorPresentation(11, "the container engine does not serve"),
-    "REGISTRY_UNAVAILABLE": ErrorPresentation(11, "the image registry does not serve"),
-    "BUILDER_RESTARTED": ErrorPresentation(11, "the builder was restarted"),
-    "BUILDER_UNAVAILABLE": ErrorPresentation(11, "the builder does not answer"),
-    "PARAMETER_SERVER_LOST": ErrorPresentation(1, "a parameter server cannot be reached"),
+    "SOURCE_UNREACHABLE": ErrorPresentation(4),
+    "ENGINE_UNAVAILABLE": ErrorPresentation(11),
+    "REGISTRY_UNAVAILABLE": ErrorPresentation(11),
+    "BUILDER_RESTARTED": ErrorPresentation(11),
+    "BUILDER_UNAVAILABLE": ErrorPresentation(11),
+    "PARAMETER_SERVER_LOST": ErrorPresentation(1),
     "SYSTEM": ErrorPresentation(7, "the operating system refuses"),
 }
 
