@@ -28,11 +28,11 @@ from edl_master.core.parameters.layout import Variable
 from edl_master.core.parameters.modes import Async
 from edl_master.core.parameters.tables.spec import Distribution, Initial, TableSpec
 from edl_master.metrics import Metrics
-from edl_master.parameter_servers.group import ParameterServerGroup
-from edl_master.parameter_servers.remote_stores import RemoteStores
 from edl_master.parameters.coordinator import Coordinator
 from edl_master.parameters.job_model import JobModel
 from edl_master.parameters.plane import build_local
+from edl_master.server_group.group import ParameterServerGroup
+from edl_master.server_group.remote_stores import RemoteStores
 from edl_master.servicers.coordinator import CoordinatorServicer
 from edl_master.servicers.parameters import ParametersServicer
 from edl_master.servicers.payloads import PayloadTransfer

@@ -1,6 +1,6 @@
 """The codec between protobuf messages and the core's types, for tasks, workers and errors.
 
-``reporting.status_codec`` has the job's status, ``parameters`` and ``parameter_servers`` have the
+``reporting.status_codec`` has the job's status, ``parameters`` and ``server_group`` have the
 codecs of pushes and of the command log. No other module knows both sides.
 """
 

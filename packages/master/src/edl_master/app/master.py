@@ -26,9 +26,9 @@ from edl_master.core.effects import JobPhase, LogEvent, Severity
 from edl_master.core.events import InstanceFound
 from edl_master.core.outcome import JobEnd
 from edl_master.core.settings import JobType
-from edl_master.parameter_servers.processes import ParameterServers
 from edl_master.recovery.restart import RESTART, SUSPENDED
 from edl_master.reporting.job_report import JobReport
+from edl_master.server_group.processes import ParameterServers
 from edl_proto.errors import EdlError
 from edl_proto.local import process_identity
 from edl_proto.v1 import job_pb2

@@ -35,8 +35,6 @@ from edl_master.metrics import (
     TableCollector,
     WorkerCounters,
 )
-from edl_master.parameter_servers.processes import ParameterServers
-from edl_master.parameter_servers.remote_stores import RemoteStores
 from edl_master.parameters.coordinator import Coordinator
 from edl_master.parameters.job_model import JobModel
 from edl_master.parameters.plane import LocalParts, build_local
@@ -46,6 +44,8 @@ from edl_master.reporting.job_report import JobFacts, JobReport
 from edl_master.reporting.report_writer import ReportWriter
 from edl_master.reporting.status_codec import curves_from
 from edl_master.server import Server, Services
+from edl_master.server_group.processes import ParameterServers
+from edl_master.server_group.remote_stores import RemoteStores
 from edl_master.servicers.coordinator import CoordinatorServicer
 from edl_master.servicers.job import JobServicer
 from edl_master.servicers.parameters import ParametersServicer

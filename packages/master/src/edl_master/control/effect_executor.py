@@ -16,7 +16,7 @@ from edl_master.adapters.checkpoints import CheckpointStorage, LocalCheckpoints
 from edl_master.adapters.journal import Journal, journal_event
 from edl_master.codec import failure_of
 from edl_master.control.executors import CoalescingQueue, SerialExecutor
-from edl_master.control.job_controller import JobPosition
+from edl_master.control.job_controller import CapturedState
 from edl_master.core.curves import Point
 from edl_master.core.effects import LogEvent, LogScalar
 from edl_master.core.events import (
@@ -30,9 +30,9 @@ from edl_master.core.failure import Failure
 from edl_master.core.identifiers import WorkerId
 from edl_master.core.platform import Platform
 from edl_master.metrics import Metrics
-from edl_master.parameter_servers.group import ParameterServerGroup
 from edl_master.reporting.curves import Curves
 from edl_master.reporting.report_writer import ReportWriter
+from edl_master.server_group.group import ParameterServerGroup
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 
@@ -120,13 +120,13 @@ class EffectExecutor:
         self._targets.curves.add(point.name, Point(point.version, at_s, point.value))
         self._targets.report_writer.add(point)
 
-    def write_checkpoint(self, snapshot: JobPosition) -> None:
+    def write_checkpoint(self, state: CapturedState) -> None:
         checkpoints = self._targets.checkpoints
         if checkpoints is None:
             return
 
         def write() -> None:
-            name, seconds = self._write(checkpoints, snapshot)
+            name, seconds = self._write(checkpoints, state)
             self._sending.submit(lambda: publish(name, seconds))
 
         def publish(name: str, seconds: float) -> None:
@@ -140,19 +140,19 @@ class EffectExecutor:
                 if error.code != error_pb2.OUTPUT_UNWRITABLE:
                     raise
                 log.warning("%s", error)
-                self._handle(CheckpointFailed(snapshot.version, failure_of(error)))
+                self._handle(CheckpointFailed(state.version, failure_of(error)))
                 return
             seconds += time.monotonic() - started
             self._targets.metrics.checkpoint_duration.labels("write").observe(seconds)
-            self._targets.metrics.checkpoint_duration.labels("copy").observe(snapshot.paused_s)
+            self._targets.metrics.checkpoint_duration.labels("copy").observe(state.paused_s)
             self._targets.metrics.checkpoint_last_success.set_to_current_time()
-            self._handle(CheckpointTaken(snapshot.version, seconds, snapshot.paused_s))
+            self._handle(CheckpointTaken(state.version, seconds, state.paused_s))
 
-        if snapshot.label:
-            checkpoints.expect(snapshot.label)
+        if state.label:
+            checkpoints.expect(state.label)
         self._latest_checkpoint.submit(write)
 
-    def write_snapshot(self, snapshot: JobPosition) -> None:
+    def write_snapshot(self, state: CapturedState) -> None:
         snapshots = self._targets.snapshots
         if snapshots is None:
             return
@@ -160,28 +160,28 @@ class EffectExecutor:
         def write() -> None:
             # The files that it counts as done must be there for a job that continues from it.
             self._targets.settle_output()
-            _, seconds = self._write(snapshots, snapshot)
+            _, seconds = self._write(snapshots, state)
             self._targets.metrics.snapshot_duration.observe(seconds)
-            self._handle(SnapshotTaken(snapshot.version, seconds, snapshot.paused_s))
+            self._handle(SnapshotTaken(state.version, seconds, state.paused_s))
 
-        if snapshot.label:
-            snapshots.expect(snapshot.label)
+        if state.label:
+            snapshots.expect(state.label)
         self._latest_snapshot.submit(write)
 
-    def _write(self, place: CheckpointStorage, snapshot: JobPosition) -> tuple[str, float]:
+    def _write(self, place: CheckpointStorage, state: CapturedState) -> tuple[str, float]:
         """Write a snapshot or checkpoint; return its name and the seconds that this took.
 
         Time before the parameter servers began to write does not count: otherwise a server that
         has just been started would delay the next snapshot by twenty times that long.
         """
         parts, parts_s = [], 0.0
-        if snapshot.label and self._targets.group is not None:
-            parts_s = self._targets.group.wait_written(snapshot.label, _PARTS_S)
-            parts = place.parts(snapshot.label, self._targets.group.count)
-        checkpoint = Checkpoint({LEDGER: snapshot.ledger}, {})
-        if snapshot.plane is not None:
-            plane = snapshot.plane.get()
-            documents = {LEDGER: snapshot.ledger, PLANE: plane.meta}
+        if state.label and self._targets.group is not None:
+            parts_s = self._targets.group.wait_written(state.label, _PARTS_S)
+            parts = place.parts(state.label, self._targets.group.count)
+        checkpoint = Checkpoint({LEDGER: state.ledger}, {})
+        if state.plane is not None:
+            plane = state.plane.get()
+            documents = {LEDGER: state.ledger, PLANE: plane.meta}
             checkpoint = Checkpoint(documents, plane.arrays)
         started = time.monotonic()
         name = place.write(checkpoint, parts)

@@ -74,15 +74,15 @@ class ExternalEffects(Protocol):
 
     def log_scalar(self, point: LogScalar, at_s: float) -> None: ...
 
-    def write_checkpoint(self, snapshot: JobPosition) -> None: ...
+    def write_checkpoint(self, state: CapturedState) -> None: ...
 
-    def write_snapshot(self, snapshot: JobPosition) -> None: ...
+    def write_snapshot(self, state: CapturedState) -> None: ...
 
     def finish_output(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class JobPosition:
+class CapturedState:
     """Ledger and parameters of one moment, for a checkpoint or a snapshot.
 
     Attributes:
@@ -282,11 +282,11 @@ class JobController:
             case LogScalar():
                 self._external.log_scalar(effect, self.seconds)
             case WriteCheckpoint():
-                if (snapshot := self._take_snapshot(CHECKPOINTS)) is not None:
-                    self._external.write_checkpoint(snapshot)
+                if (state := self._capture_state(CHECKPOINTS)) is not None:
+                    self._external.write_checkpoint(state)
             case WriteSnapshot():
-                if (snapshot := self._take_snapshot(SNAPSHOTS)) is not None:
-                    self._external.write_snapshot(snapshot)
+                if (state := self._capture_state(SNAPSHOTS)) is not None:
+                    self._external.write_snapshot(state)
             case FinishOutput():
                 self._external.finish_output()
             case EndJob(phase, failure):
@@ -294,7 +294,7 @@ class JobController:
             case _:
                 assert_never(effect)
 
-    def _take_snapshot(self, storage: str) -> JobPosition | None:
+    def _capture_state(self, storage: str) -> CapturedState | None:
         """Copy ledger and parameters; None before a worker has described the model to train."""
         began = self._clock()
         # The ledger first: minibatches that only the plane counts are skipped when replayed.
@@ -302,7 +302,7 @@ class JobController:
         plane = self._plane.snapshot(storage)
         if plane is None and self._job.trains:
             return None
-        return JobPosition(ledger, plane, self._clock() - began)
+        return CapturedState(ledger, plane, self._clock() - began)
 
     def _over(self, end: JobEnd) -> None:
         self._end = self._end or end

@@ -25,10 +25,10 @@ from edl_master.core.parameters.shard import Shard, ShardSnapshot
 from edl_master.core.parameters.sharding import cut, for_part, recut, sums_between
 from edl_master.core.parameters.store import ParameterStore
 from edl_master.metrics import Metrics
-from edl_master.parameter_servers import command_codec
 from edl_master.parameters.locked_shard import LockedShard
 from edl_master.recovery import restore
 from edl_master.server import ShardServer
+from edl_master.server_group import command_codec
 from edl_master.servicers.payloads import PayloadTransfer
 from edl_master.servicers.shard import ShardServicer
 from edl_proto.errors import EdlError

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import grpc
 
 from edl_master.core.parameters.status import TableFigures
-from edl_master.parameter_servers.group import ParameterServerGroup
+from edl_master.server_group.group import ParameterServerGroup
 from edl_master.servicers.checks import check_incarnation
 from edl_proto.errors import EdlError
 from edl_proto.v1 import servers_pb2, servers_pb2_grpc

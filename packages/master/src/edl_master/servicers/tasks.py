@@ -22,9 +22,9 @@ from edl_master.core.effects import (
 )
 from edl_master.core.identifiers import InstanceId, TaskType, WorkerId
 from edl_master.metrics import WorkerCounters
-from edl_master.parameter_servers.group import ParameterServerGroup
 from edl_master.parameters.coordinator import Coordinator
 from edl_master.parameters.job_model import JobModel
+from edl_master.server_group.group import ParameterServerGroup
 from edl_master.servicers.checks import bounded_wait, check_incarnation
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2, task_pb2_grpc

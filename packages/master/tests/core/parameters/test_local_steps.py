@@ -15,7 +15,7 @@ from edl_master.core.parameters.modes import Async, Bounded, Sync, UpdateMode
 from edl_master.core.parameters.optimizers import OptimizerUnsupported, parse_optimizer
 from edl_master.core.parameters.payload import PayloadError
 from edl_master.core.parameters.push import PushOutcome
-from edl_master.parameter_servers import command_codec
+from edl_master.server_group import command_codec
 from edl_proto.v1 import job_pb2
 
 from .planes import (

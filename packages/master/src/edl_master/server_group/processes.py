@@ -12,8 +12,8 @@ from edl_master.adapters.processes import limit_threads
 from edl_master.adapters.server_processes import ServerProcesses
 from edl_master.config.job_config import Config
 from edl_master.core.identifiers import CHECKPOINTS, SNAPSHOTS, Version
-from edl_master.parameter_servers.group import ParameterServerGroup
 from edl_master.recovery.restart import MAX_RESTARTS, RestartCount
+from edl_master.server_group.group import ParameterServerGroup
 from edl_proto.errors import EdlError
 from edl_proto.local import job_directory
 from edl_proto.v1 import error_pb2, job_pb2

@@ -16,8 +16,8 @@ from edl_master.core.parameters.sharding import (
 )
 from edl_master.core.parameters.snapshot import FORMAT, Snapshot
 from edl_master.core.parameters.status import TableFigures
-from edl_master.parameter_servers.group import ParameterServerGroup
 from edl_master.parameters.stores import Model, PendingSnapshot
+from edl_master.server_group.group import ParameterServerGroup
 
 
 class RemoteStores:

@@ -24,12 +24,12 @@ from edl_master.core.parameters.shard import Shard
 from edl_master.core.parameters.sharding import cut, for_part
 from edl_master.core.parameters.status import TableFigures
 from edl_master.core.parameters.store import ParameterStore
-from edl_master.parameter_servers import command_codec
-from edl_master.parameter_servers.group import ParameterServerGroup
-from edl_master.parameter_servers.remote_stores import RemoteStores
 from edl_master.parameters.coordinator import Coordinator
 from edl_master.parameters.job_model import JobModel
 from edl_master.parameters.locked_shard import LockedShard, ReadRequest
+from edl_master.server_group import command_codec
+from edl_master.server_group.group import ParameterServerGroup
+from edl_master.server_group.remote_stores import RemoteStores
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, servers_pb2
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from edl_master.core.parameters.status import TableFigures
-from edl_master.parameter_servers.command_log import CommandLog
+from edl_master.server_group.command_log import CommandLog
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, servers_pb2
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from edl_master.core.parameters.commands import Command, TakeSnapshot
 from edl_master.core.parameters.layout import Layout
 from edl_master.core.parameters.modes import UpdateMode
-from edl_master.parameter_servers import command_codec
+from edl_master.server_group import command_codec
 from edl_proto.v1 import job_pb2, servers_pb2
 
 _POLL_S = 1.0
