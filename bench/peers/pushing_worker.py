@@ -16,7 +16,7 @@ import numpy as np
 
 from bench.peers.ids import skewed
 from edl_proto.transport import channels, parameters
-from edl_worker.core.exchange import Caller, PushRequest, TableRows
+from edl_worker.core.exchange import CallerIdentity, PushRequest, TableRows
 from edl_worker.core.model_description import (
     ModelDescription,
     TableDescription,
@@ -57,7 +57,7 @@ class Pushing:
             self._plane = ParameterServerClient(coordinator, servers, model, LogIndex())
         else:
             self._plane = MasterParameters(channel, world["address"])
-        self._caller = Caller(number, "bench", world["fingerprint"])
+        self._caller = CallerIdentity(number, "bench", world["fingerprint"])
         self._lease = LeaseRef(TaskKey(TaskType.TRAINING, 0, number), token=1)
         self._gradient = np.full(floats, 1e-3, np.float32)
         self._values = memoryview(bytearray(4 * floats))

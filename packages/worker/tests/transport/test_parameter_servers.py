@@ -28,7 +28,7 @@ from edl_proto.transport.tcp import FrameError
 from edl_proto.v1 import error_pb2, job_pb2
 from edl_proto.v1 import parameters_pb2 as pb
 from edl_worker.core.exchange import (
-    Caller,
+    CallerIdentity,
     ParameterReply,
     PullRequest,
     PushRequest,
@@ -52,7 +52,7 @@ WAIT_S = 30.0
 DIM, ROWS = 2, 12
 """Of the one table; row ``i`` is ``[i, -i]`` wherever it is."""
 
-CALLER = Caller(worker_id=1, incarnation="inc", layout_fingerprint="layout")
+CALLER = CallerIdentity(worker_id=1, incarnation="inc", layout_fingerprint="layout")
 MODEL = ModelDescription(
     model_name="model",
     variables=(

@@ -9,13 +9,13 @@ from edl_proto.v1 import parameters_pb2 as pb
 from edl_worker.codec.jobs import decode_precision, encode_precision
 from edl_worker.codec.tasks import encode_ref
 from edl_worker.core.exchange import (
-    Caller,
+    CallerIdentity,
     ParameterReply,
     PullRequest,
     PushReply,
     PushRequest,
-    ReadRequest,
     ScanRequest,
+    ShardReadRequest,
     TableRows,
 )
 from edl_worker.core.push_pipeline import PushOutcome
@@ -30,7 +30,7 @@ class _CallerFields(TypedDict):
     layout_fingerprint: str
 
 
-def _fields(caller: Caller) -> _CallerFields:
+def _fields(caller: CallerIdentity) -> _CallerFields:
     return {
         "worker_id": caller.worker_id,
         "incarnation": caller.incarnation,
@@ -46,12 +46,14 @@ def encode_table_rows(rows: Iterable[TableRows]) -> list[pb.TableRows]:
 # --- every process that has values -------------------------------------------------------------
 
 
-def encode_put_rows(caller: Caller, table: int, count: int) -> pb.PutRowsHeader:
+def encode_put_rows(caller: CallerIdentity, table: int, count: int) -> pb.PutRowsHeader:
     """Initial values of some rows of a table."""
     return pb.PutRowsHeader(**_fields(caller), rows=pb.TableRows(table=table, count=count))
 
 
-def encode_scan(caller: Caller, request: ScanRequest, log_index: int = 0) -> pb.ScanRowsHeader:
+def encode_scan(
+    caller: CallerIdentity, request: ScanRequest, log_index: int = 0
+) -> pb.ScanRowsHeader:
     """The request for a page of a table."""
     return pb.ScanRowsHeader(
         **_fields(caller),
@@ -66,12 +68,12 @@ def encode_scan(caller: Caller, request: ScanRequest, log_index: int = 0) -> pb.
 # --- a master that has the values itself ---------------------------------------------------------
 
 
-def encode_initialize(caller: Caller, nbytes: int) -> pb.InitializeHeader:
+def encode_initialize(caller: CallerIdentity, nbytes: int) -> pb.InitializeHeader:
     """The offer of initial values."""
     return pb.InitializeHeader(**_fields(caller), nbytes=nbytes)
 
 
-def encode_pull(caller: Caller, request: PullRequest, wait_s: float) -> pb.PullHeader:
+def encode_pull(caller: CallerIdentity, request: PullRequest, wait_s: float) -> pb.PullHeader:
     """The header of a pull."""
     return pb.PullHeader(
         **_fields(caller),
@@ -96,7 +98,7 @@ def decode_pull(reply: pb.PullReply) -> ParameterReply:
     )
 
 
-def encode_push(caller: Caller, request: PushRequest, wait_s: float) -> pb.PushHeader:
+def encode_push(caller: CallerIdentity, request: PushRequest, wait_s: float) -> pb.PushHeader:
     """The header of a push."""
     header = pb.PushHeader(
         **_fields(caller),
@@ -155,12 +157,12 @@ def _step(request: PushRequest) -> pb.StepReport:
 # --- a parameter server ------------------------------------------------------------------------
 
 
-def encode_propose(caller: Caller, nbytes: int) -> pb.ProposeHeader:
+def encode_propose(caller: CallerIdentity, nbytes: int) -> pb.ProposeHeader:
     """The part of initial values that one server gets."""
     return pb.ProposeHeader(**_fields(caller), nbytes=nbytes)
 
 
-def encode_prepare(caller: Caller, part: PushRequest, log_index: int) -> pb.PrepareHeader:
+def encode_prepare(caller: CallerIdentity, part: PushRequest, log_index: int) -> pb.PrepareHeader:
     """The part of a gradient that one server gets."""
     return pb.PrepareHeader(
         **_fields(caller),
@@ -171,7 +173,7 @@ def encode_prepare(caller: Caller, part: PushRequest, log_index: int) -> pb.Prep
     )
 
 
-def encode_read(caller: Caller, part: ReadRequest, log_index: int) -> pb.ReadHeader:
+def encode_read(caller: CallerIdentity, part: ShardReadRequest, log_index: int) -> pb.ReadHeader:
     """What one server is asked for."""
     return pb.ReadHeader(
         **_fields(caller),
@@ -186,13 +188,13 @@ def encode_read(caller: Caller, part: ReadRequest, log_index: int) -> pb.ReadHea
 # --- the coordinator of parameter servers --------------------------------------------------------
 
 
-def encode_commit_initial_values(caller: Caller) -> pb.CommitInitialValuesRequest:
+def encode_commit_initial_values(caller: CallerIdentity) -> pb.CommitInitialValuesRequest:
     """That all servers have their parts of the initial values."""
     return pb.CommitInitialValuesRequest(**_fields(caller))
 
 
 def encode_commit(
-    caller: Caller, request: PushRequest, squares: Sequence[float], wait_s: float
+    caller: CallerIdentity, request: PushRequest, squares: Sequence[float], wait_s: float
 ) -> pb.CommitRequest:
     """That all servers have prepared a push."""
     commit = pb.CommitRequest(
@@ -204,7 +206,7 @@ def encode_commit(
 
 
 def encode_permit(
-    caller: Caller, permit_for: LeaseRef | None = None, wait_s: float = 0.0
+    caller: CallerIdentity, permit_for: LeaseRef | None = None, wait_s: float = 0.0
 ) -> pb.PermitRequest:
     """The request for the newest version, and for a step permit."""
     return pb.PermitRequest(

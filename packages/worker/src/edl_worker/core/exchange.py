@@ -10,7 +10,7 @@ from edl_worker.core.tasks import LeaseRef
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class CallerIdentity:
     """Whom a request is from, which master it is for, and the layout of what goes with it."""
 
     worker_id: int
@@ -80,7 +80,7 @@ class PullRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadRequest:
+class ShardReadRequest:
     """Values and rows to read from parameter servers.
 
     Attributes:

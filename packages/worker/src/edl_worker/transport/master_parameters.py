@@ -7,7 +7,7 @@ import grpc
 from edl_proto.transport.parameters import Buffer, ParametersStub
 from edl_worker.codec import parameters as codec
 from edl_worker.core.exchange import (
-    Caller,
+    CallerIdentity,
     ParameterReply,
     PullRequest,
     PushReply,
@@ -31,13 +31,13 @@ class MasterParameters:
     def close(self) -> None:
         self._stub.close()
 
-    def initialize(self, caller: Caller, values: memoryview, timeout_s: float) -> bool:
+    def initialize(self, caller: CallerIdentity, values: memoryview, timeout_s: float) -> bool:
         header = codec.encode_initialize(caller, values.nbytes)
         return self._stub.initialize(header, values, timeout_s).accepted
 
     def pull(
         self,
-        caller: Caller,
+        caller: CallerIdentity,
         request: PullRequest,
         ids: memoryview,
         buffers: tuple[Buffer, Buffer],
@@ -50,7 +50,7 @@ class MasterParameters:
 
     def push(
         self,
-        caller: Caller,
+        caller: CallerIdentity,
         request: PushRequest,
         payloads: tuple[memoryview, ...],
         buffers: tuple[Buffer, Buffer],
@@ -62,12 +62,17 @@ class MasterParameters:
         return codec.decode_push(self._stub.push(header, payloads, values, timeout_s, rows))
 
     def put_rows(
-        self, caller: Caller, table: int, ids: memoryview, rows: memoryview, timeout_s: float
+        self,
+        caller: CallerIdentity,
+        table: int,
+        ids: memoryview,
+        rows: memoryview,
+        timeout_s: float,
     ) -> bool:
         header = codec.encode_put_rows(caller, table, ids.nbytes // 8)
         return self._stub.put_rows(header, (ids, rows), timeout_s).accepted
 
-    def scan_rows(self, caller: Caller, request: ScanRequest, timeout_s: float) -> RowPage:
+    def scan_rows(self, caller: CallerIdentity, request: ScanRequest, timeout_s: float) -> RowPage:
         header = codec.encode_scan(caller, request)
         reply, ids, rows = self._stub.scan_rows(header, request.dim, timeout_s)
         return RowPage(ids, rows, reply.cursor, reply.more)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from edl_proto.transport.parameters import CoordinatorStub
 from edl_proto.transport.tcp import FrameError
 from edl_worker.core.exchange import (
-    Caller,
+    CallerIdentity,
     ParameterReply,
     PullRequest,
     PushReply,
@@ -134,8 +134,8 @@ class ParameterClient:
         )
 
     @property
-    def _caller(self) -> Caller:
+    def _caller(self) -> CallerIdentity:
         connection = self._connection
-        return Caller(
+        return CallerIdentity(
             connection.identity.worker_id, connection.incarnation, self._layout_fingerprint
         )

@@ -22,14 +22,14 @@ from edl_proto.transport.tcp import FrameError
 from edl_worker.codec import parameters as codec
 from edl_worker.codec.jobs import decode_precision
 from edl_worker.core.exchange import (
-    Caller,
+    CallerIdentity,
     ParameterReply,
     PullRequest,
     PushReply,
     PushRequest,
-    ReadRequest,
     RowPage,
     ScanRequest,
+    ShardReadRequest,
     TableRows,
 )
 from edl_worker.core.job import WirePrecision
@@ -42,6 +42,7 @@ from edl_worker.transport.partitions import (
     BufferChain,
     PartitionedIds,
     PayloadOffsets,
+    PushPayload,
     dtype_of,
 )
 
@@ -81,24 +82,6 @@ class _Server:
     @property
     def nbytes(self) -> int:
         return self.stop - self.start
-
-
-class _PushPayload:
-    """The bytes that go with a push, as one and by what they are.
-
-    Args:
-        request: says how long each part is.
-        chain: gradient, state difference, ids of rows, ids of the next rows, gradients of rows.
-    """
-
-    def __init__(self, request: PushRequest, chain: BufferChain) -> None:
-        ids_at = request.gradient_nbytes + request.state_nbytes
-        next_at = ids_at + 8 * sum(one.count for one in request.rows)
-        values_at = next_at + 8 * sum(one.count for one in request.next_rows)
-        self.chain = chain
-        self.ids = chain.whole(ids_at, next_at)
-        self.next_ids = chain.whole(next_at, values_at)
-        self.row_values = chain.whole(values_at, chain.nbytes)
 
 
 class ParameterServerLostError(Exception):
@@ -156,7 +139,7 @@ class ParameterServerClient:
 
     # --- the methods of MasterParameters ---------------------------------------------------
 
-    def initialize(self, caller: Caller, values: memoryview, timeout_s: float) -> bool:
+    def initialize(self, caller: CallerIdentity, values: memoryview, timeout_s: float) -> bool:
         """Propose the values to all servers, then have the coordinator commit them."""
 
         def propose(number: int, server: _Server) -> None:
@@ -171,7 +154,7 @@ class ParameterServerClient:
 
     def pull(
         self,
-        caller: Caller,
+        caller: CallerIdentity,
         request: PullRequest,
         ids: memoryview,
         buffers: tuple[Buffer, Buffer],
@@ -192,7 +175,7 @@ class ParameterServerClient:
                     permit_granted=permit_granted,
                     initialized=permit.initialized,
                 )
-        wanted = ReadRequest(
+        wanted = ShardReadRequest(
             frozen=request.frozen,
             only_rows=request.have_version is not None
             and (bool(request.frozen) or version == request.have_version),
@@ -208,7 +191,7 @@ class ParameterServerClient:
 
     def push(
         self,
-        caller: Caller,
+        caller: CallerIdentity,
         request: PushRequest,
         payloads: tuple[memoryview, ...],
         buffers: tuple[Buffer, Buffer],
@@ -216,7 +199,7 @@ class ParameterServerClient:
         timeout_s: float,
     ) -> PushReply:
         """Prepare the gradient at all servers, have it committed, then read the next values."""
-        payload = _PushPayload(request, BufferChain(payloads))
+        payload = PushPayload(request, BufferChain(payloads))
         squares = self._prepare(caller, request, payload, timeout_s)
         if squares is None:
             return PushReply(outcome=PushOutcome.INVALID)
@@ -225,7 +208,7 @@ class ParameterServerClient:
         self._log_index.advance(committed.log_index)
         fetched = ParameterReply()
         if committed.permit_granted:
-            wanted = ReadRequest(
+            wanted = ShardReadRequest(
                 only_rows=committed.version == request.base_version,
                 precision=request.reply_precision,
             )
@@ -243,7 +226,12 @@ class ParameterServerClient:
         )
 
     def put_rows(
-        self, caller: Caller, table: int, ids: memoryview, rows: memoryview, timeout_s: float
+        self,
+        caller: CallerIdentity,
+        table: int,
+        ids: memoryview,
+        rows: memoryview,
+        timeout_s: float,
     ) -> bool:
         counted = [TableRows(table, ids.nbytes // 8)]
         row_ids = PartitionedIds(counted, ids, self._dims, len(self._servers))
@@ -257,7 +245,7 @@ class ParameterServerClient:
 
         return all(self._all(caller, timeout_s, put))
 
-    def scan_rows(self, caller: Caller, request: ScanRequest, timeout_s: float) -> RowPage:
+    def scan_rows(self, caller: CallerIdentity, request: ScanRequest, timeout_s: float) -> RowPage:
         """One server after the other."""
         number, cursor = divmod(request.cursor, 1 << _CURSOR_BITS)
         part = replace(request, cursor=cursor)
@@ -271,7 +259,7 @@ class ParameterServerClient:
     # --- inside ----------------------------------------------------------------------------
 
     def _prepare(
-        self, caller: Caller, request: PushRequest, payload: _PushPayload, timeout_s: float
+        self, caller: CallerIdentity, request: PushRequest, payload: PushPayload, timeout_s: float
     ) -> list[float] | None:
         """Send every server its part of a gradient; the sums of squares, or None if not finite."""
         log_index, precision = self._log_index.latest, request.precision
@@ -305,8 +293,8 @@ class ParameterServerClient:
 
     def _read(
         self,
-        caller: Caller,
-        request: ReadRequest,
+        caller: CallerIdentity,
+        request: ShardReadRequest,
         wanted: PartitionedIds,
         buffers: tuple[Buffer, Buffer],
         timeout_s: float,
@@ -359,7 +347,9 @@ class ParameterServerClient:
             precision=precision,
         )
 
-    def _all(self, caller: Caller, timeout_s: float, act: Callable[[int, _Server], T]) -> list[T]:
+    def _all(
+        self, caller: CallerIdentity, timeout_s: float, act: Callable[[int, _Server], T]
+    ) -> list[T]:
         """Do something with all servers at the same time.
 
         A server that does not answer may be gone together with the master that started it: then

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edl_proto.transport.row_placement import server_of
-from edl_worker.core.exchange import TableRows
+from edl_worker.core.exchange import PushRequest, TableRows
 from edl_worker.core.job import WirePrecision
 from edl_worker.core.model_description import VariableDescription
 
@@ -73,6 +73,24 @@ class BufferChain:
         if len(found) == 1:
             return found[0]
         return memoryview(b"".join(found))
+
+
+class PushPayload:
+    """The bytes that go with a push, as one and by what they are.
+
+    Args:
+        request: says how long each part is.
+        chain: gradient, state difference, ids of rows, ids of the next rows, gradients of rows.
+    """
+
+    def __init__(self, request: PushRequest, chain: BufferChain) -> None:
+        ids_at = request.gradient_nbytes + request.state_nbytes
+        next_at = ids_at + 8 * sum(one.count for one in request.rows)
+        values_at = next_at + 8 * sum(one.count for one in request.next_rows)
+        self.chain = chain
+        self.ids = chain.whole(ids_at, next_at)
+        self.next_ids = chain.whole(next_at, values_at)
+        self.row_values = chain.whole(values_at, chain.nbytes)
 
 
 class PartitionedIds:
