@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import queue
 import secrets
 import signal
 import threading
@@ -28,6 +27,7 @@ from docker.errors import APIError, DockerException, NotFound
 from docker.types import Mount
 
 from edl_master.adapters import worker_logs
+from edl_master.adapters.observations import ObservationQueue
 from edl_master.core.events import InstanceExited, InstanceNotStarted
 from edl_master.core.failure_policy import how_ended
 from edl_master.core.identifiers import InstanceId, WorkerId
@@ -106,7 +106,7 @@ class LocalContainers:
         self._job_dir = job_dir
         self._logs = job_dir / job_directory.LOGS
         self._logs.mkdir(parents=True, exist_ok=True)
-        self._seen: queue.SimpleQueue[Observation | None] = queue.SimpleQueue()
+        self._seen = ObservationQueue()
         self._changed = threading.Condition()
         self._containers: dict[InstanceId, _Container] = {}  # guarded by _changed
         self._closed = False
@@ -139,13 +139,7 @@ class LocalContainers:
         self.stop(worker, 0)
 
     def observe(self, timeout_s: float) -> tuple[Observation, ...]:
-        seen: list[Observation | None] = []
-        with contextlib.suppress(queue.Empty):
-            wait_s = 0 if self._over.is_set() else timeout_s
-            seen.append(self._seen.get(wait_s > 0, wait_s))
-            while True:
-                seen.append(self._seen.get_nowait())
-        return tuple(observation for observation in seen if observation is not None)
+        return self._seen.take(timeout_s)
 
     def adopt(self) -> tuple[LiveInstance, ...]:
         found = []
@@ -192,7 +186,7 @@ class LocalContainers:
             self._changed.notify_all()
         if not already:
             self._calls.shutdown(wait=False)
-            self._seen.put(None)  # wakes ``observe``
+            self._seen.close()
 
     # --- a container's life, in a thread of its own ----------------------------------------
 

@@ -13,7 +13,6 @@ import json
 import logging
 import math
 import os
-import queue
 import select
 import shutil
 import signal
@@ -27,6 +26,7 @@ from pathlib import Path
 
 from edl_master.adapters import worker_logs
 from edl_master.adapters.files import is_full, replace_file, storage_error
+from edl_master.adapters.observations import ObservationQueue
 from edl_master.core.events import InstanceExited, InstanceNotStarted
 from edl_master.core.failure_policy import how_ended
 from edl_master.core.identifiers import InstanceId, WorkerId
@@ -101,11 +101,10 @@ class LocalProcesses:
         self._records = records
         self._scratch = records.with_name("tmp")
         self._vmstat = vmstat
-        self._seen: queue.SimpleQueue[Observation | None] = queue.SimpleQueue()
+        self._seen = ObservationQueue()
         self._changed = threading.Condition()
         self._processes: dict[int, _Process] = {}  # by pidfd; guarded by _changed
         self._closed = False
-        self._over = threading.Event()
         self._wake = os.eventfd(0)
         self._watcher = threading.Thread(target=self._watch, name="processes", daemon=True)
         for directory in (log_dir, records, self._scratch):
@@ -140,13 +139,7 @@ class LocalProcesses:
         self.stop(worker, 0)
 
     def observe(self, timeout_s: float) -> tuple[Observation, ...]:
-        seen: list[Observation | None] = []
-        with contextlib.suppress(queue.Empty):
-            wait_s = 0 if self._over.is_set() else timeout_s
-            seen.append(self._seen.get(wait_s > 0, wait_s))
-            while True:
-                seen.append(self._seen.get_nowait())
-        return tuple(observation for observation in seen if observation is not None)
+        return self._seen.take(timeout_s)
 
     def adopt(self) -> tuple[LiveInstance, ...]:
         found = []
@@ -174,8 +167,7 @@ class LocalProcesses:
                 log.error("worker %d's process %d does not end", process.worker, process.pid)
         if not already:
             self._watcher.join(_CLOSE_MARGIN_S)
-            self._over.set()
-            self._seen.put(None)  # wakes ``observe``
+            self._seen.close()
 
     # --- processes -------------------------------------------------------------------------
 

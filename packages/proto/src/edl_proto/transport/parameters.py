@@ -7,13 +7,12 @@ serves ``SHARD``, and the master ``COORDINATOR``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
 
 import grpc
 
-from edl_proto.transport.frames import Frames, Pieces, fill
+from edl_proto.transport.frames import fill
 from edl_proto.transport.raw_calls import RawService, RawStub, first_frame
-from edl_proto.transport.tcp import Call, FrameError
+from edl_proto.transport.tcp import FrameError
 from edl_proto.v1 import parameters_pb2 as pb
 
 PARAMETERS = RawService("edl.v1.Parameters", ("Initialize", "Pull", "Push", "PutRows", "ScanRows"))
@@ -27,20 +26,6 @@ NOTHING = memoryview(b"")
 
 Buffer = Callable[[int], memoryview | bytearray]
 """Gives a writable buffer of so many bytes."""
-
-
-class ParametersService(Protocol):
-    """Implements ``PARAMETERS``: frames in, pieces out."""
-
-    def initialize(self, frames: Frames, call: Call, /) -> Pieces: ...
-
-    def pull(self, frames: Frames, call: Call, /) -> Pieces: ...
-
-    def push(self, frames: Frames, call: Call, /) -> Pieces: ...
-
-    def put_rows(self, frames: Frames, call: Call, /) -> Pieces: ...
-
-    def scan_rows(self, frames: Frames, call: Call, /) -> Pieces: ...
 
 
 class RowsStub(RawStub):

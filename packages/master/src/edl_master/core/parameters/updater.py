@@ -62,7 +62,6 @@ class Updater:
         self._arenas = layout.arenas(trainable=True)
         self._stretches = tuple(_stretches(optimizer, layout))
         self._tables = [table.name for table in layout.tables]
-        self._absent = {key: np.empty(0, key.dtype) for key in self._arenas}
         self.slots: dict[str, dict[ArenaKey, Array]] = {
             slot.name: {
                 key: np.full(layout.sizes[key], slot.initial, key.dtype) for key in self._arenas
