@@ -184,6 +184,23 @@ def engine(session: nox.Session) -> None:
     pytest(session, *(() if session.posargs else ("tests/builder",)), processes="0")
 
 
+@nox.session(tags=["test"], **in_workspace)
+def cluster(session: nox.Session) -> None:
+    """Jobs on a real Kubernetes of this machine; ``up``, ``down`` and ``status`` are for people.
+
+    Needs root, Go, and Debian's etcd-server, containerd and containernetworking-plugins. Skipped
+    where these are missing, with the reason; CI must have them.
+    """
+    if session.posargs and session.posargs[0] in ("up", "down", "status"):
+        session.run("python", "-m", "tests.kubernetes.cluster", *session.posargs)
+        return
+    ask = "from tests.kubernetes.cluster.requirements import missing; print(*missing(), sep=', ')"
+    missing = session.run("python", "-c", ask, silent=True)
+    if isinstance(missing, str) and missing.strip() and not os.environ.get("CI"):
+        session.skip(f"missing: {missing.strip()}")
+    pytest(session, *(() if session.posargs else ("tests/kubernetes",)), processes="0")
+
+
 @nox.session(**in_workspace)
 def images(session: nox.Session) -> None:
     """Build the images of client, builder, master and worker with the local engine."""

@@ -406,6 +406,67 @@ class ContainersSpec(_message.Message):
 Global___ContainersSpec: _TypeAlias = ContainersSpec  # noqa: Y015
 
 @_typing.final
+class KubernetesSpec(_message.Message):
+    """How the pods of a job on Kubernetes are created; docs/adr/0018-kubernetes.md. The pods are JSON of
+    a v1 Pod. The client renders them completely; the master adds name, number, arguments and owner.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    WORKER_POD_FIELD_NUMBER: _builtins.int
+    SERVER_POD_FIELD_NUMBER: _builtins.int
+    WORKER_PRIORITIES_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    worker_pod: _builtins.str
+    server_pod: _builtins.str
+    """of a parameter server; empty: there are none"""
+    @_builtins.property
+    def worker_priorities(self) -> _containers.RepeatedCompositeFieldContainer[Global___PriorityShare]:
+        """empty: as the pod says"""
+
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        worker_pod: _builtins.str = ...,
+        server_pod: _builtins.str = ...,
+        worker_priorities: _abc.Iterable[Global___PriorityShare] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["namespace", b"namespace", "server_pod", b"server_pod", "worker_pod", b"worker_pod", "worker_priorities", b"worker_priorities"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KubernetesSpec: _TypeAlias = KubernetesSpec  # noqa: Y015
+
+@_typing.final
+class PriorityShare(_message.Message):
+    """So many workers, counted by their numbers from 0 on, get a priority class."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRIORITY_CLASS_FIELD_NUMBER: _builtins.int
+    WORKERS_FIELD_NUMBER: _builtins.int
+    priority_class: _builtins.str
+    workers: _builtins.int
+    """0: all others; only the last share may say so"""
+    def __init__(
+        self,
+        *,
+        priority_class: _builtins.str = ...,
+        workers: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["priority_class", b"priority_class", "workers", b"workers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PriorityShare: _TypeAlias = PriorityShare  # noqa: Y015
+
+@_typing.final
 class JobSpec(_message.Message):
     """All that a user submits. The client resolves every default: a field that is zero or empty means
     that, unless its comment says otherwise. edl_proto/job_spec.py has the fields that must be set.
@@ -435,6 +496,7 @@ class JobSpec(_message.Message):
     SNAPSHOT_INTERVAL_S_FIELD_NUMBER: _builtins.int
     PLATFORM_FIELD_NUMBER: _builtins.int
     CONTAINERS_FIELD_NUMBER: _builtins.int
+    KUBERNETES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     type: Global___JobType.ValueType
     output: _builtins.str
@@ -457,7 +519,7 @@ class JobSpec(_message.Message):
     snapshot_interval_s: _builtins.float
     """time between snapshots, longer if writing one takes long"""
     platform: _builtins.str
-    """processes, docker"""
+    """processes, docker, kubernetes"""
     @_builtins.property
     def model(self) -> Global___ModelSpec: ...
     @_builtins.property
@@ -477,6 +539,10 @@ class JobSpec(_message.Message):
     @_builtins.property
     def containers(self) -> Global___ContainersSpec:
         """platform docker"""
+
+    @_builtins.property
+    def kubernetes(self) -> Global___KubernetesSpec:
+        """platform kubernetes"""
 
     def __init__(
         self,
@@ -503,10 +569,11 @@ class JobSpec(_message.Message):
         snapshot_interval_s: _builtins.float = ...,
         platform: _builtins.str = ...,
         containers: Global___ContainersSpec | None = ...,
+        kubernetes: Global___KubernetesSpec | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["containers", b"containers", "failures", b"failures", "model", b"model", "serving", b"serving", "training", b"training", "workers", b"workers"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["containers", b"containers", "failures", b"failures", "kubernetes", b"kubernetes", "model", b"model", "serving", b"serving", "training", b"training", "workers", b"workers"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["containers", b"containers", "data", b"data", "data_format", b"data_format", "failures", b"failures", "image", b"image", "job_dir", b"job_dir", "minibatch_size", b"minibatch_size", "model", b"model", "name", b"name", "output", b"output", "platform", b"platform", "records_per_task", b"records_per_task", "serving", b"serving", "snapshot_interval_s", b"snapshot_interval_s", "submitted_at", b"submitted_at", "tensorboard_dir", b"tensorboard_dir", "trained_model", b"trained_model", "training", b"training", "type", b"type", "validation_data", b"validation_data", "worker_grace_s", b"worker_grace_s", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["containers", b"containers", "data", b"data", "data_format", b"data_format", "failures", b"failures", "image", b"image", "job_dir", b"job_dir", "kubernetes", b"kubernetes", "minibatch_size", b"minibatch_size", "model", b"model", "name", b"name", "output", b"output", "platform", b"platform", "records_per_task", b"records_per_task", "serving", b"serving", "snapshot_interval_s", b"snapshot_interval_s", "submitted_at", b"submitted_at", "tensorboard_dir", b"tensorboard_dir", "trained_model", b"trained_model", "training", b"training", "type", b"type", "validation_data", b"validation_data", "worker_grace_s", b"worker_grace_s", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

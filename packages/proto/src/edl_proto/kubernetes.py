@@ -1,0 +1,66 @@
+"""What client and master agree on about a job's objects on Kubernetes: names, labels and ports.
+
+``docs/adr/0018-kubernetes.md`` has the whole design.
+"""
+
+from __future__ import annotations
+
+MASTER_PORT = 7070
+"""gRPC of the master: tasks, job, and parameters."""
+
+STREAM_PORT = 7071
+"""Direct parameter connections of the master."""
+
+PAGE_PORT = 7072
+"""Status page and metrics of the master."""
+
+MASTER, WORKER, SERVER = "master", "worker", "parameter-server"
+"""Values of ``LABEL_ROLE``."""
+
+LABEL_JOB = "app.kubernetes.io/instance"
+"""Name of the job; on every object."""
+
+LABEL_ROLE = "app.kubernetes.io/component"
+"""Role of a pod."""
+
+LABEL_JOB_UID = "edl/job-uid"
+"""Uid of the Job: a later job of the same name has another one."""
+
+LABEL_NUMBER = "edl/number"
+"""Number of the worker or parameter server."""
+
+LABEL_ATTEMPT = "edl/attempt"
+"""Number of the worker's start."""
+
+COMMON_LABELS = {"app.kubernetes.io/name": "edl", "app.kubernetes.io/managed-by": "edl"}
+"""On every object."""
+
+CONTAINER = "edl"
+"""The container of a pod that runs edl; a template may add others."""
+
+SPEC_KEY = "spec.json"
+"""Key of the specification in the job's Secret."""
+
+STATUS_KEY, EVENTS_KEY, LOGS_KEY = "status.json", "events.jsonl", "logs.json"
+"""Keys of the record, the job's ConfigMap; ``logs.json`` maps processes to the ends of logs."""
+
+SPEC_DIRECTORY = "/etc/edl"
+"""Where the master's pod sees the Secret."""
+
+STATE_DIRECTORY = "/var/lib/edl"
+"""Where the master's pod sees the volume; the job's directory is below, by the job's name."""
+
+
+def object_name(job: str) -> str:
+    """The name of the job's Job, Secret, Service, claim, Lease and ConfigMap."""
+    return f"edl-{job}"
+
+
+def pod_name(job: str, role: str, number: int, suffix: str) -> str:
+    """The name of a worker's or parameter server's pod.
+
+    Args:
+        suffix: makes the name unique among all pods of the job: the attempt and random letters.
+    """
+    kind = "server" if role == SERVER else role
+    return f"edl-{job}-{kind}-{number}-{suffix}"

@@ -1,0 +1,60 @@
+"""``./dev cluster up|down|status``: a Kubernetes for people to try things on."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from . import binaries, requirements
+from .cluster import Cluster
+
+ROOT = Path(__file__).parents[3] / "build" / "cluster"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="./dev cluster", description=__doc__)
+    actions = parser.add_subparsers(dest="action", required=True)
+    up = actions.add_parser("up", help="start a cluster and print the path of its kubeconfig")
+    up.add_argument("--nodes", type=int, default=1, metavar="N", help="real nodes (default: 1)")
+    up.add_argument(
+        "--simulated-nodes", type=int, default=0, metavar="N", help="nodes of kwok (default: none)"
+    )
+    actions.add_parser("down", help="end the cluster and remove its files")
+    actions.add_parser("status", help="list nodes and pods")
+    chosen = parser.parse_args()
+    if chosen.action == "up":
+        return start(chosen.nodes, chosen.simulated_nodes)
+    try:
+        cluster = Cluster.load(ROOT)
+    except FileNotFoundError:
+        print("No cluster is running. Start one with: ./dev cluster up", file=sys.stderr)
+        return 1
+    if chosen.action == "down":
+        cluster.end()
+    else:
+        print(cluster.kubectl("get", "nodes,pods", "--all-namespaces"), end="")
+    return 0
+
+
+def start(nodes: int, simulated_nodes: int) -> int:
+    if missing := requirements.missing():
+        print(f"A cluster needs: {', '.join(missing)}.", file=sys.stderr)
+        return 1
+    if (ROOT / "state.json").exists():
+        print("A cluster is already running. End it with: ./dev cluster down", file=sys.stderr)
+        return 1
+    if not binaries.is_built():
+        print("Building Kubernetes. This takes five to ten minutes, once.", file=sys.stderr)
+    began = time.monotonic()
+    cluster = Cluster.start(ROOT, nodes)
+    if simulated_nodes:
+        cluster.add_simulated_nodes(simulated_nodes)
+    print(f"The cluster was ready after {time.monotonic() - began:.0f} s.", file=sys.stderr)
+    print(f"export KUBECONFIG={cluster.layout.kubeconfig}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

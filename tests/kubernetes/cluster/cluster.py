@@ -1,0 +1,206 @@
+"""Starts and ends a whole cluster, and causes the faults of tests."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from . import binaries, control_plane, images, machine, node, simulated_nodes
+from .certificates import Authority
+from .layout import API_ADDRESS, API_PORT, DNS_ADDRESS, Layout, NodeAddress
+from .sandbox import Sandbox, wait_until
+
+
+@dataclass
+class Cluster:
+    """A running cluster."""
+
+    layout: Layout
+    binaries: Path
+    sandboxes: dict[str, Sandbox] = field(default_factory=dict)
+    """By node name. The first one has the control plane, too."""
+    relay: int = 0
+
+    @classmethod
+    def start(cls, root: Path, nodes: int = 1) -> Cluster:
+        """Build what is missing, start everything, and wait until each node is ready."""
+        folder = binaries.build()
+        root.mkdir(parents=True)
+        layout = Layout(root)
+        cluster = cls(layout, folder)
+        try:
+            cluster._start(nodes)
+        except BaseException:
+            cluster.end()
+            raise
+        cluster.save()
+        return cluster
+
+    @classmethod
+    def load(cls, root: Path) -> Cluster:
+        """The cluster that another process started; raises ``FileNotFoundError``."""
+        layout = Layout(root)
+        state = json.loads(layout.state.read_text())
+        sandboxes = {name: Sandbox.from_state(one) for name, one in state["sandboxes"].items()}
+        return cls(layout, Path(state["binaries"]), sandboxes, state["relay"])
+
+    def save(self) -> None:
+        state = {
+            "binaries": str(self.binaries),
+            "sandboxes": {name: sandbox.state() for name, sandbox in self.sandboxes.items()},
+            "relay": self.relay,
+        }
+        self.layout.state.write_text(json.dumps(state, indent=1))
+
+    def end(self) -> None:
+        """End all processes and remove all files."""
+        if self.relay:
+            _kill(self.relay)
+        for sandbox in reversed(self.sandboxes.values()):
+            sandbox.end()
+        machine.remove_control_groups(self.layout)
+        shutil.rmtree(self.layout.root)
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        command = (str(self.binaries / "kubectl"), f"--kubeconfig={self.layout.kubeconfig}")
+        done = subprocess.run(
+            (*command, *arguments), check=True, capture_output=True, text=True, input=stdin
+        )
+        return done.stdout
+
+    def import_image(self, archive: Path) -> None:
+        for sandbox in self.sandboxes.values():
+            node.import_image(sandbox, archive)
+
+    def add_simulated_nodes(self, count: int) -> None:
+        first = self.sandboxes["node1"]
+        if "kwok" not in first.processes:
+            simulated_nodes.start(first, self.layout, self.binaries)
+            self.save()
+        self.kubectl("apply", "--filename=-", stdin=simulated_nodes.manifest(count))
+        self.kubectl("wait", "--for=condition=Ready", "node", "--selector=type=kwok")
+
+    def freeze_kubelet(self, name: str) -> None:
+        """The node is lost to the cluster, while its pods go on."""
+        self.sandboxes[name].signal("kubelet", signal.SIGSTOP)
+
+    def thaw_kubelet(self, name: str) -> None:
+        self.sandboxes[name].signal("kubelet", signal.SIGCONT)
+
+    def stop_api_server(self) -> None:
+        self.sandboxes["node1"].signal("kube-apiserver", signal.SIGKILL)
+
+    def start_api_server(self) -> None:
+        control_plane.start_api_server_again(self.sandboxes["node1"], self.layout, self.binaries)
+        self.save()
+        wait_until(self._is_ready, "the API server")
+
+    def _start(self, nodes: int) -> None:
+        authority = Authority(self.layout.certificates)
+        addresses = [NodeAddress(number) for number in range(1, nodes + 1)]
+        first = self._sandbox(addresses[0])
+        control_plane.start(first, self.layout, self.binaries, authority)
+        self._start_relay(first, authority)
+        wait_until(self._is_ready, "the API server")
+        archives = self._write_images()
+        for address in addresses:
+            sandbox = first if address.number == 1 else self._connected_sandbox(first, address)
+            node.start(sandbox, self.layout, address, self.binaries, authority)
+            for archive in archives:
+                node.import_image(sandbox, archive)
+        self._start_dns(first)
+        wait_until(lambda: self._nodes_are_ready(nodes), "the nodes")
+        wait_until(self._has_default_account, "the default service account")
+
+    def _sandbox(self, address: NodeAddress) -> Sandbox:
+        sandbox = Sandbox.create(address.name, self.layout.logs / address.name)
+        self.sandboxes[address.name] = sandbox
+        machine.prepare(sandbox, self.layout, address)
+        return sandbox
+
+    def _connected_sandbox(self, first: Sandbox, address: NodeAddress) -> Sandbox:
+        sandbox = self._sandbox(address)
+        machine.connect(first, sandbox, address)
+        return sandbox
+
+    def _start_relay(self, first: Sandbox, authority: Authority) -> None:
+        port_file = self.layout.root / "api.port"
+        script = Path(__file__).with_name("relay.py")
+        with (self.layout.logs / "relay.log").open("wb") as output:
+            self.relay = subprocess.Popen(
+                (sys.executable, str(script), str(first.init), str(API_PORT), str(port_file)),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            ).pid
+        wait_until(port_file.exists, "the relay to the API server")
+        config = authority.kubeconfig("admin", f"https://127.0.0.1:{port_file.read_text()}")
+        self.layout.kubeconfig.touch(mode=0o600)
+        self.layout.kubeconfig.write_text(config)
+
+    def _write_images(self) -> list[Path]:
+        pause, busybox = (self.layout.root / f"{name}.tar" for name in ("pause", "busybox"))
+        images.write_pause(self.binaries, pause)
+        images.write_busybox(busybox)
+        return [pause, busybox]
+
+    def _start_dns(self, first: Sandbox) -> None:
+        """A process on the first node, behind the address that pods expect."""
+        first.start(
+            *("dns", str(self.binaries / "dns"), f"--listen={API_ADDRESS}:53"),
+            f"--kubeconfig={self.layout.inner_kubeconfig('admin')}",
+        )
+        ports = [{"name": p.lower(), "port": 53, "protocol": p} for p in ("UDP", "TCP")]
+        service = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "kube-dns", "namespace": "kube-system"},
+            "spec": {"clusterIP": DNS_ADDRESS, "ports": ports},
+        }
+        endpoints = {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {
+                "name": "kube-dns-1",
+                "namespace": "kube-system",
+                "labels": {"kubernetes.io/service-name": "kube-dns"},
+            },
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": [API_ADDRESS]}],
+            "ports": ports,
+        }
+        self.kubectl("apply", "--filename=-", stdin=yaml.safe_dump_all([service, endpoints]))
+
+    def _is_ready(self) -> bool:
+        return self._succeeds("get", "--raw=/readyz")
+
+    def _has_default_account(self) -> bool:
+        return self._succeeds("get", "serviceaccount", "default")
+
+    def _nodes_are_ready(self, count: int) -> bool:
+        listed = json.loads(self.kubectl("get", "nodes", "--output=json"))
+        conditions = [one for item in listed["items"] for one in item["status"]["conditions"]]
+        ready = [one for one in conditions if one["type"] == "Ready" and one["status"] == "True"]
+        return len(ready) == count
+
+    def _succeeds(self, *arguments: str) -> bool:
+        try:
+            self.kubectl("--request-timeout=5s", *arguments)
+        except subprocess.CalledProcessError:
+            return False
+        return True
+
+
+def _kill(pid: int) -> None:
+    try:
+        subprocess.run(("kill", "-KILL", str(pid)), check=False, capture_output=True)
+    except OSError:
+        return

@@ -1,0 +1,33 @@
+"""What a test cluster needs on this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+PROGRAMS = {
+    # program: Debian package
+    "etcd": "etcd-server",
+    "containerd": "containerd",
+    "runc": "runc",
+    "iptables": "iptables",
+    "ip": "iproute2",
+    "nsenter": "util-linux",
+    "/usr/lib/cni/ptp": "containernetworking-plugins",
+    "/bin/busybox": "busybox-static",
+}
+
+
+def missing() -> list[str]:
+    """What keeps a cluster from starting here, in words; empty if nothing does."""
+    absent = [
+        f"{Path(program).name} (Debian's {package})"
+        for program, package in PROGRAMS.items()
+        if not shutil.which(program)
+    ]
+    if not shutil.which("go"):
+        absent.append("Go 1.24 or later")
+    if os.geteuid() != 0:
+        absent.append("root")
+    return absent

@@ -1,0 +1,126 @@
+"""One node's namespaces (network, mounts, processes, host name, IPC), and what runs in them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+INIT = Path(__file__).with_name("sandbox_init.py")
+NAMESPACES = ("--net", "--mount", "--pid", "--uts", "--ipc")
+NICENESS = "10"
+"""A cluster on a small machine leaves the tests their turn."""
+
+
+def wait_until(met: Callable[[], bool], what: str, seconds: float = 120) -> None:
+    """Raise ``TimeoutError`` naming ``what`` if the condition stays false."""
+    deadline = time.monotonic() + seconds
+    while not met():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {seconds:g} s")
+        time.sleep(0.05)
+
+
+def child_of(pid: int) -> int | None:
+    """The only child of a process, if it has one yet."""
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return None
+    return int(children[0]) if children else None
+
+
+@dataclass
+class Sandbox:
+    """A set of namespaces. All process ids are those of this machine, so signals reach them."""
+
+    logs: Path
+    outer: int
+    """The process that made the namespaces; its death ends them."""
+    init: int
+    """The first process in the namespaces; its death ends all others in there."""
+    processes: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def create(cls, name: str, logs: Path) -> Sandbox:
+        logs.mkdir(parents=True, exist_ok=True)
+        command = ("unshare", *NAMESPACES, "--fork", "--kill-child", "--mount-proc")
+        outer = _background(
+            (*command, "--propagation", "private", sys.executable, str(INIT)), logs / f"{name}.log"
+        )
+        wait_until(lambda: child_of(outer) is not None, "the first process of the namespaces")
+        init = child_of(outer)
+        assert init is not None
+        wait_until(lambda: b"ready" in (logs / f"{name}.log").read_bytes(), "the namespaces")
+        return cls(logs, outer, init)
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Sandbox:
+        return cls(Path(state["logs"]), state["outer"], state["init"], dict(state["processes"]))
+
+    def state(self) -> dict[str, Any]:
+        """What ``from_state`` needs, as JSON values."""
+        identity = {"logs": str(self.logs), "outer": self.outer, "init": self.init}
+        return {**identity, "processes": self.processes}
+
+    def run(self, *command: str, stdin: str | None = None) -> str:
+        """Standard output of a command in the namespaces; raises ``RuntimeError`` if it fails."""
+        entered = self._entered(*command)
+        done = subprocess.run(entered, check=False, capture_output=True, text=True, input=stdin)
+        if done.returncode:
+            raise RuntimeError(f"{command} ended with {done.returncode}: {done.stderr}")
+        return done.stdout
+
+    def script(self, text: str) -> None:
+        """Run lines of shell; the first that fails ends them."""
+        self.run("sh", "-euc", text)
+
+    def start(self, name: str, *command: str) -> None:
+        """Start a process that stays; its output goes into a log of this name."""
+        entered = self._entered("nice", "-n", NICENESS, *command)
+        parent = _background(entered, self.logs / f"{name}.log")
+        wait_until(lambda: child_of(parent) is not None, name)
+        pid = child_of(parent)
+        assert pid is not None
+        self.processes[name] = pid
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        os.kill(self.processes[name], number)
+
+    def end(self) -> None:
+        """End every process in the namespaces; mounts and network go with them."""
+        for pid in (self.init, self.outer):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+            wait_until(lambda pid=pid: not _lives(pid), f"the end of process {pid}", 30)  # type: ignore[misc]
+
+    def _entered(self, *command: str) -> tuple[str, ...]:
+        return ("nsenter", "--target", str(self.init), *NAMESPACES, "--", *command)
+
+
+def _background(command: Sequence[str], log: Path) -> int:
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    return process.pid
+
+
+def _lives(pid: int) -> bool:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return False
+    return fields[0] != "Z"

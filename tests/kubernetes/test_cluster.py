@@ -1,0 +1,65 @@
+"""What the tests of jobs take for granted about the cluster."""
+
+from __future__ import annotations
+
+import json
+
+from .cluster.cluster import Cluster
+from .cluster.images import BUSYBOX_IMAGE
+
+
+def pod(name: str, *command: str, **spec: object) -> str:
+    """A pod that runs a command of the shell's image, as JSON."""
+    container = {"name": "main", "image": BUSYBOX_IMAGE, "command": list(command)}
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name},
+            "spec": {"containers": [container], "restartPolicy": "Never", **spec},
+        }
+    )
+
+
+def wait_for_phase(cluster: Cluster, name: str, phase: str) -> None:
+    condition = f"--for=jsonpath={{.status.phase}}={phase}"
+    cluster.kubectl("wait", condition, f"pod/{name}", "--timeout=120s")
+
+
+def test_pods_of_both_nodes_reach_each_other_by_the_name_of_a_service(cluster: Cluster) -> None:
+    serve = "mkdir /tmp/www; echo hello > /tmp/www/index.html; httpd -f -p 8080 -h /tmp/www"
+    cluster.kubectl("create", "-f-", stdin=pod("server", "sh", "-c", serve, nodeName="node1"))
+    cluster.kubectl("label", "pod/server", "app=server")
+    cluster.kubectl("expose", "pod/server", "--port=80", "--target-port=8080")
+    wait_for_phase(cluster, "server", "Running")
+    fetch = "until wget -qO- http://server.default.svc.cluster.local/; do sleep 0.2; done"
+    cluster.kubectl("create", "-f-", stdin=pod("client", "sh", "-c", fetch, nodeName="node2"))
+    wait_for_phase(cluster, "client", "Succeeded")
+    assert cluster.kubectl("logs", "client").endswith("hello\n")
+    cluster.kubectl("delete", "pod/client", "pod/server", "service/server", "--grace-period=1")
+
+
+def test_the_reason_and_code_of_a_containers_end_are_reported(cluster: Cluster) -> None:
+    cluster.kubectl("create", "-f-", stdin=pod("failing", "sh", "-c", "exit 5"))
+    wait_for_phase(cluster, "failing", "Failed")
+    found = json.loads(cluster.kubectl("get", "pod/failing", "--output=json"))
+    ended = found["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (5, "Error")
+    cluster.kubectl("delete", "pod/failing")
+
+
+def test_simulated_nodes_run_pods_without_a_kubelet(cluster: Cluster) -> None:
+    cluster.add_simulated_nodes(2)
+    spec = {"nodeSelector": {"type": "kwok"}, "tolerations": [{"operator": "Exists"}]}
+    cluster.kubectl("create", "-f-", stdin=pod("simulated", "sleep", "1000", **spec))
+    wait_for_phase(cluster, "simulated", "Running")
+    cluster.kubectl("delete", "pod/simulated", "--grace-period=0", "--force")
+
+
+def test_the_api_server_comes_back_with_its_objects(cluster: Cluster) -> None:
+    cluster.kubectl("create", "configmap", "kept", "--from-literal=key=value")
+    cluster.stop_api_server()
+    cluster.start_api_server()
+    found = json.loads(cluster.kubectl("get", "configmap/kept", "--output=json"))
+    assert found["data"] == {"key": "value"}
+    cluster.kubectl("delete", "configmap/kept")
