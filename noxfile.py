@@ -184,9 +184,9 @@ def engine(session: nox.Session) -> None:
     pytest(session, *(() if session.posargs else ("tests/builder",)), processes="0")
 
 
-@nox.session(tags=["test"], **in_workspace)
+@nox.session(**in_workspace)
 def cluster(session: nox.Session) -> None:
-    """Jobs on a real Kubernetes of this machine; ``up``, ``down`` and ``status`` are for people.
+    """A real Kubernetes on this machine: tests on it, or ``up``, ``down`` and ``status``.
 
     Needs root, Go, and Debian's etcd-server, containerd and containernetworking-plugins. Skipped
     where these are missing, with the reason; CI must have them.

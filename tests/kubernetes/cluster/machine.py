@@ -40,7 +40,8 @@ def prepare(sandbox: Sandbox, layout: Layout, node: NodeAddress) -> None:
 def connect(first: Sandbox, other: Sandbox, node: NodeAddress) -> None:
     """Lay a cable from the first node to another one, and route all other nodes through it."""
     here, there = f"to-{node.name}", "to-first"
-    first.run("ip", "link", "add", here, "type", "veth", "peer", there, "netns", str(other.init))
+    link = ("type", "veth", "peer", "name", there, "netns", str(other.init))
+    first.run_on_network("ip", "link", "add", here, *link)
     first.script(
         f"""
         ip addr add {API_ADDRESS} peer {node.address} dev {here}

@@ -71,11 +71,11 @@ class Sandbox:
 
     def run(self, *command: str, stdin: str | None = None) -> str:
         """Standard output of a command in the namespaces; raises ``RuntimeError`` if it fails."""
-        entered = self._entered(*command)
-        done = subprocess.run(entered, check=False, capture_output=True, text=True, input=stdin)
-        if done.returncode:
-            raise RuntimeError(f"{command} ended with {done.returncode}: {done.stderr}")
-        return done.stdout
+        return _output(self._entered(*command), stdin)
+
+    def run_on_network(self, *command: str) -> None:
+        """Run a command in the network namespace alone: process ids are those of this machine."""
+        _output(("nsenter", "--target", str(self.init), "--net", "--", *command))
 
     def script(self, text: str) -> None:
         """Run lines of shell; the first that fails ends them."""
@@ -104,6 +104,13 @@ class Sandbox:
 
     def _entered(self, *command: str) -> tuple[str, ...]:
         return ("nsenter", "--target", str(self.init), *NAMESPACES, "--", *command)
+
+
+def _output(command: Sequence[str], stdin: str | None = None) -> str:
+    done = subprocess.run(command, check=False, capture_output=True, text=True, input=stdin)
+    if done.returncode:
+        raise RuntimeError(f"{command} ended with {done.returncode}: {done.stderr}")
+    return done.stdout
 
 
 def _background(command: Sequence[str], log: Path) -> int:
