@@ -151,7 +151,8 @@ def package(session: nox.Session, package: str) -> None:
 @nox.session(tags=["test"], **in_workspace)
 def integration(session: nox.Session) -> None:
     """The product as a whole, through its command line."""
-    pytest(session, *(() if session.posargs else ("tests", "--ignore=tests/builder")))
+    others = ("--ignore=tests/builder", "--ignore=tests/kubernetes")
+    pytest(session, *(() if session.posargs else ("tests", *others)))
 
 
 @nox.session(**in_workspace)
