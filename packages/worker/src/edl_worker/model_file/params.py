@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from edl_proto import model_params
 from edl_proto.errors import EdlError, ErrorCode
 
 _EXAMPLE = '--params="hidden_units=[10, 100, 20, 5], learning_rate=0.01"'
@@ -15,53 +15,18 @@ _EXAMPLE = '--params="hidden_units=[10, 100, 20, 5], learning_rate=0.01"'
 def parse_params(text: str) -> dict[str, Any]:
     """The parameters by name.
 
-    Args:
-        text: ``name=literal, name=literal``; numbers, strings, lists, tuples, dicts, sets,
-            booleans, None.
-
     Raises:
         EdlError: USAGE, with the text and the column.
     """
-    if not text.strip():
-        return {}
-    head = "dict("
     try:
-        call = ast.parse(f"{head}{text}\n)", mode="eval").body
-    except SyntaxError as error:
-        column = max(1, (error.offset or 0) - len(head))
-        raise _unreadable(text, error.msg, column) from None
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-        raise _unreadable(text, "it is not a list of name=value", 1)
-    if call.args:
-        column = call.args[0].col_offset - len(head) + 1
-        raise _unreadable(text, f"{ast.unparse(call.args[0])} has no name", column)
-    values: dict[str, Any] = {}
-    for keyword in call.keywords:
-        column = keyword.value.col_offset - len(head) + 1
-        if keyword.arg is None:
-            raise _unreadable(text, "** is not supported", column)
-        if keyword.arg in values:
-            raise _unreadable(text, f"{keyword.arg} is repeated", column)
-        try:
-            values[keyword.arg] = ast.literal_eval(keyword.value)
-        except ValueError:
-            shown = ast.unparse(keyword.value)
-            hint = {"true": "True", "false": "False", "null": "None", "none": "None"}.get(
-                shown, repr(shown)
-            )
-            raise _unreadable(
-                text, f"the value of {keyword.arg} is not a literal: {shown}; write {hint}", column
-            ) from None
-    return values
-
-
-def _unreadable(text: str, what: str, column: int) -> EdlError:
-    return EdlError(
-        ErrorCode.USAGE,
-        f"--params cannot be read: {what}",
-        where=f'--params="{text}", column {column}',
-        remedy=f"Write names and Python literals, for example {_EXAMPLE}",
-    )
+        return model_params.parse_params(text)
+    except model_params.ParamsError as error:
+        raise EdlError(
+            ErrorCode.USAGE,
+            f"--params cannot be read: {error}",
+            where=f'--params="{text}"' + (f", column {error.column}" if error.column else ""),
+            remedy=f"Write names and Python literals, for example {_EXAMPLE}",
+        ) from None
 
 
 def unknown_parameter(name: str, takers: Mapping[str, Iterable[str]]) -> EdlError:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Protocol
 
-from edl.core import literals
 from edl.core.quantities import parse_duration
+from edl_proto import model_params
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +92,9 @@ class Params:
 
     def read(self, value: object) -> str:
         if isinstance(value, dict):
-            value = literals.format_params(value)
+            value = model_params.format_params(value)
         text = Text(may_be_empty=True).read(value)
-        literals.parse_params(text)
+        model_params.parse_params(text)
         return text
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edl.core.literals import format_params, parse_params
+from edl_proto.model_params import ParamsError, format_params, parse_params
 
 
 def test_the_documents_example() -> None:
@@ -27,6 +27,8 @@ def test_the_documents_example() -> None:
         ("a='x, y=2'", {"a": "x, y=2"}),
         ("a=-1, b=None, c={'k': (1, 2)}", {"a": -1, "b": None, "c": {"k": (1, 2)}}),
         ("a=1, # note", {"a": 1}),
+        ("a=1,\n  b={'x': (1, 2)}", {"a": 1, "b": {"x": (1, 2)}}),
+        ("a=1e-3", {"a": 1e-3}),
     ],
 )
 def test_literals_are_read(text: str, values: dict[str, object]) -> None:
@@ -42,6 +44,10 @@ def test_literals_are_read(text: str, values: dict[str, object]) -> None:
         ("a=1 b=2", "name=value"),
         ("a=1, a=2", "appears twice"),
         ("**{'a': 1}", "not of the form name=value"),
+        ("a=open", "not a literal: open; write 'open'"),
+        ("a=true", "write True"),
+        ("a=null", "write None"),
+        ("a=1; b=2", "name=value"),
         ("lr=__import__('os').getpid()", "lr"),
         ("a=b", "not a literal"),
         ("a=[x for x in range(3)]", "not a literal"),
@@ -63,7 +69,15 @@ def test_nothing_is_ever_run(tmp_path: Path) -> None:
     assert not trace.exists()
 
 
-_plain = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+def test_an_error_knows_the_column() -> None:
+    with pytest.raises(ParamsError) as caught:
+        parse_params("ok=1, bad=open")
+    assert caught.value.column == "ok=1, bad=open".index("open") + 1
+
+
+_plain = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
+)
 _names = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True).map(lambda name: f"p_{name}")
 
 

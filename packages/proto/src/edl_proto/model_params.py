@@ -1,0 +1,73 @@
+"""Parameters of models: ``hidden_units=[10, 5], lr=0.1``, parsed and never evaluated."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+_CALL = "dict("
+_MEANT = {"true": "True", "false": "False", "null": "None", "none": "None"}
+
+
+class ParamsError(ValueError):
+    """A text that has no parameters.
+
+    Args:
+        what: one sentence without a full stop.
+        column: where in the text, from 1; 0 if it is not known.
+    """
+
+    def __init__(self, what: str, column: int = 0) -> None:
+        super().__init__(what)
+        self.column = max(column, 0)
+
+
+def parse_params(text: str) -> dict[str, Any]:
+    """The parameters in ``text`` by name, in the order given.
+
+    Values are Python literals: numbers, strings, booleans, None, and lists, tuples, sets and
+    dictionaries of them.
+
+    Raises:
+        ParamsError: the text is something else.
+    """
+    if not text.strip():
+        return {}
+    # Only as the arguments of a call is "a=1, b=[2, 3]" Python; nothing of it is run.
+    try:
+        call = ast.parse(f"{_CALL}{text}\n)", mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        column = (getattr(error, "offset", None) or 0) - len(_CALL)
+        near = f" near {text[max(0, column - 4) :][:20]!r}" if column > 0 else ""
+        raise ParamsError(f"expected name=value, name=value{near}", column) from None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+        raise ParamsError("expected name=value, name=value")
+    if call.args:
+        first = call.args[0]
+        raise ParamsError(f"{ast.unparse(first)} has no name; write name=value", _column(first))
+    values: dict[str, Any] = {}
+    for keyword in call.keywords:
+        column = _column(keyword.value)
+        if keyword.arg is None:
+            shown = ast.unparse(keyword.value)
+            raise ParamsError(f"**{shown} is not of the form name=value", column)
+        if keyword.arg in values:
+            raise ParamsError(f"{keyword.arg} appears twice", column)
+        try:
+            values[keyword.arg] = ast.literal_eval(keyword.value)
+        except (ValueError, TypeError, SyntaxError, RecursionError):
+            shown = ast.unparse(keyword.value)
+            hint = _MEANT.get(shown, repr(shown))
+            raise ParamsError(
+                f"the value of {keyword.arg} is not a literal: {shown}; write {hint}", column
+            ) from None
+    return values
+
+
+def format_params(values: dict[str, object]) -> str:
+    """The text that ``parse_params`` reads as ``values``."""
+    return ", ".join(f"{name}={value!r}" for name, value in values.items())
+
+
+def _column(node: ast.expr) -> int:
+    return node.col_offset - len(_CALL) + 1
