@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 from conftest import ROOT, Edl, read_all
 
@@ -94,10 +95,11 @@ def test_evaluation_equals_counting_by_hand(
     ).json
     edl(
         *("predict", "--data", f"{digit_data}/test", "--trained-model", str(moved_model)),
-        *("--output", str(tmp_path / "out"), "-q"),
+        *("--keep", "label", "--postprocess", "argmax", "--records-per-task", "11"),
+        *("--output", str(tmp_path / "out.parquet"), "-q"),
     )
     labels = [int(recordio.example.decode(r)["label"][0]) for r in read_all(digit_data / "test")]
-    found = [
-        int(np.argmax(recordio.example.decode(r)["prediction"])) for r in read_all(tmp_path / "out")
-    ]
-    assert evaluated["metrics"]["accuracy"] == pytest.approx(np.mean(np.equal(labels, found)))
+    table = pyarrow.parquet.read_table(tmp_path / "out.parquet").to_pydict()
+    assert table["label"] == labels
+    accuracy = np.mean(np.equal(labels, table["prediction"]))
+    assert evaluated["metrics"]["accuracy"] == pytest.approx(accuracy)

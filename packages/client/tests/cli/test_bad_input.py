@@ -10,6 +10,7 @@ import pytest
 from conftest import Attempt, Done, told
 
 import recordio
+import recordio.example
 from edl_proto.v1 import model_pb2
 
 # --- the command line ----------------------------------------------------------------------
@@ -149,6 +150,24 @@ def test_a_file_of_no_known_format(attempt: Attempt, tmp_path: Path) -> None:
 
 
 # --- the place -----------------------------------------------------------------------------
+
+
+def test_a_table_with_another_delimiter(attempt: Attempt, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a;b\n1;2\n")
+    told(attempt(data=str(tmp_path / "t.csv")), 3, "separated by ';'", "edl data convert")
+
+
+def test_a_column_to_keep_that_is_not_there(attempt: Attempt, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("ident,b\n1,2\n")
+    (tmp_path / "m").mkdir()
+    model = model_pb2.TrainedModel(model_def="m")
+    (tmp_path / "m" / "trained_model.pb").write_bytes(model.SerializeToString())
+    predict = ("predict", "--trained-model", str(tmp_path / "m"), "--output", str(tmp_path / "o"))
+    for name in ("t.csv", "t.recordio"):
+        with recordio.Writer(str(tmp_path / "t.recordio")) as writer:
+            writer.write(recordio.example.encode({"ident": 1}))
+        done = attempt(*predict, "--data", str(tmp_path / name), "--keep", "idnt")
+        told(done, 2, "--keep idnt", "ident", name)
 
 
 def test_an_output_that_exists(attempt: Attempt, tmp_path: Path) -> None:

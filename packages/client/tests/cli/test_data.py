@@ -436,3 +436,61 @@ def test_damage_is_found_by_check(edl: Call, tmp_path: Path) -> None:
     (tmp_path / "a.recordio").write_bytes(content[:-10])
     assert "damaged" in edl("data", "inspect", "a.recordio", code=3).err
     assert "nothing matches" in edl("data", "inspect", "b*", code=3).err
+
+
+# --- what a person is told -----------------------------------------------------------------
+
+
+def test_the_shapes_of_features_are_shown(edl: Call, photos: Path) -> None:
+    done = edl("data", "convert", "photos", "--to", "a", "--size", "4x5")
+    assert "image  float  4 x 5 x 1" in done.out
+    assert "label  int64  1" in done.out
+    done = edl("data", "convert", "photos", "--to", "b", "--image-as", "bytes", "-o", "json")
+    assert done.json["features"]["image"] == {"type": "bytes", "shape": [2, 3, 1]}
+
+
+@pytest.mark.parametrize("sign", [",", ";", "\t", "|"])
+def test_the_delimiter_is_guessed(edl: Call, tmp_path: Path, sign: str) -> None:
+    rows = [("n", "x", "text"), ("1", "2.5", '"a, b; c"'), ("2", "3.5", '"two\nlines"')]
+    content = "".join(sign.join(row) + "\n" for row in rows)
+    (tmp_path / "t.csv").write_text(content)
+    edl("data", "convert", "t.csv", "--to", "out.recordio")
+    assert [example["n"] for example in examples("out.recordio")] == [[1], [2]]
+    assert examples("out.recordio")[0]["text"] == [b"a, b; c"]
+
+
+def test_a_table_of_one_column_has_no_delimiter(edl: Call, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("n\n1\n2\n")
+    edl("data", "convert", "t.csv", "--to", "out.recordio")
+    assert examples("out.recordio") == [{"n": [1]}, {"n": [2]}]
+
+
+@pytest.mark.parametrize("place", ["photos", "photos/cat", "photos/*/*.png", "photos/cat/0.png"])
+def test_images_are_pointed_to_their_conversion(edl: Call, photos: Path, place: str) -> None:
+    command = "edl data convert photos --to data"
+    assert command in edl("data", "inspect", place, code=3).err
+    if "*" not in place and place != "photos":
+        assert command in edl("data", "convert", place, "--to", "out", code=3).err
+
+
+def test_inspecting_json_lines(edl: Call, tmp_path: Path) -> None:
+    (tmp_path / "p.jsonl").write_text('{"id": "a", "p": [0.5, 0.25]}\n\n{"id": "b", "p": []}\n')
+    done = edl("data", "inspect", "p.jsonl", "--check")
+    assert "jsonl, 2 records" in done.out
+    assert "p   float[2]     0.5, 0.25" in done.out
+    (tmp_path / "p.jsonl").write_text('{"id": 1}\n{"id":\n')
+    assert "p.jsonl:2" in edl("data", "inspect", "p.jsonl", "--check", code=3).err
+    assert edl("data", "inspect", "p.jsonl", "-o", "json").json[0]["records"] == 2
+
+
+def test_inspecting_parquet(edl: Call, tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"id": ["a", "b"], "p": [[0.5], [1.5]]}), tmp_path / "p.parquet")
+    done = edl("data", "inspect", "p.parquet", "--check")
+    assert "parquet, 2 records" in done.out
+    assert "1 row group (1 snappy)" in done.out
+    assert "all 2 records are whole" in done.out
+    (tmp_path / "p.parquet").write_bytes(b"PAR1 cut")
+    assert "not a Parquet file" in edl("data", "inspect", "p.parquet", code=3).err

@@ -202,3 +202,32 @@ def test_flags_and_variables_of_the_table_are_unique() -> None:
     assert len(BY_NAME) == len(OPTIONS)
     assert BY_NAME["model_def"].flag == "--model-def"
     assert BY_NAME["model_def"].variable == "EDL_MODEL_DEF"
+
+
+@pytest.mark.parametrize(
+    ("output", "given", "format"),
+    [
+        ("out", {}, "recordio"),
+        ("p.recordio", {}, "recordio"),
+        ("p.csv", {}, "csv"),
+        ("s3://b/p.parquet", {}, "parquet"),
+        ("p.jsonl", {"format": "JSONL"}, "jsonl"),
+        ("v1.2", {"format": "csv"}, "csv"),
+    ],
+)
+def test_the_name_of_the_output_tells_the_format_of_predictions(
+    output: str, given: dict[str, str], format: str
+) -> None:
+    assert made(Verb.PREDICT, USE | {"output": output} | given).format == format
+
+
+def test_a_format_that_the_output_s_name_contradicts() -> None:
+    problem = refused(Verb.PREDICT, USE | {"output": "p.csv", "format": "parquet"})
+    assert "does not go with --output p.csv" in problem.what
+
+
+def test_names_to_keep() -> None:
+    assert made(Verb.PREDICT, USE | {"keep": "id, name"}).keep == ("id", "name")
+    assert made(Verb.PREDICT, USE | {"keep": ["a,b"]}).keep == ("a,b",)
+    for wrong in ("id,,name", "id,id", ""):
+        assert "--keep" in refused(Verb.PREDICT, USE | {"keep": wrong}).what

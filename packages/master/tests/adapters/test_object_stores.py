@@ -12,6 +12,7 @@ from acting.store import Trouble, emptied, trouble
 
 import recordio
 from edl_master.adapters import object_stores
+from edl_master.adapters.part_files import OutputFormat
 from edl_master.adapters.prediction_output import PredictionOutput
 from edl_master.core.tasks import TaskPartition
 from edl_proto.errors import EdlError
@@ -85,7 +86,7 @@ def test_predictions_whose_store_gets_stuck_fail_the_job_and_keep_their_parts(
 ) -> None:
     """The job is told, so it does not stay at finishing for ever."""
     predictions = PredictionOutput(
-        tmp_path / "parts", "trouble://b/out", ["d"], TaskPartition((2,), 2), "ab12"
+        tmp_path / "parts", "trouble://b/out", ["d"], TaskPartition((2,), 2), "ab12", OutputFormat()
     )
     stick_at("piece", going_on)
     predictions.prepare()

@@ -13,7 +13,7 @@ import pytest
 import recordio
 from edl_master.adapters import object_stores
 from edl_master.adapters.job_output import check_output
-from edl_master.adapters.part_files import output_names
+from edl_master.adapters.part_files import OutputFormat, output_names
 from edl_master.adapters.prediction_output import PredictionOutput
 from edl_master.core.events import HeldLease
 from edl_master.core.identifiers import TaskKey, TaskType, Token
@@ -23,6 +23,7 @@ from edl_proto.v1 import error_pb2, model_pb2
 
 SIZES = (25, 0, 12)
 CUT = TaskPartition(SIZES, 10)  # tasks of 10, 10, 5; 10, 2
+FORMAT = OutputFormat()
 URIS = ("/in/a.recordio", "/in/b.csv", "/in/c.tfrecord")
 
 
@@ -49,7 +50,7 @@ def complete(predictions: PredictionOutput, number: int, token: int = 1) -> None
 
 @pytest.fixture
 def predictions(tmp_path: Path) -> PredictionOutput:
-    made = PredictionOutput(tmp_path / "parts", str(tmp_path / "out"), URIS, CUT, "ab12")
+    made = PredictionOutput(tmp_path / "parts", str(tmp_path / "out"), URIS, CUT, "ab12", FORMAT)
     made.prepare()
     return made
 
@@ -76,14 +77,16 @@ def test_parts_are_joined_in_the_order_of_the_data(
 
 def successor(tmp_path: Path, output: str = "") -> PredictionOutput:
     """What the next master of the job has."""
-    return PredictionOutput(tmp_path / "parts", output or str(tmp_path / "out"), URIS, CUT, "cd34")
+    return PredictionOutput(
+        tmp_path / "parts", output or str(tmp_path / "out"), URIS, CUT, "cd34", FORMAT
+    )
 
 
 @pytest.mark.parametrize("name", ["out", "out.recordio"])
 def test_an_output_that_an_earlier_master_joined_stays(tmp_path: Path, name: str) -> None:
     """It died before it could say so; the job neither fails by its own result nor redoes it."""
     output = tmp_path / name
-    predictions = PredictionOutput(tmp_path / "parts", str(output), URIS, CUT, "ab12")
+    predictions = PredictionOutput(tmp_path / "parts", str(output), URIS, CUT, "ab12", FORMAT)
     predictions.prepare()
     assert not predictions.is_joined
     for number in range(CUT.count):
@@ -160,7 +163,12 @@ def test_a_successor_misses_the_part_of_what_is_done(
 
 def test_an_output_that_ends_in_recordio_is_one_file(tmp_path: Path) -> None:
     predictions = PredictionOutput(
-        tmp_path / "parts", str(tmp_path / "all.recordio"), URIS, CUT, "ab12"
+        tmp_path / "parts",
+        str(tmp_path / "all.recordio"),
+        URIS,
+        CUT,
+        "ab12",
+        OutputFormat(one_file=True),
     )
     predictions.prepare()
     for number in range(CUT.count):
@@ -281,12 +289,18 @@ def test_outputs_are_checked_before_any_work(tmp_path: Path) -> None:
 
 
 def test_files_of_one_name_keep_apart() -> None:
-    assert output_names(["/a/x.recordio", "/b/y.csv"]) == ["x.recordio", "y.csv.recordio"]
-    assert output_names(["/a/x.recordio", "/b/x.recordio"]) == [
+    assert output_names(["/a/x.recordio", "/b/y.csv"], "recordio") == [
+        "x.recordio",
+        "y.csv.recordio",
+    ]
+    assert output_names(["/a/x.recordio", "/b/x.recordio"], "recordio") == [
         "00000-x.recordio",
         "00001-x.recordio",
     ]
-    assert output_names(["/a/x", "/a/x.recordio"]) == ["00000-x.recordio", "00001-x.recordio"]
+    assert output_names(["/a/x", "/a/x.recordio"], "recordio") == [
+        "00000-x.recordio",
+        "00001-x.recordio",
+    ]
 
 
 # --- results in a store ------------------------------------------------------------------------
@@ -304,7 +318,7 @@ def store() -> Iterator[Any]:
 
 @pytest.mark.parametrize("output", ["memory://bucket/all.recordio", "memory://bucket/some"])
 def test_predictions_go_to_a_store(tmp_path: Path, store: Any, output: str) -> None:
-    predictions = PredictionOutput(tmp_path / "parts", output, URIS, CUT, "ab12")
+    predictions = PredictionOutput(tmp_path / "parts", output, URIS, CUT, "ab12", FORMAT)
     predictions.prepare()
     check_output(output)
     for number in range(CUT.count):
@@ -328,7 +342,9 @@ def test_predictions_go_to_a_store(tmp_path: Path, store: Any, output: str) -> N
 def test_an_output_that_appeared_in_a_store_meanwhile_is_not_overwritten(
     tmp_path: Path, store: Any
 ) -> None:
-    predictions = PredictionOutput(tmp_path / "parts", "memory://bucket/out", URIS, CUT, "ab12")
+    predictions = PredictionOutput(
+        tmp_path / "parts", "memory://bucket/out", URIS, CUT, "ab12", FORMAT
+    )
     predictions.prepare()
     for number in range(CUT.count):
         complete(predictions, number)
@@ -383,7 +399,7 @@ def test_predictions_whose_writing_to_a_store_was_interrupted(
             put(local, uri, job)
         raise KilledError
 
-    predictions = PredictionOutput(tmp_path / "parts", output, URIS, CUT, "ab12")
+    predictions = PredictionOutput(tmp_path / "parts", output, URIS, CUT, "ab12", FORMAT)
     predictions.prepare()
     for number in range(CUT.count):
         complete(predictions, number)

@@ -34,6 +34,8 @@ def spec_of(tmp_path: Path, kind: str, sizes: tuple[int, ...]) -> job_pb2.JobSpe
     )
     spec.ClearField("model")
     spec.ClearField("training")
+    if kind == "PREDICT":
+        spec.prediction.format = "recordio"
     return spec
 
 

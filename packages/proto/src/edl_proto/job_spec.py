@@ -37,7 +37,7 @@ _BY_TYPE: dict[job_pb2.JobType.ValueType, tuple[str, ...]] = {
         "training.keep_checkpoints",
     ),
     job_pb2.EVALUATE: ("trained_model",),
-    job_pb2.PREDICT: ("trained_model", "output"),
+    job_pb2.PREDICT: ("trained_model", "output", "prediction.format"),
 }
 _BY_UPDATE: dict[job_pb2.UpdateMode.ValueType, tuple[str, ...]] = {
     job_pb2.SYNC: ("training.grads_to_wait",),

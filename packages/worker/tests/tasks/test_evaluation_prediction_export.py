@@ -311,6 +311,7 @@ def predict_job(job: job_pb2.JobSpec, trained: Path) -> job_pb2.JobSpec:
     spec.ClearField("model")
     spec.ClearField("training")
     spec.type, spec.trained_model, spec.output = job_pb2.PREDICT, str(trained), "unused"
+    spec.prediction.format = "recordio"
     return spec
 
 
@@ -341,6 +342,53 @@ def test_each_record_gets_its_prediction_in_order_on_a_machine_without_the_zoo(
     model, _ = by_keras(job, trained_by.by_name(), points)
     np.testing.assert_allclose(got, model.predict(x, verbose=0), rtol=1e-4, atol=1e-5)
     assert sorted(p.name for p in (tmp_path / "parts").iterdir()) == ["0.part", "1.part"]
+
+
+def test_what_is_kept_of_each_record_lies_beside_its_prediction(
+    exported: tuple[Path, ScriptedMaster],
+    job: job_pb2.JobSpec,
+    points: Path,
+    start_master: Master,
+    start_worker: Start,
+    tmp_path: Path,
+) -> None:
+    output, trained_by = exported
+    predict = predict_job(job, output)
+    predict.prediction.keep.extend(["label", "never"])
+    predict.prediction.postprocess = "argmax"
+    master = start_master(predict, [predictions(points, tmp_path / "parts", (7, 33))])
+    assert start_worker(master).wait() == 0
+    assert not master.received.failed, master.received.failed
+    source = recordio.open_source(str(tmp_path / "parts" / "0.part"))
+    records = [recordio.example.decode(record) for record in source.read(0, 100)]
+    assert all(sorted(record) == ["label", "prediction"] for record in records)
+    x, labels = all_points(points)
+    model, _ = by_keras(job, trained_by.by_name(), points)
+    wanted = np.argmax(model.predict(x, verbose=0), axis=-1)
+    assert [record["label"].tolist() for record in records] == [[n] for n in labels[7:33]]
+    assert [record["prediction"].tolist() for record in records] == [[n] for n in wanted[7:33]]
+
+
+def test_a_feature_with_the_name_of_an_output_cannot_be_kept(
+    exported: tuple[Path, ScriptedMaster],
+    job: job_pb2.JobSpec,
+    points: Path,
+    start_master: Master,
+    start_worker: Start,
+    tmp_path: Path,
+) -> None:
+    predict = predict_job(job, exported[0])
+    predict.prediction.keep.append("prediction")
+    with recordio.Writer(str(tmp_path / "named.recordio")) as writer:
+        for record in recordio.open_source(str(points)).read(0, 8):
+            features = dict(recordio.example.decode(record))
+            writer.write(recordio.example.encode(features | {"prediction": 1}))
+    task = predictions(tmp_path / "named.recordio", tmp_path / "parts", (0, 8))
+    master = start_master(predict, [task])
+    assert start_worker(master).wait() == 0
+    failed = master.received.failed[0]
+    assert failed.permanent
+    assert "the feature prediction cannot be kept" in failed.error.what
 
 
 @pytest.mark.parametrize("function", ["doubled", "halved"])

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import glob
 import os
+import shlex
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import recordio
+import recordio.example
+from edl.core.columns import DELIMITERS
+from edl.core.formats import IMAGE_SUFFIXES
 from edl.core.locations import scheme
+from edl.core.suggestions import did_you_mean
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 from recordio.formats import sniff
+
+_CONVERTED = (".parquet", ".pq", ".tsv", ".gz")
+_LOOKED_AT = 100
+"""Records: one of them may lack a feature that others have."""
 
 
 def check(patterns: Iterable[str], form: str, option: str) -> None:
@@ -37,6 +47,43 @@ def check(patterns: Iterable[str], form: str, option: str) -> None:
             _check_format(files[0], option)
 
 
+def check_features(patterns: Iterable[str], form: str, names: Sequence[str]) -> None:
+    """Check that records have features of these names, or columns if they are rows of a table.
+
+    Only the first file of each pattern is looked at, and some of its records. Data in a store is
+    not: this machine may lack the credentials.
+
+    Raises:
+        EdlError: USAGE.
+    """
+    for pattern in patterns if names else ():
+        file = expand(pattern, "--data")[0]
+        if scheme(file):
+            continue
+        try:
+            there = _features(recordio.open_source(file, format=form or None))
+        except recordio.RecordError:
+            continue  # the job will tell where the data is damaged
+        for name in names:
+            if there and name not in there:
+                raise EdlError(
+                    error_pb2.USAGE,
+                    f"--keep {name}: the records have no such column or feature",
+                    where=file,
+                    remedy=did_you_mean(name, there) or f"They have {', '.join(there)}.",
+                )
+
+
+def _features(source: recordio.Source) -> list[str]:
+    """Names of columns, or of the features of the first records."""
+    if source.columns is not None:
+        return list(source.columns)
+    names: set[str] = set()
+    for record in source.read(0, _LOOKED_AT):
+        names.update(recordio.example.decode(record))
+    return sorted(names)
+
+
 def expand(pattern: str, option: str) -> list[str]:
     """The files that a pattern names.
 
@@ -50,7 +97,8 @@ def expand(pattern: str, option: str) -> list[str]:
             error_pb2.DATA_NOT_FOUND,
             f"{option}: {error}",
             where=pattern,
-            remedy="Correct the pattern. In quotes, the shell passes it on as it is."
+            remedy=_images(pattern)
+            or "Correct the pattern. In quotes, the shell passes it on as it is."
             + (f" Repeat {option} for several patterns." if "," in pattern else ""),
         ) from None
     except recordio.RecordError as error:
@@ -74,9 +122,30 @@ def _size(file: str, option: str) -> int:
         raise _unreadable(f"{error.strerror}", file, option) from None
 
 
+def _images(pattern: str) -> str:
+    """What to do with a folder of folders of images; empty for all others."""
+    if scheme(pattern) or not os.path.isdir(pattern):
+        return ""
+    names = glob.iglob(os.path.join(glob.escape(pattern), "*", "*"))
+    return conversion(pattern) if any(map(_is_image, names)) else ""
+
+
+def _is_image(name: str) -> bool:
+    return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
+
+
+def conversion(place: str) -> str:
+    """What to do with data that a job cannot read, but ``edl data convert`` can."""
+    if _is_image(place):
+        # The folder of an image is its class; the folder above holds the classes.
+        place = os.path.dirname(os.path.dirname(place)) or "."
+    return f"Convert it first: edl data convert {shlex.quote(place)} --to data"
+
+
 def _check_format(file: str, option: str) -> None:
     try:
-        sniff(file)
+        if sniff(file) == "csv":
+            _check_delimiter(file, option)
     except recordio.RecordError as error:
         if scheme(file):
             return  # the master will check; this machine may lack the credentials
@@ -84,8 +153,23 @@ def _check_format(file: str, option: str) -> None:
             error_pb2.DATA_UNREADABLE,
             f"{option}: {error}",
             where=file,
-            remedy="Name the format with --data-format, or convert the data with edl data convert.",
+            remedy=conversion(file)
+            if _is_image(file) or file.endswith(_CONVERTED)
+            else "Name the format with --data-format, or convert the data with edl data convert.",
         ) from None
+
+
+def _check_delimiter(file: str, option: str) -> None:
+    """Refuse a table whose one column has a name such as ``a;b;c``."""
+    columns = recordio.open_source(file, format="csv").columns or ()
+    other = next((sign for sign in DELIMITERS[1:] if len(columns) == 1 and sign in columns[0]), "")
+    if other:
+        raise EdlError(
+            error_pb2.DATA_UNREADABLE,
+            f"{option}: the columns are separated by {other!r}; jobs read commas",
+            where=file,
+            remedy=conversion(file),
+        )
 
 
 def _unreadable(error: object, where: str, option: str) -> EdlError:

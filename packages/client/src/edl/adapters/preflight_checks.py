@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib.util
 import os
 import shutil
 import socket
+import sys
 import tempfile
 from pathlib import Path
 
 from google.protobuf.message import DecodeError
 
-from edl.adapters import data_files, model_zoo, storage
+from edl.adapters import data_files, launcher, model_zoo, storage
 from edl.core.locations import scheme
 from edl.core.options import Verb
+from edl.core.platforms import PROCESSES
 from edl.core.submission import HOST, Submission
 from edl_proto.errors import EdlError
 from edl_proto.local import job_directory
@@ -41,6 +44,8 @@ def check(job: Submission) -> None:
     if job.validation_data:
         data_files.check(job.validation_data, job.data_format, "--validation-data")
     check_writable(job_directory.jobs(), "Set EDL_HOME to a folder that you may write to.")
+    if job.verb is Verb.PREDICT:
+        check_predictions(job)
     if job.output:
         check_output(job.output)
     for folder in (job.checkpoint_dir, job.tensorboard_dir):
@@ -104,6 +109,23 @@ def check_output(place: str, option: str = "--output") -> None:
         )
     if not scheme(place):
         check_writable(Path(place))
+
+
+def check_predictions(job: Submission) -> None:
+    """Check what a job writes beside its predictions, and whether its master can write Parquet.
+
+    Raises:
+        EdlError: USAGE.
+    """
+    data_files.check_features(job.data, job.data_format, job.keep)
+    same_python = job.platform == PROCESSES.name and launcher.python() == sys.executable
+    if job.format == "parquet" and same_python and importlib.util.find_spec("pyarrow") is None:
+        raise EdlError(
+            error_pb2.USAGE,
+            "the output format parquet needs the package pyarrow, which is not installed",
+            where="import pyarrow",
+            remedy="pip install pyarrow, or choose --format csv or --format jsonl.",
+        )
 
 
 def check_writable(path: Path, remedy: str = "Name a folder that you may write to.") -> None:

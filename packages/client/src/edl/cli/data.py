@@ -13,7 +13,7 @@ import typer
 
 from edl.cli.commands import CONTEXT, EdlCommand, EdlGroup
 from edl.cli.output import Output, Quiet, put, reporting
-from edl.core.formats import Compression, ImageForm, RecordFormat, SourceFormat
+from edl.core.formats import Compression, ImageForm, InspectedFormat, SourceFormat
 
 app = typer.Typer(
     cls=EdlGroup,
@@ -64,7 +64,9 @@ def convert(  # noqa: PLR0913  (the parameters are the options of the command)
     delimiter: Annotated[
         str,
         typer.Option(
-            "--delimiter", metavar="CHAR", help="Of CSV files. [default: comma, tab for .tsv]"
+            "--delimiter",
+            metavar="CHAR",
+            help="Of CSV files. [default: by the first lines]",
         ),
     ] = "",
     image_as: Annotated[
@@ -137,6 +139,10 @@ def convert(  # noqa: PLR0913  (the parameters are the options of the command)
         ]
         if done.classes:
             lines.append(f"{len(done.classes)} classes, numbered in labels.json")
+        if done.features:
+            lines.append("features of the first record:")
+            width = max(map(len, done.features))
+            lines += [f"  {name:<{width}}  {feature}" for name, feature in done.features.items()]
         put(
             {
                 "output": str(done.output),
@@ -144,6 +150,7 @@ def convert(  # noqa: PLR0913  (the parameters are the options of the command)
                 "parts": {part or "all": number for part, number in done.records.items()},
                 "files": [str(file) for file in done.files],
                 "classes": done.classes,
+                "features": {name: value.to_dict() for name, value in done.features.items()},
             },
             output_format,
             lines,
@@ -205,7 +212,7 @@ def inspect(
         typer.Argument(metavar="FILE...", help="Files or patterns.", show_default=False),
     ],
     form: Annotated[
-        RecordFormat | None,
+        InspectedFormat | None,
         typer.Option("--format", help="Format of the files. [default: by content]"),
     ] = None,
     check: Annotated[

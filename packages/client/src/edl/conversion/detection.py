@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import recordio
-from edl.conversion.images import SUFFIXES, IdxSource, ImageFolderSource, is_idx
+from edl.conversion.images import IdxSource, ImageFolderSource, is_idx
 from edl.conversion.records import RecordSource
 from edl.conversion.source import ConversionOptions, ExampleSource
 from edl.conversion.tables import CsvTableSource, ParquetSource
-from edl.core.formats import SourceFormat
+from edl.core.formats import IMAGE_SUFFIXES, SourceFormat
 from edl.core.problem import usage
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
@@ -129,7 +129,7 @@ def _found(source: str) -> list[Path]:
 
 def _holds_images(folder: Path) -> bool:
     return any(
-        file.suffix.lower() in SUFFIXES
+        file.suffix.lower() in IMAGE_SUFFIXES
         for place in folder.iterdir()
         for file in (place.iterdir() if place.is_dir() else [place])
     )

@@ -15,12 +15,11 @@ import recordio.example
 from edl.conversion.source import ConversionOptions
 from edl.conversion.tables import needs, unreadable
 from edl.core.columns import number_classes
-from edl.core.formats import ImageForm
+from edl.core.formats import IMAGE_SUFFIXES, ImageForm
 from edl.core.problem import usage
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 
-SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp"))
 _UBYTE = 8  # idx's code for unsigned bytes, the only one that MNIST's files have
 
 
@@ -38,24 +37,25 @@ class ImageFolderSource:
             Path(place) / name
             for place, _, names in os.walk(folder)
             for name in names
-            if Path(name).suffix.lower() in SUFFIXES
+            if Path(name).suffix.lower() in IMAGE_SUFFIXES
         )
         if not self._files:
             raise EdlError(
                 error_pb2.DATA_EMPTY,
                 "the folder contains no images",
                 where=str(folder),
-                remedy=f"One folder for each class, with files {', '.join(sorted(SUFFIXES))}.",
+                remedy="Make a folder for each class, with files "
+                f"{', '.join(sorted(IMAGE_SUFFIXES))}.",
             )
         loose = [file for file in self._files if file.parent == folder]
         if loose:
-            raise unreadable(
-                "an image is not in a folder of a class",
-                str(loose[0]),
-                "Put every image into a folder named after its class.",
-            )
+            remedy = "Put every image into a folder named after its class."
+            if len(loose) == len(self._files):  # this folder may be a class itself
+                remedy += f" If {folder.name} is one: edl data convert {folder.parent} --to data"
+            raise unreadable("an image is not in the folder of a class", str(loose[0]), remedy)
         self.total: int | None = len(self._files)
         self.classes: Mapping[str, int] = number_classes(file.parent.name for file in self._files)
+        self.image_shape: tuple[int, ...] | None = None
         if self._form is not ImageForm.FILE:
             try:
                 import PIL.Image
@@ -78,6 +78,7 @@ class ImageFolderSource:
                 continue
             pixels = self._pixels(file)
             first = first or pixels.shape
+            self.image_shape = first
             if pixels.shape != first:
                 raise unreadable(
                     f"the image is {_shape(pixels.shape)}, earlier images are {_shape(first)}",
@@ -136,6 +137,7 @@ class IdxSource:
             )
         self.total: int | None = len(self._images)
         self.classes: Mapping[str, int] = {}
+        self.image_shape: tuple[int, ...] | None = self._images.shape[1:]
 
     def records(self) -> Iterator[bytes]:
         for number, pixels in enumerate(self._images):

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import recordio
 import recordio.example
+from edl.adapters import data_files
+from edl.conversion.tables import parquet_file, unreadable
+from edl.core.formats import InspectedFormat
 from edl.core.quantities import count, plural, size
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 from recordio.recordfile import RecordIOSource
 
+_BLOCKS = {"parquet": "row group", "jsonl": "file"}
 _SHOWN_VALUES = 8
 _SHOWN_BYTES = 48
 _MOST_DECODED = 32 << 20  # octets; a list of short texts takes a second for each megabyte
@@ -26,8 +33,8 @@ class Report:
     """One file.
 
     Attributes:
-        blocks: chunks of RecordIO, or what else is read at once.
-        compressors: chunks by compressor; empty if the format has none.
+        blocks: chunks of RecordIO, row groups of Parquet, or what else is read at once.
+        compressors: blocks by compressor; empty if the format has none.
         first: the first record, decoded: features by name, or columns, or its text; None if
             there is no record.
         checked: records whose CRC or layout was verified; None without ``check``.
@@ -67,6 +74,11 @@ def inspect(file: str, form: str, check: bool) -> Report:
     Raises:
         EdlError: DATA_NOT_FOUND, DATA_UNREADABLE or DATA_DAMAGED.
     """
+    form = form or _table_format(file)
+    if form == InspectedFormat.PARQUET:
+        return _inspect_parquet(file, check)
+    if form == InspectedFormat.JSONL:
+        return _inspect_json_lines(file, check)
     try:
         source = recordio.open_source(file, format=form or None)
         index = source.index()
@@ -87,7 +99,7 @@ def inspect(file: str, form: str, check: bool) -> Report:
             error_pb2.DATA_UNREADABLE,
             str(error),
             where=file,
-            remedy="edl data convert reads CSV, Parquet, TFRecord, images and idx files.",
+            remedy=data_files.conversion(file),
         ) from None
     compressors: Counter[str] = Counter()
     if isinstance(source, RecordIOSource):
@@ -104,6 +116,87 @@ def inspect(file: str, form: str, check: bool) -> Report:
         first_is=kind,
         checked=checked,
     )
+
+
+def _table_format(file: str) -> str:
+    """The format of a file that edl writes but no job reads; empty for all others."""
+    suffix = os.path.splitext(file)[1].lower().removeprefix(".")
+    return suffix if suffix in (InspectedFormat.PARQUET, InspectedFormat.JSONL) else ""
+
+
+def _inspect_parquet(file: str, check: bool) -> Report:
+    with parquet_file(Path(file)) as table:
+        meta = table.metadata
+        groups = [meta.row_group(index) for index in range(meta.num_row_groups)]
+        packed = Counter(
+            group.column(0).compression.lower() for group in groups if group.num_columns
+        )
+        rows = next(iter(table.iter_batches(batch_size=1)), None)
+        first = rows.to_pylist()[0] if rows is not None and rows.num_rows else None
+        types = {column.name: str(column.type) for column in table.schema_arrow}
+        read = sum(batch.num_rows for batch in table.iter_batches()) if check else None
+    return Report(
+        file=file,
+        format=InspectedFormat.PARQUET,
+        records=meta.num_rows,
+        nbytes=os.path.getsize(file),
+        blocks=len(groups),
+        compressors=dict(packed),
+        first=None if first is None else {n: _plain(v, types[n]) for n, v in first.items()},
+        first_is="nothing" if first is None else "row",
+        checked=read,
+    )
+
+
+def _inspect_json_lines(file: str, check: bool) -> Report:
+    first: Any = None
+    records = at = 0
+    try:
+        with open(file, encoding="utf-8") as text:
+            for line in text:
+                at += 1
+                if not line.strip():
+                    continue
+                if check or not records:
+                    value = json.loads(line)
+                    first = value if not records else first
+                records += 1
+    except OSError as error:
+        raise unreadable(f"the file cannot be read: {error.strerror}", file, "") from None
+    except ValueError as error:
+        raise EdlError(
+            error_pb2.DATA_DAMAGED,
+            f"a line is not JSON: {error}",
+            where=f"{file}:{at}",
+            remedy="Write the file again.",
+        ) from None
+    if isinstance(first, dict):
+        first = {name: _plain(value, _json_type(value)) for name, value in first.items()}
+    return Report(
+        file=file,
+        format=InspectedFormat.JSONL,
+        records=records,
+        nbytes=os.path.getsize(file),
+        blocks=1 if records else 0,
+        compressors={},
+        first=first if first is None or isinstance(first, dict) else str(first),
+        first_is="object" if isinstance(first, dict) else "nothing" if first is None else "value",
+        checked=records if check else None,
+    )
+
+
+def _json_type(value: Any) -> str:
+    one = value[0] if isinstance(value, list) and value else value
+    names = {bool: "bool", int: "int", float: "float", str: "text", type(None): "null"}
+    return names.get(type(one), type(one).__name__)
+
+
+def _plain(value: Any, kind: str) -> dict[str, Any]:
+    """A value of a table in the form of a feature."""
+    if isinstance(value, list):
+        return {"type": kind, "values": len(value), "first": value[:_SHOWN_VALUES]}
+    shown = value[:_SHOWN_BYTES].hex(" ") if isinstance(value, bytes) else value
+    return {"type": kind, "values": 1, "first": shown}
 
 
 def _decode(record: bytes | None, columns: tuple[str, ...] | None) -> tuple[Any, str]:
@@ -144,13 +237,18 @@ def _feature(value: recordio.example.Value) -> dict[str, Any]:
     return {"type": "bytes", "values": len(value), "length": len(shown), "first": first}
 
 
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, (int, float)) else str(value)
+
+
 def lines(report: Report) -> list[str]:
     """For a person."""
     packed = ", ".join(f"{number} {name}" for name, number in report.compressors.items())
     text = [
         report.file,
         f"  {report.format}, {plural(report.records, 'record')}, {size(report.nbytes)},"
-        f" {plural(report.blocks, 'chunk')}" + (f" ({packed})" if packed else ""),
+        f" {plural(report.blocks, _BLOCKS.get(report.format, 'chunk'))}"
+        + (f" ({packed})" if packed else ""),
     ]
     if report.checked is not None:
         text.append(f"  checked: all {count(report.checked)} records are whole")
@@ -163,7 +261,7 @@ def lines(report: Report) -> list[str]:
             shown = feature["first"]
             if isinstance(shown, list):
                 dots = ", ..." if feature["values"] > len(shown) else ""
-                shown = ", ".join(f"{value:g}" for value in shown) + dots
+                shown = ", ".join(map(_shown, shown)) + dots
             text.append(f"    {name:<{width}}  {kind:<12} {shown}")
     elif report.first is not None:
         text.append(f"    {report.first[:200]}")

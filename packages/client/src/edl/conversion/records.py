@@ -23,6 +23,7 @@ class RecordSource:
         self._sources = [recordio.open_source(str(file), format=form) for file in files]
         self.total: int | None = sum(source.count() for source in self._sources)
         self.classes: Mapping[str, int] = {}
+        self.image_shape = None
 
     def records(self) -> Iterator[bytes]:
         for source in self._sources:

@@ -27,6 +27,8 @@ class ExampleSource(Protocol):
     Attributes:
         total: number of records, or None if it is unknown before the end.
         classes: numbers of the classes' names, if labels were numbered.
+        image_shape: height, width and channels of the pixels in the feature ``image``; None
+            before the first record is read, and if there are none.
     """
 
     @property
@@ -34,6 +36,9 @@ class ExampleSource(Protocol):
 
     @property
     def classes(self) -> Mapping[str, int]: ...
+
+    @property
+    def image_shape(self) -> tuple[int, ...] | None: ...
 
     def records(self) -> Iterator[bytes]:
         """All records in order, ready to be written."""

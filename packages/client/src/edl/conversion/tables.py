@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import csv
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import recordio.example
 from edl.conversion.source import ConversionOptions
-from edl.core.columns import Cell, choose, number_classes, read_cell, widest
+from edl.core.columns import DELIMITERS, Cell, choose, number_classes, read_cell, widest
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 
 _BATCH = 4096
+_GUESSED_FROM = 50
+"""Lines of a CSV file that its delimiter is guessed from."""
 _LONGEST_CELL = 64 << 20
 
 
@@ -40,6 +44,7 @@ class CsvTableSource:
                 labels.add(row[self._chosen.label])
         self._kinds = kinds
         self.classes: Mapping[str, int] = {}
+        self.image_shape = None
         if self._chosen.label is not None and kinds[self._chosen.label] is Cell.TEXT:
             column = self._chosen.label
             self.classes = number_classes(row[column] for _, row in self._rows())
@@ -92,7 +97,7 @@ class CsvTableSource:
 
     def _raw(self, file: Path) -> Iterator[tuple[str, list[str]]]:
         csv.field_size_limit(_LONGEST_CELL)
-        delimiter = self._delimiter or ("\t" if file.suffix.lower() == ".tsv" else ",")
+        delimiter = self._delimiter or guess_delimiter(file)
         reader = None
         try:
             with file.open(encoding="utf-8-sig", newline="") as text:
@@ -113,18 +118,11 @@ class ParquetSource:
     """Parquet files. Numbers, texts, and lists of them; a null is a feature that is not there."""
 
     def __init__(self, files: Sequence[Path], options: ConversionOptions) -> None:
-        try:
-            import pyarrow
-            import pyarrow.parquet
-        except ModuleNotFoundError:
-            raise needs("pyarrow", "Parquet") from None
-        self._open = pyarrow.parquet.ParquetFile
-        self._error = pyarrow.ArrowException
         self._files = files
         self.total: int | None = 0
         names: list[str] | None = None
         for file in files:
-            with self._reading(file) as table:
+            with parquet_file(file) as table:
                 if names is None:
                     names = list(table.schema_arrow.names)
                 elif list(table.schema_arrow.names) != names:
@@ -137,6 +135,7 @@ class ParquetSource:
         self._chosen = choose(names or [], options.columns, options.label, str(files[0]))
         self._columns = [(names or [])[place] for place in self._chosen.places]
         self.classes: Mapping[str, int] = self._number_labels()
+        self.image_shape = None
 
     def records(self) -> Iterator[bytes]:
         for where, row in self._rows(self._columns):
@@ -168,37 +167,52 @@ class ParquetSource:
     def _rows(self, columns: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
         for file in self._files:
             number = 0
-            with self._reading(file) as table:
+            with parquet_file(file) as table:
                 for batch in table.iter_batches(batch_size=_BATCH, columns=columns):
                     for row in batch.to_pylist():
                         yield f"{file}, row {number}", row
                         number += 1
 
-    def _reading(self, file: Path) -> _Reading:
-        return _Reading(self._open, self._error, file)
+
+def guess_delimiter(file: Path) -> str:
+    """The delimiter that gives the first rows of a CSV file equally many cells, and the most."""
+    if file.suffix.lower() == ".tsv":
+        return "\t"
+    with suppress(OSError, UnicodeDecodeError), file.open(encoding="utf-8-sig", newline="") as text:
+        start = list(itertools.islice(text, _GUESSED_FROM))
+        return max(DELIMITERS, key=lambda sign: _cells(start, sign))
+    return ","
 
 
-class _Reading:
-    """An open Parquet file whose errors are ours."""
+def _cells(lines: Sequence[str], delimiter: str) -> int:
+    """Cells of every row of these lines; 0 if the rows have different numbers of cells."""
+    try:
+        rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
+    except csv.Error:
+        return 0
+    # The last row may go on in the next line.
+    widths = {len(row) for row in (rows[:-1] if len(rows) > 1 else rows)}
+    return widths.pop() if len(widths) == 1 else 0
 
-    def __init__(self, opener: Any, error: type[Exception], file: Path) -> None:
-        self._opener, self._error, self._file = opener, error, file
 
-    def __enter__(self) -> Any:
-        try:
-            self._table = self._opener(self._file)
-        except (self._error, OSError) as error:
-            raise self._translated(error) from error
-        return self._table
+@contextmanager
+def parquet_file(file: Path) -> Iterator[Any]:
+    """An open Parquet file, a ``pyarrow.parquet.ParquetFile``.
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        self._table.close()
-        if isinstance(error, (self._error, OSError)):
-            raise self._translated(error) from error
-
-    def _translated(self, error: BaseException) -> EdlError:
+    Raises:
+        EdlError: USAGE, pyarrow is not installed; DATA_UNREADABLE, also from within the context.
+    """
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ModuleNotFoundError:
+        raise needs("pyarrow", "Parquet") from None
+    try:
+        with pyarrow.parquet.ParquetFile(file) as table:
+            yield table
+    except (pyarrow.ArrowException, OSError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        return unreadable(f"no Parquet: {first}", str(self._file), "Is the file whole?")
+        raise unreadable(f"not a Parquet file: {first}", str(file), "Write it again.") from error
 
 
 def _parquet_feature(value: Any, where: str) -> Any:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import recordio
+from edl.conversion.features import FeatureSummary, summarize
 from edl.conversion.source import ExampleSource
 from edl.core.formats import Compression
 from edl_proto.errors import EdlError
@@ -43,12 +44,18 @@ class FileLayout:
 
 @dataclass(frozen=True, slots=True)
 class ConversionResult:
-    """What was written: records and files by part, the part being empty without a split."""
+    """What was written.
+
+    Attributes:
+        records: number of records by part; the part is empty without a split.
+        features: those of the first record, by name; empty if it is no ``tf.Example``.
+    """
 
     output: Path
     records: dict[str, int]
     files: list[Path]
     classes: dict[str, int]
+    features: dict[str, FeatureSummary]
 
 
 def write(
@@ -70,16 +77,17 @@ def write(
         try:
             draft.chmod(0o755)
             counts, files = _fill(draft, source, layout, single, on_progress)
+            features = summarize(files[0], source.image_shape)
             if source.classes:
                 (draft / LABELS).write_text(json.dumps(dict(source.classes), indent=2) + "\n")
             if single:
                 files[0].rename(output)
                 if source.classes:
                     (draft / LABELS).rename(output.with_suffix(f".{LABELS}"))
-                return ConversionResult(output, counts, [output], dict(source.classes))
+                return ConversionResult(output, counts, [output], dict(source.classes), features)
             draft.rename(output)
             kept = [output / file.relative_to(draft) for file in files]
-            return ConversionResult(output, counts, kept, dict(source.classes))
+            return ConversionResult(output, counts, kept, dict(source.classes), features)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
 

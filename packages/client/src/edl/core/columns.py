@@ -9,6 +9,9 @@ from enum import IntEnum
 from edl.core.problem import Problem, usage
 from edl.core.suggestions import did_you_mean
 
+DELIMITERS = (",", ";", "\t", "|")
+"""Of CSV files; where two fit equally well, the first."""
+
 _INT64 = range(-(2**63), 2**63)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+IMAGE_SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp"))
+
 
 class SourceFormat(StrEnum):
     """What can be converted."""
@@ -16,12 +18,14 @@ class SourceFormat(StrEnum):
     IDX = "idx"
 
 
-class RecordFormat(StrEnum):
-    """What jobs can read."""
+class InspectedFormat(StrEnum):
+    """What can be inspected: what jobs can read, and what they write."""
 
     RECORDIO = "recordio"
     TFRECORD = "tfrecord"
     CSV = "csv"
+    PARQUET = "parquet"
+    JSONL = "jsonl"
 
 
 class Compression(StrEnum):

@@ -14,6 +14,7 @@ from edl.core.options.data import DataOptions
 from edl.core.options.image import ImageOptions
 from edl.core.options.job import JobOptions
 from edl.core.options.model import ModelOptions
+from edl.core.options.prediction import PredictionOptions
 from edl.core.options.training import TrainingOptions
 from edl.core.platforms import PLATFORMS
 from edl.core.problem import usage
@@ -26,7 +27,13 @@ HOST = "127.0.0.1"
 
 @dataclass(frozen=True, kw_only=True)
 class Submission(
-    ModelOptions, DataOptions, TrainingOptions, JobOptions, ImageOptions, CommandOptions
+    ModelOptions,
+    DataOptions,
+    TrainingOptions,
+    PredictionOptions,
+    JobOptions,
+    ImageOptions,
+    CommandOptions,
 ):
     """A complete job. Paths are absolute; names are as the user typed them.
 

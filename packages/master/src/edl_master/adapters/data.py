@@ -43,6 +43,11 @@ class DataSet:
         self.counts = tuple(file.index.records for file in files)
         self.records = sum(self.counts)
 
+    @property
+    def is_table(self) -> bool:
+        """Whether the records are rows of text with named columns."""
+        return any(file.columns for file in self._files)
+
     def locate(self, records: Range) -> task_pb2.RecordRange:
         """A range of records as a worker needs it: with the block to begin at."""
         file = self._files[records.file]

@@ -4,20 +4,49 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import recordio
+import recordio.example
+from edl_master.adapters import prediction_tables
 from edl_master.core.effects import Range
 from edl_master.core.tasks import TaskPartition
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 
-RECORDIO = ".recordio"
+RECORDIO = "recordio"
+
+FORMATS = (RECORDIO, *prediction_tables.FORMATS)
+
+_Write = Callable[[Sequence[int], Path], int]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFormat:
+    """How predictions are written.
+
+    Attributes:
+        name: recordio, csv, parquet or jsonl; also the suffix of the files.
+        one_file: whether the output is one file of all predictions.
+        keep: features beside the predictions; they come first.
+        typed: whether texts of these features that are all numbers become numbers.
+    """
+
+    name: str = RECORDIO
+    one_file: bool = False
+    keep: tuple[str, ...] = ()
+    typed: bool = False
+
+
+AS_PARTS = OutputFormat()
+"""In the format of the parts, a file for each data file."""
 
 
 class PartFiles:
-    """The accepted parts of tasks in a directory.
+    """The accepted parts of tasks in a directory: RecordIO files of ``tf.Example``.
 
     Args:
         directory: of the parts.
@@ -78,40 +107,67 @@ class PartFiles:
         if missing != dead:
             raise _incomplete(f"{missing} are missing, {dead} should be", self.directory)
 
-    def join(self, tasks: list[tuple[int, Range]], to: Path, *, one_file: bool) -> None:
+    def join(self, tasks: list[tuple[int, Range]], to: Path, form: OutputFormat) -> None:
         """Join the parts of these tasks: into one file, or into a directory of one per data file.
 
         Raises:
             EdlError: INTERNAL; a part does not hold one prediction for each of its records.
         """
-        if one_file:
-            self._concatenate(tasks, to)
+        write = self._writer(tasks, form)
+        if form.one_file:
+            self._write_file(write, tasks, to)
         else:
-            self._join_by_file(tasks, to)
+            self._write_files(write, tasks, to, form.name)
 
-    def _join_by_file(self, tasks: list[tuple[int, Range]], directory: Path) -> None:
+    def _writer(self, tasks: list[tuple[int, Range]], form: OutputFormat) -> _Write:
+        """What joins parts into a file of the format, and returns the number of predictions."""
+        if form.name == RECORDIO:
+            return lambda numbers, path: recordio.concatenate(
+                [str(self.path(number)) for number in numbers], str(path)
+            )
+        # All files of the output get the same columns.
+        with self._reading():
+            columns = prediction_tables.columns_of(
+                self._rows(number for number, _ in tasks), form.keep, typed=form.typed
+            )
+        return lambda numbers, path: prediction_tables.write(
+            form.name, self._rows(numbers), columns, path
+        )
+
+    def _rows(self, numbers: Iterable[int]) -> Iterator[prediction_tables.Row]:
+        for number in numbers:
+            part = recordio.open_source(str(self.path(number)), format=RECORDIO)
+            for record in part.read(0, part.count()):
+                yield recordio.example.decode(record)
+
+    def _write_files(
+        self, write: _Write, tasks: list[tuple[int, Range]], directory: Path, suffix: str
+    ) -> None:
         by_file: dict[int, list[tuple[int, Range]]] = {}
         for task in tasks:
             by_file.setdefault(task[1].file, []).append(task)
         directory.mkdir(parents=True)
-        names = output_names(self._uris)
-        for file, name in enumerate(names):
-            self._concatenate(by_file.get(file, []), directory / name)
+        for file, name in enumerate(output_names(self._uris, suffix)):
+            self._write_file(write, by_file.get(file, []), directory / name)
 
-    def _concatenate(self, tasks: list[tuple[int, Range]], path: Path) -> None:
+    def _write_file(self, write: _Write, tasks: list[tuple[int, Range]], path: Path) -> None:
         wanted = sum(_length(records) for _, records in tasks)
-        places = [str(self.path(number)) for number, _ in tasks]
-        try:
-            found = recordio.concatenate(places, str(path))
-        except recordio.RecordError as error:
-            raise _incomplete(str(error), self.directory) from error
+        with self._reading():
+            found = write([number for number, _ in tasks], path)
         if found != wanted:
             raise _incomplete(f"{found} predictions for {wanted} records", self.directory)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except recordio.RecordError as error:
+            raise _incomplete(str(error), self.directory) from error
 
 
 def _name(number: int) -> str:
     """Of the part that was taken for a task."""
-    return f"{number:010d}{RECORDIO}"
+    return f"{number:010d}.{RECORDIO}"
 
 
 def _length(records: Range) -> int:
@@ -126,9 +182,10 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def output_names(uris: Sequence[str]) -> list[str]:
+def output_names(uris: Sequence[str], suffix: str) -> list[str]:
     """One name in the output for each data file: its own, or numbered where two would be one."""
-    names = [uri.rstrip("/").rpartition("/")[2].removesuffix(RECORDIO) + RECORDIO for uri in uris]
+    ends = f".{suffix}"
+    names = [uri.rstrip("/").rpartition("/")[2].removesuffix(ends) + ends for uri in uris]
     if len(set(names)) == len(names):
         return names
     return [f"{number:05d}-{name}" for number, name in enumerate(names)]

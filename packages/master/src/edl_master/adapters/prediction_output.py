@@ -14,7 +14,7 @@ from typing import Any
 from edl_master.adapters import object_stores
 from edl_master.adapters.files import flush_directory, replace_file, storage_error
 from edl_master.adapters.job_output import check_output, output_exists
-from edl_master.adapters.part_files import RECORDIO, PartFiles, remove
+from edl_master.adapters.part_files import RECORDIO, OutputFormat, PartFiles, remove
 from edl_master.core.effects import Range
 from edl_master.core.events import HeldLease
 from edl_master.core.tasks import TaskPartition
@@ -30,11 +30,11 @@ class PredictionOutput:
 
     Args:
         parts: directory of the parts.
-        output: a directory to make, with one file per data file; or, if it ends in
-            ``.recordio``, one file of all. A path or a URI.
+        output: the directory or file to make. A path or a URI.
         uris: of the data files.
         partition: of the data into tasks.
         incarnation: of this master.
+        form: of the output.
     """
 
     def __init__(
@@ -44,11 +44,13 @@ class PredictionOutput:
         uris: Sequence[str],
         partition: TaskPartition,
         incarnation: str,
+        form: OutputFormat,
     ) -> None:
         self._parts = PartFiles(parts, uris, partition)
         self._output = output
         self._partition = partition
         self._incarnation = incarnation
+        self._form = form
         self._completing = threading.Lock()
         self._job = parts.parent.name
         self._note = parts.with_name(job_directory.PARTS_NOTE)
@@ -146,7 +148,7 @@ class PredictionOutput:
 
         The token alone is not unique: a restarted master continues from the tokens of a snapshot.
         """
-        name = f"{lease.task.number:010d}-{self._incarnation}-{lease.token}{RECORDIO}"
+        name = f"{lease.task.number:010d}-{self._incarnation}-{lease.token}.{RECORDIO}"
         return str(self._parts.directory / name)
 
     @contextmanager
@@ -216,7 +218,7 @@ class PredictionOutput:
         temporary = output.with_name(f".{output.name}.edl-{self._job}.tmp")
         try:
             remove(temporary)
-            self._join(tasks, temporary)
+            self._parts.join(tasks, temporary, self._form)
             if os.path.lexists(output):
                 check_output(self._output)
             self._write_note(_identity(temporary))
@@ -232,7 +234,7 @@ class PredictionOutput:
         joined = self._parts.directory / "joined"
         try:
             remove(joined)
-            self._join(tasks, joined)
+            self._parts.join(tasks, joined, self._form)
         except OSError as error:
             raise storage_error(error, joined) from error
         if object_stores.exists(self._output):
@@ -243,9 +245,6 @@ class PredictionOutput:
         self._write_note(_growing(self._output))
         object_stores.put(joined, self._output, self._job)
         self._write_note(_grown(self._output))
-
-    def _join(self, tasks: list[tuple[int, Range]], to: Path) -> None:
-        self._parts.join(tasks, to, one_file=self._output.endswith(RECORDIO))
 
 
 def _growing(output: str) -> dict[str, Any]:

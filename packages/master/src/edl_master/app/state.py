@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from edl_master.adapters import prediction_tables
 from edl_master.adapters.checkpoints import CheckpointStorage, LocalCheckpoints
 from edl_master.adapters.data import DataSet, open_data
 from edl_master.adapters.export_output import ExportOutput
@@ -167,7 +168,11 @@ def _open_output(
     if config.type is JobType.PREDICT:
         partition = TaskPartition(data.counts, records_per_task)
         parts = config.job_dir / job_directory.PARTS
-        predictions = PredictionOutput(parts, config.output, data.uris, partition, incarnation)
+        form = config.output_format(typed=data.is_table)
+        prediction_tables.check_installed(form.name)
+        predictions = PredictionOutput(
+            parts, config.output, data.uris, partition, incarnation, form
+        )
         output, begun = predictions, predictions.is_begun
     elif config.type is JobType.TRAIN and config.output:
         output = ExportOutput(config.output, config.spec.name, incarnation)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edl_master.adapters.object_stores import is_store
+from edl_master.adapters.part_files import FORMATS, OutputFormat
 from edl_master.codec import JOB_TYPES
 from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, UpdateMode
 from edl_master.core.settings import JobSettings, JobType, choose_records_per_task, timings_for
@@ -109,6 +110,20 @@ class Config:
             case _:
                 return Async(local=training.local_steps > 1)
 
+    def output_format(self, *, typed: bool) -> OutputFormat:
+        """How predictions are written.
+
+        Args:
+            typed: whether kept texts that are all numbers become numbers.
+        """
+        chosen = self.spec.prediction
+        return OutputFormat(
+            chosen.format,
+            one_file=self.output.endswith(f".{chosen.format}"),
+            keep=tuple(chosen.keep),
+            typed=typed,
+        )
+
     def job_settings(self, records: int) -> JobSettings:
         """What the core needs, for data of so many records.
 
@@ -203,6 +218,8 @@ def _check_ranges(spec: job_pb2.JobSpec) -> None:
         raise _usage("local steps need --update async")
     if training.wire_precision not in job_pb2.WirePrecision.values():
         raise _usage(f"there is no wire precision {training.wire_precision}")
+    if spec.prediction.format not in ("", *FORMATS):
+        raise _usage(f"there is no output format {spec.prediction.format!r}")
     if training.parameter_servers > MAX_PARAMETER_SERVERS:
         raise _usage(f"a job has at most {MAX_PARAMETER_SERVERS} parameter servers")
 

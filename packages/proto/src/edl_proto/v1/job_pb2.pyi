@@ -262,6 +262,36 @@ class TrainingSpec(_message.Message):
 Global___TrainingSpec: _TypeAlias = TrainingSpec  # noqa: Y015
 
 @_typing.final
+class PredictionSpec(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FORMAT_FIELD_NUMBER: _builtins.int
+    KEEP_FIELD_NUMBER: _builtins.int
+    POSTPROCESS_FIELD_NUMBER: _builtins.int
+    format: _builtins.str
+    """of the output: recordio, csv, parquet, jsonl"""
+    postprocess: _builtins.str
+    """argmax, sigmoid, softmax; empty: the model's output as it is"""
+    @_builtins.property
+    def keep(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """columns or features of the records to copy beside predictions"""
+
+    def __init__(
+        self,
+        *,
+        format: _builtins.str = ...,
+        keep: _abc.Iterable[_builtins.str] | None = ...,
+        postprocess: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["format", b"format", "keep", b"keep", "postprocess", b"postprocess"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PredictionSpec: _TypeAlias = PredictionSpec  # noqa: Y015
+
+@_typing.final
 class WorkersSpec(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -494,6 +524,7 @@ class JobSpec(_message.Message):
     WORKER_GRACE_S_FIELD_NUMBER: _builtins.int
     TENSORBOARD_DIR_FIELD_NUMBER: _builtins.int
     SNAPSHOT_INTERVAL_S_FIELD_NUMBER: _builtins.int
+    PREDICTION_FIELD_NUMBER: _builtins.int
     PLATFORM_FIELD_NUMBER: _builtins.int
     CONTAINERS_FIELD_NUMBER: _builtins.int
     KUBERNETES_FIELD_NUMBER: _builtins.int
@@ -537,6 +568,8 @@ class JobSpec(_message.Message):
     @_builtins.property
     def serving(self) -> Global___ServingSpec: ...
     @_builtins.property
+    def prediction(self) -> Global___PredictionSpec: ...
+    @_builtins.property
     def containers(self) -> Global___ContainersSpec:
         """platform docker"""
 
@@ -567,13 +600,14 @@ class JobSpec(_message.Message):
         worker_grace_s: _builtins.float = ...,
         tensorboard_dir: _builtins.str = ...,
         snapshot_interval_s: _builtins.float = ...,
+        prediction: Global___PredictionSpec | None = ...,
         platform: _builtins.str = ...,
         containers: Global___ContainersSpec | None = ...,
         kubernetes: Global___KubernetesSpec | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["containers", b"containers", "failures", b"failures", "kubernetes", b"kubernetes", "model", b"model", "serving", b"serving", "training", b"training", "workers", b"workers"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["containers", b"containers", "failures", b"failures", "kubernetes", b"kubernetes", "model", b"model", "prediction", b"prediction", "serving", b"serving", "training", b"training", "workers", b"workers"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["containers", b"containers", "data", b"data", "data_format", b"data_format", "failures", b"failures", "image", b"image", "job_dir", b"job_dir", "kubernetes", b"kubernetes", "minibatch_size", b"minibatch_size", "model", b"model", "name", b"name", "output", b"output", "platform", b"platform", "records_per_task", b"records_per_task", "serving", b"serving", "snapshot_interval_s", b"snapshot_interval_s", "submitted_at", b"submitted_at", "tensorboard_dir", b"tensorboard_dir", "trained_model", b"trained_model", "training", b"training", "type", b"type", "validation_data", b"validation_data", "worker_grace_s", b"worker_grace_s", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["containers", b"containers", "data", b"data", "data_format", b"data_format", "failures", b"failures", "image", b"image", "job_dir", b"job_dir", "kubernetes", b"kubernetes", "minibatch_size", b"minibatch_size", "model", b"model", "name", b"name", "output", b"output", "platform", b"platform", "prediction", b"prediction", "records_per_task", b"records_per_task", "serving", b"serving", "snapshot_interval_s", b"snapshot_interval_s", "submitted_at", b"submitted_at", "tensorboard_dir", b"tensorboard_dir", "trained_model", b"trained_model", "training", b"training", "type", b"type", "validation_data", b"validation_data", "worker_grace_s", b"worker_grace_s", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -14,6 +14,7 @@ from edl_worker.core.job import (
     JobDescription,
     JobType,
     ModelReference,
+    PredictionSettings,
     TrainingSettings,
     WirePrecision,
 )
@@ -52,6 +53,7 @@ def decode_job(spec: job_pb2.JobSpec) -> JobDescription:
             embedding_threshold=training.embedding_threshold,
             init_from=training.init_from,
         ),
+        prediction=PredictionSettings(tuple(spec.prediction.keep), spec.prediction.postprocess),
         image=spec.image,
         grace_s=spec.worker_grace_s,
     )

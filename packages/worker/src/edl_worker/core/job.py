@@ -69,6 +69,19 @@ class TrainingSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class PredictionSettings:
+    """What a job writes for each record that it predicts.
+
+    Attributes:
+        keep: columns or features of the record to copy beside the prediction.
+        postprocess: argmax, sigmoid or softmax; empty: the outputs stay as they are.
+    """
+
+    keep: tuple[str, ...] = ()
+    postprocess: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class JobDescription:
     """The part of ``edl.v1.JobSpec`` that concerns a worker.
 
@@ -90,5 +103,6 @@ class JobDescription:
     trained_model: str = ""
     minibatch_size: int = 0
     training: TrainingSettings = field(default_factory=TrainingSettings)
+    prediction: PredictionSettings = field(default_factory=PredictionSettings)
     image: str = ""
     grace_s: float = 0.0

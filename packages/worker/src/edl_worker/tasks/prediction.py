@@ -1,8 +1,12 @@
-"""Prediction tasks: one ``tf.Example`` for each input record, in order."""
+"""Prediction tasks: one ``tf.Example`` for each input record, in order.
+
+It holds the outputs of the model, and the features of the record that the job keeps.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +20,24 @@ from edl_worker.core.tasks import Lease, TaskResult
 from edl_worker.model_file import Batch
 from edl_worker.tasks.evaluation import Inference
 from edl_worker.tasks.lookahead import Lookahead
+from edl_worker.tasks.postprocess import postprocessed
 from edl_worker.tasks.task_errors import writing_failed
 
 SINGLE = "prediction"
 """Name of the feature that holds the output of a model with one output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Additions:
+    """What becomes of the model's outputs before they are written.
+
+    Attributes:
+        kept: the features to write beside the outputs, record by record.
+        postprocess: argmax, sigmoid or softmax; empty: the outputs stay as they are.
+    """
+
+    kept: Iterator[Mapping[str, Any]]
+    postprocess: str = ""
 
 
 def predict(
@@ -27,6 +45,7 @@ def predict(
     output_names: Sequence[str],
     lease: Lease,
     batches: Lookahead[Batch],
+    additions: Additions,
     before_minibatch: Callable[[int, Batch], None],
 ) -> TaskResult:
     """Write the predictions of a task to its part file, which appears whole or not at all.
@@ -45,13 +64,17 @@ def predict(
         with recordio.Writer(lease.part_path) as writer:
             while (batch := batches.take()) is not None:
                 before_minibatch(minibatches, batch)
-                outputs = named_outputs(infer(batch), output_names)
-                for record in rows(outputs, batch.size):
-                    writer.write(recordio.example.encode(record))
                 minibatches += 1
                 predictions += batch.size
                 if predictions > wanted:
                     break
+                outputs = {
+                    name: postprocessed(name, value, additions.postprocess)
+                    for name, value in named_outputs(infer(batch), output_names).items()
+                }
+                # The shorter comes first, so that nothing is taken from the other in vain.
+                for record, kept in zip(rows(outputs, batch.size), additions.kept, strict=False):
+                    writer.write(recordio.example.encode(_beside(record, kept)))
             if predictions != wanted:
                 raise _miscounted(lease, wanted, predictions)
     except OSError as error:
@@ -95,6 +118,17 @@ def rows(outputs: Mapping[str, Any], size: int) -> Iterator[dict[str, npt.NDArra
         arrays[name] = array.reshape(size, -1)
     for index in range(size):
         yield {name: array[index] for name, array in arrays.items()}
+
+
+def _beside(outputs: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
+    if twice := sorted(outputs.keys() & kept.keys()):
+        raise EdlError(
+            ErrorCode.MODEL_CONTRACT,
+            f"the feature {twice[0]} cannot be kept: an output of the model has the same name",
+            where=f"--keep {','.join(kept)}",
+            remedy="Rename the feature in the data, or the output in the model.",
+        )
+    return {**kept, **outputs}
 
 
 def _miscounted(lease: Lease, wanted: int, got: int) -> EdlError:

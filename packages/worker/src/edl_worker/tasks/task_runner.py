@@ -23,8 +23,9 @@ from edl_worker.core.tasks import (
 from edl_worker.metrics import WorkerMetrics
 from edl_worker.model_file import Batch
 from edl_worker.tasks import evaluation, prediction, task_errors
+from edl_worker.tasks.kept_features import kept_features
 from edl_worker.tasks.lease_prefetcher import Assignment, LeasePrefetcher
-from edl_worker.tasks.loaded_model import LoadedModel, TrainableModel
+from edl_worker.tasks.loaded_model import LoadedModel, TrainableModel, read
 from edl_worker.tasks.training_loop import TrainingLoop
 from edl_worker.training.initial_values import send_initial_values
 from edl_worker.training.replica import ParameterReplica
@@ -125,11 +126,16 @@ class TaskRunner:
 
     def _predict(self, assignment: Assignment) -> TaskResult:
         assert assignment.batches is not None, "a prediction task has records"
+        lease, settings = assignment.lease, self._loaded.job.prediction
         return prediction.predict(
             self._loaded.infer,
             self._loaded.output_names,
-            assignment.lease,
+            lease,
             assignment.batches,
+            prediction.Additions(
+                kept_features(lambda: read(lease.records), lease.records.columns, settings.keep),
+                settings.postprocess,
+            ),
             lambda index, batch: self._before_minibatch(assignment.lease, index, batch),
         )
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from edl.core import names
+from edl.core.options import prediction
 from edl.core.options.option import Given, Verb
 from edl.core.options.table import BY_NAME
 from edl.core.platforms import PLATFORMS
@@ -31,6 +32,8 @@ def check(verb: Verb, given: Mapping[str, Given], values: Mapping[str, Any]) -> 
             remedy="Leave one out; edl wait NAME --timeout waits for a detached job.",
         )
     _check_image(given, values)
+    if verb is Verb.PREDICT:
+        _check_format(given, values)
     if verb is Verb.TRAIN:
         _check_training(given, values)
     elif not PLATFORMS[values["platform"]].runs_in_image:
@@ -56,6 +59,16 @@ def _check_image(given: Mapping[str, Given], values: Mapping[str, Any]) -> None:
             f"--image {image}: an image is named by its digest, so that it stays the same",
             where=given["image"].where,
             remedy="Write registry/path@sha256:..., as edl zoo build prints it.",
+        )
+
+
+def _check_format(given: Mapping[str, Given], values: Mapping[str, Any]) -> None:
+    wanted, named = values["format"], prediction.format_of(values["output"])
+    if wanted and named and wanted != named:
+        raise usage(
+            f"--format {wanted} does not go with --output {values['output']}",
+            where=given["format"].where,
+            remedy="Leave --format out, or name a folder, which gets a file for each data file.",
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from edl.core.options import prediction
 from edl.core.options.option import Given, Verb
 
 
@@ -17,6 +18,8 @@ def resolve(verb: Verb, given: Mapping[str, Given], values: dict[str, Any]) -> N
     if verb is Verb.TRAIN:
         _resolve_overlap(given, values)
         _resolve_update(given, values)
+    if verb is Verb.PREDICT and not values["format"]:
+        values["format"] = prediction.format_of(values["output"]) or "recordio"
 
 
 def _resolve_overlap(given: Mapping[str, Given], values: dict[str, Any]) -> None:

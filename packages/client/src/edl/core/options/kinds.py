@@ -84,6 +84,21 @@ class Texts:
 
 
 @dataclass(frozen=True, slots=True)
+class Names:
+    """Names, separated by commas in a text."""
+
+    metavar: str = "NAME,..."
+    annotation: str = "str | Sequence[str]"
+
+    def read(self, value: object) -> tuple[str, ...]:
+        names = Texts().read(value.split(",") if isinstance(value, str) else value)
+        names = tuple(name.strip() for name in names)
+        if len(set(names)) < len(names):
+            raise ValueError("it contains a name twice")
+        return names
+
+
+@dataclass(frozen=True, slots=True)
 class Params:
     """Parameters for a function of the model file, written as ``name=value,...`` or as a dict."""
 

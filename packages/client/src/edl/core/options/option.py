@@ -20,6 +20,7 @@ class Verb(StrEnum):
 
 ALL = frozenset(Verb)
 TRAIN = frozenset((Verb.TRAIN,))
+PREDICT = frozenset((Verb.PREDICT,))
 TRAIN_OR_EVALUATE = frozenset((Verb.TRAIN, Verb.EVALUATE))
 TRAIN_OR_PREDICT = frozenset((Verb.TRAIN, Verb.PREDICT))
 EVALUATE_OR_PREDICT = frozenset((Verb.EVALUATE, Verb.PREDICT))

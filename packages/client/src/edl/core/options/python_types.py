@@ -121,6 +121,9 @@ class PredictOptions(TypedDict, total=False):
     output: PathOrUri
     minibatch_size: int
     records_per_task: int
+    format: Literal["recordio", "csv", "parquet", "jsonl"]
+    keep: str | Sequence[str]
+    postprocess: Literal["argmax", "sigmoid", "softmax"]
     name: str
     num_workers: int | str | WorkerRange
     task_attempts: int

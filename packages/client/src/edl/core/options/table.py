@@ -14,12 +14,14 @@ from edl.core.options.image import ImageOptions
 from edl.core.options.job import JobOptions
 from edl.core.options.model import ModelOptions
 from edl.core.options.option import Option, Verb, declared
+from edl.core.options.prediction import PredictionOptions
 from edl.core.options.training import TrainingOptions
 
 OPTIONS: tuple[Option, ...] = (
     *declared(ModelOptions, "The model"),
     *declared(DataOptions, "Data and results"),
     *declared(TrainingOptions, "Training"),
+    *declared(PredictionOptions, "Predictions"),
     *declared(JobOptions, "The job"),
     *declared(ImageOptions, "The image"),
     *declared(CommandOptions, "This command"),

@@ -1,0 +1,75 @@
+"""Functions of a model's outputs: what ``--postprocess`` names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from edl_proto.errors import EdlError, ErrorCode
+
+Values = npt.NDArray[Any]
+
+
+def postprocessed(name: str, output: Any, function: str) -> Values:
+    """A function of an output, along its last dimension.
+
+    Args:
+        name: of the output.
+        output: numbers of shape (records, ...).
+        function: argmax, sigmoid or softmax; empty: the output stays as it is.
+
+    Raises:
+        EdlError: MODEL_CONTRACT, the output is no input for the function.
+    """
+    values = np.asarray(output)
+    if not function:
+        return values
+    if values.dtype.kind not in "fiub" and values.dtype.name != "bfloat16":
+        raise _unsuitable(name, function, f"has dtype {values.dtype}")
+    if function != "sigmoid" and (values.ndim < 2 or values.shape[-1] < 2):
+        shown = ", ".join(["n", *map(str, values.shape[1:])])
+        raise _unsuitable(name, function, f"has shape ({shown}), one value per record")
+    return _FUNCTIONS[function](values)
+
+
+def _argmax(values: Values) -> Values:
+    found: Values = np.argmax(values, axis=-1).astype(np.int64)
+    return found
+
+
+def _sigmoid(values: Values) -> Values:
+    # 1 / (1 + exp(-x)), which overflows for large negative x.
+    found: Values = 0.5 * (1.0 + np.tanh(0.5 * _floats(values)))
+    return found.astype(np.float32)
+
+
+def _softmax(values: Values) -> Values:
+    floats = _floats(values)
+    powers = np.exp(floats - floats.max(axis=-1, keepdims=True))
+    found: Values = powers / powers.sum(axis=-1, keepdims=True)
+    return found.astype(np.float32)
+
+
+def _floats(values: Values) -> Values:
+    return values.astype(np.float64)
+
+
+_FUNCTIONS: Mapping[str, Callable[[Values], Values]] = {
+    "argmax": _argmax,
+    "sigmoid": _sigmoid,
+    "softmax": _softmax,
+}
+
+
+def _unsuitable(name: str, function: str, why: str) -> EdlError:
+    return EdlError(
+        ErrorCode.MODEL_CONTRACT,
+        f"--postprocess {function} cannot be applied to the output {name}: it {why}",
+        where=f"output {name}",
+        remedy="Leave --postprocess out; --postprocess sigmoid is for outputs of one value."
+        if function != "sigmoid"
+        else "Leave --postprocess out.",
+    )
