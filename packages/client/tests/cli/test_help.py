@@ -107,3 +107,40 @@ def test_no_command_at_all_shows_the_help() -> None:
         [sys.executable, "-m", "edl"], capture_output=True, text=True, check=False
     )
     assert done.stdout.startswith("Examples:")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("edl st", ["status", "stop"]),
+        ("edl status ", ["second", "first"]),
+        ("edl wait first s", ["second"]),
+        ("edl train --upd", ["--update"]),
+        ("edl train --update ", ["sync", "async", "bounded"]),
+        ("edl predict --format p", ["parquet"]),
+        ("edl data convert --format i", ["images", "idx"]),
+        ("edl list -o j", ["json"]),
+        ("edl scale f", ["first"]),
+    ],
+)
+def test_completion(line: str, words: list[str], tmp_path: Path) -> None:
+    for age, name in enumerate(("second", "first")):
+        job = tmp_path / "jobs" / name
+        job.mkdir(parents=True)
+        (job / "spec.json").write_text("{}")
+        os.utime(job / "spec.json", (1000 - age, 1000 - age))
+        os.utime(job, (1000 - age, 1000 - age))
+    done = subprocess.run(
+        [sys.executable, "-m", "edl"],
+        env={
+            **os.environ,
+            "EDL_HOME": str(tmp_path),
+            "_EDL_COMPLETE": "complete_bash",
+            "COMP_WORDS": line,
+            "COMP_CWORD": str(len(line.split(" ")) - 1),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == words, done.stderr

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from edl.core.job_status import JobState, JobStatus
+from edl.core.job_status import JobEvent, JobState, JobStatus
 from edl.core.options import Verb
 from edl.render import line_display
 
@@ -12,7 +14,7 @@ from edl.render import line_display
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr(line_display.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     return now
 
 
@@ -38,3 +40,26 @@ def test_news_come_every_few_seconds_and_changes_of_state_at_once(clock: list[fl
     assert len(lines) == 3
     display.update(JobStatus("job", Verb.TRAIN, JobState.FINISHING))
     assert len(lines) == 4
+
+
+def test_a_day_of_progress_and_evaluations_stays_readable(clock: list[float]) -> None:
+    lines: list[str] = []
+    display = line_display.PlainDisplay(5.0, lines.append)
+    for second in range(24 * 3600):
+        evaluated = JobEvent(second, "", second, "EvaluationEnded", "info", "accuracy 0.9")
+        display.happened(evaluated)
+        display.update(
+            JobStatus("job", Verb.TRAIN, JobState.RUNNING, records_done=second, records_total=86400)
+        )
+        clock[0] += 1.0
+        if second == 10:
+            assert len([line for line in lines if "accuracy" in line]) == 11, "the first all show"
+    assert 500 < len(lines) < 1000
+
+
+def test_warnings_always_show(clock: list[float]) -> None:
+    lines: list[str] = []
+    display = line_display.PlainDisplay(5.0, lines.append)
+    for number in range(100):
+        display.happened(JobEvent(number, "", 0.0, "TaskRetried", "warning", f"task {number}"))
+    assert len(lines) == 100

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edl.cli.commands import CONTEXT, EdlCommand
+from edl.cli.completion import job_names
 from edl.cli.output import Name, NoInput, Output, Quiet, put, reporting
 
 if TYPE_CHECKING:
@@ -23,7 +24,10 @@ _POLL_S = 0.25
 
 @app.command(cls=EdlCommand, epilog="edl wait my-job\nedl wait first second --timeout 2h -o json")
 def wait(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of jobs.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME...", help="Names of jobs.", autocompletion=job_names),
+    ],
     timeout: Annotated[
         str | None,
         typer.Option(

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from edl.cli.completion import one_of
 from edl.core.options import Given, Option
-from edl.core.options.kinds import Flag, Texts
+from edl.core.options.kinds import Choice, Flag, Texts
 
 Command = Callable[..., None]
 
@@ -27,6 +28,8 @@ def parameter(option: Option) -> inspect.Parameter:
             declared += f"/--no-{option.key}"
     else:
         settings["metavar"] = option.kind.metavar
+        if isinstance(option.kind, Choice):
+            settings["autocompletion"] = one_of(option.kind.values)
         if isinstance(option.kind, Texts):
             wanted = list[str] | None
     return inspect.Parameter(

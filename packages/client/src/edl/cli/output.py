@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from edl.cli.completion import job_names
 from edl.render import terminal
 from edl.render.output_format import Format, dump
 
@@ -15,7 +16,12 @@ Output = Annotated[
     Format | None,
     typer.Option("--output-format", "-o", help="Format of the result."),
 ]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a job.", show_default=False)]
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help="Name of a job.", show_default=False, autocompletion=job_names
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no messages except errors.")]
 NoInput = Annotated[bool, typer.Option("--no-input", help="Fail instead of asking for input.")]
 

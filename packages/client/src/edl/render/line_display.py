@@ -8,6 +8,7 @@ from collections.abc import Callable
 from edl.core.job_status import JobEvent, JobState, JobStatus
 from edl.render import terminal
 from edl.render.job_text import event_line, progress_line
+from edl.render.line_pace import EventPace, LinePace
 
 EVERY_S = 5.0
 
@@ -16,37 +17,37 @@ AGAIN = 6
 
 
 class PlainDisplay:
-    """Writes lines: at every change of state, for notable events, and every few seconds.
+    """Writes lines: at every change of state, for notable events, and now and then.
 
     Args:
-        every_s: longest time without a line.
+        every_s: time between two lines; it grows with the time that the job takes.
         write: takes a line.
     """
 
     def __init__(
         self, every_s: float = EVERY_S, write: Callable[[str], None] = terminal.message
     ) -> None:
-        self._every_s = every_s
         self._write = write
-        self._next = 0.0
+        self._pace = LinePace(every_s)
+        self._events = EventPace(every_s)
         self._state: JobState | None = None
         self._last = ""
         self._again = 0.0
 
     def update(self, status: JobStatus) -> None:
         now = time.monotonic()
-        if status.state.is_over or (status.state is self._state and now < self._next):
+        changed = status.state is not self._state
+        if status.state.is_over or not (self._pace.is_due() or changed):
             return
         self._state = status.state
-        self._next = now + self._every_s
         line = progress_line(status)
         if line == self._last and now < self._again:
             return
-        self._last, self._again = line, now + AGAIN * self._every_s
+        self._last, self._again = line, now + AGAIN * self._pace.interval(now)
         self._write(f"{status.job}: {line}")
 
     def happened(self, event: JobEvent) -> None:
-        if event.is_notable:
+        if event.is_notable and self._events.is_due(event.kind):
             self._write(event_line(event))
 
     def say(self, text: str) -> None:

@@ -15,6 +15,7 @@ from rich.text import Text
 from edl.core import quantities
 from edl.core.job_status import JobEvent, JobState, JobStatus
 from edl.render import job_text
+from edl.render.line_pace import EventPace
 
 _NARROW = 60
 _MOST_WORKERS = 8  # rows of workers; more would scroll away what matters
@@ -29,6 +30,7 @@ class LiveDisplay:
         self._with_workers = with_workers
         self._spinner = Spinner("dots", style="cyan")
         self._shown = False
+        self._events = EventPace()
 
     def update(self, status: JobStatus) -> None:
         if status.state.is_over:
@@ -40,7 +42,7 @@ class LiveDisplay:
         self._live.update(self._picture(status))
 
     def happened(self, event: JobEvent) -> None:
-        if event.is_notable:
+        if event.is_notable and self._events.is_due(event.kind):
             style = {"warning": "yellow", "error": "red"}.get(event.severity, "dim")
             self._console.print(Text(job_text.event_line(event), style=style))
 

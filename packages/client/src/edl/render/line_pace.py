@@ -1,0 +1,54 @@
+"""How often lines are written, so that a long job does not fill a terminal or a log."""
+
+from __future__ import annotations
+
+import time
+
+SHARE = 50
+"""A line comes at most once in this part of the time so far: after an hour, every 72 seconds."""
+
+
+class LinePace:
+    """Decides when another line is due: after a few seconds, and later ever more seldom.
+
+    Args:
+        every_s: least time between two lines.
+        burst: number of lines that are due at once.
+    """
+
+    def __init__(self, every_s: float, burst: int = 1) -> None:
+        self._every_s = every_s
+        self._burst = burst
+        self._began = self._next = time.monotonic()
+
+    def is_due(self) -> bool:
+        """Whether a line may be written now; if so, it counts as written."""
+        now = time.monotonic()
+        if self._burst > 0:
+            self._burst -= 1
+        elif now < self._next:
+            return False
+        self._next = now + self.interval(now)
+        return True
+
+    def interval(self, now: float) -> float:
+        """Time between two lines, in seconds.
+
+        Args:
+            now: of ``time.monotonic``.
+        """
+        return max(self._every_s, (now - self._began) / SHARE)
+
+
+class EventPace:
+    """Which events of a kind that may come often are shown; all others always are."""
+
+    _OFTEN = frozenset(("EvaluationEnded", "CheckpointTaken"))
+
+    def __init__(self, every_s: float = 5.0, burst: int = 20) -> None:
+        self._paces = {kind: LinePace(every_s, burst) for kind in self._OFTEN}
+
+    def is_due(self, kind: str) -> bool:
+        """Whether an event of this kind may be shown now; if so, it counts as shown."""
+        pace = self._paces.get(kind)
+        return pace is None or pace.is_due()
