@@ -33,6 +33,8 @@ def spec(type_: str = "TRAIN") -> job_pb2.JobSpec:
         training.keep_checkpoints = 3
     else:
         message.trained_model = "/model"
+    if type_ == "PREDICT":
+        message.prediction.format = "recordio"
     return message
 
 

@@ -318,7 +318,8 @@ def store() -> Iterator[Any]:
 
 @pytest.mark.parametrize("output", ["memory://bucket/all.recordio", "memory://bucket/some"])
 def test_predictions_go_to_a_store(tmp_path: Path, store: Any, output: str) -> None:
-    predictions = PredictionOutput(tmp_path / "parts", output, URIS, CUT, "ab12", FORMAT)
+    form = OutputFormat(one_file=output.endswith(".recordio"))
+    predictions = PredictionOutput(tmp_path / "parts", output, URIS, CUT, "ab12", form)
     predictions.prepare()
     check_output(output)
     for number in range(CUT.count):

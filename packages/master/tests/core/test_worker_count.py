@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from edl_master.core.worker_count import WorkerCountChange, WorkerCountPolicy, WorkerCountRules
+from edl_master.core.worker_count import WorkerCountDecision, WorkerCountPolicy, WorkerCountRules
 
 
 def simulate(
@@ -19,7 +19,7 @@ def simulate(
     noise: float = 0.0,
     deaths: float = 0.0,
     seed: int = 0,
-) -> tuple[WorkerCountPolicy, list[WorkerCountChange], list[int]]:
+) -> tuple[WorkerCountPolicy, list[WorkerCountDecision], list[int]]:
     """Play a job second by second; workers take five seconds to come and one to go."""
     random = Random(seed)
     policy = WorkerCountPolicy(minimum, maximum, WorkerCountRules())
@@ -34,9 +34,7 @@ def simulate(
         ready = min(ready, policy.target)
         arrivals += [now + 5] * (policy.target - ready - len(arrivals))
         records += throughput(ready) * random.gauss(1.0, noise)
-        change = policy.observe(float(now), ready, int(records))
-        if change is not None:
-            changes.append(change)
+        changes.extend(policy.observe(float(now), ready, int(records)))
         wanted.append(policy.target)
     return policy, changes, wanted
 
@@ -93,3 +91,28 @@ def test_the_range_is_kept_and_a_fixed_number_is_left_alone() -> None:
     assert changes == []
     _, _, wanted = simulate(lambda n: 100.0, 0, 2)
     assert min(wanted) == 1
+
+
+def test_each_decision_says_why_with_its_figures() -> None:
+    _, changes, _ = simulate(lambda n: 100.0 * min(n, 2), 1, 3, seconds=300)
+    assert [(one.kind, one.workers, one.why) for one in changes] == [
+        ("WorkerCountTried", 2, "Trying 2 workers instead of 3 workers with 200 records/s."),
+        (
+            "WorkerCountKept",
+            2,
+            "Keeping 2 workers with 200 records/s, instead of 3 workers with 200 records/s.",
+        ),
+        ("WorkerCountTried", 1, "Trying 1 worker instead of 2 workers with 200 records/s."),
+        (
+            "WorkerCountReverted",
+            2,
+            "Back to 2 workers with 200 records/s; "
+            "fewer are too slow: 1 worker with 100 records/s.",
+        ),
+    ]
+    assert changes[-1].facts == {
+        "workers": "1",
+        "records_per_s": "100.0",
+        "previous_workers": "2",
+        "previous_records_per_s": "200.0",
+    }

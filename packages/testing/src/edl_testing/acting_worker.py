@@ -95,7 +95,7 @@ class ActingWorker(ActingSession):
                     return 0
                 case _:
                     time.sleep(reply.wait.retry_in_s / 4)
-        self.give_back("preempted")
+        self.give_back("terminated")
         return 0
 
     # --- tasks -----------------------------------------------------------------------------
@@ -150,7 +150,7 @@ class ActingWorker(ActingSession):
             while True:
                 self.instance.check()
                 if self.instance.asked.is_set():
-                    self.give_back("preempted")
+                    self.give_back("terminated")
                     return False
                 self.acting.at_minibatch(self, minibatch)
                 outcome = self.push(lease, minibatch, numbers)

@@ -32,7 +32,7 @@ def test_a_check_of_a_lease_names_the_reason_to_stop() -> None:
     state.master_replaced = True
     with pytest.raises(MasterReplacedError):
         state.check_lease(ref(1))
-    state.leave(Departure("preempted"))
+    state.leave(Departure("terminated"))
     with pytest.raises(LeavingError):
         state.check_lease(ref(1))
 
@@ -54,11 +54,11 @@ def test_leases_are_held_lost_and_released() -> None:
 def test_the_first_reason_to_leave_counts() -> None:
     state = SharedState()
     state.check()
-    assert state.leave(Departure("preempted"))
+    assert state.leave(Departure("terminated"))
     error = EdlError(ErrorCode.MASTER_LOST, "gone")
     assert not state.leave(Departure("master-lost", error))
     assert state.departure is not None
-    assert (state.departure.reason, state.departure.exit_code) == ("preempted", 0)
+    assert (state.departure.reason, state.departure.exit_code) == ("terminated", 0)
     with pytest.raises(LeavingError):
         state.check()
 
@@ -66,7 +66,7 @@ def test_the_first_reason_to_leave_counts() -> None:
 def test_a_sleep_ends_when_the_worker_has_to_leave() -> None:
     state = SharedState()
     state.sleep(0.01)
-    threading.Timer(0.05, lambda: state.leave(Departure("preempted"))).start()
+    threading.Timer(0.05, lambda: state.leave(Departure("terminated"))).start()
     started = time.monotonic()
     with pytest.raises(LeavingError):
         state.sleep(100)

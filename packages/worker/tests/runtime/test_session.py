@@ -71,7 +71,7 @@ def test_sigterm_hands_all_leases_back_and_ends_with_0(
     assert time.monotonic() - asked < job.worker_grace_s
     (returned,) = master.received.returned
     assert returned.leaving
-    assert returned.reason == "preempted"
+    assert returned.reason == "terminated"
     assert sorted(lease.token for lease in returned.leases) == [1, 2]
     assert [task.applied for task in master.all_tasks()] == [3, 0]
 
@@ -92,7 +92,7 @@ def test_a_worker_that_still_loads_leaves_at_once(
     assert process.wait(WAIT_S) == 0
     assert not master.received.ready
     assert [(r.reason, r.leaving, len(r.leases)) for r in master.received.returned] == [
-        ("preempted", True, 0)
+        ("terminated", True, 0)
     ]
 
 

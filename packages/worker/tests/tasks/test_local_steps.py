@@ -158,7 +158,7 @@ def test_a_worker_that_leaves_pushes_what_it_has_done(
         original(steps, value)
         done.append(value)
         if len(done) == 4:
-            worker.process.leave("preempted")
+            worker.process.leave("terminated")
 
     done: list[float] = []
     worker.process._session.metrics.compute_s = type(

@@ -248,7 +248,7 @@ def test_a_worker_that_leaves_settles_its_push_before_it_hands_the_task_back(
     master.on_push = slow
     worker = start_worker(master)
     assert asked.wait(60)
-    worker.process.leave("preempted")
+    worker.process.leave("terminated")
     assert worker.wait() == 0
     assert master.received.minibatches == OF_TWO_TASKS[:3], (
         "what was on its way counts, and nothing after it"

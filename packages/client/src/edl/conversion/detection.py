@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import recordio
+from edl.adapters import data_files
 from edl.conversion.images import IdxSource, ImageFolderSource, is_idx
 from edl.conversion.records import RecordSource
 from edl.conversion.source import ConversionOptions, ExampleSource
@@ -108,7 +109,9 @@ def detect(file: Path) -> SourceFormat:
             error_pb2.DATA_UNREADABLE,
             "neither the name nor the first bytes of the file identify its format",
             where=str(file),
-            remedy=f"Name it: --format {'|'.join(SourceFormat)}",
+            remedy=data_files.conversion(str(file))
+            if file.suffix.lower() in IMAGE_SUFFIXES
+            else f"Name it: --format {'|'.join(SourceFormat)}",
         ) from None
 
 

@@ -177,4 +177,13 @@ class JobEvent:
 
 
 # Things that go well and that people wait for.
-_NOTABLE = frozenset(("EvaluationEnded", "CheckpointTaken", "Scaled"))
+_NOTABLE = frozenset(
+    (
+        "EvaluationEnded",
+        "CheckpointTaken",
+        "Scaled",
+        "WorkerCountTried",
+        "WorkerCountKept",
+        "WorkerCountReverted",
+    )
+)

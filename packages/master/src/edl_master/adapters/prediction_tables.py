@@ -142,16 +142,19 @@ def _values(column: TableColumn, value: Value) -> list[Any]:
     """The values of a feature as the numbers, texts or bytes that its column has."""
     match column.kind:
         case CellKind.INT:
-            return [int(one) for one in value]
+            return [int(one) for one in _filled(value)]
         case CellKind.FLOAT | CellKind.DOUBLE:
             # As short as a float of 32 bits is written: 0.1, not 0.10000000149011612.
-            return [
-                float(one if isinstance(one, bytes) else str(one)) for one in value if one != b""
-            ]
+            return [float(one if isinstance(one, bytes) else str(one)) for one in _filled(value)]
         case CellKind.TEXT:
             return [one.decode() if isinstance(one, bytes) else str(one) for one in value]
         case CellKind.BINARY:
             return [one if isinstance(one, bytes) else str(one).encode() for one in value]
+
+
+def _filled(value: Value) -> Iterator[Any]:
+    """The numbers of a feature; an empty cell is none."""
+    return (one for one in value if not isinstance(one, bytes) or one)
 
 
 def _printable(value: Any) -> Any:

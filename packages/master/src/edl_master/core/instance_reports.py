@@ -118,9 +118,12 @@ class InstanceReports:
         return "replaced" if self._pool.wants(worker) else "scaled-down"
 
     def leaving(self, worker: Worker, reason: str, now: float) -> None:
-        """The instance announced its end, for a reason of its own or of its platform."""
+        """The instance announced its end, for a reason of its own or of its platform.
+
+        One that nobody here has asked, and that a signal terminates, is preempted.
+        """
         if worker.state not in (WorkerState.LEAVING, WorkerState.GONE):
-            kind = ExitKind.PREEMPTED if reason == "preempted" else ExitKind.LEFT
+            kind = ExitKind.PREEMPTED if reason == "terminated" else ExitKind.LEFT
             worker.leave(reason, kind, now)
 
     def exited(self, event: InstanceExited, now: float) -> tuple[Worker, InstanceEnd] | None:

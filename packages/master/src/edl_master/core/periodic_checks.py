@@ -44,10 +44,8 @@ class PeriodicChecks:
         ledger, main = components.ledger, components.workflow.main
         done = ledger.records_done(main)
         ready = sum(worker.is_ready for worker in components.workers)
-        change = components.worker_count.observe(now, ready, done)
-        if change is None:
-            return
-        line = f"{change.why[:1].upper()}{change.why[1:]}"
-        facts = {"workers": str(change.workers)}
-        components.emit(LogEvent("WorkerCountTried", line, facts=facts))
-        components.instances.set_target(change.workers, now)
+        decisions = components.worker_count.observe(now, ready, done)
+        for made in decisions:
+            components.emit(LogEvent(made.kind, made.why, facts=made.facts))
+        if decisions:
+            components.instances.set_target(decisions[-1].workers, now)

@@ -31,17 +31,27 @@ class WorkerCountRules:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerCountChange:
-    """Have another number of workers from now on; ``why`` is a sentence."""
+class WorkerCountDecision:
+    """What the policy has decided about the number of workers.
 
+    Attributes:
+        kind: name of the event: WorkerCountTried, WorkerCountKept or WorkerCountReverted.
+        workers: to have from now on.
+        why: a sentence.
+        facts: numbers of workers and their records per second, before and after.
+    """
+
+    kind: str
     workers: int
     why: str
+    facts: dict[str, str]
 
 
-@dataclass(slots=True)
-class _Trial:
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """Records per second of a number of workers."""
+
     workers: int
-    """How many there were before."""
     per_s: float
 
 
@@ -65,12 +75,12 @@ class WorkerCountPolicy:
         self._rest_until = 0.0
         self._down = True
         self._step: int | None = None
-        self._trial: _Trial | None = None
+        self._trial: _Measured | None = None
         self._window: tuple[float, int] | None = None
         self._settled_at: float | None = None
 
-    def observe(self, now: float, ready: int, records: int) -> WorkerCountChange | None:
-        """Take a measurement; return another number of workers when it is time to try one.
+    def observe(self, now: float, ready: int, records: int) -> tuple[WorkerCountDecision, ...]:
+        """Take a measurement; return what was decided, if it was time to decide something.
 
         Args:
             now: seconds.
@@ -78,25 +88,25 @@ class WorkerCountPolicy:
             records: done so far; only differences count.
         """
         if self._minimum >= self._maximum:
-            return None
+            return ()
         if ready != self.target:
             self._settled_at = self._window = None  # a worker is missing, or has not left yet
-            return None
+            return ()
         if self._settled_at is None:
             self._settled_at = now + self._rules.settle_s
         if now < self._settled_at or (self._trial is None and now < self._rest_until):
-            return None
+            return ()
         if self._window is None:
             self._window = (now, records)
-            return None
+            return ()
         began, before = self._window
         if now - began < self._rules.window_s:
-            return None
+            return ()
         per_s = (records - before) / (now - began)
         self._window = None
         return self._try(per_s) if self._trial is None else self._judge(self._trial, per_s, now)
 
-    def _try(self, per_s: float) -> WorkerCountChange | None:
+    def _try(self, per_s: float) -> tuple[WorkerCountDecision, ...]:
         if self._down and self.target <= self._minimum:
             self._down = False
         if not self._down and self.target >= self._maximum:
@@ -105,25 +115,28 @@ class WorkerCountPolicy:
         wanted = self.target - step if self._down else self.target + step
         wanted = min(max(wanted, self._minimum), self._maximum)
         if wanted == self.target or per_s <= 0:
-            return None
-        self._trial = _Trial(self.target, per_s)
-        return self._aim(wanted, f"trying {wanted} workers: {self.target} do {per_s:,.0f} a second")
+            return ()
+        self._trial = _Measured(self.target, per_s)
+        self._aim(wanted)
+        why = f"Trying {_workers(wanted)} instead of {_pace(self._trial)}."
+        return (WorkerCountDecision("WorkerCountTried", wanted, why, _facts(self._trial)),)
 
-    def _judge(self, trial: _Trial, per_s: float, now: float) -> WorkerCountChange | None:
+    def _judge(self, trial: _Measured, per_s: float, now: float) -> tuple[WorkerCountDecision, ...]:
         """Keep the number that was tried, or return to the previous one."""
         self._trial = None
+        tried = _Measured(self.target, per_s)
+        facts = _facts(tried) | {f"previous_{key}": one for key, one in _facts(trial).items()}
         changed = abs(self.target - trial.workers)
-        if self.target < trial.workers:
-            # Compared with the share of an average worker before the trial.
-            missed = trial.per_s - per_s
-            keep = missed < self._rules.worth * changed * trial.per_s / trial.workers
-        else:
-            gained = per_s - trial.per_s
-            keep = gained >= self._rules.worth * changed * trial.per_s / trial.workers
+        share = self._rules.worth * changed * trial.per_s / trial.workers
+        fewer = self.target < trial.workers
+        # Compared with the share of an average worker before the trial.
+        keep = trial.per_s - per_s < share if fewer else per_s - trial.per_s >= share
         if keep:
             self._retry_after_s = self._rules.retry_after_s
             self._step = None
-            return self._try(per_s)
+            why = f"Keeping {_pace(tried)}, instead of {_pace(trial)}."
+            kept = WorkerCountDecision("WorkerCountKept", self.target, why, facts)
+            return (kept, *self._try(per_s))
         if changed > 1:
             self._step = max(1, changed // 4)
         else:
@@ -131,11 +144,23 @@ class WorkerCountPolicy:
             self._down = not self._down
             self._rest_until = now + self._retry_after_s
             self._retry_after_s = min(2 * self._retry_after_s, self._rules.retry_after_max_s)
-        back = trial.workers
-        why = f"back to {back} workers: {self.target} do {per_s:,.0f} instead of {trial.per_s:,.0f}"
-        return self._aim(back, why)
+        self._aim(trial.workers)
+        too = "fewer are too slow" if fewer else "more add too little"
+        why = f"Back to {_pace(trial)}; {too}: {_pace(tried)}."
+        return (WorkerCountDecision("WorkerCountReverted", trial.workers, why, facts),)
 
-    def _aim(self, workers: int, why: str) -> WorkerCountChange:
+    def _aim(self, workers: int) -> None:
         self.target = workers
         self._settled_at = None
-        return WorkerCountChange(workers, f"{why}.")
+
+
+def _workers(number: int) -> str:
+    return f"{number:,} worker{'' if number == 1 else 's'}"
+
+
+def _pace(measured: _Measured) -> str:
+    return f"{_workers(measured.workers)} with {measured.per_s:,.0f} records/s"
+
+
+def _facts(measured: _Measured) -> dict[str, str]:
+    return {"workers": str(measured.workers), "records_per_s": f"{measured.per_s:.1f}"}

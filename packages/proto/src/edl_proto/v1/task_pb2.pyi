@@ -893,7 +893,7 @@ class ReturnRequest(_message.Message):
     worker_id: _builtins.int
     incarnation: _builtins.str
     reason: _builtins.str
-    """preempted, scaled-down"""
+    """terminated (by a signal), scaled-down"""
     leaving: _builtins.bool
     """the worker process ends after this call"""
     @_builtins.property

@@ -16,7 +16,7 @@ class Departure:
     """Why this worker ends.
 
     Attributes:
-        reason: one word for the master: preempted, scaled-down, job-over, ...
+        reason: one word for the master: terminated, scaled-down, job-over, ...
         error: what the user should read; None when everything is in order.
         tell: whether leases are handed back and the departure is reported to the master.
         signal: the signal that asked the worker to leave, if one did.

@@ -97,7 +97,8 @@ class WorkerProcess:
         if self._signalled:
             os._exit(128 + number)
         self._signalled = True
-        self._state.leave(Departure("preempted", signal=number))
+        # Whether this is a preemption, the end of the job or fewer workers, the master knows.
+        self._state.leave(Departure("terminated", signal=number))
 
     def _run_session(self) -> None:
         try:

@@ -26,8 +26,7 @@ class JobOptions:
     num_workers: WorkerRange = declare(
         Option(
             Workers(),
-            "Number of workers; with MIN:MAX edl adjusts it to the throughput. "
-            "edl scale changes either.",
+            "Number of workers; with MIN:MAX an autoscaler finds how many are worth having.",
             "1:4",
             default=WorkerRange(1, 1),
             spec="workers",
