@@ -67,7 +67,7 @@ def test_all_missing_fields_are_named() -> None:
     message = spec("PREDICT")
     message.ClearField("output")
     message.ClearField("trained_model")
-    assert refused(message) == "trained_model, output, prediction.format"
+    assert refused(message) == "trained_model, output"
     assert "type" in refused(job_pb2.JobSpec()).split(", ")
 
 
