@@ -68,7 +68,7 @@ def test_a_running_job_shows_its_figures(serve: Serve, visit: Visit) -> None:
         "records": "166,080 of 300,000",
         "epoch": "3 of 5",
         "records/s": "2,353 at present",
-        "loss": "0.1035 smoothed",
+        "loss": "0.1035 latest mean",
         "steps": "2,595 minibatches applied",
         "parameter version": "2,595 updates made",
         "embedding rows": "12,345 of table users",
@@ -228,7 +228,7 @@ def test_a_success_with_dead_letters_says_so(serve: Serve, visit: Visit) -> None
 def test_a_job_that_has_hardly_begun(serve: Serve, visit: Visit) -> None:
     tab = visit(serve(*jobs.training(0.5)))
     assert tab.text("#state").strip() == "starting"
-    assert facts(tab, "#stats")["loss"] == "– smoothed"
+    assert facts(tab, "#stats")["loss"] == "– latest mean"
     assert tab.text("#eta") == "workers start and load the model"
     assert tab.text("#curves-note") == "The first values appear after the first updates."
     assert {row[1] for row in rows(tab, "#workers")} == {"starting"}

@@ -177,6 +177,12 @@ function timeLeft(status) {
   return `about ${duration(Math.round(eta))} left, until ${hour(Date.now() + eta * 1000)}`;
 }
 
+/** The last point of the loss curve, so that the page has one number for the loss. */
+function latestLoss(status) {
+  const curve = (status.curves ?? []).find(({ name }) => name === "loss");
+  return curve?.points?.at(-1)?.value ?? status.progress?.loss;
+}
+
 /** The row of figures; which ones depends on the type of the job. */
 export function showStats(status) {
   const p = status.progress ?? {};
@@ -190,15 +196,13 @@ export function showStats(status) {
   if (training) {
     figures.push({ label: "epoch", value: count(p.epoch), note: `of ${count(p.num_epochs)}` });
   }
-  const over = isOver(status);
-  const mean = number(p.records_done) / number(status.seconds);
   figures.push(
-    over
-      ? { label: "records/s", value: rate(mean), note: "whole job" }
+    isOver(status)
+      ? { label: "records/s", value: rate(p.mean_records_per_s), note: "first to last record" }
       : { label: "records/s", value: rate(p.records_per_s), note: "at present" },
   );
   if (training) {
-    figures.push({ label: "loss", value: measure(p.loss), note: "smoothed" });
+    figures.push({ label: "loss", value: measure(latestLoss(status)), note: "latest mean" });
     const version = count(p.parameter_version);
     figures.push({ label: "steps", value: count(p.steps), note: "minibatches applied" });
     figures.push({ label: "parameter version", value: version, note: "updates made" });

@@ -154,9 +154,6 @@ export function showLedger(status) {
     const p = status.progress ?? {};
     facts.push({ label: "records done", value: count(p.records_done ?? 0) });
   }
-  if (status.type === "PREDICT") {
-    facts.push({ label: "predictions", value: count(status.predictions ?? 0) });
-  }
   facts.push({ label: "preemptions", value: count(status.preemptions ?? 0) });
   const tone = failures > 0 ? "warning" : "";
   facts.push({ label: "worker failures", value: count(failures), tone });
