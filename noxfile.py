@@ -156,6 +156,12 @@ def integration(session: nox.Session) -> None:
 
 
 @nox.session(**in_workspace)
+def release(session: nox.Session) -> None:
+    """Build all distributions into dist/; ``stamp VERSION`` sets the version."""
+    session.run("python", "tools/release.py", *session.posargs, external=True)
+
+
+@nox.session(**in_workspace)
 def chaos(session: nox.Session) -> None:
     """Real jobs under a schedule of faults: --minutes M --seed S."""
     session.run(

@@ -10,6 +10,7 @@ import io
 import subprocess
 import sys
 import tarfile
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from docker.errors import DockerException
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
 NAMES = ("client", "builder", "master", "worker")
-VERSION = "0.1.0"
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 
 class ImageError(Exception):

@@ -1,0 +1,102 @@
+"""Distributions: one version, and a folder of wheels is all that an installation needs."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import release
+from conftest import ROOT
+
+PYTHONS = ("3.11", "3.12", "3.13")
+UV = Path(sys.executable).parent / "uv"
+INSTALLED = ("edl-client", "edl-builder", "edl-master")
+"""With all that they need: proto and recordio, and no TensorFlow."""
+
+CHECK = """
+import importlib.metadata as metadata, sys
+import edl, edl_builder.app, edl_master.app.master, edl_proto, elasticdl, recordio
+for name in ("client", "proto", "recordio", "builder", "master", "worker"):
+    found = metadata.distribution(f"edl-{name}")
+    assert found.version == edl.__version__ == edl_proto.__version__, name
+    assert any("LICENSE" in str(file) for file in found.files), name
+    for needed in found.requires or ():
+        own = needed.partition("==")[0].partition("[")[0]
+        assert not own.startswith("edl-") or f"=={edl.__version__}" in needed, needed
+assert "tensorflow" not in sys.modules
+needs = metadata.requires("edl-worker")
+assert any(one.startswith("tensorflow-cpu") and "extra == 'cpu'" in one for one in needs), needs
+"""
+
+
+def interpreters() -> Iterator[tuple[str, Path]]:
+    """The Pythons of this machine that edl supports, by version."""
+    for version in PYTHONS:
+        on_path = shutil.which(f"python{version}")
+        of_pyenv = Path.home().glob(f".pyenv/versions/{version}.*/bin/python")
+        for python in ([Path(on_path)] if on_path else []) + sorted(of_pyenv):
+            found = subprocess.run([python, "--version"], capture_output=True, check=False)
+            if found.returncode == 0 and f" {version}.".encode() in found.stdout:
+                yield version, python
+                break
+
+
+def install(python: Path, *wanted: str) -> None:
+    """From the cache of packages; the network is asked only for what is missing there."""
+    command = (str(UV), "pip", "install", "-q", "--python", str(python), *wanted)
+    if subprocess.run([*command, "--offline"], capture_output=True, check=False).returncode:
+        subprocess.run(command, check=True)
+
+
+def test_wheels_install_into_an_empty_environment(tmp_path: Path) -> None:
+    """On every supported Python that this machine has."""
+    wheels = tmp_path / "dist"
+    release.build(wheels, ("wheel",))
+    pythons = dict(interpreters())
+    assert pythons
+
+    def try_out(version: str) -> None:
+        place, python = tmp_path / version, pythons[version]
+        subprocess.run([UV, "venv", "-q", "--python", python, place], check=True)
+        inside = place / "bin" / "python"
+        install(inside, "--find-links", str(wheels), *INSTALLED)
+        install(inside, "--no-deps", str(next(wheels.glob("edl_worker-*.whl"))))
+        environ = {"PATH": str(place / "bin"), "HOME": str(tmp_path)}
+        subprocess.run([inside, "-I", "-c", CHECK], check=True, env=environ, cwd=tmp_path)
+        help_ = subprocess.run(
+            ["edl", "--help"], env=environ, cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        assert help_.stdout.startswith("Examples:")
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(try_out, pythons))
+
+
+def test_there_is_one_version() -> None:
+    assert release.stale() == [], "./dev release stamp"
+    headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert headings[0] == release.version(), "the changelog begins with what comes next"
+
+
+def test_a_stamp_reaches_every_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for pattern, _ in release._PLACES:
+        for path in ROOT.glob(pattern):
+            copy = tmp_path / path.relative_to(ROOT)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, copy)
+    monkeypatch.setattr(release, "ROOT", tmp_path)
+    before = release.version()
+    release.stamp("7.8.9")
+    assert release.version() == "7.8.9"
+    assert release.stale() == []
+    for path in filter(Path.is_file, tmp_path.rglob("*")):
+        assert f'=={before}"' not in path.read_text(), path
+    dependencies = (tmp_path / "packages" / "client" / "pyproject.toml").read_text()
+    assert dependencies.count("==7.8.9") == 7
+    assert release.stamp("7.8.9") == []
