@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -80,6 +81,23 @@ class Edl:
         assert done.code == 0, str(done)
         return done
 
+    def shell(self, script: str, cwd: Path) -> Done:
+        """Run commands as a person types them; each must succeed."""
+        path = f"{Path(COMMAND).parent}:{self.env['PATH']}"
+        done = subprocess.run(
+            ["bash", "-eu", "-c", script],
+            capture_output=True,
+            text=True,
+            env={**self.env, "PATH": path},
+            cwd=cwd,
+            timeout=600,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+        result = Done((script,), done.returncode, done.stdout, done.stderr)
+        assert result.code == 0, str(result)
+        return result
+
     def start(self, *args: str) -> subprocess.Popen[str]:
         """Start without waiting."""
         return subprocess.Popen(
@@ -124,6 +142,12 @@ class Edl:
             for worker in self.status(name)["workers"]
             if int(worker["pid"]) and worker["state"] not in ("gone", "lost")
         }
+
+
+def readme_blocks() -> list[tuple[str, str]]:
+    """Language and text of each block of code in the README."""
+    text = (ROOT / "README.md").read_text()
+    return re.findall(r"^```(\w*)\n(.*?)^```", text, re.S | re.M)
 
 
 def eventually(

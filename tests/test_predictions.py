@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet
 import pytest
-from conftest import ROOT, Edl, read_all
+from conftest import ROOT, Edl, read_all, readme_blocks
 
 import recordio
 import recordio.example
@@ -56,14 +57,21 @@ def test_one_prediction_per_record_in_order(
     np.testing.assert_allclose(np.stack(outputs), expected.numpy(), rtol=1e-3, atol=1e-4)
 
 
-def test_one_file_when_the_output_is_named_as_one(
+def test_the_readme_s_commands_with_the_demo_s_model(
     edl: Edl, tmp_path: Path, digit_data: Path, moved_model: Path
 ) -> None:
-    edl(
-        *("predict", "--data", f"{digit_data}/test", "--trained-model", str(moved_model)),
-        *("--output", str(tmp_path / "all.recordio"), "-q"),
-    )
-    assert len(read_all(tmp_path / "all.recordio")) == 80
+    """Word for word, in a folder that looks as after ``./dev demo``."""
+    (script,) = (block for _, block in readme_blocks() if "build/demo/model" in block)
+    demo = tmp_path / "build" / "demo"
+    demo.mkdir(parents=True)
+    (demo / "model").symlink_to(moved_model)
+    (demo / "data").symlink_to(digit_data)
+    done = edl.shell(script, cwd=tmp_path)
+    assert "jsonl, 80 records" in done.out
+    rows = [json.loads(line) for line in (tmp_path / "digits.jsonl").read_text().splitlines()]
+    labels = [int(recordio.example.decode(r)["label"][0]) for r in read_all(digit_data / "test")]
+    assert [row["label"] for row in rows] == labels
+    assert {row["prediction"] for row in rows} <= set(range(10))
 
 
 def test_models_and_predictions_by_uri(edl: Edl, tmp_path: Path, digit_data: Path) -> None:
