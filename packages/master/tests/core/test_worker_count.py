@@ -94,7 +94,7 @@ def test_the_range_is_kept_and_a_fixed_number_is_left_alone() -> None:
 
 
 def test_each_decision_says_why_with_its_figures() -> None:
-    _, changes, _ = simulate(lambda n: 100.0 * min(n, 2), 1, 3, seconds=300)
+    _, changes, _ = simulate(lambda n: 100.0 * min(n, 2), 1, 3, seconds=200)
     assert [(one.kind, one.workers, one.why) for one in changes] == [
         ("WorkerCountTried", 2, "Trying 2 workers instead of 3 workers with 200 records/s."),
         (
