@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,6 +14,8 @@ from typer.main import get_group
 
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _OPTIONS = "Options"
+_RANGE = re.compile(r" *\[[^][]*x[<>]=[^][]*\]")
+"""What the library says about the range of a number; an error says it better."""
 
 
 class _PlainValues:
@@ -40,18 +43,23 @@ class EdlCommand(_PlainValues, TyperCommand):
         known = {name for param in self.params for name in (*param.opts, *param.secondary_opts)}
         return super().parse_args(ctx, with_dashes(args, known))
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        arguments = (one for one in self.params if one.param_type_name == "argument")
+        return [self.options_metavar or "", *map(argument_name, arguments)]
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         write_examples(formatter, self.epilog or "")
         self.format_usage(ctx, formatter)
         self.format_help_text(ctx, formatter)
         groups: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
+            section = getattr(param, "rich_help_panel", None)
             record = param.get_help_record(ctx)
+            if param.param_type_name == "argument":
+                section, record = "Arguments", (argument_name(param), param.help or "")
             if record is None:
                 continue
-            section = getattr(param, "rich_help_panel", None)
-            if param.param_type_name == "argument":
-                section = "Arguments"
+            record = (record[0], _RANGE.sub("", record[1]))
             groups.setdefault(section or _OPTIONS, []).append(record)
         for section, records in groups.items():
             with formatter.section(section):
@@ -120,6 +128,11 @@ class LazyGroup(_PlainValues, TyperGroup):
             for name, entry in self.table.items()
             if name.startswith(incomplete)
         ]
+
+
+def argument_name(param: Any) -> str:
+    """What stands for an argument in a command's help."""
+    return str(param.metavar or param.name.upper())
 
 
 def _leave_plain_values(param: Any) -> None:

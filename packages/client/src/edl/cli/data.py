@@ -18,7 +18,7 @@ from edl.core.formats import Compression, ImageForm, InspectedFormat, SourceForm
 app = typer.Typer(
     cls=EdlGroup,
     name="data",
-    help="Convert data to RecordIO files of tf.Example, and inspect files of records.",
+    help="Convert data to RecordIO files, and inspect files of records.",
     epilog="edl data convert table.csv --label price --to data\n"
     "edl data inspect data/*.recordio --check",
     no_args_is_help=True,
@@ -58,7 +58,7 @@ def convert(  # noqa: PLR0913  (the parameters are the options of the command)
         typer.Option(
             "--label",
             metavar="COLUMN",
-            help="Column for the feature label; texts become numbers, see labels.json.",
+            help="Column that becomes the feature label; labels.json numbers text labels.",
         ),
     ] = "",
     delimiter: Annotated[
@@ -66,11 +66,11 @@ def convert(  # noqa: PLR0913  (the parameters are the options of the command)
         typer.Option(
             "--delimiter",
             metavar="CHAR",
-            help="Of CSV files. [default: by the first lines]",
+            help="Delimiter of CSV files. [default: by the first lines]",
         ),
     ] = "",
     image_as: Annotated[
-        ImageForm, typer.Option("--image-as", help="Content of the feature image.")
+        ImageForm, typer.Option("--image-as", help="How the feature image is stored.")
     ] = ImageForm.FLOATS,
     image_size: Annotated[
         str, typer.Option("--size", metavar="HxW", help="Resize images to this size.")
@@ -87,14 +87,20 @@ def convert(  # noqa: PLR0913  (the parameters are the options of the command)
     split: Annotated[
         float | None,
         typer.Option(
-            "--split", metavar="PART", help="Part for OUT/train; the rest goes to OUT/test."
+            "--split",
+            metavar="FRACTION",
+            help="Fraction for OUT/train; the rest goes to OUT/test.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Random seed of the split.")] = 0,
     output_format: Output = None,
     quiet: Quiet = False,
 ) -> None:
-    """Write RecordIO files of tf.Example from CSV, Parquet, TFRecord, images or idx files."""
+    """Convert tables, images and records to RecordIO files.
+
+    Reads CSV, Parquet, TFRecord, RecordIO, folders of images, and MNIST's idx files, and writes
+    records of tf.Example.
+    """
     with reporting(output_format):
         from edl.adapters.preflight_checks import check_output
         from edl.conversion.detection import open_source
@@ -220,7 +226,10 @@ def inspect(
     ] = False,
     output_format: Output = None,
 ) -> None:
-    """Show format, records, chunks and sizes of files, and their first record."""
+    """Show format, size and first record of files.
+
+    Reads RecordIO, TFRecord, CSV, Parquet and JSON Lines.
+    """
     with reporting(output_format):
         from edl.adapters.data_files import expand
         from edl.conversion.inspection import inspect as look

@@ -73,7 +73,7 @@ def logs(
     cls=EdlCommand, epilog="edl events my-job\nedl events -f my-job\nedl events my-job -o json"
 )
 def events(name: Name, follow: Follow = False, output_format: Output = None) -> None:
-    """Show a job's events, oldest first. ``-o json`` prints one object per line."""
+    """Show a job's events, oldest first; with -o json, one object per line."""
     with reporting(output_format):
         from edl.app import job_catalog
 

@@ -68,10 +68,10 @@ class Shell(StrEnum):
 def completion(
     ctx: typer.Context,
     shell: Annotated[
-        Shell, typer.Argument(help="Shell to complete commands in.", show_default=False)
+        Shell, typer.Argument(metavar="bash|zsh|fish", help="Your shell.", show_default=False)
     ],
 ) -> None:
-    """Print a script that completes edl's commands and options in a shell."""
+    """Print a script that completes commands, options, their values and names of jobs."""
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
     from edl.render import terminal

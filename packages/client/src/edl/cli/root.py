@@ -13,7 +13,7 @@ from edl.core.exit_codes import MEANINGS
 EXAMPLES = """
 edl train --model-zoo model_zoo --model-def mnist.mnist_functional_api \\
     --data "train/*.recordio" --output my_model --num-workers 2
-edl predict --trained-model my_model --data "test/*.recordio" --output predictions
+edl predict --trained-model my_model --data "test/*.recordio" --output predictions.csv
 edl list
 edl logs -f NAME
 """
@@ -49,8 +49,8 @@ COMMANDS: dict[str, CommandEntry] = {
 _FOOTER = (
     "Exit codes:\n"
     + "".join(f"  {code:>3}  {meaning}\n" for code, meaning in MEANINGS.items())
-    + "\nEvery option may also come from a variable (EDL_NUM_WORKERS), edl.toml or pyproject.toml\n"
-    "upwards from here, or ~/.config/edl/config.toml. State is in $EDL_HOME (~/.edl)."
+    + "\nAn option may also be set by a variable (EDL_NUM_WORKERS), in edl.toml or pyproject.toml\n"
+    "of this folder or a parent, or in ~/.config/edl/config.toml. Jobs are in $EDL_HOME (~/.edl)."
 )
 
 

@@ -43,7 +43,7 @@ edl evaluate --trained-model my_model --data "test/*.recordio" --num-workers 2 -
 """,
     Verb.PREDICT: """
 edl predict --trained-model my_model --data "test/*.recordio" --output predictions
-edl predict --trained-model my_model --data all.recordio --output all.predicted.recordio -q
+edl predict --trained-model my_model --data new.csv --keep id --postprocess argmax --output out.csv
 """,
 }
 

@@ -28,7 +28,7 @@ def init(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to create.")],
     output_format: Output = None,
 ) -> None:
-    """Create a model zoo: a small working model file, records for it, and a README."""
+    """Create a model zoo: a model file that works, and records for it."""
     with reporting(output_format):
         from edl.adapters.zoo_template import create
 

@@ -48,7 +48,7 @@ class DataOptions:
     output: str = declare(
         Option(
             Text("DIR"),
-            "Folder or URI to create for the result.",
+            "Where to create the result: a folder or URI; for predictions also a file.",
             "my_model",
             verbs=TRAIN_OR_PREDICT,
             required=True,

@@ -17,7 +17,7 @@ EXAMPLES: Mapping[Verb, str] = {
     ),
     Verb.EVALUATE: 'edl evaluate --trained-model my_model --data "test/*.recordio"',
     Verb.PREDICT: (
-        'edl predict --trained-model my_model --data "test/*.recordio" --output predictions'
+        'edl predict --trained-model my_model --data "test/*.recordio" --output predictions.csv'
     ),
 }
 

@@ -109,8 +109,8 @@ class TrainingOptions:
     embedding_threshold: int = declare(
         Option(
             Integer(0),
-            "Smallest size, in numbers, of a Keras Embedding layer that becomes an embedding table;"
-            " 0 for none.",
+            "Number of weights from which a Keras Embedding layer becomes an embedding table; "
+            "0 for none.",
             "100000",
             default=1 << 20,
             verbs=TRAIN,
