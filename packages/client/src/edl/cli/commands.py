@@ -56,7 +56,10 @@ class EdlCommand(_PlainValues, TyperCommand):
             section = getattr(param, "rich_help_panel", None)
             record = param.get_help_record(ctx)
             if param.param_type_name == "argument":
-                section, record = "Arguments", (argument_name(param), param.help or "")
+                section, record = (
+                    "Arguments",
+                    (argument_name(param), getattr(param, "help", None) or ""),
+                )
             if record is None:
                 continue
             record = (record[0], _RANGE.sub("", record[1]))
