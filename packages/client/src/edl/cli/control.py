@@ -139,7 +139,7 @@ def scale(
         put(
             {"job": name, "workers": {"min": now.min, "max": now.max}},
             output_format,
-            [f"{name}: {now} workers"],
+            [f"{name}: {now} {'worker' if now.max == 1 else 'workers'}"],
             [name],
         )
 

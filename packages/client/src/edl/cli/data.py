@@ -107,7 +107,7 @@ def convert(  # noqa: PLR0913  (the parameters are the options of the command)
         from edl.conversion.source import ConversionOptions
         from edl.conversion.writer import FileLayout, write
         from edl.core.problem import usage
-        from edl.core.quantities import count
+        from edl.core.quantities import plural
 
         if split is not None and not 0 < split < 1:
             raise usage(
@@ -140,11 +140,12 @@ def convert(  # noqa: PLR0913  (the parameters are the options of the command)
         with _progress(source.total, quiet) as tell:
             done = write(source, to.absolute(), layout, tell)
         lines = [
-            f"{count(number)} records in {to / part if part else to}"
+            f"{plural(number, 'record')} in {to / part if part else to}"
             for part, number in done.records.items()
         ]
         if done.classes:
-            lines.append(f"{len(done.classes)} classes, numbered in labels.json")
+            many = "1 class" if len(done.classes) == 1 else f"{len(done.classes)} classes"
+            lines.append(f"{many}, numbered in labels.json")
         if done.features:
             lines.append("features of the first record:")
             width = max(map(len, done.features))

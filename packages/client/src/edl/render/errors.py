@@ -140,7 +140,7 @@ def _validation_problem(error: typer.TyperException) -> Problem | None:
     value = detail["input"]
     match detail["type"]:
         case "int_parsing" | "int_type" | "int_from_float":
-            reason = f"{value!r} is not a whole number"
+            reason = f"{value!r} is not an integer"
         case "float_parsing" | "float_type":
             reason = f"{value!r} is not a number"
         case "greater_than_equal":

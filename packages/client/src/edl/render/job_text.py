@@ -29,7 +29,9 @@ def progress_line(status: JobStatus) -> str:
     if status.state is not JobState.RUNNING:
         parts.append(phase(status))
     if status.records_total:
-        parts.append(f"{status.fraction:.0%} of {quantities.count(status.records_total)} records")
+        parts.append(
+            f"{status.fraction:.0%} of {quantities.plural(status.records_total, 'record')}"
+        )
     if status.state is JobState.RUNNING:
         parts.append(f"{quantities.rate(status.records_per_s)}/s")
         if status.eta_s >= 0:
@@ -74,7 +76,7 @@ def workers_phrase(status: JobStatus) -> str:
     if not wanted:
         return quantities.plural(status.at_work, "worker")
     if status.workers_min != wanted:
-        return f"{status.at_work} workers ({status.workers_min} to {wanted} wanted)"
+        return f"{quantities.plural(status.at_work, 'worker')} ({status.workers_min} to {wanted} wanted)"
     if status.at_work == wanted:
         return quantities.plural(wanted, "worker")
     return f"{status.at_work} of {quantities.plural(wanted, 'worker')}"
@@ -101,7 +103,7 @@ def summary(status: JobStatus, keep_page_s: float = 0.0) -> list[str]:
     }[status.verb]
     when = doing if status.mean_records_per_s > 0 else ""
     result = (
-        f": {verb} {quantities.count(done)} records in {seconds} ({pace} records/s{when})"
+        f": {verb} {quantities.plural(done, 'record')} in {seconds} ({pace} records/s{when})"
         if done
         else f" after {seconds}"
     )
@@ -112,7 +114,7 @@ def summary(status: JobStatus, keep_page_s: float = 0.0) -> list[str]:
             whole = status.state is JobState.SUCCEEDED
             reached = f"ended in epoch {status.epoch} of {status.num_epochs}"
             epochs = f", {quantities.plural(status.num_epochs, 'epoch') if whole else reached}"
-        lines.append(f"  {quantities.count(status.steps)} steps{epochs}")
+        lines.append(f"  {quantities.plural(status.steps, 'step')}{epochs}")
     troubles = [
         quantities.plural(count, what)
         for count, what in (
@@ -122,7 +124,7 @@ def summary(status: JobStatus, keep_page_s: float = 0.0) -> list[str]:
         if count
     ]
     if status.records_replayed:
-        troubles.append(f"{quantities.count(status.records_replayed)} records computed again")
+        troubles.append(f"{quantities.plural(status.records_replayed, 'record')} computed again")
     if troubles:
         lines.append(f"  problems: {', '.join(troubles)}")
     if status.goodput > 0:

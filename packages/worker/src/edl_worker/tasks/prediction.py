@@ -110,7 +110,7 @@ def rows(outputs: Mapping[str, Any], size: int) -> Iterator[dict[str, npt.NDArra
         if array.ndim == 0 or array.shape[0] != size:
             raise EdlError(
                 ErrorCode.SHAPE_MISMATCH,
-                f"output {name} of the model has shape {array.shape} for {size} records",
+                f"output {name} of the model has shape {array.shape} for a minibatch of {size}",
                 where=f"output {name}",
                 remedy="Let the model return one row per record: the first dimension of each "
                 "output is the minibatch.",

@@ -115,7 +115,7 @@ class Params:
 
 @dataclass(frozen=True, slots=True)
 class Integer:
-    """A whole number from ``min`` to ``max``."""
+    """An integer from ``min`` to ``max``."""
 
     min: int
     max: int = 2**31 - 1
@@ -129,7 +129,7 @@ class Integer:
                 raise ValueError
             number = int(value)
         except ValueError:
-            raise ValueError(f"{value!r} is not a whole number") from None
+            raise ValueError(f"{value!r} is not an integer") from None
         if number < self.min:
             raise ValueError(f"{number} is too small; the minimum is {self.min}")
         if number > self.max:
