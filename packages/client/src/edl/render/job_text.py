@@ -76,7 +76,8 @@ def workers_phrase(status: JobStatus) -> str:
     if not wanted:
         return quantities.plural(status.at_work, "worker")
     if status.workers_min != wanted:
-        return f"{quantities.plural(status.at_work, 'worker')} ({status.workers_min} to {wanted} wanted)"
+        now = quantities.plural(status.at_work, "worker")
+        return f"{now} ({status.workers_min} to {wanted} wanted)"
     if status.at_work == wanted:
         return quantities.plural(wanted, "worker")
     return f"{status.at_work} of {quantities.plural(wanted, 'worker')}"
