@@ -250,8 +250,7 @@ class JobStateMachine:
         records = self._workflow.records_total
         maximum = self._workers.maximum
         workers = "1 worker" if maximum == 1 else f"{maximum} workers"
-        data = "1 record" if records == 1 else f"{records} records"
-        line = f"The job {what}: {data}, {workers}."
+        line = f"The job {what}: {records} record{'s'[: records != 1]}, {workers}."
         self._emit(LogEvent("JobStarted", line, facts={"records": str(records)}))
         self._components.instances.start_wanted(now)
 
