@@ -44,7 +44,7 @@ class PredictionOutput:
         uris: Sequence[str],
         partition: TaskPartition,
         incarnation: str,
-        form: OutputFormat,
+        form: OutputFormat = OutputFormat(),
     ) -> None:
         self._parts = PartFiles(parts, uris, partition)
         self._output = output
