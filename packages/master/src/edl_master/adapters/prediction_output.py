@@ -14,7 +14,7 @@ from typing import Any
 from edl_master.adapters import object_stores
 from edl_master.adapters.files import flush_directory, replace_file, storage_error
 from edl_master.adapters.job_output import check_output, output_exists
-from edl_master.adapters.part_files import RECORDIO, OutputFormat, PartFiles, remove
+from edl_master.adapters.part_files import AS_PARTS, RECORDIO, OutputFormat, PartFiles, remove
 from edl_master.core.effects import Range
 from edl_master.core.events import HeldLease
 from edl_master.core.tasks import TaskPartition
@@ -44,7 +44,7 @@ class PredictionOutput:
         uris: Sequence[str],
         partition: TaskPartition,
         incarnation: str,
-        form: OutputFormat = OutputFormat(),
+        form: OutputFormat = AS_PARTS,
     ) -> None:
         self._parts = PartFiles(parts, uris, partition)
         self._output = output
