@@ -467,6 +467,8 @@ def test_scale_reaches_the_master(tidy: Edl) -> None:
     tidy.begin("wide")
     assert tidy("scale", "wide", "--workers", "1:3").out == "wide: 1:3 workers\n"
     assert status(tidy, "wide")["workers_wanted"] == {"min": 1, "max": 3}
+    os.kill(master_pid(tidy, "wide"), signal.SIGKILL)
+    assert tidy("scale", "wide", "--workers", "2:3").out == "wide: 2:3 workers\n", "it waits"
     done = tidy.run("scale", "wide", "--workers", "3:1")
     assert done.code == 2
     assert "3:1" in done.err

@@ -15,6 +15,7 @@ from edl.cli.output import Name, NoInput, Output, Quiet, put, reporting
 if TYPE_CHECKING:
     from edl.core.job_backend import JobBackend
     from edl.core.job_status import JobStatus
+    from edl.core.options.kinds import WorkerRange
     from edl.use_cases.job_catalog import JobCatalog
 
 app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
@@ -128,13 +129,13 @@ def scale(
                 f"--workers: {error}", where="--workers", remedy="For example: --workers 1:4"
             ) from None
         try:
-            now = job_catalog().find(name).scale(name, wanted)
+            now = _scale(job_catalog().find(name), name, wanted)
         except MasterUnreachable as error:
             raise EdlError(
                 error_pb2.MASTER_LOST,
                 f"the master of job {name} does not answer ({error})",
                 where=name,
-                remedy="The master may be restarting: try again.",
+                remedy=f"edl logs {name} --master may show the reason; try again.",
             ) from error
         put(
             {"job": name, "workers": {"min": now.min, "max": now.max}},
@@ -142,6 +143,21 @@ def scale(
             [f"{name}: {now} {'worker' if now.max == 1 else 'workers'}"],
             [name],
         )
+
+
+def _scale(backend: JobBackend, name: str, wanted: WorkerRange) -> WorkerRange:
+    """Ask until a master answers: it may be busy or restarting. Asking twice changes nothing."""
+    from edl.core.job_backend import MasterUnreachable
+    from edl.use_cases.job_watcher import SILENCE_S
+
+    deadline = time.monotonic() + SILENCE_S
+    while True:
+        try:
+            return backend.scale(name, wanted)
+        except MasterUnreachable:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(_POLL_S)
 
 
 @app.command(cls=EdlCommand, epilog="edl stop my-job\nedl stop my-job --now")
