@@ -20,6 +20,7 @@ from edl_proto.v1 import job_pb2, task_pb2
 from edl_testing.scripted_master import WAIT_S, ScriptedMaster
 from edl_worker.app import build_worker
 from edl_worker.config import Settings
+from edl_worker.runtime import thread_stacks
 
 # A machine that is busy makes an example slow, not wrong.
 settings.register_profile("usual", deadline=None)
@@ -47,7 +48,9 @@ class Worker:
 
     def wait(self) -> int:
         self._thread.join(WAIT_S)
-        assert self.exit_code is not None, f"the worker still runs after {WAIT_S:.0f} s"
+        if self.exit_code is None:
+            stacks = thread_stacks.of_all_threads()
+            pytest.fail(f"the worker still runs after {WAIT_S:.0f} s\n{stacks}")
         return self.exit_code
 
 

@@ -158,6 +158,7 @@ class ScriptedMaster:
     def snapshot_held(self) -> dict[str, Any]:
         """The same, for a caller that holds the lock."""
         return {
+            "initialized": self.initialized,
             "values": self.values.copy(),
             "version": self.version,
             "tasks": [(task.applied, task.done) for task in self.all_tasks()],
@@ -170,6 +171,7 @@ class ScriptedMaster:
             self.incarnation += "+"
             self.permits.clear()
             self.accumulated.clear()
+            self.initialized = snapshot["initialized"]
             self.values, self.version = snapshot["values"].copy(), snapshot["version"]
             for task, (applied, done) in zip(self.all_tasks(), snapshot["tasks"], strict=True):
                 task.applied, task.done, task.token = applied, done, 0

@@ -21,6 +21,11 @@ HALVES = {job_pb2.FLOAT16: np.float16, job_pb2.BFLOAT16: ml_dtypes.bfloat16}
 
 
 class TaskService(task_pb2_grpc.TasksServicer):
+    """Each call is known, and takes effect, under one hold of the lock.
+
+    A call of before a restart must not change what comes after it.
+    """
+
     def __init__(self, master: ScriptedMaster) -> None:
         self._master = master
 
@@ -33,12 +38,12 @@ class TaskService(task_pb2_grpc.TasksServicer):
         with self._master.changed:
             self._master.received.registered.append(request)
             self._master.changed.notify_all()
-        return task_pb2.RegisterReply(
-            job=self._master.job, incarnation=self._master.incarnation, heartbeat_every_s=0.1
-        )
+            return task_pb2.RegisterReply(
+                job=self._master.job, incarnation=self._master.incarnation, heartbeat_every_s=0.1
+            )
 
     def Ready(self, request: Any, context: Any) -> task_pb2.ReadyReply:
-        with self._master.changed:  # a call of before a restart must not change what came after
+        with self._master.changed:
             master = self._known(request.incarnation)
             master.received.ready.append(request)
             master.variables = list(request.model.variables)
@@ -49,7 +54,7 @@ class TaskService(task_pb2_grpc.TasksServicer):
             )
 
     def Lease(self, request: Any, context: Any) -> task_pb2.LeaseReply:
-        with self._master.changed:  # a call of before a restart must not change what came after
+        with self._master.changed:
             master = self._known(request.incarnation)
             waiting = len(master.received.ready) < master.workers_wanted
             lease = None if waiting else master.next_lease()
@@ -61,7 +66,7 @@ class TaskService(task_pb2_grpc.TasksServicer):
         return task_pb2.LeaseReply(wait=task_pb2.Wait(retry_in_s=0.02, reason="no task now"))
 
     def Complete(self, request: Any, context: Any) -> task_pb2.CompleteReply:
-        with self._master.changed:  # a call of before a restart must not change what came after
+        with self._master.changed:
             master = self._known(request.incarnation)
             task = master.leased(request.lease)
             if task.lease.task.type == task_pb2.TRAINING and request.minibatches != task.applied:
@@ -75,7 +80,7 @@ class TaskService(task_pb2_grpc.TasksServicer):
         return task_pb2.CompleteReply()
 
     def Fail(self, request: Any, context: Any) -> task_pb2.FailReply:
-        with self._master.changed:  # a call of before a restart must not change what came after
+        with self._master.changed:
             master = self._known(request.incarnation)
             master.received.failed.append(request)
             if request.HasField("lease"):
@@ -87,16 +92,16 @@ class TaskService(task_pb2_grpc.TasksServicer):
         return task_pb2.FailReply()
 
     def Return(self, request: Any, context: Any) -> task_pb2.ReturnReply:
-        master = self._known(request.incarnation)
-        for lease in request.leases:
-            master.revoke(lease)
-        with master.changed:
+        with self._master.changed:
+            master = self._known(request.incarnation)
+            for lease in request.leases:
+                master.revoke(lease)
             master.received.returned.append(request)
             master.changed.notify_all()
         return task_pb2.ReturnReply()
 
     def Heartbeat(self, request: Any, context: Any) -> task_pb2.HeartbeatReply:
-        with self._master.changed:  # a call of before a restart must not change what came after
+        with self._master.changed:
             master = self._known(request.incarnation)
             master.received.heartbeats.append(request)
             master.changed.notify_all()
@@ -109,6 +114,8 @@ class TaskService(task_pb2_grpc.TasksServicer):
 
 
 class ParameterService:
+    """Under the lock as the other service."""
+
     def __init__(self, master: ScriptedMaster) -> None:
         self._master = master
 
@@ -122,21 +129,20 @@ class ParameterService:
         header = parameters_pb2.InitializeHeader.FromString(next(frames))
         values = np.empty(header.nbytes, np.uint8)
         fill(frames, values.data)
-        master = self._known(header)
-        with master.changed:
+        with self._master.changed:
+            master = self._known(header)
             accepted = not master.initialized
             if accepted:
                 master.values, master.initialized = values, True
+            reply = parameters_pb2.InitializeReply(accepted=accepted, version=master.version)
             master.changed.notify_all()
-        yield parameters_pb2.InitializeReply(
-            accepted=accepted, version=master.version
-        ).SerializeToString()
+        yield reply.SerializeToString()
 
     def pull(self, frames: Iterator[bytes], context: Any) -> Iterator[bytes]:
         header = parameters_pb2.PullHeader.FromString(next(frames))
-        master = self._known(header)
-        reply = parameters_pb2.PullReply(initialized=master.initialized)
-        with master.changed:
+        with self._master.changed:
+            master = self._known(header)
+            reply = parameters_pb2.PullReply(initialized=master.initialized)
             master.received.pulls.append(header)
             if header.HasField("permit_for"):
                 reply.permit_granted = master.take_permit(header.permit_for, header.wait_s)
