@@ -49,7 +49,7 @@ class Store:
             key="test", secret="test", endpoint_url=self.url, use_listings_cache=False
         )
         # What an earlier test has left is in the memory of this process.
-        urllib.request.urlopen(f"{self.url}/moto-api/reset", b"", timeout=30).close()
+        urllib.request.urlopen(f"{self.url}/moto-api/reset", b"", timeout=200).close()
         self.system.mkdir("kept")
 
     def objects(self) -> list[str]:

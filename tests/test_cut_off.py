@@ -38,7 +38,7 @@ def happened(edl: Edl, kind: str) -> int:
 def direct_port(address: str, service: RawService) -> int:
     """Where a process takes direct connections."""
     with channels.connect(address) as channel:
-        reply = channel.unary_unary(f"/{service.name}/Open")(b"", timeout=60)
+        reply = channel.unary_unary(f"/{service.name}/Open")(b"", timeout=200)
     return int(parameters_pb2.OpenReply.FromString(reply).direct_port)
 
 

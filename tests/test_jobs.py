@@ -71,7 +71,7 @@ def test_logs_of_all_and_of_one_worker(edl: Edl, long_job: Callable[..., str]) -
     assert edl("logs", name, "--worker", "0", "--tail", "1").out.count("\n") == 1
     follower = edl.start("logs", name, "-f")
     edl("stop", name)
-    out, _ = follower.communicate(timeout=60)
+    out, _ = follower.communicate(timeout=200)
     assert follower.returncode == 0
     assert out
 
@@ -101,7 +101,7 @@ def test_ctrl_c_leaves_the_job_running_and_says_how_to_come_back(
     )
     eventually(lambda: int(edl.status("left")["records_trained"]) > 0, "it trains")
     running.send_signal(signal.SIGINT)
-    _, err = running.communicate(timeout=30)
+    _, err = running.communicate(timeout=200)
     assert running.returncode == 130
     for word in ("edl status left", "edl stop left"):
         assert word in err
@@ -185,16 +185,16 @@ def test_the_page_of_a_job_that_is_over(edl: Edl, tmp_path: Path, digit_data: Pa
     try:
         assert looking.stdout is not None
         url = looking.stdout.readline().strip()
-        with urllib.request.urlopen(f"{url}api/status", timeout=20) as answer:
+        with urllib.request.urlopen(f"{url}api/status", timeout=200) as answer:
             status = json.load(answer)
         assert (status["name"], status["state"]) == ("past", "SUCCEEDED")
-        with urllib.request.urlopen(f"{url}api/events?after=2", timeout=20) as answer:
+        with urllib.request.urlopen(f"{url}api/events?after=2", timeout=200) as answer:
             events = json.load(answer)
         assert [int(event["number"]) for event in events] == list(range(3, len(events) + 3))
         assert "JobSucceeded" in [event["kind"] for event in events]
-        with urllib.request.urlopen(url, timeout=20) as answer:
+        with urllib.request.urlopen(url, timeout=200) as answer:
             assert b"<html" in answer.read()
     finally:
         looking.send_signal(signal.SIGINT)
-        _, err = looking.communicate(timeout=30)
+        _, err = looking.communicate(timeout=200)
     assert looking.returncode == 0, err

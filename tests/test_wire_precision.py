@@ -14,7 +14,7 @@ from counting import train
 def traffic(edl: Edl, name: str) -> dict[str, float]:
     """Bytes of parameters by direction, from the metrics of a job whose page is still there."""
     url = edl.status(name)["dashboard_url"]
-    with urllib.request.urlopen(f"{url}metrics", timeout=30) as answer:
+    with urllib.request.urlopen(f"{url}metrics", timeout=200) as answer:
         text = answer.read().decode()
     found = re.findall(r'edl_parameter_bytes_total\{direction="(\w+)"\} (\S+)', text)
     return {direction: float(value) for direction, value in found}

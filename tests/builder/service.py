@@ -73,7 +73,7 @@ def serving(world: World, state: Path, *options: str) -> Iterator[Service]:
         if process.poll() is None:
             process.terminate()
             try:
-                process.wait(30)
+                process.wait(200)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -96,7 +96,7 @@ def test_a_worker_that_is_taken_away_is_replaced_and_stop_and_delete_leave_nothi
     edl(*circle, "--name", "long", "--num-workers", "2")
     page = edl.status("long")["dashboard_url"]
     assert page.startswith("http://127.0.0.1:")
-    with urllib.request.urlopen(page, timeout=10) as answer:
+    with urllib.request.urlopen(page, timeout=200) as answer:
         assert b"<html" in answer.read()
     eventually(lambda: int(edl.status("long")["progress"]["steps"]) > 20, "the job at work")
     doomed, other = sorted(of_jobs(job_world, edl, "worker"), key=lambda each: str(each.name))
@@ -162,7 +162,7 @@ def test_ctrl_c_during_a_build_names_the_state_of_the_build(
             if "Collecting toolz" in line or "RUN PIP_BREAK" in line:
                 break
         child.send_signal(signal.SIGINT)
-        _, said = child.communicate(timeout=60)
+        _, said = child.communicate(timeout=200)
     finally:
         child.kill()
         child.wait()

@@ -122,7 +122,7 @@ def _until_killed(service: Service, spec: pb.BuildSpec, archive: bytes, point: P
         whole = list(_messages(spec, archive))
         yield from whole if point.sent else [whole[0], pb.BuildRequest(chunk=archive[:1000])]
         if not point.sent:
-            over.wait(60)
+            over.wait(200)
 
     with service.caller() as stub:
         outcome = read(stub.Build(messages(), timeout=200), kill)

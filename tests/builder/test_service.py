@@ -156,13 +156,13 @@ def test_cancelling_ends_the_build_in_the_engine(
 
     thread = threading.Thread(target=ask)
     thread.start()
-    assert begun.wait(100)
+    assert begun.wait(200)
     with service.caller() as stub:
         (mine,) = [
             b for b in stub.List(pb.ListBuildsRequest()).builds if b.repository == repository
         ]
         stub.Cancel(pb.CancelBuildRequest(id=mine.id))
-        thread.join(100)
+        thread.join(200)
         assert stub.Get(pb.GetBuildRequest(id=mine.id)).phase == pb.BUILD_CANCELLED
     assert found[0].last.phase == pb.BUILD_CANCELLED
     until("nothing of the build is left", lambda: left_in(world) == (0, 0))
@@ -172,7 +172,7 @@ def test_it_ends_with_its_parent(world: World, tmp_path: Path) -> None:
     with serving(world, tmp_path / "state") as service:
         assert service.process.stdin is not None
         service.process.stdin.close()
-        assert service.process.wait(30) == 0
+        assert service.process.wait(200) == 0
 
 
 def test_metrics_say_what_was_built(service: Service, repository: str) -> None:
@@ -180,7 +180,7 @@ def test_metrics_say_what_was_built(service: Service, repository: str) -> None:
         assert build(stub, repository, zoo(repository)).error is None
         assert build(stub, repository, zoo(repository)).last.result.reused
     url = f"http://127.0.0.1:{service.metrics_port}/metrics"
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=200) as answer:
         text = answer.read().decode()
     values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     assert float(values['edl_image_builds_total{result="built"}']) >= 1

@@ -82,7 +82,7 @@ def test_the_readme_picture_can_be_retaken(serve: Serve, tmp_path: Path) -> None
         [sys.executable, str(script), server.url, str(out)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -17,7 +17,7 @@ class Certificate:
 
 def _openssl(*arguments: str | Path) -> None:
     command = ["openssl", *map(str, arguments)]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    subprocess.run(command, check=True, capture_output=True, timeout=200)
 
 
 def make_ca(folder: Path) -> Certificate:

@@ -88,7 +88,7 @@ class Edl:
             },
         )
 
-    def run(self, *args: str, timeout: float = 90, **options: Any) -> Done:
+    def run(self, *args: str, timeout: float = 200, **options: Any) -> Done:
         child = self.start(*args, **options)
         try:
             out, err = child.communicate(timeout=timeout)
@@ -135,7 +135,7 @@ class Edl:
         return found
 
 
-def eventually(condition: Callable[[], Any], what: str, timeout: float = 60) -> Any:
+def eventually(condition: Callable[[], Any], what: str, timeout: float = 200) -> Any:
     """Wait until ``condition()`` is true, and give its value; fail after ``timeout`` seconds."""
     deadline = time.monotonic() + timeout
     while True:

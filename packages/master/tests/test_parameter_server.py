@@ -30,7 +30,7 @@ from edl_proto.transport import channels
 from edl_proto.transport.parameters import ShardStub
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, servers_pb2, servers_pb2_grpc
 
-LONG_S = 60.0
+LONG_S = 200.0
 MODEL = Layout((Variable("w", (4,), "float32", True),))
 SGD = json.dumps({"class_name": "SGD", "config": {"learning_rate": 1.0}})
 

@@ -45,6 +45,6 @@ except (AttributeError, ModuleNotFoundError) as error:
     print(error)
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=200, check=True
     )
     assert "edl" in done.stdout

@@ -89,7 +89,7 @@ def _failure(call: Any) -> grpc.RpcError:
 
 def test_an_error_crosses_the_wire_whole(served: Any) -> None:
     stub, internal_errors = served
-    failure = _failure(lambda: stub.GetStatus(job_pb2.GetStatusRequest(), timeout=5))
+    failure = _failure(lambda: stub.GetStatus(job_pb2.GetStatusRequest(), timeout=200))
     error = EdlError.from_rpc(failure)
     assert failure.code() is grpc.StatusCode.UNAVAILABLE
     assert error is not None
@@ -101,7 +101,7 @@ def test_an_error_crosses_the_wire_whole(served: Any) -> None:
 
 def test_a_domain_exception_is_translated_in_one_place(served: Any) -> None:
     stub, internal_errors = served
-    error = EdlError.from_rpc(_failure(lambda: stub.Scale(job_pb2.ScaleRequest(), timeout=5)))
+    error = EdlError.from_rpc(_failure(lambda: stub.Scale(job_pb2.ScaleRequest(), timeout=200)))
     assert error is not None
     assert error.code == error_pb2.USAGE
     assert not internal_errors
@@ -109,7 +109,7 @@ def test_a_domain_exception_is_translated_in_one_place(served: Any) -> None:
 
 def test_an_unknown_exception_is_an_internal_error(served: Any) -> None:
     stub, internal_errors = served
-    error = EdlError.from_rpc(_failure(lambda: stub.Stop(job_pb2.StopRequest(), timeout=5)))
+    error = EdlError.from_rpc(_failure(lambda: stub.Stop(job_pb2.StopRequest(), timeout=200)))
     assert error is not None
     assert error.code == error_pb2.INTERNAL
     assert "ZeroDivisionError" in error.what
@@ -118,7 +118,7 @@ def test_an_unknown_exception_is_an_internal_error(served: Any) -> None:
 
 def test_an_abort_by_hand_stays_as_it_was(served: Any) -> None:
     stub, internal_errors = served
-    failure = _failure(lambda: stub.Acknowledge(job_pb2.AcknowledgeRequest(), timeout=5))
+    failure = _failure(lambda: stub.Acknowledge(job_pb2.AcknowledgeRequest(), timeout=200))
     assert failure.code() is grpc.StatusCode.OUT_OF_RANGE
     assert EdlError.from_rpc(failure) is None
     assert not internal_errors
@@ -126,7 +126,7 @@ def test_an_abort_by_hand_stays_as_it_was(served: Any) -> None:
 
 def test_a_stream_ends_in_the_error(served: Any) -> None:
     stub, _ = served
-    stream = stub.WatchEvents(job_pb2.WatchEventsRequest(), timeout=5)
+    stream = stub.WatchEvents(job_pb2.WatchEventsRequest(), timeout=200)
     assert next(stream).number == 1
     error = EdlError.from_rpc(_failure(lambda: next(stream)))
     assert error is not None

@@ -38,7 +38,7 @@ def faults(**environ: str) -> int:
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=200,
     )
     return int(done.stdout)
 

@@ -124,9 +124,9 @@ def test_writers_of_one_name_do_not_disturb_each_other(place: Path, make: Make) 
                 writer.write(b"%d" % number)
 
     # All have begun before the first ends, or they would not be in each other's way.
-    together = threading.Barrier(8, timeout=60)
+    together = threading.Barrier(8, timeout=200)
     with ThreadPoolExecutor(8) as threads:
-        list(threads.map(write, range(8), timeout=60))
+        list(threads.map(write, range(8), timeout=200))
     found = read(place)
     assert len(found) == 500
     assert len(set(found)) == 1

@@ -34,7 +34,7 @@ def test_a_setting_without_sense_is_refused_by_name(text: str) -> None:
 @pytest.mark.parametrize("arguments", [[], ["--master", "h:1"], ["--worker-id", "x"], ["chek"]])
 def test_a_wrong_command_line_ends_with_2(arguments: list[str]) -> None:
     command = [sys.executable, "-m", "edl_worker", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 2
     assert "usage" in done.stderr
 

@@ -26,5 +26,5 @@ def test_metrics_are_served_on_a_free_port() -> None:
     metrics = WorkerMetrics()
     metrics.steps.inc()
     port = metrics.serve("127.0.0.1", 0)
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=200) as answer:
         assert b"edl_worker_steps_total 1.0" in answer.read()

@@ -33,7 +33,7 @@ from edl_proto.v1 import builder_pb2_grpc, error_pb2
 BASE = "registry.test/base:1"
 REPOSITORY = "registry.test/team-a/zoo"
 ZOO = {"requirements.txt": "toolz==1.0.0\n", "m.py": "x = 1\n"}
-DEADLINE_S = 60.0
+DEADLINE_S = 200.0
 
 
 def until(probe: Callable[[], object]) -> None:

@@ -184,7 +184,7 @@ def test_a_master_that_is_killed_is_started_again(tidy: Edl) -> None:
         eventually(lambda: master_pid(tidy, "back") != before, "another master")  # noqa: B023
         eventually(lambda: running_job(tidy, "back"), "the job runs on")
     tidy("stop", "back")
-    out, err = running.communicate(timeout=60)
+    out, err = running.communicate(timeout=200)
     assert json.loads(out)["state"] == "CANCELLED", err
 
 
@@ -227,7 +227,7 @@ def test_there_is_never_more_than_one_supervisor(tidy: Edl) -> None:
         subprocess.Popen([sys.executable, "-m", "edl.supervisor", "--job-dir", str(job_dir)])
         for _ in range(4)
     ]
-    assert [each.wait(60) for each in crowd] == [0] * 4
+    assert [each.wait(200) for each in crowd] == [0] * 4
     assert supervisor(tidy, "single") == only
     tidy("stop", "single")
 
@@ -239,7 +239,7 @@ def test_a_master_that_cannot_live_is_given_up_and_leaves_no_worker(tidy: Edl) -
     pods = [json.loads(p.read_text()) for p in (tidy.job_dir("lost") / "instances").iterdir()]
     assert all(Path(f"/proc/{pod['pid']}").exists() for pod in pods)
     os.kill(master_pid(tidy, "lost"), signal.SIGKILL)
-    out, err = running.communicate(timeout=60)
+    out, err = running.communicate(timeout=200)
     assert running.returncode == 1, err
     assert "ended by itself 3 times in a row" in err
     assert "crashes as its scenario says" in err
@@ -289,7 +289,7 @@ def test_the_same_job_submitted_twice_is_followed_and_not_started_twice(tidy: Ed
     assert again.stderr is not None
     assert "runs already" in again.stderr.readline()
     tidy("stop", "once")
-    again.communicate(timeout=60)
+    again.communicate(timeout=200)
     assert again.returncode == 8
     assert master_pid(tidy, "once") == first
 
@@ -318,7 +318,7 @@ def test_two_submitters_of_one_name_at_one_moment_start_one_job(tidy: Edl) -> No
     tidy.part = "endless"
     both = [tidy.start(*tidy.job("--name", "race", "--detach")) for _ in range(2)]
     for child in both:
-        _, err = child.communicate(timeout=60)
+        _, err = child.communicate(timeout=200)
         assert child.returncode == 0, err
     masters = [
         pid
@@ -349,7 +349,7 @@ def test_ctrl_c_leaves_the_job_and_says_how_to_come_back(tidy: Edl) -> None:
     running = tidy.start(*tidy.job("--name", "goes-on", "-o", "json"))
     eventually(lambda: running_job(tidy, "goes-on"), "the job runs")
     running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=60)
+    out, err = running.communicate(timeout=200)
     assert running.returncode == 130
     assert json.loads(out)["state"] == "RUNNING"
     for word in ("goes on", "edl status goes-on", "edl logs -f goes-on", "edl stop goes-on"):
@@ -384,7 +384,7 @@ def test_stop_waits_for_a_master_that_is_busy(tidy: Edl) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         stopping.wait(CALL_S + 3)
     os.kill(master, signal.SIGCONT)
-    out, err = stopping.communicate(timeout=60)
+    out, err = stopping.communicate(timeout=200)
     assert stopping.returncode == 0, err
     assert json.loads(out)["state"] == "CANCELLED"
 
@@ -400,7 +400,7 @@ def test_wait_ends_with_the_code_of_the_job(tidy: Edl) -> None:
     tidy.begin("waited")
     waiting = tidy.start("wait", "waited", "-o", "json")
     tidy("stop", "waited")
-    out, err = waiting.communicate(timeout=60)
+    out, err = waiting.communicate(timeout=200)
     assert waiting.returncode == 8, err
     assert json.loads(out)["state"] == "CANCELLED"
 
@@ -504,7 +504,7 @@ def test_following_logs_and_events_ends_with_the_job(tidy: Edl) -> None:
     assert any("later" in line for line in iter(logs.stdout.readline, ""))
     tidy("stop", "told")
     for child in (logs, events):
-        out, err = child.communicate(timeout=60)
+        out, err = child.communicate(timeout=200)
         assert child.returncode == 0, err
     kinds = [json.loads(line)["kind"] for line in out.splitlines()]
     assert kinds == ["JobStarted", "JobRunning", "JobStopped"]
@@ -524,7 +524,7 @@ def test_the_page_s_url_while_the_job_runs_and_after(tidy: Edl) -> None:
     assert later["dashboard_url"].startswith("http://127.0.0.1:")
     assert "page cancelled; Ctrl-C closes the page" in child.stderr.readline()
     child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=30)
+    _, err = child.communicate(timeout=200)
     assert child.returncode == 0, err
 
 
@@ -575,6 +575,6 @@ def test_a_reader_that_leaves_is_no_error(edl: Edl) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    out, err = child.communicate(timeout=60)
+    out, err = child.communicate(timeout=200)
     assert out.startswith("NAME")
     assert "Traceback" not in err

@@ -59,7 +59,7 @@ class Terminal:
 
     def end(self) -> int:
         """Read to the end, and give the exit code."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 200
         while time.monotonic() < deadline:
             try:
                 if chunk := os.read(self._master, 65536):
@@ -67,7 +67,7 @@ class Terminal:
                     continue
             except OSError:  # the other side is closed
                 pass
-            return self.child.wait(timeout=60)
+            return self.child.wait(timeout=200)
         raise AssertionError(f"it does not end:\n{self.seen}")
 
 

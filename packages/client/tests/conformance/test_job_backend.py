@@ -216,7 +216,7 @@ def test_another_process_can_do_everything(harness: Harness, backend: JobBackend
 def test_its_master_can_be_reached(harness: Harness, backend: JobBackend) -> None:
     backend.submit(harness.job("reached"))
     with grpc.insecure_channel(backend.reach("reached")) as channel:
-        grpc.channel_ready_future(channel).result(timeout=30)
+        grpc.channel_ready_future(channel).result(timeout=200)
     end(backend, "reached")
     eventually(lambda: backend.reach("reached") == "", "nobody answers")
 

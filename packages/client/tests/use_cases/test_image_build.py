@@ -209,7 +209,7 @@ def test_ctrl_c_leaves_a_service_and_says_what_it_does(
 
     def endless(context: Any) -> Iterator[pb.BuildProgress]:
         yield status(pb.BUILDING)
-        stand_in.left.wait(60)
+        stand_in.left.wait(200)
 
     stand_in.script = endless
 
@@ -222,7 +222,7 @@ def test_ctrl_c_leaves_a_service_and_says_what_it_does(
     (note,) = interrupt.value.__notes__
     assert "b1" in note
     assert address in note
-    assert stand_in.left.wait(60), "the call has ended"
+    assert stand_in.left.wait(200), "the call has ended"
 
 
 def test_lines_where_nothing_can_be_redrawn() -> None:
@@ -283,8 +283,8 @@ def test_a_builder_runs_for_one_call_and_one_at_a_time(
         eventually(lambda: said, "the second to say that it waits")
         time.sleep(0.2)
         assert not second_in.is_set()
-    assert second_in.wait(60)
-    thread.join(60)
+    assert second_in.wait(200)
+    thread.join(200)
     assert said == ["waiting for another build on this machine"]
 
 

@@ -136,7 +136,7 @@ class RunningJob:
         return self.exit_code
 
     def status(self) -> job_pb2.JobStatus:
-        return self.job.GetStatus(job_pb2.GetStatusRequest(), timeout=30)
+        return self.job.GetStatus(job_pb2.GetStatusRequest(), timeout=200)
 
     def __enter__(self) -> RunningJob:
         return self

@@ -18,7 +18,7 @@ from edl_master.core.tasks import TaskPartition
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 
-LONG_S = 60.0
+LONG_S = 200.0
 
 
 @pytest.fixture

@@ -259,7 +259,7 @@ def test_joining_and_keeping_wait_for_a_completion_that_is_under_way(
         joining.start()
         joining.join(0.1)
         assert joining.is_alive()
-    joining.join(60)
+    joining.join(200)
     assert not joining.is_alive()
     assert (tmp_path / "parts" / "0000000000.recordio").exists()
 

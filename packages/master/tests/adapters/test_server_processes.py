@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-LONG_S = 60.0
+LONG_S = 200.0
 
 MASTER = """
 import os, sys, time

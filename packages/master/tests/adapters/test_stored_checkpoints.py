@@ -26,7 +26,7 @@ from edl_master.adapters.stored_checkpoints import ObjectStoreCheckpoints
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 
-LONG_S = 60.0
+LONG_S = 200.0
 
 
 class Store(World):

@@ -22,7 +22,7 @@ from edl_master.core.events import InstanceExited, InstanceNotStarted
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import InstanceStarted, Observation, Platform
 
-DEADLINE_S = 60.0
+DEADLINE_S = 200.0
 """For everything that has to happen; no test passes or fails by how long it takes."""
 
 LONG_S = 500.0

@@ -36,13 +36,13 @@ def test_overtaken_actions_never_run() -> None:
 
     def first() -> None:
         begun.set()
-        assert go.wait(60)
+        assert go.wait(200)
         done.append(0)
 
     executor = SerialExecutor("test", lambda error: None)
     latest = CoalescingQueue(executor)
     latest.submit(first)
-    assert begun.wait(60)
+    assert begun.wait(200)
     for number in range(1, 10):
         latest.submit(lambda number=number: done.append(number))
     go.set()
@@ -53,6 +53,6 @@ def test_overtaken_actions_never_run() -> None:
 def test_close_reports_that_it_took_too_long() -> None:
     go = threading.Event()
     executor = SerialExecutor("test", lambda error: None)
-    executor.submit(lambda: go.wait(60) and None)
+    executor.submit(lambda: go.wait(200) and None)
     assert not executor.close(0.01)
     go.set()

@@ -29,7 +29,7 @@ from edl_master.core.parameters.snapshot import Snapshot
 from edl_master.core.settings import JobType
 from edl_master.parameters.plane import build_local
 
-LONG_S = 60.0
+LONG_S = 200.0
 
 
 class RecordedEffects:

@@ -20,7 +20,7 @@ from edl_master.core.parameters.store import ParameterStore
 from edl_master.parameters.locked_shard import ReadRequest
 from edl_master.parameters.plane import LocalParts, build_local
 
-LONG_S = 60.0
+LONG_S = 200.0
 SIZE = 5
 VARIABLES = (Variable("w", (SIZE,), "float32", True),)
 SGD = json.dumps({"class_name": "SGD", "config": {"learning_rate": 1.0}})

@@ -25,7 +25,7 @@ from edl_master.parameters.plane import LocalParts, Pulled, Waiting, build_local
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 
-LONG_S = 60.0
+LONG_S = 200.0
 SIZE = 5
 VARIABLES = (Variable("w", (SIZE,), "float32", True),)
 SGD = json.dumps({"class_name": "SGD", "config": {"learning_rate": 1.0}})

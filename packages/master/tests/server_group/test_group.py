@@ -33,7 +33,7 @@ from edl_master.server_group.remote_stores import RemoteStores
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, servers_pb2
 
-LONG_S = 60.0
+LONG_S = 200.0
 SIZE, SERVERS = 6, 2
 VARIABLES = (Variable("w", (SIZE,), "float32", True),)
 SGD = json.dumps({"class_name": "SGD", "config": {"learning_rate": 1.0}})

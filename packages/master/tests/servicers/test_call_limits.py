@@ -12,7 +12,7 @@ import pytest
 from edl_master.servicers.call_limits import CallLimits
 from edl_proto.v1 import job_pb2, job_pb2_grpc
 
-DEADLINE_S = 60.0
+DEADLINE_S = 200.0
 
 
 class Waiting(job_pb2_grpc.JobServicer):

@@ -418,7 +418,7 @@ def can_mount() -> bool:
     if shutil.which("unshare") is None:
         return False
     probe = ["unshare", "-rm", "mount", "-t", "tmpfs", "-o", "size=64k", "none", "/mnt"]
-    return subprocess.run(probe, capture_output=True, timeout=30, check=False).returncode == 0
+    return subprocess.run(probe, capture_output=True, timeout=200, check=False).returncode == 0
 
 
 @pytest.mark.skipif(not can_mount(), reason="no small disk can be mounted here")

@@ -58,7 +58,7 @@ class Held:
     def send(self, method: str, *frames: bytes) -> list[bytes]:
         """Frames as they are, through the same channel."""
         call = self.worker.channel.stream_stream(f"/edl.v1.Parameters/{method}")
-        return list(call(iter(frames), timeout=30))
+        return list(call(iter(frames), timeout=200))
 
     def refused(self, method: str, *frames: bytes) -> EdlError:
         with pytest.raises(grpc.RpcError) as caught:
@@ -265,7 +265,7 @@ def test_what_a_master_says_before_any_model_is_described(tmp_path: Path) -> Non
             header = parameters_pb2.PullHeader(incarnation=self.register_only())
             call = self.channel.stream_stream("/edl.v1.Parameters/Pull")
             try:
-                list(call(iter([header.SerializeToString()]), timeout=30))
+                list(call(iter([header.SerializeToString()]), timeout=200))
             except grpc.RpcError as error:
                 self.acting.seen.append((0, str(EdlError.from_rpc(error))))
             ready.set()

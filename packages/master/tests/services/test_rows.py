@@ -118,7 +118,7 @@ class Server:
     def refused(self, method: str, *frames: bytes) -> EdlError:
         call = self.channel.stream_stream(f"/edl.v1.Parameters/{method}")
         with pytest.raises(grpc.RpcError) as caught:
-            list(call(iter(frames), timeout=30))
+            list(call(iter(frames), timeout=200))
         error = EdlError.from_rpc(caught.value)
         assert error is not None, caught.value
         return error

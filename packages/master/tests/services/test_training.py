@@ -195,7 +195,7 @@ def test_a_stopped_job_goes_on_from_its_checkpoint(tmp_path: Path, update: str) 
     acting = ActingBehavior(RECORDS, sync=update == "SYNC", at_minibatch=at_minibatch)
     with RunningJob(spec, tmp_path / "job", acting) as job:
         assert stop.wait(DEADLINE_S)
-        job.job.Stop(job_pb2.StopRequest(reason="a test"), timeout=30)
+        job.job.Stop(job_pb2.StopRequest(reason="a test"), timeout=200)
         assert job.wait() == 1
         stopped = job.app.report.status()
     assert stopped.state == job_pb2.CANCELLED

@@ -26,7 +26,7 @@ from edl_proto.errors import EdlError, ErrorInterceptor
 from edl_proto.transport import channels, parameters, raw_calls
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
 
-LONG_S = 60.0
+LONG_S = 200.0
 SIZE = 2 * _PIECE_BYTES + 3
 """Elements of the large variable: many pieces, and some more."""
 

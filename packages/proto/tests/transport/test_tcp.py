@@ -21,7 +21,7 @@ from edl_proto.transport.tcp import CallError, Connection, FrameError, IncomingM
 from edl_proto.v1 import error_pb2
 from edl_proto.v1 import parameters_pb2 as pb
 
-WAIT_S = 20.0
+WAIT_S = 200.0
 ECHO, REFUSE, WAIT, LATE = range(4)
 
 

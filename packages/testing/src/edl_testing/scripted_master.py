@@ -27,7 +27,7 @@ from edl_proto.transport.raw_calls import add_to_server
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2, task_pb2_grpc
 from edl_testing import scripted_services as services
 
-WAIT_S = 120.0
+WAIT_S = 200.0
 """Deadline of everything that a test waits for."""
 
 

@@ -12,7 +12,7 @@ from edl_worker.concurrency.background_call import BackgroundCall
 def test_calls_are_made_beside_one_at_a_time() -> None:
     call: BackgroundCall[int] = BackgroundCall("test")
     release = threading.Event()
-    call.start(lambda: 1 if release.wait(60) else 0)
+    call.start(lambda: 1 if release.wait(200) else 0)
     assert call.is_pending
     assert not call.discard(lambda waited_s: False), "it has not ended"
     release.set()

@@ -110,7 +110,7 @@ def test_the_command_prints_one_json_object(zoo: ZooFolder, tmp_path: Path) -> N
         [sys.executable, "-m", "edl_worker", "check", "--spec", str(spec(tmp_path, zoo, "mine"))],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=200,
         check=False,
     )
     answer = json.loads(done.stdout)

@@ -29,7 +29,7 @@ def test_each_new_master_gets_a_registration(times: int) -> None:
     with keep_registered(lambda: master.replaced, master.register, 0.01):
         for _ in range(times):
             master.replaced = True
-            assert master.registered.acquire(timeout=20)
+            assert master.registered.acquire(timeout=200)
     assert master.registrations == times
     master.replaced = True
     assert not master.registered.acquire(timeout=0.1), "afterwards the session does it"
@@ -43,7 +43,7 @@ def test_a_registration_that_fails_is_left_to_the_session() -> None:
         raise RuntimeError("no")
 
     with keep_registered(lambda: True, fails, 0.01):
-        assert tried.wait(20)
+        assert tried.wait(200)
 
 
 def test_an_error_of_the_model_file_comes_out() -> None:
@@ -57,10 +57,10 @@ def test_a_registration_that_has_begun_is_waited_for() -> None:
 
     def register() -> None:
         begun.set()
-        assert go_on.wait(20)
+        assert go_on.wait(200)
         done.set()
 
     with keep_registered(lambda: next(replaced, False), register, 0.01):
-        assert begun.wait(20)
+        assert begun.wait(200)
         threading.Timer(0.1, go_on.set).start()
     assert done.is_set()

@@ -283,12 +283,12 @@ def small_disk(tmp_path: Path) -> Any:
     mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)]
     mounted = (
         os.geteuid() == 0
-        and not subprocess.run(mount, check=False, capture_output=True, timeout=20).returncode
+        and not subprocess.run(mount, check=False, capture_output=True, timeout=200).returncode
     )
     if not mounted:
         pytest.skip("mounting a small file system needs root")
     yield place
-    subprocess.run(["umount", str(place)], check=True, timeout=20)
+    subprocess.run(["umount", str(place)], check=True, timeout=200)
 
 
 # --- prediction --------------------------------------------------------------------------------

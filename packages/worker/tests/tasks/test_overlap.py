@@ -220,7 +220,7 @@ def test_a_task_that_fails_is_not_reported_while_its_push_is_on_its_way(
 
     def slow(m: ScriptedMaster, header: Header) -> None:
         if header.claim.minibatch == 1 and not early:
-            assert raised.wait(60)
+            assert raised.wait(200)
             early.append(m.changed.wait_for(lambda: bool(m.received.failed), 1.0))
 
     master.on_push = slow
@@ -247,7 +247,7 @@ def test_a_worker_that_leaves_settles_its_push_before_it_hands_the_task_back(
 
     master.on_push = slow
     worker = start_worker(master)
-    assert asked.wait(60)
+    assert asked.wait(200)
     worker.process.leave("terminated")
     assert worker.wait() == 0
     assert master.received.minibatches == OF_TWO_TASKS[:3], (
@@ -274,7 +274,7 @@ def test_a_push_on_its_way_to_a_master_that_is_replaced_is_void(
 
     master.on_push = keep
     worker = start_worker(master)
-    assert reached.wait(60)
+    assert reached.wait(200)
     master.restart(kept[0])
     assert worker.wait() == 0
     assert worker.process.registrations == 2

@@ -48,7 +48,7 @@ from edl_worker.transport.log_index import LogIndex
 from edl_worker.transport.parameter_servers import ParameterServerClient, ParameterServerLostError
 from edl_worker.transport.partitions import BufferChain, PartitionedIds
 
-WAIT_S = 30.0
+WAIT_S = 200.0
 DIM, ROWS = 2, 12
 """Of the one table; row ``i`` is ``[i, -i]`` wherever it is."""
 

@@ -67,11 +67,11 @@ def test_pipelines_in_other_threads_do_not_interfere(zoo: ZooFolder, source: str
     over = threading.Event()
 
     def run(task: int) -> None:
-        begin.wait(60)
+        begin.wait(200)
         together[task] = values(batches(model_file, tasks[task], seed=task))
 
     def disturb() -> None:
-        begin.wait(60)
+        begin.wait(200)
         while not over.is_set():
             np.random.random(10)
             np.random.seed(3)
@@ -85,10 +85,10 @@ def test_pipelines_in_other_threads_do_not_interfere(zoo: ZooFolder, source: str
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(200)
     over.set()
     if noise.ident:
-        noise.join(60)
+        noise.join(200)
     assert [together[task] for task in range(len(tasks))] == alone
 
 

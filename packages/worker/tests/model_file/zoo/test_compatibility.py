@@ -109,15 +109,15 @@ def test_removed_names_exist_until_the_last_thread_is_done() -> None:
     def other() -> None:
         with compatibility.removed_names_provided():
             entered.set()
-            assert leave.wait(30)
+            assert leave.wait(200)
 
     thread = threading.Thread(target=other)
     with compatibility.removed_names_provided():
         thread.start()
-        assert entered.wait(30)
+        assert entered.wait(200)
     assert hasattr(tf.Tensor, "flatten")
     leave.set()
-    thread.join(30)
+    thread.join(200)
     assert not hasattr(tf.Tensor, "flatten")
 
 
