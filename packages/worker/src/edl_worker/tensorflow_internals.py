@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import importlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import keras
@@ -79,6 +80,22 @@ def optimizer_base_class() -> Any:
         if code is not None and "learning_rate" in code.co_varnames:
             return cls
     raise UnsupportedVersion("base class of keras.optimizers.Optimizer")
+
+
+@contextmanager
+def without_default_signature() -> Iterator[None]:
+    """Saves models without the signature that Keras gives to each of them.
+
+    For a subclassed model Keras takes all features for floats, so that saving fails if one is a
+    string; and each model is traced once more for a signature that nobody asked for.
+    """
+    layer = _private(_private_module("keras.src.backend.tensorflow.layer"), "TFLayer")
+    signature = _private(layer, "_default_save_signature")
+    layer._default_save_signature = None
+    try:
+        yield
+    finally:
+        layer._default_save_signature = signature
 
 
 # AutoGraph.

@@ -258,6 +258,22 @@ def test_a_subclassed_model_is_exported_too(
     )
 
 
+def test_a_subclassed_model_may_take_words(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start, tmp_path: Path
+) -> None:
+    job.model.model_def = "words.WordsAndPoints"
+    master = start_master(job, [[training(points, 0, 100)], [export(job.output)]])
+    assert start_worker(master).wait() == 0
+    assert not master.received.failed, master.received.failed
+    served = tf.saved_model.load(tmp_path / "out" / "saved_model").signatures["serving_default"]
+    x, _ = all_points(points)
+    told = [
+        served(x=tf.constant(x), word=tf.fill(len(x), word))["prediction"].numpy()
+        for word in ("left", "right")
+    ]
+    assert not np.array_equal(*told)
+
+
 def test_a_full_disk_leaves_nothing_behind(
     job: job_pb2.JobSpec,
     points: Path,

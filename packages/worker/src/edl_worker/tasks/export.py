@@ -25,6 +25,7 @@ from edl_worker.model_file import ModelFile
 from edl_worker.tasks import trained_model, weight_files
 from edl_worker.tasks.prediction import named_outputs
 from edl_worker.tasks.task_errors import is_about_writing, writing_failed
+from edl_worker.tensorflow_internals import without_default_signature
 
 log = logging.getLogger(__name__)
 
@@ -144,7 +145,8 @@ class Exporter:
         archive = keras.export.ExportArchive()
         archive.track(model)
         archive.add_endpoint("serve", serve, input_signature=[_with_names(self.input_spec, model)])
-        archive.write_out(str(to), verbose=False)
+        with without_default_signature():
+            archive.write_out(str(to), verbose=False)
 
 
 def _save_keras(model: keras.Model, path: Path) -> bool:
