@@ -11,7 +11,8 @@ from .data import dataset_fn, eval_metrics_fn, loss, optimizer  # noqa: F401
 def _block(x, filters):
     for _ in range(2):
         x = tf.keras.layers.Conv2D(filters, 3, padding="same", use_bias=False)(x)
-        x = tf.keras.layers.BatchNormalization()(x)
+        # Keras's default of 0.99 needs hundreds of updates before evaluation sees trained statistics.
+        x = tf.keras.layers.BatchNormalization(momentum=0.9)(x)
         x = tf.keras.layers.Activation("relu")(x)
     x = tf.keras.layers.MaxPooling2D()(x)
     return tf.keras.layers.Dropout(0.2)(x)

@@ -17,7 +17,8 @@ class Block(tf.keras.layers.Layer):
         self._convolutions = [
             tf.keras.layers.Conv2D(filters, 3, padding="same", use_bias=False) for _ in range(2)
         ]
-        self._norms = [tf.keras.layers.BatchNormalization() for _ in range(2)]
+        # Keras's default of 0.99 needs hundreds of updates before evaluation sees trained statistics.
+        self._norms = [tf.keras.layers.BatchNormalization(momentum=0.9) for _ in range(2)]
         self._pool = tf.keras.layers.MaxPooling2D()
 
     def build(self, input_shape):
