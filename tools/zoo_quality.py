@@ -1,0 +1,219 @@
+"""How well the zoo's models learn at their defaults: ``./dev quality [MODEL...]``.
+
+Each model trains from several seeds, with one worker and with three, asynchronously and
+synchronously. A run that ends below the model's bound is a failure: the bound is far above chance.
+
+    ./dev quality                                  all models, ten seeds: two hours on two cores
+    ./dev quality mnist.mnist_spec --seeds 3
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import census
+import clicks
+import numpy as np
+
+import digits
+import recordio.example
+
+ROOT = Path(__file__).resolve().parent.parent
+EDL = str(Path(sys.executable).parent / "edl")
+MODES = tuple((workers, update) for workers in (1, 3) for update in ("async", "sync"))
+
+Examples = Callable[[], list[bytes]]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A model with data that it can learn.
+
+    Attributes:
+        examples: all records; the last fifth is held out.
+        epochs: how often it sees the others.
+        metric: of the held-out records, after training.
+        bound: the worst value of ``metric`` that counts as learned.
+        chance: the value of ``metric`` for a model that has learned nothing.
+        options: further options of ``edl train``; none of them changes how the model learns.
+    """
+
+    examples: Examples
+    epochs: int
+    metric: str
+    bound: float
+    chance: float
+    options: tuple[str, ...] = ()
+
+    def learned(self, value: float) -> bool:
+        """Whether a value is on the better side of the bound."""
+        return value >= self.bound if self.bound > self.chance else value <= self.bound
+
+
+def _digits() -> list[bytes]:
+    return digits.records(*digits.load())
+
+
+def _coloured_digits() -> list[bytes]:
+    """Digits of 32×32 pixels, each in a colour of its own."""
+    images, labels = digits.load()
+    large = digits.upsample(images, 32)
+    colours = np.random.default_rng(1).uniform(0.4, 1.0, (len(large), 1, 1, 3))
+    return digits.records((large[..., None] * colours).astype(np.float32), labels)
+
+
+def _salaries() -> list[bytes]:
+    """Role and age determine the salary, whose standard deviation is 0.87."""
+    random = np.random.default_rng(2)
+    roles = (b"clerk", b"cook", b"pilot")
+    return [
+        recordio.example.encode(
+            {
+                "role": [roles[role]],
+                "age": np.array([age], np.float32),
+                "salary": np.array([role + age], np.float32),
+            }
+        )
+        for role, age in zip(random.integers(0, 3, 2000), random.random(2000), strict=True)
+    ]
+
+
+def _sentences() -> list[bytes]:
+    random = np.random.default_rng(3)
+    words = (("awful", "cold", "rude", "late"), ("lovely", "warm", "kind", "quick"))
+    content = []
+    for kind in random.integers(0, 2, 2000):
+        said = [*random.choice(words[kind], 2), *random.choice(["the", "a", "it", "was"], 6)]
+        text = " ".join(random.permutation(said)).encode()
+        content.append(recordio.example.encode({"text": [text], "kind": np.array([kind])}))
+    return content
+
+
+_MNIST = Trial(_digits, epochs=3, metric="accuracy", bound=0.85, chance=0.1)
+_CIFAR10 = Trial(_coloured_digits, epochs=3, metric="accuracy", bound=0.7, chance=0.1)
+_REGRESSOR = Trial(
+    *(_salaries, 5, "root_mean_squared_error", 0.3, 0.87),
+    options=("--input-fn", "sqlflow.elasticdl_input_function"),
+)
+# What the best possible model reaches with the clicks is about 0.75; what numbers alone give, 0.5.
+_CLICKS = Trial(lambda: clicks.records(20_000), epochs=3, metric="auc", bound=0.6, chance=0.5)
+_CENSUS = Trial(lambda: census.records(20_000), epochs=3, metric="auc", bound=0.6, chance=0.5)
+
+ZOO = {
+    "mnist.mnist_functional_api": _MNIST,
+    "mnist.mnist_subclass": _MNIST,
+    "mnist.mnist_spec": _MNIST,
+    "mnist.mnist_input_fn": _MNIST,
+    "cifar10.cifar10_functional_api": _CIFAR10,
+    "cifar10.cifar10_subclass": _CIFAR10,
+    "regressor.DNN": _REGRESSOR,
+    "regressor.wide_and_deep.MagicalWAD": _REGRESSOR,
+    "text.sentiment": Trial(_sentences, epochs=3, metric="auc", bound=0.95, chance=0.5),
+    "ctr.criteo_deepfm": _CLICKS,
+    "ctr.criteo_wide_and_deep": _CLICKS,
+    "ctr.census_deepfm": _CENSUS,
+    "ctr.census_wide_and_deep": _CENSUS,
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training job."""
+
+    model: str
+    workers: int
+    update: str
+    seed: int
+
+
+def _value(run: Run, place: Path) -> float:
+    """Train, and return the metric."""
+    trial = ZOO[run.model]
+    name = f"{run.model}-{run.workers}-{run.update}-{run.seed}".lower().replace("_", "-")
+    data = place / "data" / run.model
+    done = subprocess.run(
+        [
+            *(EDL, "train", "--model-zoo", str(ROOT / "model_zoo"), "--model-def", run.model),
+            *("--data", f"{data}/train", "--validation-data", f"{data}/test", "-o", "json"),
+            *("--num-workers", str(run.workers), "--update", run.update),
+            *("--num-epochs", str(trial.epochs), "--seed", str(run.seed), *trial.options),
+            *("--name", name.replace(".", "-"), "--output", str(place / name)),
+        ],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "EDL_HOME": str(place / "home"), "TF_CPP_MIN_LOG_LEVEL": "2"},
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{run}: {done.stderr[-2000:]}")
+    metrics: dict[str, Any] = json.loads(done.stdout)["metrics"]
+    return float(metrics[trial.metric])
+
+
+def _write(model: str, place: Path) -> None:
+    content = ZOO[model].examples()
+    cut = len(content) * 4 // 5
+    digits.write(place / "data" / model / "train", content[:cut], 3, "part")
+    digits.write(place / "data" / model / "test", content[cut:], 1, "part")
+
+
+def _rows(values: dict[Run, float]) -> Iterator[str]:
+    """A line of a table for each model and mode."""
+    yield "| model | workers | update | metric | worst | median | best | learned |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for model, workers, update in dict.fromkeys((r.model, r.workers, r.update) for r in values):
+        trial = ZOO[model]
+        found = [
+            value
+            for run, value in values.items()
+            if (run.model, run.workers, run.update) == (model, workers, update)
+        ]
+        found.sort(reverse=trial.bound < trial.chance)
+        learned = sum(map(trial.learned, found))
+        yield (
+            f"| `{model}` | {workers} | {update} | {trial.metric} | {found[0]:.3f}"
+            f" | {statistics.median(found):.3f} | {found[-1]:.3f} | {learned} of {len(found)} |"
+        )
+
+
+def main() -> int:
+    """Train, print a table, and return 1 if any run has not learned."""
+    parser = argparse.ArgumentParser(prog="./dev quality", description=__doc__)
+    parser.add_argument("model", nargs="*", help=f"some of: {', '.join(ZOO)}; by default all")
+    parser.add_argument("--seeds", type=int, default=10, metavar="N", help="runs of each kind")
+    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="at the same time")
+    chosen = parser.parse_args()
+    models = chosen.model or list(ZOO)
+    if unknown := set(models) - set(ZOO):
+        parser.error(f"no model {', '.join(sorted(unknown))}")
+    runs = [
+        Run(model, workers, update, seed)
+        for model in models
+        for workers, update in MODES
+        for seed in range(chosen.seeds)
+    ]
+    values: dict[Run, float] = {}
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(chosen.jobs) as threads:
+        place = Path(folder)
+        for model in models:
+            _write(model, place)
+        for run, value in zip(runs, threads.map(lambda r: _value(r, place), runs), strict=True):
+            values[run] = value
+            print(f"{run.model} {run.workers} {run.update} {run.seed}: {value:.4f}", flush=True)
+    print(*_rows(values), sep="\n")
+    return 0 if all(ZOO[run.model].learned(value) for run, value in values.items()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
