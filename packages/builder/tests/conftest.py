@@ -1,1 +1,7 @@
 """Makes the folder importable: ``fakes``, ``zoos``, ``conformance``."""
+
+from hypothesis import settings
+
+# A machine that is busy makes an example slow, not wrong.
+settings.register_profile("usual", deadline=None)
+settings.load_profile("usual")

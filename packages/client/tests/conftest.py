@@ -15,9 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 import recordio
 from edl.__main__ import run
+
+# A machine that is busy makes an example slow, not wrong.
+settings.register_profile("usual", deadline=None)
+settings.load_profile("usual")
 
 HERE = Path(__file__).parent
 SCRIPTED_JOB = f"{shlex.quote(sys.executable)} -m edl_testing.scripted_job"

@@ -59,16 +59,15 @@ def test_a_worker_reports_the_stacks_of_its_threads_when_asked(
 def test_sigterm_hands_all_leases_back_and_ends_with_0(
     job: job_pb2.JobSpec, points: Path, start_master: Master, start_process: StartProcess
 ) -> None:
+    job.worker_grace_s = 3600  # it does not wait for that to pass
     master = start_master(job, [two_tasks(points)])
     master.on_push = hold_at(3)
     process = start_process(master.address)
     # Two leases: the one at work and the one that was fetched ahead.
     master.wait_for(lambda: sum(t.token > 0 for t in master.all_tasks()) == 2, "a prefetch")
     master.wait_for(lambda: len(master.received.pushes) > 5, "work")
-    asked = time.monotonic()
     process.send_signal(signal.SIGTERM)
     assert process.wait(WAIT_S) == 0
-    assert time.monotonic() - asked < job.worker_grace_s
     (returned,) = master.received.returned
     assert returned.leaving
     assert returned.reason == "terminated"
