@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edl_proto.git_source import GitSource, GitSourceError, GitUrl, checked, parse, parse_url
@@ -128,6 +128,7 @@ def test_folders_outside_of_the_repository_are_errors(folder: str) -> None:
         checked(PARSED, "", folder)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=12))
 def test_no_accepted_ref_is_an_option_or_a_refspec_to_git(ref: str) -> None:
     """git itself agrees that it is a name."""
@@ -140,6 +141,7 @@ def test_no_accepted_ref_is_an_option_or_a_refspec_to_git(ref: str) -> None:
         assert subprocess.run(command, check=False).returncode == 0
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="https:/@#?.-_~%[]:abv1 \n\\é", max_size=40))
 def test_any_text_is_a_path_or_a_plain_source_or_an_error(tail: str) -> None:
     for text in (tail, f"https://host/{tail}", f"https://{tail}/zoo.git"):

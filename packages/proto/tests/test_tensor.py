@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -19,6 +19,7 @@ numbers = hnp.arrays(
 )
 
 
+@settings(deadline=None)
 @given(numbers)
 def test_round_trip(array: np.ndarray[Any, Any]) -> None:
     back = tensor.decode(tensor.encode(array))

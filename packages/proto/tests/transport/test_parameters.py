@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edl_proto.errors import ErrorInterceptor
@@ -139,6 +139,7 @@ def test_a_stream_that_ends_early_is_an_error(plane: Any) -> None:
     assert received == b"12345678"
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200), st.integers(1, 64))
 def test_split_and_fill_are_inverse(payload: bytes, frame_bytes: int) -> None:
     target = bytearray(len(payload))
@@ -146,6 +147,7 @@ def test_split_and_fill_are_inverse(payload: bytes, frame_bytes: int) -> None:
     assert target == payload
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=9)), st.integers(0, 60))
 def test_fill_never_writes_past_the_buffer(frames: list[bytes], size: int) -> None:
     target = bytearray(size)
