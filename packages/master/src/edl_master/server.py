@@ -25,14 +25,13 @@ from edl_master.servicers.parameters import ParametersServicer
 from edl_master.servicers.servers import ServersServicer
 from edl_master.servicers.shard import ShardServicer
 from edl_master.servicers.tasks import TasksServicer
-from edl_proto.errors import EdlError, ErrorInterceptor
+from edl_proto.errors import EdlError, ErrorCode, ErrorInterceptor
 from edl_proto.transport import raw_calls
 from edl_proto.transport.channels import SERVER_OPTIONS
 from edl_proto.transport.parameters import SHARD
 from edl_proto.transport.raw_calls import RawService
 from edl_proto.transport.tcp import FrameError, Listener
 from edl_proto.v1 import (
-    error_pb2,
     job_pb2,
     job_pb2_grpc,
     servers_pb2,
@@ -155,7 +154,7 @@ class Server:
         except RuntimeError as error:
             check_port(host, port, _PORT_OPTION)
             raise EdlError(
-                error_pb2.PORT_IN_USE,
+                ErrorCode.PORT_IN_USE,
                 f"the master cannot listen on {shown}:{port}: {error}",
                 where=f"{shown}:{port}",
                 remedy=f"Choose another port with {_PORT_OPTION}.",
@@ -209,6 +208,6 @@ def _translate(error: Exception) -> EdlError | None:
         case FrameError() | PayloadError() | DecodeError():
             return malformed(f"a message cannot be read: {error}")
         case NotInitialized():
-            return EdlError(error_pb2.NOT_READY, str(error), where="parameters")
+            return EdlError(ErrorCode.NOT_READY, str(error), where="parameters")
         case _:
             return None

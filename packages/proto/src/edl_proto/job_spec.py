@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.local import job_directory
-from edl_proto.v1 import error_pb2, job_pb2
+from edl_proto.v1 import job_pb2
 
 _ALWAYS = (
     "name",
@@ -69,7 +69,7 @@ def require(spec: job_pb2.JobSpec, paths: Iterable[str]) -> None:
     missing = [path for path in paths if not _is_set(spec, path.split("."))]
     if missing:
         raise EdlError(
-            error_pb2.USAGE,
+            ErrorCode.USAGE,
             f"the job's specification is incomplete: {', '.join(missing)}",
             where=job_directory.SPEC,
             remedy="Submit the job with edl, or set these fields.",

@@ -23,9 +23,9 @@ import numpy.typing as npt
 
 import recordio
 from edl_proto import tensor
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.trained_model import TRAINED_MODEL
-from edl_proto.v1 import error_pb2, model_pb2, parameters_pb2, task_pb2
+from edl_proto.v1 import model_pb2, parameters_pb2, task_pb2
 from edl_testing.acting_session import CALL_S, WAIT_S, ActingSession, WorkerInstance, ref
 
 Weights = npt.NDArray[np.float32]
@@ -121,7 +121,7 @@ class ActingWorker(ActingSession):
                     self.export(lease)
             self.call(self.tasks.Complete, done)
         except EdlError as error:
-            if error.code != error_pb2.STALE_LEASE:
+            if error.code != ErrorCode.STALE_LEASE:
                 raise
         finally:
             if not self.instance.asked.is_set():
@@ -178,7 +178,7 @@ class ActingWorker(ActingSession):
                 reply = self.parameters.pull(header, self.buffer, CALL_S)
             except grpc.RpcError as error:
                 known = EdlError.from_rpc(error)
-                if known is None or known.code != error_pb2.STALE_LEASE:
+                if known is None or known.code != ErrorCode.STALE_LEASE:
                     raise known or error from error
                 return False
             self.version = reply.version

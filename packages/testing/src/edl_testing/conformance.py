@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2, parameters_pb2, task_pb2
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.v1 import parameters_pb2, task_pb2
 from edl_testing.acting_session import CALL_S, ref
 from edl_testing.acting_worker import ActingWorker
 
@@ -141,7 +141,7 @@ class MasterConformance:
                 leased.complete(0)
         finally:
             leased.worker.incarnation = incarnation
-        assert caught.value.code == error_pb2.STALE_INCARNATION
+        assert caught.value.code == ErrorCode.STALE_INCARNATION
 
     def test_a_task_is_complete_only_with_all_its_minibatches(self, leased: LeasedTask) -> None:
         with pytest.raises(EdlError):

@@ -35,7 +35,7 @@ from typing import Any
 import grpc
 from google.protobuf import json_format
 
-from edl_proto.errors import ErrorInterceptor
+from edl_proto.errors import ErrorCode, ErrorInterceptor
 from edl_proto.local import job_directory
 from edl_proto.local.parent_process import end_with_parent
 from edl_proto.transport import channels
@@ -119,7 +119,7 @@ class ScriptedJob(job_pb2_grpc.JobServicer):
     def Stop(self, request: job_pb2.StopRequest, context: Any) -> job_pb2.StopReply:
         with self.lock:
             if self.status.state not in FINAL:
-                self.status.error.code = error_pb2.STOPPED
+                self.status.error.code = ErrorCode.STOPPED
                 self.status.error.what = f"the job was stopped: {request.reason}"
                 self.status.state = job_pb2.STOPPING
         return job_pb2.StopReply()
@@ -171,7 +171,7 @@ class ScriptedJob(job_pb2_grpc.JobServicer):
             text = json_format.MessageToJson(self.status, preserving_proto_field_name=True)
         replace_file(self.directory / job_directory.STATUS, text)
 
-    def fail(self, code: error_pb2.ErrorCode.ValueType, what: str, **more: str) -> None:
+    def fail(self, code: ErrorCode.ValueType, what: str, **more: str) -> None:
         with self.lock:
             self.status.state = job_pb2.FAILED
             self.status.error.CopyFrom(error_pb2.Error(code=code, what=what, **more))
@@ -189,7 +189,7 @@ class ScriptedJob(job_pb2_grpc.JobServicer):
                 case job_pb2.RUNNING if self.scenario == "fail" and progress.records_done:
                     self.add_event("WorkerFailed", "worker 0 cannot work", "error")
                     self.fail(
-                        error_pb2.MODEL_CONTRACT,
+                        ErrorCode.MODEL_CONTRACT,
                         "the model file has no loss",
                         where="zoo/mine.py",
                         remedy="Write def loss(labels, predictions).",
@@ -299,7 +299,7 @@ def main() -> None:
             time.sleep(3600)
         case "early":
             job = ScriptedJob(directory, scenario)
-            job.fail(error_pb2.DATA_DAMAGED, "chunk 3 is damaged", where="a.recordio, offset 40")
+            job.fail(ErrorCode.DATA_DAMAGED, "chunk 3 is damaged", where="a.recordio, offset 40")
             job.write_status()
             sys.exit(3)
         case _:

@@ -20,11 +20,11 @@ import grpc
 import numpy as np
 
 from edl_proto import tensor
-from edl_proto.errors import EdlError, ErrorInterceptor
+from edl_proto.errors import EdlError, ErrorCode, ErrorInterceptor
 from edl_proto.transport import channels
 from edl_proto.transport.parameters import PARAMETERS
 from edl_proto.transport.raw_calls import add_to_server
-from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2, task_pb2_grpc
+from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2, task_pb2_grpc
 from edl_testing import scripted_services as services
 
 WAIT_S = 200.0
@@ -207,7 +207,7 @@ class ScriptedMaster:
         for task in self.all_tasks():
             if task.lease.task == ref.task and task.token == ref.token and ref.token:
                 return task
-        raise EdlError(error_pb2.STALE_LEASE, f"lease {ref.token} is not held")
+        raise EdlError(ErrorCode.STALE_LEASE, f"lease {ref.token} is not held")
 
     def revoke(self, ref: task_pb2.LeaseRef) -> None:
         """Take a task away from the worker that holds it."""

@@ -9,9 +9,9 @@ import grpc
 import ml_dtypes
 import numpy as np
 
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.transport.frames import fill, split
-from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2, task_pb2_grpc
+from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2, task_pb2_grpc
 
 if TYPE_CHECKING:
     from edl_testing.scripted_master import ScriptedMaster
@@ -31,7 +31,7 @@ class TaskService(task_pb2_grpc.TasksServicer):
 
     def _known(self, incarnation: str) -> ScriptedMaster:
         if incarnation != self._master.incarnation:
-            raise EdlError(error_pb2.STALE_INCARNATION, "the master was replaced")
+            raise EdlError(ErrorCode.STALE_INCARNATION, "the master was replaced")
         return self._master
 
     def Register(self, request: Any, context: Any) -> task_pb2.RegisterReply:
@@ -71,7 +71,7 @@ class TaskService(task_pb2_grpc.TasksServicer):
             task = master.leased(request.lease)
             if task.lease.task.type == task_pb2.TRAINING and request.minibatches != task.applied:
                 raise EdlError(
-                    error_pb2.STALE_LEASE, f"{request.minibatches} minibatches, not {task.applied}"
+                    ErrorCode.STALE_LEASE, f"{request.minibatches} minibatches, not {task.applied}"
                 )
             task.done, task.token, task.complete = True, 0, request
             if master.accumulated and all(t.done for t in master.stages[master.entered - 1]):
@@ -121,7 +121,7 @@ class ParameterService:
 
     def _known(self, header: Any) -> ScriptedMaster:
         if header.incarnation != self._master.incarnation:
-            raise EdlError(error_pb2.STALE_INCARNATION, "the master was replaced")
+            raise EdlError(ErrorCode.STALE_INCARNATION, "the master was replaced")
         assert header.layout_fingerprint == "layout"
         return self._master
 

@@ -14,10 +14,10 @@ import grpc
 
 from edl import codec
 from edl.core.image_build import BuilderEndpoint, BuildLogLine, BuildRequest, BuildStatus
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.git_source import GitSource
 from edl_proto.transport import channels
-from edl_proto.v1 import builder_pb2, builder_pb2_grpc, error_pb2
+from edl_proto.v1 import builder_pb2, builder_pb2_grpc
 
 TOKEN = "EDL_BUILDER_TOKEN"
 TOKEN_FILE = "EDL_BUILDER_TOKEN_FILE"
@@ -130,7 +130,7 @@ class BuilderClient:
         details = (error.details() if isinstance(error, grpc.Call) else "") or str(error)
         if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
             return EdlError(
-                error_pb2.FORBIDDEN,
+                ErrorCode.FORBIDDEN,
                 f"authentication failed: {details.partition(';')[0]}",
                 where=self.address,
                 remedy=f"Set {TOKEN}, or {TOKEN_FILE} to a file with the token; or name"
@@ -140,7 +140,7 @@ class BuilderClient:
 
     def _unavailable(self, what: str) -> EdlError:
         return EdlError(
-            error_pb2.BUILDER_UNAVAILABLE,
+            ErrorCode.BUILDER_UNAVAILABLE,
             what,
             where=self.address,
             remedy="Check host and port in --builder, and whether the builder runs. If its"
@@ -186,7 +186,7 @@ def _connect(address: str, service: BuilderEndpoint) -> grpc.Channel:
     host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isdecimal():
         raise EdlError(
-            error_pb2.USAGE,
+            ErrorCode.USAGE,
             f"--builder {address}: expected HOST:PORT",
             where="--builder",
             remedy="For example: --builder builder.example.com:50051",
@@ -214,7 +214,7 @@ def _read(path: str, option: str) -> bytes:
         return Path(path).read_bytes()
     except OSError as error:
         raise EdlError(
-            error_pb2.USAGE,
+            ErrorCode.USAGE,
             f"{option}: the file cannot be read: {error.strerror}",
             where=path,
             remedy="Name a readable file in PEM format.",

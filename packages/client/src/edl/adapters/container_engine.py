@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.local import job_directory
 from edl_proto.local.containers import LABEL_JOB_DIR, LABEL_ROLE
-from edl_proto.v1 import error_pb2
 
 DEFAULT_ENGINE = "unix:///var/run/docker.sock"
 
@@ -32,7 +31,7 @@ def engine_url(named: str, environ: Mapping[str, str] = os.environ) -> str:
     url = named or environ.get("DOCKER_HOST") or DEFAULT_ENGINE
     if not url.startswith(("unix:///", *_LOOPBACK)):
         raise EdlError(
-            error_pb2.USAGE,
+            ErrorCode.USAGE,
             f"{url} is not an engine of this machine",
             where="--engine" if named else "$DOCKER_HOST",
             remedy="Name a socket, such as unix:///var/run/docker.sock: containers mount"
@@ -144,7 +143,7 @@ def client(url: str, timeout_s: float | None = _CALL_S) -> Any:
         import docker
     except ImportError:
         raise EdlError(
-            error_pb2.USAGE,
+            ErrorCode.USAGE,
             "--platform docker needs the package docker",
             where="edl-client",
             remedy="pip install 'edl-client[docker]'",
@@ -169,7 +168,7 @@ def translated_errors(url: str) -> Iterator[None]:
         else:
             what = f"the container engine does not answer: {type(error).__name__}"
         raise EdlError(
-            error_pb2.ENGINE_UNAVAILABLE,
+            ErrorCode.ENGINE_UNAVAILABLE,
             what,
             where=url,
             remedy="Check that the engine runs (docker info) and that you may use its socket;"
@@ -179,7 +178,7 @@ def translated_errors(url: str) -> Iterator[None]:
 
 def _not_pulled(image: str, why: str) -> EdlError:
     return EdlError(
-        error_pb2.REGISTRY_UNAVAILABLE,
+        ErrorCode.REGISTRY_UNAVAILABLE,
         f"the image cannot be pulled: {why}",
         where=image,
         remedy="Check that the registry is available; docker login stores your credentials.",

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from edl.adapters.job_store import START_DEADLINE_S
 from edl.adapters.launcher import master_command
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 
 _LEAVE_S = 5.0
 _DETAIL_LINES = 20
@@ -55,7 +54,7 @@ def _url(command: list[str], line: str, process: subprocess.Popen[str]) -> str:
     with contextlib.suppress(ValueError, KeyError, TypeError):
         facts = json.loads(line)
         if "code" in facts:
-            code = error_pb2.ErrorCode.Value(facts["code"])
+            code = ErrorCode.Value(facts["code"])
             raise EdlError(code, facts["what"], where=command[-3], remedy=facts["remedy"])
         return str(facts["dashboard_url"])
     try:
@@ -63,7 +62,7 @@ def _url(command: list[str], line: str, process: subprocess.Popen[str]) -> str:
     except subprocess.TimeoutExpired:
         said = f"the page was not served within {START_DEADLINE_S:.0f} s"
     raise EdlError(
-        error_pb2.MASTER_LOST,
+        ErrorCode.MASTER_LOST,
         "the page cannot be served",
         where=" ".join(command[:3]),
         remedy="See the end of its output below; edl doctor checks this machine.",

@@ -18,10 +18,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.git_source import GitSource
 from edl_proto.local import job_directory
-from edl_proto.v1 import error_pb2
 
 _FETCH_S = 300.0
 _LOOK_S = 0.1
@@ -46,7 +45,7 @@ def fetch(zoo: GitSource, root: Path | None = None) -> Path:
     folder = checkout / zoo.folder if zoo.folder else checkout
     if not folder.is_dir():
         raise EdlError(
-            error_pb2.MODEL_NOT_FOUND,
+            ErrorCode.MODEL_NOT_FOUND,
             f"the repository has no folder {zoo.folder}",
             where=str(zoo),
             remedy="Correct the folder after the colon in --model-zoo.",
@@ -95,7 +94,7 @@ def _alone(place: Path) -> Iterator[None]:
                     time.sleep(_LOOK_S)
                     continue
                 raise EdlError(
-                    error_pb2.SOURCE_UNREACHABLE,
+                    ErrorCode.SOURCE_UNREACHABLE,
                     "another process has been fetching this model zoo for too long",
                     where=str(place),
                     remedy="Find the edl process that hangs: fuser lock in this folder shows it.",
@@ -140,7 +139,7 @@ def _run(zoo: GitSource, command: list[str], environment: dict[str, str] | None 
 
 def _unreachable(zoo: GitSource, what: str, remedy: str, detail: str) -> EdlError:
     return EdlError(
-        error_pb2.SOURCE_UNREACHABLE,
+        ErrorCode.SOURCE_UNREACHABLE,
         f"the model zoo cannot be fetched: {what}",
         where=str(zoo),
         remedy=remedy,

@@ -16,9 +16,8 @@ from pathlib import Path
 from edl.adapters.launcher import python
 from edl.adapters.log_tail import tail
 from edl.core.image_build import BuilderEndpoint, BuildRequest
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.local import job_directory
-from edl_proto.v1 import error_pb2
 
 _START_S = 60.0
 _END_S = 20.0
@@ -161,7 +160,7 @@ def _why(said: str, error: Exception) -> str:
 def _unavailable(what: str, log: Path, said: str) -> EdlError:
     missing = what == "edl_builder is not installed"
     return EdlError(
-        error_pb2.BUILDER_UNAVAILABLE,
+        ErrorCode.BUILDER_UNAVAILABLE,
         f"no builder can be started on this machine: {what}",
         where=str(log),
         remedy=(

@@ -15,10 +15,10 @@ from typing import Any
 from edl import codec
 from edl.adapters.launcher import python
 from edl.core.job_status import Failure
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.local import process_identity
 from edl_proto.local.log_notices import without_notices
-from edl_proto.v1 import error_pb2, job_pb2
+from edl_proto.v1 import job_pb2
 
 IDLE_S = 180.0
 """A check that computes nothing for so long waits for something that does not come."""
@@ -73,7 +73,7 @@ def check(spec: job_pb2.JobSpec, idle_s: float = IDLE_S, busy_s: float = BUSY_S)
                 )
             except OSError as error:
                 raise EdlError(
-                    error_pb2.USAGE,
+                    ErrorCode.USAGE,
                     f"{command[0]} cannot be started: {error.strerror}",
                     where="$EDL_PYTHON",
                     remedy="Set EDL_PYTHON to the interpreter that has edl-worker, or unset it.",
@@ -109,7 +109,7 @@ def _await(process: subprocess.Popen[bytes], where: str, idle_s: float, busy_s: 
         else:
             continue
         raise EdlError(
-            error_pb2.TIMED_OUT,
+            ErrorCode.TIMED_OUT,
             f"{reason}; it was stopped",
             where=where,
             remedy="Keep downloads, questions and long computations out of the model file's "
@@ -143,7 +143,7 @@ def _no_verdict(code: int, command: list[str], log: str) -> EdlError:
     detail = "\n".join(without_notices(log.splitlines())[-_DETAIL_LINES:])
     if "No module named edl_worker" in log:
         return EdlError(
-            error_pb2.SYSTEM,
+            ErrorCode.SYSTEM,
             "the worker's package is not installed",
             where=command[0],
             remedy="Install it there: pip install 'edl-client[local]' 'edl-worker[cpu]'",
@@ -152,7 +152,7 @@ def _no_verdict(code: int, command: list[str], log: str) -> EdlError:
     if code < 0:
         ended = f"signal {signal.Signals(-code).name}"
     return EdlError(
-        error_pb2.MODEL_IMPORT,
+        ErrorCode.MODEL_IMPORT,
         f"the model file ended the process that checks it, with {ended}",
         where=" ".join(command),
         remedy="SIGKILL usually means that memory is short. Otherwise the end of its output is "

@@ -19,10 +19,10 @@ from edl.core.locations import scheme
 from edl.core.options import Verb
 from edl.core.platforms import PROCESSES
 from edl.core.submission import HOST, Submission
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.local import job_directory
 from edl_proto.trained_model import TRAINED_MODEL
-from edl_proto.v1 import error_pb2, model_pb2
+from edl_proto.v1 import model_pb2
 
 _LEAST_FREE = 1 << 20  # octets; a job that cannot even log is not started
 
@@ -66,7 +66,7 @@ def trained_model(folder: str) -> model_pb2.TrainedModel:
     except (FileNotFoundError, NotADirectoryError):
         there = "has no trained_model.pb" if Path(folder).is_dir() else "does not exist"
         raise EdlError(
-            error_pb2.MODEL_NOT_FOUND,
+            ErrorCode.MODEL_NOT_FOUND,
             f"the trained model {there}",
             where=place,
             remedy="Name the --output folder of a training job that succeeded.",
@@ -74,7 +74,7 @@ def trained_model(folder: str) -> model_pb2.TrainedModel:
     except (OSError, DecodeError, storage.StoreError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise EdlError(
-            error_pb2.MODEL_NOT_FOUND,
+            ErrorCode.MODEL_NOT_FOUND,
             f"the trained model cannot be read: {reason}",
             where=place,
             remedy="Train the model again, or copy the complete folder again.",
@@ -94,7 +94,7 @@ def check_output(place: str, option: str = "--output") -> None:
         exists = storage.exists(place)
     except storage.StoreError as error:
         raise EdlError(
-            error_pb2.OUTPUT_UNWRITABLE,
+            ErrorCode.OUTPUT_UNWRITABLE,
             f"the store cannot be accessed: {error}",
             where=place,
             remedy="Check the name and your access; s3://, gs:// and others each need their "
@@ -102,7 +102,7 @@ def check_output(place: str, option: str = "--output") -> None:
         ) from None
     if exists:
         raise EdlError(
-            error_pb2.OUTPUT_EXISTS,
+            ErrorCode.OUTPUT_EXISTS,
             "edl does not overwrite existing files or folders",
             where=place,
             remedy=f"Name another {option}, or move the existing one.",
@@ -121,7 +121,7 @@ def check_predictions(job: Submission) -> None:
     same_python = job.platform == PROCESSES.name and launcher.python() == sys.executable
     if job.format == "parquet" and same_python and importlib.util.find_spec("pyarrow") is None:
         raise EdlError(
-            error_pb2.USAGE,
+            ErrorCode.USAGE,
             "the output format parquet needs the package pyarrow, which is not installed",
             where="import pyarrow",
             remedy="pip install pyarrow, or choose --format csv or --format jsonl.",
@@ -154,14 +154,14 @@ def check_writable(path: Path, remedy: str = "Name a folder that you may write t
         problem = (error.strerror or str(error)).lower()
     if full:
         raise EdlError(
-            error_pb2.DISK_FULL,
+            ErrorCode.DISK_FULL,
             "no space left on the disk",
             where=str(path),
             remedy="Free some space, or name a folder on another disk.",
         )
     if problem:
         raise EdlError(
-            error_pb2.OUTPUT_UNWRITABLE,
+            ErrorCode.OUTPUT_UNWRITABLE,
             f"the folder cannot be written: {problem}",
             where=f"{path} ({nearest})" if nearest != path else str(path),
             remedy=remedy,
@@ -181,7 +181,7 @@ def check_port(host: str, port: int) -> None:
             probe.bind((host, port))
         except OSError as error:
             raise EdlError(
-                error_pb2.PORT_IN_USE,
+                ErrorCode.PORT_IN_USE,
                 f"port {port} is not available: {error.strerror}",
                 where=f"{host}:{port}",
                 remedy="Choose another --dashboard-port, or omit the option for any free port.",

@@ -12,8 +12,7 @@ from pathlib import Path
 import recordio
 import recordio.example
 from edl.adapters.preflight_checks import check_writable
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 
 RECORDS = {"train": 2000, "test": 500}
 _INSIDE = 0.8  # squared radius: half of the square [-1, 1]², nearly
@@ -35,7 +34,7 @@ def create(folder: Path, seed: int = 0) -> list[str]:
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise EdlError(
-            error_pb2.OUTPUT_EXISTS,
+            ErrorCode.OUTPUT_EXISTS,
             "the folder is not empty, and edl never overwrites anything",
             where=str(folder),
             remedy="Name a new or an empty folder.",

@@ -76,8 +76,7 @@ def _seconds(timeout: str | None) -> float | None:
 
 
 def _await_ends(catalog: JobCatalog, names: list[str], timeout_s: float | None) -> list[JobStatus]:
-    from edl_proto.errors import EdlError
-    from edl_proto.v1 import error_pb2
+    from edl_proto.errors import EdlError, ErrorCode
 
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     ends: dict[str, JobStatus] = {}
@@ -94,7 +93,7 @@ def _await_ends(catalog: JobCatalog, names: list[str], timeout_s: float | None) 
         if deadline is not None and time.monotonic() > deadline:
             left = [name for name in names if name not in ends]
             raise EdlError(
-                error_pb2.TIMED_OUT,
+                ErrorCode.TIMED_OUT,
                 f"the time is over, but not these jobs: {', '.join(left)}",
                 where="--timeout",
                 remedy=f"The jobs continue; edl status {left[0]} shows its progress.",
@@ -119,8 +118,7 @@ def scale(
         from edl.core.job_backend import MasterUnreachable
         from edl.core.options.kinds import Workers
         from edl.core.problem import usage
-        from edl_proto.errors import EdlError
-        from edl_proto.v1 import error_pb2
+        from edl_proto.errors import EdlError, ErrorCode
 
         try:
             wanted = Workers().read(workers)
@@ -132,7 +130,7 @@ def scale(
             now = _scale(job_catalog().find(name), name, wanted)
         except MasterUnreachable as error:
             raise EdlError(
-                error_pb2.MASTER_LOST,
+                ErrorCode.MASTER_LOST,
                 f"the master of job {name} does not answer ({error})",
                 where=name,
                 remedy=f"edl logs {name} --master may show the reason; try again.",
@@ -201,13 +199,12 @@ def end(backend: JobBackend, name: str, reason: str, *, now: bool = False) -> Jo
 
 def _state_of(backend: JobBackend, name: str) -> tuple[str, str, bool]:
     """Where a job is, its state if it is not over, and whether its description is damaged."""
-    from edl_proto.errors import EdlError
-    from edl_proto.v1 import error_pb2
+    from edl_proto.errors import EdlError, ErrorCode
 
     try:
         snapshot = backend.status(name, ask=False)
     except EdlError as error:
-        if error.code != error_pb2.DATA_DAMAGED:
+        if error.code != ErrorCode.DATA_DAMAGED:
             raise
         # Whether it is over cannot be known, but a living master is seen.
         return error.where, "running" if backend.reach(name) else "", True
@@ -230,14 +227,13 @@ def delete(
         from edl.core.exit_codes import DECLINED
         from edl.core.problem import usage
         from edl.render import terminal
-        from edl_proto.errors import EdlError
-        from edl_proto.v1 import error_pb2
+        from edl_proto.errors import EdlError, ErrorCode
 
         backend = job_catalog().find(name)
         location, state, is_damaged = _state_of(backend, name)
         if state and not stop_first:
             raise EdlError(
-                error_pb2.JOB_EXISTS,
+                ErrorCode.JOB_EXISTS,
                 f"{name} is {state}; only finished jobs can be deleted",
                 where=location,
                 remedy=f"edl stop {name} first, or edl delete {name} --stop",

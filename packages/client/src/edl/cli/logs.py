@@ -44,8 +44,7 @@ def logs(
     from edl.app import job_catalog
     from edl.core.problem import usage
     from edl.render import terminal
-    from edl_proto.errors import EdlError
-    from edl_proto.v1 import error_pb2
+    from edl_proto.errors import EdlError, ErrorCode
 
     if master and worker is not None:
         raise usage("--master and --worker cannot be combined", remedy="Leave one out.")
@@ -54,7 +53,7 @@ def logs(
     if worker is not None and not follow and worker not in logs.workers():
         known = ", ".join(str(number) for number in logs.workers()) or "none"
         raise EdlError(
-            error_pb2.WORKER_NOT_FOUND,
+            ErrorCode.WORKER_NOT_FOUND,
             f"{name} has no log of a worker {worker}",
             where=backend.status(name, ask=False).location,
             remedy=f"Workers with a log: {known}.",

@@ -14,8 +14,7 @@ from edl.conversion.source import ConversionOptions, ExampleSource
 from edl.conversion.tables import CsvTableSource, ParquetSource
 from edl.core.formats import IMAGE_SUFFIXES, SourceFormat
 from edl.core.problem import usage
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 from recordio.formats import sniff
 
 _SUFFIXES = {
@@ -45,7 +44,7 @@ def open_source(
     for place in places:
         if place.exists() and not (place.is_file() or place.is_dir()):
             raise EdlError(
-                error_pb2.DATA_UNREADABLE,
+                ErrorCode.DATA_UNREADABLE,
                 "it is neither a regular file nor a folder",
                 where=str(place),
                 remedy="Write the content to a file first.",
@@ -99,14 +98,14 @@ def detect(file: Path) -> SourceFormat:
         return SourceFormat(sniff(str(file)))
     except OSError as error:
         raise EdlError(
-            error_pb2.DATA_UNREADABLE,
+            ErrorCode.DATA_UNREADABLE,
             f"the file cannot be read: {error.strerror}",
             where=str(file),
             remedy="Look at its permissions.",
         ) from None
     except recordio.RecordError:
         raise EdlError(
-            error_pb2.DATA_UNREADABLE,
+            ErrorCode.DATA_UNREADABLE,
             "neither the name nor the first bytes of the file identify its format",
             where=str(file),
             remedy=data_files.conversion(str(file))
@@ -122,7 +121,7 @@ def _found(source: str) -> list[Path]:
     found = sorted(Path(name) for name in glob.glob(str(path), recursive=True))
     if not found:
         raise EdlError(
-            error_pb2.DATA_NOT_FOUND,
+            ErrorCode.DATA_NOT_FOUND,
             f"{source} does not exist",
             where=str(path.absolute()),
             remedy="Name files, folders or patterns of this machine.",
@@ -144,7 +143,7 @@ def _inside(folder: Path) -> list[Path]:
     )
     if not files:
         raise EdlError(
-            error_pb2.DATA_EMPTY,
+            ErrorCode.DATA_EMPTY,
             "the folder contains no files",
             where=str(folder),
             remedy="Name a folder of data files, or of folders of images.",

@@ -17,8 +17,7 @@ from edl.conversion.tables import needs, unreadable
 from edl.core.columns import number_classes
 from edl.core.formats import IMAGE_SUFFIXES, ImageForm
 from edl.core.problem import usage
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 
 _UBYTE = 8  # idx's code for unsigned bytes, the only one that MNIST's files have
 
@@ -41,7 +40,7 @@ class ImageFolderSource:
         )
         if not self._files:
             raise EdlError(
-                error_pb2.DATA_EMPTY,
+                ErrorCode.DATA_EMPTY,
                 "the folder contains no images",
                 where=str(folder),
                 remedy="Make a folder for each class, with files "
@@ -182,7 +181,7 @@ def _read_idx(file: Path) -> np.ndarray[Any, Any]:
     start = 4 + 4 * axes
     if axes < 1 or len(content) - start != size:
         raise EdlError(
-            error_pb2.DATA_DAMAGED,
+            ErrorCode.DATA_DAMAGED,
             f"the header announces {size} bytes of data, but there are {len(content) - start}",
             where=f"{file}, offset {start}",
             remedy="Download the complete file again.",

@@ -17,8 +17,7 @@ from edl.adapters import data_files
 from edl.conversion.tables import parquet_file, unreadable
 from edl.core.formats import InspectedFormat
 from edl.core.quantities import count, plural, size
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 from recordio.recordfile import RecordIOSource
 
 _BLOCKS = {"parquet": "row group", "jsonl": "file"}
@@ -89,14 +88,14 @@ def inspect(file: str, form: str, check: bool) -> Report:
     except recordio.DamagedFile as error:
         chunk = "" if error.chunk is None else f"chunk {error.chunk}, "
         raise EdlError(
-            error_pb2.DATA_DAMAGED,
+            ErrorCode.DATA_DAMAGED,
             f"the file is damaged: {error.reason}",
             where=f"{error.uri}: {chunk}offset {error.offset}",
             remedy="Fetch or write it again; the records before this offset can be read.",
         ) from None
     except recordio.RecordError as error:
         raise EdlError(
-            error_pb2.DATA_UNREADABLE,
+            ErrorCode.DATA_UNREADABLE,
             str(error),
             where=file,
             remedy=data_files.conversion(file),
@@ -165,7 +164,7 @@ def _inspect_json_lines(file: str, check: bool) -> Report:
         raise unreadable(f"the file cannot be read: {error.strerror}", file, "") from None
     except ValueError as error:
         raise EdlError(
-            error_pb2.DATA_DAMAGED,
+            ErrorCode.DATA_DAMAGED,
             f"a line is not JSON: {error}",
             where=f"{file}:{at}",
             remedy="Write the file again.",

@@ -12,8 +12,7 @@ from typing import Any
 import recordio.example
 from edl.conversion.source import ConversionOptions
 from edl.core.columns import DELIMITERS, Cell, choose, number_classes, read_cell, widest
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 
 _BATCH = 4096
 _GUESSED_FROM = 50
@@ -69,7 +68,7 @@ class CsvTableSource:
         for _, row in self._raw(file):
             return [name.strip() for name in row]
         raise EdlError(
-            error_pb2.DATA_EMPTY,
+            ErrorCode.DATA_EMPTY,
             "the file has no header line",
             where=str(file),
             remedy="The first line names the columns.",
@@ -230,13 +229,13 @@ def _parquet_feature(value: Any, where: str) -> Any:
 
 def unreadable(what: str, where: str, remedy: str) -> EdlError:
     """The error for a source that cannot be converted."""
-    return EdlError(error_pb2.DATA_UNREADABLE, what, where=where, remedy=remedy)
+    return EdlError(ErrorCode.DATA_UNREADABLE, what, where=where, remedy=remedy)
 
 
 def needs(package: str, what: str) -> EdlError:
     """For a format whose reader is not installed."""
     return EdlError(
-        error_pb2.USAGE,
+        ErrorCode.USAGE,
         f"{what} needs the package {package}, which is not installed",
         where=f"import {package}",
         remedy="pip install 'edl-client[convert]'",

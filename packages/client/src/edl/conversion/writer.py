@@ -16,8 +16,7 @@ import recordio
 from edl.conversion.features import FeatureSummary, summarize
 from edl.conversion.source import ExampleSource
 from edl.core.formats import Compression
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 
 LABELS = "labels.json"
 """Names of the classes by number, beside the data that was numbered."""
@@ -120,7 +119,7 @@ def _fill(
         on_progress(total)
     if total == 0:
         raise EdlError(
-            error_pb2.DATA_EMPTY,
+            ErrorCode.DATA_EMPTY,
             "there are no records to convert",
             where=str(draft.parent),
             remedy="Check that the source has more than a header.",
@@ -175,14 +174,14 @@ def _errors(output: Path) -> Iterator[None]:
         yield
     except recordio.DamagedFile as error:
         raise EdlError(
-            error_pb2.DATA_DAMAGED,
+            ErrorCode.DATA_DAMAGED,
             f"the source is damaged: {error.reason}",
             where=f"{error.uri}, offset {error.offset}",
             remedy="Download the complete file again.",
         ) from error
     except recordio.RecordError as error:
         raise EdlError(
-            error_pb2.DATA_UNREADABLE,
+            ErrorCode.DATA_UNREADABLE,
             f"the source cannot be converted: {error}",
             where=str(output),
             remedy="Correct the source.",
@@ -190,7 +189,7 @@ def _errors(output: Path) -> Iterator[None]:
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise EdlError(
-            error_pb2.DISK_FULL if full else error_pb2.OUTPUT_UNWRITABLE,
+            ErrorCode.DISK_FULL if full else ErrorCode.OUTPUT_UNWRITABLE,
             f"the output cannot be written: {error.strerror or error}",
             where=str(output),
             remedy="Free some space, or name another --to." if full else "Name another --to.",

@@ -14,8 +14,7 @@ from edl.core.problem import Problem, usage
 from edl.core.suggestions import did_you_mean
 from edl.render import terminal
 from edl.render.job_text import failure_lines
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 
 
 def show(error: BaseException) -> int:
@@ -46,14 +45,14 @@ def known_error(error: BaseException) -> EdlError | None:
             return _system_error(error)
         case MemoryError():
             return EdlError(
-                error_pb2.SYSTEM,
+                ErrorCode.SYSTEM,
                 "there is not enough memory",
                 where=_place(error),
                 remedy="Free some memory, or work on smaller files.",
             )
         case _:
             return EdlError(
-                error_pb2.INTERNAL,
+                ErrorCode.INTERNAL,
                 f"{type(error).__name__}: {error}",
                 where=_place(error),
                 remedy="Please report this error with the lines below.",
@@ -65,14 +64,14 @@ def _system_error(error: OSError) -> EdlError:
     """The error for a call of the operating system that nothing else explains."""
     if isinstance(error, FileNotFoundError) and not _has_working_directory():
         return EdlError(
-            error_pb2.SYSTEM,
+            ErrorCode.SYSTEM,
             "the working directory does not exist any more",
             where=os.environ.get("PWD", ""),
             remedy="Change to a folder that exists.",
         )
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     return EdlError(
-        error_pb2.DISK_FULL if full else error_pb2.SYSTEM,
+        ErrorCode.DISK_FULL if full else ErrorCode.SYSTEM,
         error.strerror or str(error),
         where=os.fsdecode(error.filename) if error.filename else _place(error),
         remedy="Free some space there." if full else "Correct this name, or your access to it.",

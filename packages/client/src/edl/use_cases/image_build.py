@@ -19,8 +19,7 @@ from edl.core.image_build import (
     BuildStatus,
     BuiltImage,
 )
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 
 _TICK_S = 0.2
 
@@ -134,7 +133,7 @@ class _BuildSession:
         if self._last.failure is not None:
             return codec.error_of(self._last.failure)
         return EdlError(
-            error_pb2.INTERNAL,
+            ErrorCode.INTERNAL,
             f"build {self._last.id} ended as {self._last.phase}, without an image or a reason",
             where=self._client.address,
             remedy="See the log of the builder.",

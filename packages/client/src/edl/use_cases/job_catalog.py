@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from edl.core.job_backend import JobBackend, JobSnapshot
 from edl.core.submission import Submission
 from edl.core.suggestions import did_you_mean
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 
 
 class JobCatalog:
@@ -51,7 +50,7 @@ class JobCatalog:
         if (backend := self._holder(name)) is not None:
             return backend
         raise EdlError(
-            error_pb2.JOB_NOT_FOUND,
+            ErrorCode.JOB_NOT_FOUND,
             f"there is no job named {name}",
             where=self.location,
             remedy=did_you_mean(name, self.names()) or "edl list shows all jobs.",
@@ -75,7 +74,7 @@ class JobCatalog:
             try:
                 backend.status(name, ask=False)
             except EdlError as error:
-                if error.code == error_pb2.JOB_NOT_FOUND:
+                if error.code == ErrorCode.JOB_NOT_FOUND:
                     continue
                 # Its state is damaged, so the job exists; the caller's next call says so.
             return backend

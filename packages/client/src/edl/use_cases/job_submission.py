@@ -17,8 +17,7 @@ from edl.core.options import Given, Verb
 from edl.core.problem import Problem
 from edl.core.submission import Submission, build
 from edl.use_cases.job_catalog import JobCatalog
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 
 if TYPE_CHECKING:
     from edl.use_cases.image_build import BuildDisplay
@@ -158,7 +157,7 @@ class JobSubmitter:
             remedy = f"Choose another --name, or look at that job: edl status {job.name}"
         else:
             return True
-        raise EdlError(error_pb2.JOB_EXISTS, what, where=found.location, remedy=remedy)
+        raise EdlError(ErrorCode.JOB_EXISTS, what, where=found.location, remedy=remedy)
 
 
 def model_submission(

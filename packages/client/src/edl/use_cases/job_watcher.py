@@ -10,8 +10,7 @@ from typing import Protocol
 from edl.core.job_backend import JobBackend, MasterUnreachable
 from edl.core.job_status import Failure, JobEvent, JobState, JobStatus
 from edl.core.quantities import duration
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 
 POLL_S = 0.25
 SILENCE_S = 60.0
@@ -145,7 +144,7 @@ class JobWatcher:
     def _unanswered(self) -> EdlError:
         logs = self._backend.logs(self._name, master=True, worker=None, tail=_LOG_LINES)
         return EdlError(
-            error_pb2.MASTER_LOST,
+            ErrorCode.MASTER_LOST,
             f"the master of job {self._name} runs, but has not answered for a while",
             where=self._backend.status(self._name, ask=False).location,
             remedy=f"edl status {self._name} tries again; edl stop {self._name} --now ends the job"

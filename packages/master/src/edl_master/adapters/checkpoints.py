@@ -25,8 +25,7 @@ from edl_master.adapters.checkpoint_files import (
     write_files,
 )
 from edl_master.adapters.files import flush_directory, storage_error
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +109,7 @@ class LocalCheckpoints:
                     continue
                 os.close(held)
                 raise EdlError(
-                    error_pb2.JOB_EXISTS,
+                    ErrorCode.JOB_EXISTS,
                     f"another master writes checkpoints of {self._job}",
                     where=str(self._directory),
                     remedy="Use another --name or --checkpoint-dir, or stop that job first.",
@@ -228,7 +227,7 @@ class LocalCheckpoints:
 def damaged_all(count: int, job: str, where: str, problem: str) -> EdlError:
     """What it means for a person that no checkpoint is whole."""
     return EdlError(
-        error_pb2.CHECKPOINT_DAMAGED,
+        ErrorCode.CHECKPOINT_DAMAGED,
         f"none of the {count} checkpoints of {job} is whole: {problem}",
         where=where,
         remedy="Restore them from a backup, or delete them to train from the beginning.",
@@ -238,7 +237,7 @@ def damaged_all(count: int, job: str, where: str, problem: str) -> EdlError:
 def stale(job: str, where: str) -> EdlError:
     """What it means for a person that a later master has the place."""
     return EdlError(
-        error_pb2.STALE_INCARNATION,
+        ErrorCode.STALE_INCARNATION,
         f"another master of {job} has begun to write checkpoints here; this one is fenced off",
         where=where,
         remedy="One of two masters of the same job is too many: stop one of them.",

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import recordio
 from edl_master.core.effects import Range
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2, task_pb2
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.v1 import task_pb2
 
 _THREADS = 16
 """Reading headers is waiting for a disk or a store, more than work."""
@@ -79,7 +79,7 @@ def open_data(patterns: Sequence[str], format: str, option: str) -> DataSet:
         uris = [_absolute(uri) for uri in recordio.expand(list(patterns))]
     except recordio.NoSuchData as error:
         raise EdlError(
-            error_pb2.DATA_NOT_FOUND,
+            ErrorCode.DATA_NOT_FOUND,
             f"no data file matches {wanted}",
             where=f"{option} {wanted}",
             remedy=f"{error}. Name a file, a directory or a pattern; quote patterns.",
@@ -92,7 +92,7 @@ def open_data(patterns: Sequence[str], format: str, option: str) -> DataSet:
     if not data.records:
         named = ", ".join(data.uris[:_SHOWN]) + (", ..." if len(uris) > _SHOWN else "")
         raise EdlError(
-            error_pb2.DATA_EMPTY,
+            ErrorCode.DATA_EMPTY,
             f"{len(uris)} file(s) match {wanted}, but hold no record",
             where=named,
             remedy="edl data inspect FILE shows what is in a file.",
@@ -106,7 +106,7 @@ def _open(uri: str, format: str, option: str) -> DataFile:
         return DataFile(uri, source.format, tuple(source.columns or ()), source.index())
     except recordio.DamagedFile as error:
         raise EdlError(
-            error_pb2.DATA_DAMAGED,
+            ErrorCode.DATA_DAMAGED,
             str(error),
             where=error.uri,
             remedy="Make the file again, or leave it out of the pattern. "
@@ -119,7 +119,7 @@ def _open(uri: str, format: str, option: str) -> DataFile:
 
 def _unreadable(what: str, option: str, error: Exception) -> EdlError:
     return EdlError(
-        error_pb2.DATA_UNREADABLE,
+        ErrorCode.DATA_UNREADABLE,
         f"the data cannot be read: {error}",
         where=f"{option} {what}",
         remedy="Check that it exists, that you may read it, and what format it has.",

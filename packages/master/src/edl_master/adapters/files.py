@@ -8,8 +8,7 @@ import os
 import secrets
 from pathlib import Path
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -23,13 +22,13 @@ def storage_error(error: OSError, path: Path | str) -> EdlError:
     """What a failed write means for a person."""
     if is_full(error):
         return EdlError(
-            error_pb2.DISK_FULL,
+            ErrorCode.DISK_FULL,
             f"there is no space left to write {path}",
             where=str(path),
             remedy="Free some space on that disk, or choose a place on another one.",
         )
     return EdlError(
-        error_pb2.OUTPUT_UNWRITABLE,
+        ErrorCode.OUTPUT_UNWRITABLE,
         f"{path} cannot be written: {error.strerror or error}",
         where=str(path),
         remedy="Check that the place exists and that you may write there.",

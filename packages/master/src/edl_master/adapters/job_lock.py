@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from edl_master.adapters.files import replace_file, storage_error
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.local import job_directory, process_identity, supervision
-from edl_proto.v1 import error_pb2
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +57,7 @@ class JobLock:
         except BlockingIOError:
             os.close(held)
             raise EdlError(
-                error_pb2.JOB_EXISTS,
+                ErrorCode.JOB_EXISTS,
                 "another master works on this job",
                 where=str(self.path),
                 remedy="Use another name, or wait until that job has ended.",

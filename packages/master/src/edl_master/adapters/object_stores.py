@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 
 T = TypeVar("T")
 
@@ -50,7 +49,7 @@ def check_literal(uri: str, option: str) -> None:
     """
     if any(mark in uri for mark in "*?["):
         raise EdlError(
-            error_pb2.USAGE,
+            ErrorCode.USAGE,
             f"{uri} has a *, ? or [ in its name, which stores read as a pattern",
             where=option,
             remedy="Choose a name without them.",
@@ -280,7 +279,7 @@ def remove_all(pattern: str) -> None:
 def unserved(uri: str, error: Exception) -> EdlError:
     """What a store's own error means for a person."""
     return EdlError(
-        error_pb2.OUTPUT_UNWRITABLE,
+        ErrorCode.OUTPUT_UNWRITABLE,
         f"the store does not serve {uri}: {type(error).__name__}: {error}",
         where=uri,
         remedy="Check the name and your access; the store's package (s3fs, gcsfs, ...) has to be "

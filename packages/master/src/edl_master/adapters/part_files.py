@@ -14,8 +14,7 @@ import recordio.example
 from edl_master.adapters import prediction_tables
 from edl_master.core.effects import Range
 from edl_master.core.tasks import TaskPartition
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 
 RECORDIO = "recordio"
 
@@ -193,7 +192,7 @@ def output_names(uris: Sequence[str], suffix: str) -> list[str]:
 
 def _incomplete(what: str, parts: Path) -> EdlError:
     return EdlError(
-        error_pb2.INTERNAL,
+        ErrorCode.INTERNAL,
         f"the parts of the predictions are not what the tasks made: {what}",
         where=str(parts),
         remedy="Something else has changed these files, or this is an internal error of edl.",

@@ -22,8 +22,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 from recordio.example import Value
 
 Row = Mapping[str, Value]
@@ -68,7 +67,7 @@ def check_installed(form: str) -> None:
         import pyarrow.parquet  # noqa: F401
     except ModuleNotFoundError:
         raise EdlError(
-            error_pb2.USAGE,
+            ErrorCode.USAGE,
             "the output format parquet needs the package pyarrow, which is not installed",
             where="import pyarrow",
             remedy="pip install pyarrow, or choose --format csv or --format jsonl.",

@@ -5,21 +5,20 @@ from __future__ import annotations
 import errno
 import socket
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 
 
 def address_in_use(error: OSError, host: str, port: int, option: str) -> EdlError:
     """The error of a listener that could not be opened."""
     if error.errno == errno.EADDRINUSE:
         return EdlError(
-            error_pb2.PORT_IN_USE,
+            ErrorCode.PORT_IN_USE,
             f"port {port} on {host} is in use",
             where=f"{host}:{port}",
             remedy=f"Choose another port with {option}, or leave the option out for a free one.",
         )
     return EdlError(
-        error_pb2.USAGE,
+        ErrorCode.USAGE,
         f"the master cannot listen on {host}:{port}: {error.strerror or error}",
         where=f"{host}:{port}",
         remedy="Choose an address of this machine, and a port that you may use.",

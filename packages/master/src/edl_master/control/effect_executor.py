@@ -33,8 +33,7 @@ from edl_master.metrics import Metrics
 from edl_master.reporting.curves import Curves
 from edl_master.reporting.report_writer import ReportWriter
 from edl_master.server_group.group import ParameterServerGroup
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +136,7 @@ class EffectExecutor:
             except EdlError as error:
                 # Where this machine's own disk fails, no later checkpoint can be written either. A
                 # store may serve again for the next one, and only this one is lost.
-                if error.code != error_pb2.OUTPUT_UNWRITABLE:
+                if error.code != ErrorCode.OUTPUT_UNWRITABLE:
                     raise
                 log.warning("%s", error)
                 self._handle(CheckpointFailed(state.version, failure_of(error)))

@@ -11,10 +11,9 @@ from edl_master.config.job_config import Config
 from edl_master.core.events import InstanceExited
 from edl_master.core.identifiers import WorkerId
 from edl_master.core.platform import LiveInstance, Platform
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.local import job_directory
 from edl_proto.local.containers import PASSED_VARIABLE_PREFIXES
-from edl_proto.v1 import error_pb2
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +79,7 @@ def platform_for_job(config: Config, address: Callable[[], str]) -> Platform:
             return local_containers(config, address)
         case other:
             raise EdlError(
-                error_pb2.USAGE,
+                ErrorCode.USAGE,
                 f"there is no platform {other!r}",
                 where=job_directory.SPEC,
                 remedy="Client and master must be of the same version.",

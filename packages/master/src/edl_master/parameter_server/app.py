@@ -31,10 +31,10 @@ from edl_master.server import ShardServer
 from edl_master.server_group import command_codec
 from edl_master.servicers.payloads import PayloadTransfer
 from edl_master.servicers.shard import ShardServicer
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.transport import channels
 from edl_proto.transport.row_placement import server_of
-from edl_proto.v1 import error_pb2, servers_pb2, servers_pb2_grpc
+from edl_proto.v1 import servers_pb2, servers_pb2_grpc
 
 log = logging.getLogger(__name__)
 
@@ -165,7 +165,7 @@ class App:
         if not isinstance(reported, EdlError):
             log.error("internal error", exc_info=error)
             reported = EdlError(
-                error_pb2.INTERNAL,
+                ErrorCode.INTERNAL,
                 f"parameter server {self._server} failed: {type(error).__name__}: {error}",
                 where=f"parameter server {self._server}",
                 remedy=f"This is an internal error; server-{self._server}.log has the traceback.",
@@ -187,5 +187,5 @@ class App:
         except grpc.RpcError as error:
             log.warning("a report to the master has failed: %s", error.code())
             known = EdlError.from_rpc(error)
-            return known is not None and known.code == error_pb2.STALE_INCARNATION
+            return known is not None and known.code == ErrorCode.STALE_INCARNATION
         return True

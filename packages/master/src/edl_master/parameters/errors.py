@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from edl_master.core.parameters.payload import PayloadError
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 
 
 @contextmanager
@@ -17,7 +16,7 @@ def translate_payload_errors() -> Iterator[None]:
         yield
     except PayloadError as error:
         raise EdlError(
-            error_pb2.SHAPE_MISMATCH,
+            ErrorCode.SHAPE_MISMATCH,
             str(error),
             where="parameters",
             remedy="All workers must load the same model file and build it the same way.",
@@ -30,9 +29,9 @@ def translate_missing_versions() -> Iterator[None]:
     try:
         yield
     except KeyError as error:
-        raise EdlError(error_pb2.NOT_READY, str(error.args[0]), where="parameters") from error
+        raise EdlError(ErrorCode.NOT_READY, str(error.args[0]), where="parameters") from error
 
 
 def not_ready(what: str = "no worker has described its model yet") -> EdlError:
     """The error for calls that come too early."""
-    return EdlError(error_pb2.NOT_READY, what, where="parameters")
+    return EdlError(ErrorCode.NOT_READY, what, where="parameters")

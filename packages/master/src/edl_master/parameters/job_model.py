@@ -17,8 +17,7 @@ from edl_master.core.parameters.snapshot import SnapshotError
 from edl_master.core.parameters.tables.spec import TableSpec
 from edl_master.parameters.coordinator import Coordinator
 from edl_master.parameters.stores import Model, Stores
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 
 MakeMode = Callable[[Reduction], UpdateMode]
 
@@ -80,7 +79,7 @@ class JobModel:
         try:
             layout = Layout(variables, tables())
         except LayoutError as error:
-            raise EdlError(error_pb2.MODEL_CONTRACT, str(error), where="the model") from error
+            raise EdlError(ErrorCode.MODEL_CONTRACT, str(error), where="the model") from error
         with self._describing:
             if self._layout is None:
                 self._begin(layout, optimizer_json, reduction)
@@ -88,7 +87,7 @@ class JobModel:
                 self._on_described()
             elif difference := self._layout.mismatch(layout):
                 raise EdlError(
-                    error_pb2.SHAPE_MISMATCH,
+                    ErrorCode.SHAPE_MISMATCH,
                     f"this worker's model is not the job's: {difference}",
                     where="the model",
                     remedy="All workers must load the same model file and build it the same way.",
@@ -118,19 +117,19 @@ def _translate_model_errors() -> Iterator[None]:
         yield
     except OptimizerUnsupported as error:
         raise EdlError(
-            error_pb2.OPTIMIZER_UNSUPPORTED,
+            ErrorCode.OPTIMIZER_UNSUPPORTED,
             str(error),
             where="the optimizer of the model file",
             remedy=f"Instead: {error.remedy}.",
         ) from error
     except SnapshotError as error:
         raise EdlError(
-            error_pb2.SHAPE_MISMATCH,
+            ErrorCode.SHAPE_MISMATCH,
             f"the checkpoint does not fit: {error}",
             where="--checkpoint-dir",
             remedy="Use the model file that it was made with, or another directory.",
         ) from error
     except ValueError as error:
         raise EdlError(
-            error_pb2.MODEL_CONTRACT, str(error), where="the optimizer or loss of the model"
+            ErrorCode.MODEL_CONTRACT, str(error), where="the optimizer or loss of the model"
         ) from error

@@ -30,8 +30,7 @@ from edl_master.core.parameters.sharding import SavedParameters
 from edl_master.core.parameters.snapshot import Snapshot, Stored
 from edl_master.core.progress import Interruption
 from edl_master.core.settings import JobSettings
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +128,7 @@ def restore_job(
         )
     except (ValueError, KeyError, TypeError) as error:
         raise EdlError(
-            error_pb2.USAGE,
+            ErrorCode.USAGE,
             f"the job cannot go on from its checkpoint: {error}",
             where=f"--checkpoint-dir, checkpoint {found.name}",
             remedy="Use the data and options that it was made with, or another directory or name.",

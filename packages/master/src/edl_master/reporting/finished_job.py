@@ -12,10 +12,10 @@ from pathlib import Path
 from edl_master.adapters.http import StatusServer
 from edl_master.adapters.job_directory import JobDirectory
 from edl_master.adapters.journal import read_events
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.local import job_directory
 from edl_proto.local.job_status import read_status
-from edl_proto.v1 import error_pb2, job_pb2
+from edl_proto.v1 import job_pb2
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ def view(job_dir: Path, host: str, port: int) -> int:
     try:
         server = StatusServer(host, port, FinishedJob(JobDirectory(job_dir)))
     except EdlError as error:
-        code = error_pb2.ErrorCode.Name(error.code)
+        code = ErrorCode.Name(error.code)
         print(json.dumps({"code": code, "what": error.what, "remedy": error.remedy}), flush=True)
         log.error("%s", error)
         return FAILED

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from edl_master.core.parameters.status import TableFigures
 from edl_master.server_group.command_log import CommandLog
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2, job_pb2, servers_pb2
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.v1 import job_pb2, servers_pb2
 
 
 class ParameterServerGroup:
@@ -61,7 +61,7 @@ class ParameterServerGroup:
         with self._changed:
             if server >= self.count or server in self._addresses:
                 raise EdlError(
-                    error_pb2.USAGE,
+                    ErrorCode.USAGE,
                     f"parameter server {server} does not exist or is connected already",
                     where="parameter servers",
                     remedy="Only the master starts parameter servers.",
@@ -148,7 +148,7 @@ class ParameterServerGroup:
             left_s = deadline - time.monotonic()
             if left_s <= 0 or self._over:
                 raise EdlError(
-                    error_pb2.NOT_READY,
+                    ErrorCode.NOT_READY,
                     f"not all of {self.count} parameter servers have answered",
                     where="parameter servers",
                     remedy="See logs/server-N.log in the job's directory.",

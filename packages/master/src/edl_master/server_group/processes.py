@@ -14,9 +14,9 @@ from edl_master.config.job_config import Config
 from edl_master.core.identifiers import CHECKPOINTS, SNAPSHOTS, Version
 from edl_master.recovery.restart import MAX_RESTARTS, RestartCount
 from edl_master.server_group.group import ParameterServerGroup
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.local import job_directory
-from edl_proto.v1 import error_pb2, job_pb2
+from edl_proto.v1 import job_pb2
 
 _SILENCE_S = 5.0
 """A server without a heartbeat for so long is frozen or cut off: it misses ten of them. A busy
@@ -103,7 +103,7 @@ class ParameterServers:
         restarts = self._restarts.next(self._began_at)
         if restarts.consecutive > MAX_RESTARTS:
             raise EdlError(
-                error_pb2.WORKER_CRASH_LOOP,
+                ErrorCode.WORKER_CRASH_LOOP,
                 f"{self._lost}, as {MAX_RESTARTS} times before without any progress",
                 where="parameter servers",
                 remedy="See logs/server-N.log in the job's directory, and whether the machine "

@@ -7,9 +7,9 @@ from typing import Protocol
 
 from edl_master.core.parameters.layout import Layout
 from edl_master.core.parameters.permits import PermitGranted, PermitRefused
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.transport.parameters import MOST_ROW_BYTES
-from edl_proto.v1 import error_pb2, parameters_pb2
+from edl_proto.v1 import parameters_pb2
 
 LONGEST_WAIT_S = 30.0
 """A call occupies a thread while it waits; a caller that wants to wait longer calls again."""
@@ -23,7 +23,7 @@ def check_incarnation(mine: str, named: str) -> None:
     """
     if named != mine:
         raise EdlError(
-            error_pb2.STALE_INCARNATION,
+            ErrorCode.STALE_INCARNATION,
             f"this master is incarnation {mine}, not {named or 'unnamed'}",
             where="the job's master",
             remedy="Register again and drop what was computed for the other one.",
@@ -46,7 +46,7 @@ def check_fingerprint(expected: str, fingerprint: str) -> None:
     """
     if fingerprint != expected:
         raise EdlError(
-            error_pb2.SHAPE_MISMATCH,
+            ErrorCode.SHAPE_MISMATCH,
             "these parameters have another layout than the job's",
             where="parameters",
             remedy="All workers must load the same model file and build it the same way.",
@@ -61,7 +61,7 @@ def check_permit(permit: PermitGranted | PermitRefused | None) -> None:
     """
     if isinstance(permit, PermitRefused):
         raise EdlError(
-            error_pb2.STALE_LEASE,
+            ErrorCode.STALE_LEASE,
             "the lease that a step permit was asked for is not current",
             where="parameters",
             remedy="Drop the task and ask for another one.",
@@ -111,7 +111,7 @@ def check_size(what: str, nbytes: int, expected: int) -> None:
     """
     if nbytes != expected:
         raise EdlError(
-            error_pb2.SHAPE_MISMATCH,
+            ErrorCode.SHAPE_MISMATCH,
             f"{what} must have {expected} bytes, not {nbytes}",
             where="parameters",
             remedy="All workers must load the same model file and build it the same way.",
@@ -120,7 +120,7 @@ def check_size(what: str, nbytes: int, expected: int) -> None:
 
 def _mismatch(what: str) -> EdlError:
     return EdlError(
-        error_pb2.SHAPE_MISMATCH,
+        ErrorCode.SHAPE_MISMATCH,
         what,
         where="parameters",
         remedy="All workers must load the same model file and build it the same way; "

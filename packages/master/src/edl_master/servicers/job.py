@@ -11,8 +11,8 @@ from edl_master.adapters.journal import Journal
 from edl_master.control.job_controller import JobController
 from edl_master.core import events
 from edl_master.core.effects import Refused
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2, job_pb2, job_pb2_grpc
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.v1 import job_pb2, job_pb2_grpc
 
 _LOOK_S = 1.0
 """How long a watcher that has left may go unnoticed."""
@@ -81,7 +81,7 @@ class JobServicer(job_pb2_grpc.JobServicer):
         )
         if isinstance(answer, Refused):
             raise EdlError(
-                error_pb2.USAGE,
+                ErrorCode.USAGE,
                 f"the job cannot have {wanted.min} to {wanted.max} workers: {answer.reason}",
                 where="edl scale",
                 remedy="Ask for at least one worker, and for a minimum that is no more than "
