@@ -131,7 +131,10 @@ def _port() -> Diagnostic:
 
 
 def _extras() -> Iterator[Diagnostic]:
-    for name, what in (("pyarrow", "Parquet"), ("pillow", "images")):
+    for name, what in (
+        ("pyarrow", "edl data convert and edl predict need it for Parquet"),
+        ("pillow", "edl data convert needs it to read images"),
+    ):
         version = version_of(name)
         if version:
             yield Diagnostic(name, DiagnosticGrade.OK, version)
@@ -139,7 +142,7 @@ def _extras() -> Iterator[Diagnostic]:
             yield Diagnostic(
                 name,
                 DiagnosticGrade.NOTE,
-                f"not installed; edl data convert needs it to read {what}",
+                f"not installed; {what}",
                 "pip install 'edl-client[convert]'",
             )
 
