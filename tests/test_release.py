@@ -6,8 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -35,47 +33,52 @@ assert any(one.startswith("tensorflow-cpu") and "extra == 'cpu'" in one for one 
 """
 
 
-def interpreters() -> Iterator[tuple[str, Path]]:
-    """The Pythons of this machine that edl supports, by version."""
-    for version in PYTHONS:
-        on_path = shutil.which(f"python{version}")
-        of_pyenv = Path.home().glob(f".pyenv/versions/{version}.*/bin/python")
-        for python in ([Path(on_path)] if on_path else []) + sorted(of_pyenv):
-            found = subprocess.run([python, "--version"], capture_output=True, check=False)
-            if found.returncode == 0 and f" {version}.".encode() in found.stdout:
-                yield version, python
-                break
+def interpreter(version: str) -> Path | None:
+    """A Python of this version on this machine: on the path, or one of pyenv's."""
+    on_path = shutil.which(f"python{version}")
+    of_pyenv = Path.home().glob(f".pyenv/versions/{version}.*/bin/python")
+    for python in ([Path(on_path)] if on_path else []) + sorted(of_pyenv):
+        found = subprocess.run([python, "--version"], capture_output=True, check=False)
+        if found.returncode == 0 and f" {version}.".encode() in found.stdout:
+            return python
+    return None
 
 
 def install(python: Path, *wanted: str) -> None:
     """From the cache of packages; the network is asked only for what is missing there."""
     command = (str(UV), "pip", "install", "-q", "--python", str(python), *wanted)
     if subprocess.run([*command, "--offline"], capture_output=True, check=False).returncode:
-        subprocess.run(command, check=True)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if "Failed to fetch" in done.stderr:
+            pytest.skip("its packages are neither in the cache nor to be had")
+        assert done.returncode == 0, done.stderr
 
 
-def test_wheels_install_into_an_empty_environment(tmp_path: Path) -> None:
-    """On every supported Python that this machine has."""
-    wheels = tmp_path / "dist"
-    release.build(wheels, ("wheel",))
-    pythons = dict(interpreters())
-    assert pythons
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    release.build(folder, ("wheel",))
+    return folder
 
-    def try_out(version: str) -> None:
-        place, python = tmp_path / version, pythons[version]
-        subprocess.run([UV, "venv", "-q", "--python", python, place], check=True)
-        inside = place / "bin" / "python"
-        install(inside, "--find-links", str(wheels), *INSTALLED)
-        install(inside, "--no-deps", str(next(wheels.glob("edl_worker-*.whl"))))
-        environ = {"PATH": str(place / "bin"), "HOME": str(tmp_path)}
-        subprocess.run([inside, "-I", "-c", CHECK], check=True, env=environ, cwd=tmp_path)
-        help_ = subprocess.run(
-            ["edl", "--help"], env=environ, cwd=tmp_path, capture_output=True, text=True, check=True
-        )
-        assert help_.stdout.startswith("Examples:")
 
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(try_out, pythons))
+@pytest.mark.parametrize("version", PYTHONS)
+def test_wheels_install_into_an_empty_environment(
+    version: str, wheels: Path, tmp_path: Path
+) -> None:
+    python = interpreter(version)
+    if python is None:
+        pytest.skip(f"this machine has no Python {version}")
+    place = tmp_path / "venv"
+    subprocess.run([UV, "venv", "-q", "--python", python, place], check=True)
+    inside = place / "bin" / "python"
+    install(inside, "--find-links", str(wheels), *INSTALLED)
+    install(inside, "--no-deps", str(next(wheels.glob("edl_worker-*.whl"))))
+    environ = {"PATH": str(place / "bin"), "HOME": str(tmp_path)}
+    subprocess.run([inside, "-I", "-c", CHECK], check=True, env=environ, cwd=tmp_path)
+    help_ = subprocess.run(
+        ["edl", "--help"], env=environ, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert help_.stdout.startswith("Examples:")
 
 
 def test_there_is_one_version() -> None:
