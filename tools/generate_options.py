@@ -50,7 +50,8 @@ are true or false. An unknown option is an error.
 - **Durations** are written as `90s`, `15m` or `2h30m`; a number alone is a number of seconds.
 - **Several values**: where the table says so, repeat the option (`--data a.csv --data b.csv`), or
   write a list in Python and in files (`data = ["a.csv", "b.csv"]`). A variable holds one value. A
-  comma has no special meaning, so a path may contain one.
+  comma has no special meaning, so a path may contain one; `--keep` takes names with commas between
+  them, or a list.
 - **Paths** may contain `~` and `$NAME`. A relative path in a settings file starts from the folder
   of the file. Options marked with ¹ also take any URI that fsspec knows, such as `gs://…` and
   `s3://…`; install gcsfs or s3fs for these. All others take local files and folders only. In a
