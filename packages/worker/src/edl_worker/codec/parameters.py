@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypedDict
+from typing import Any
 
 from edl_proto.v1 import parameters_pb2 as pb
 from edl_worker.codec.jobs import decode_precision, encode_precision
@@ -22,20 +22,9 @@ from edl_worker.core.push_pipeline import PushOutcome
 from edl_worker.core.tasks import LeaseRef
 
 
-class _CallerFields(TypedDict):
+def _fields(caller: CallerIdentity) -> dict[str, Any]:
     """The fields of every header that name its sender."""
-
-    worker_id: int
-    incarnation: str
-    layout_fingerprint: str
-
-
-def _fields(caller: CallerIdentity) -> _CallerFields:
-    return {
-        "worker_id": caller.worker_id,
-        "incarnation": caller.incarnation,
-        "layout_fingerprint": caller.layout_fingerprint,
-    }
+    return {name: getattr(caller, name) for name in CallerIdentity.__slots__}
 
 
 def encode_table_rows(rows: Iterable[TableRows]) -> list[pb.TableRows]:
