@@ -64,7 +64,7 @@ def _check(arguments: Sequence[str]) -> int:
         from edl_worker.runtime.tensorflow_import import import_tensorflow
 
         import_tensorflow()
-        from edl_worker.model_file import run_check
+        from edl_worker.tasks.job_check import run_check
 
         answer = run_check(options.spec)
     print(json.dumps(answer))

@@ -16,7 +16,8 @@ from zoo_folder import ZooFolder
 import recordio
 from edl_proto.v1 import error_pb2, job_pb2
 from edl_worker.codec.jobs import decode_model_reference
-from edl_worker.model_file import ModelReference, check_model_file, run_check
+from edl_worker.model_file import ModelReference, check_model_file
+from edl_worker.tasks.job_check import run_check
 from elasticdl.python.common.constants import Mode
 
 FIRST = ("dataset_fn", "loss", "optimizer", "eval_metrics_fn")

@@ -20,7 +20,7 @@ from edl_worker.core import variable_names
 from edl_worker.core.model_description import TableDescription
 from edl_worker.embedding import lookup_stages
 from edl_worker.embedding.id_collector import IdCollector
-from edl_worker.embedding.initial_rows import CONSTANT, RowInitializer
+from edl_worker.embedding.initial_rows import CONSTANT, RowInitializer, initial_rows
 from edl_worker.embedding.keras_embedding import ServedKerasEmbedding, large_embeddings
 from edl_worker.embedding.layer import Embedding
 from edl_worker.embedding.row_gather import sort_positions
@@ -149,6 +149,17 @@ class EmbeddingTables:
                 yield number, np.arange(len(values), dtype=np.int64), values
             elif table.owner.initial_table is not None:
                 yield number, *table.owner.initial_table
+
+    def initial_rows_of(self, wanted: RowRequest) -> list[tf.Tensor]:
+        """The rows that a minibatch needs, as they are before training; an array for each table."""
+        found = []
+        for table, ids in zip(self.tables, wanted.ids, strict=True):
+            if isinstance(table.owner, ServedKerasEmbedding):
+                found.append(tf.gather(table.owner.variable.value, ids))
+            else:
+                seed = tf.constant(table.seed, tf.int64)
+                found.append(initial_rows(table.initial, tf.constant(ids), table.dim, seed))
+        return found
 
     # --- minibatches -----------------------------------------------------------------------
 

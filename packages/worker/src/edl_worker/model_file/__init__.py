@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from edl_worker.core.job import ModelReference
 from edl_worker.model_file.batch import Batch
-from edl_worker.model_file.contract_check import check_model_file, run_check
+from edl_worker.model_file.contract_check import check_model_file
 from edl_worker.model_file.errors import ContractErrors
 from edl_worker.model_file.loader import load_model_file
 from edl_worker.model_file.metrics import EvaluationMetrics
@@ -21,5 +21,4 @@ __all__ = [
     "ModelReference",
     "check_model_file",
     "load_model_file",
-    "run_check",
 ]

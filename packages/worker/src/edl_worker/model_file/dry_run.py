@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.batch import Batch
 from edl_worker.model_file.description import ModelFileDescription, Reduction
 from edl_worker.model_file.errors import trial_error
@@ -132,18 +134,42 @@ class DryRun:
         """``sum`` if twice the batch gives twice the loss, otherwise ``mean``.
 
         Raises:
-            EdlError: the loss raised.
+            EdlError: the loss raised, or its shape fits no number of examples.
         """
         try:
             single = float(self._compute_loss(sample.outputs, sample.labels))
-            twice = tf.nest.map_structure(
-                lambda tensor: tf.concat([tensor, tensor], 0), (sample.outputs, sample.labels)
-            )
-            double = float(self._compute_loss(*twice))
+            double = float(self._compute_loss(*_twice(sample)))
+            self._check_loss_shape(sample)
+        except EdlError:
+            raise
         except Exception as error:
             raise self._loss_error(error) from error
         doubled = abs(double - 2 * single) <= 1e-4 * abs(double)
         return "sum" if doubled and single != 0 else "mean"
+
+    def _check_loss_shape(self, sample: TrialSample) -> None:
+        """Check that the loss is one number, or that their number grows as that of examples.
+
+        Labels and outputs that were broadcast against each other give as many as its square.
+        """
+        loss = self._description.loss
+        assert loss is not None, "the loss is tried"
+        outputs, labels = _twice(sample)
+        with compatibility.removed_names_provided():
+            once = loss.function(outputs=sample.outputs, labels=sample.labels)
+            twice = loss.function(outputs=outputs, labels=labels)
+        one, two = tuple(np.shape(once)), tuple(np.shape(twice))
+        grown = [b == 2 * a for a, b in zip(one, two, strict=False) if a != b]
+        is_scalar = math.prod(one) == math.prod(two) == 1
+        if not is_scalar and (len(one) != len(two) or grown != [True]):
+            raise EdlError(
+                ErrorCode.SHAPE_MISMATCH,
+                f"{loss.signature} returned values of shape {one} for {sample.size} examples and "
+                f"of shape {two} for {2 * sample.size}",
+                where=loss.place,
+                remedy="Return a scalar, or one value per example. Labels and predictions of "
+                "different shapes are broadcast against each other: reshape one of them.",
+            )
 
     def try_metrics(self, metrics: MetricComputation, sample: TrialSample) -> None:
         """Creates the state of the metrics and checks that their states add up.
@@ -172,6 +198,13 @@ class DryRun:
         return trial_error(
             error, self._description.zoo_root, action=action, place=self._description.place
         )
+
+
+def _twice(sample: TrialSample) -> Any:
+    """Outputs and labels of the same examples twice."""
+    return tf.nest.map_structure(
+        lambda tensor: tf.concat([tensor, tensor], 0), (sample.outputs, sample.labels)
+    )
 
 
 def _specs(nest: Any) -> Any:

@@ -61,6 +61,11 @@ class ModelFile:
         return self._description.optimizer
 
     @property
+    def loss_place(self) -> str:
+        """File, line and name of the loss; empty if there is none."""
+        return self._description.loss.place if self._description.loss is not None else ""
+
+    @property
     def metric_names(self) -> tuple[str, ...]:
         """``loss`` and the model file's metrics; final after ``build``."""
         return self._metrics.names

@@ -32,11 +32,13 @@ from elasticdl.python.common.constants import Mode
 
 log = logging.getLogger(__name__)
 
-_PURPOSES = {
+PURPOSES = {
     JobType.TRAIN: Mode.TRAINING,
     JobType.EVALUATE: Mode.EVALUATION,
     JobType.PREDICT: Mode.PREDICTION,
 }
+"""What a model file is loaded for in each type of job."""
+
 _MODES = {
     TaskType.TRAINING: Mode.TRAINING,
     TaskType.EVALUATION: Mode.EVALUATION,
@@ -64,6 +66,7 @@ class LoadedModel:
 
     Attributes:
         zoo: root of the model zoo, for places in error messages.
+        sample: the first minibatch of the job's data.
         trainable: None unless the job trains.
     """
 
@@ -71,6 +74,7 @@ class LoadedModel:
     model_file: ModelFile
     zoo: Path
     infer: Inference
+    sample: Batch
     trainable: TrainableModel | None = None
 
     def describe(self) -> ModelDescription:
@@ -155,12 +159,13 @@ def load(job: JobDescription, context: dict[str, Any]) -> LoadedModel:
 def _load_trained(job: JobDescription, context: dict[str, Any]) -> LoadedModel:
     directory = trained_model.open_directory(job.trained_model)
     options = directory.model_reference(job.model)
-    purpose = _PURPOSES[job.type]
+    purpose = PURPOSES[job.type]
     with serving(LayerPurpose.ANSWERING):
         file = load_model_file(options, context=context, purpose=purpose, seed=job.training.seed)
-        file.build(first_batch(file, job, purpose, job.minibatch_size))
+        sample = first_batch(file, job, purpose, job.minibatch_size)
+        file.build(sample)
     weight_files.assign(file.model, directory.read_values())
-    return LoadedModel(job, file, Path(options.model_zoo).resolve(), Inference(file))
+    return LoadedModel(job, file, Path(options.model_zoo).resolve(), Inference(file), sample)
 
 
 def _load_for_training(job: JobDescription, context: dict[str, Any]) -> LoadedModel:
@@ -186,6 +191,7 @@ def _load_for_training(job: JobDescription, context: dict[str, Any]) -> LoadedMo
         file,
         Path(job.model.model_zoo).resolve(),
         Inference(file, tables),
+        sample,
         TrainableModel(arena, trainer, exporter, tables),
     )
 

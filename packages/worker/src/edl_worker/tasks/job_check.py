@@ -1,0 +1,76 @@
+"""``edl zoo check``: reports all errors of a job's model file before any worker starts."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from edl_proto.errors import EdlError, ErrorCode
+from edl_worker.codec.jobs import error_as_json, parse_job
+from edl_worker.core.job import JobDescription
+from edl_worker.model_file import ContractErrors, ModelFile, load_model_file
+from edl_worker.tasks import loaded_model
+from edl_worker.tasks.loaded_model import PURPOSES
+from edl_worker.tasks.rehearsal import rehearse
+
+
+def run_check(spec_json_path: str | Path) -> dict[str, Any]:
+    """The answer of ``python -m edl_worker check --spec FILE``, ready for JSON.
+
+    Its keys are ``ok``, ``form``, ``model`` (its name), ``parameters`` (number of trainable
+    numbers; None if only data can show it), ``inputs`` (name, shape and dtype of each, or None),
+    ``metrics`` and ``errors`` (``edl.v1.Error`` as JSON).
+    """
+    with contextlib.redirect_stdout(sys.stderr):  # a model file may print
+        return _run_check(Path(spec_json_path))
+
+
+def _run_check(spec_json_path: Path) -> dict[str, Any]:
+    try:
+        job = parse_job(spec_json_path.read_text(encoding="utf-8"))
+    except EdlError as error:
+        return _answer(None, [error])
+    except (OSError, ValueError) as error:
+        failure = EdlError(
+            ErrorCode.USAGE,
+            f"the job specification cannot be read: {error}",
+            where=str(spec_json_path),
+            remedy="Give a file with a JobSpec as JSON.",
+        )
+        return _answer(None, [failure])
+    try:
+        return _answer(_checked(job), [])
+    except ContractErrors as error:
+        return _answer(None, error.errors)
+    except EdlError as error:
+        return _answer(None, [error])
+
+
+def _checked(job: JobDescription) -> ModelFile:
+    """The model file of a job; with data it has done all that a worker does before it joins."""
+    if not job.data:
+        return load_model_file(job.model, purpose=PURPOSES[job.type])
+    loaded = loaded_model.load(job, {"job": job.name, "worker_id": 0, "master": ""})
+    rehearse(loaded)
+    loaded.describe()
+    return loaded.model_file
+
+
+def _answer(model_file: ModelFile | None, errors: Sequence[EdlError]) -> dict[str, Any]:
+    model = model_file.model if model_file is not None else None
+    parameters = None
+    if model is not None and model.built:
+        parameters = sum(math.prod(v.shape) for v in model.trainable_variables)
+    return {
+        "ok": not errors,
+        "form": model_file.form if model_file is not None else None,
+        "model": model.name if model is not None else None,
+        "parameters": parameters,
+        "inputs": model_file.inputs if model_file is not None else None,
+        "metrics": list(model_file.metric_names) if model_file is not None else [],
+        "errors": [error_as_json(error) for error in errors],
+    }

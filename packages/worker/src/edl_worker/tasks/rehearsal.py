@@ -1,0 +1,139 @@
+"""The rehearsal of a job: everything that its tasks will do, once, before the first task.
+
+It finds what tracing alone does not show: a loss that is no number on real records, texts where
+the model needs numbers, a model that training cannot change.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from edl_proto.errors import EdlError, ErrorCode
+from edl_worker.core.job import WirePrecision
+from edl_worker.model_file import Batch, ContractErrors
+from edl_worker.tasks import evaluation, prediction, task_errors
+from edl_worker.tasks.loaded_model import LoadedModel, TrainableModel
+from edl_worker.tasks.lookahead import Lookahead
+from edl_worker.training.trainer import StepResult
+
+log = logging.getLogger(__name__)
+
+_DATA = "the first records of the data"
+
+
+def rehearse(loaded: LoadedModel) -> None:
+    """Do with the first minibatch what the tasks of a job will do with all; nothing changes.
+
+    Raises:
+        ContractErrors: what the tasks would fail with.
+    """
+    started = time.monotonic()
+    steps: list[Callable[[LoadedModel], None]] = [_infer]
+    if loaded.trainable is not None:
+        steps.insert(0, _train)
+    with _unchanged(loaded.model_file.model):
+        try:
+            for step in steps:
+                step(loaded)
+        except EdlError as error:
+            raise ContractErrors([error]) from error
+    log.debug("rehearsed in %.2f s", time.monotonic() - started)
+
+
+@contextmanager
+def _unchanged(model: Any) -> Iterator[None]:
+    """Undo what steps do to variables that do not travel, such as the states of Dropout."""
+    before = [(v, v.numpy()) for v in model.variables if not v.dtype.startswith("float")]
+    try:
+        yield
+    finally:
+        for variable, value in before:
+            variable.assign(value)
+
+
+def _train(loaded: LoadedModel) -> None:
+    trainable = loaded.trainable
+    assert trainable is not None, "the job trains"
+    if not trainable.tables and not any(weight.trainable for weight in trainable.arena.weights):
+        raise EdlError(
+            ErrorCode.MODEL_CONTRACT,
+            f"the model {loaded.model_file.model.name} has no trainable weights, so training "
+            "would change nothing",
+            where=loaded.job.model.model_def,
+            remedy="Give it a layer with weights, or leave trainable = False out.",
+        )
+    if loaded.job.training.local_steps > 1:
+        return  # its step would change the model; the evaluation shows what the loss is
+    with _explained(loaded, "the training step raised"):
+        step = _step(trainable, loaded.sample)
+    if not step.is_finite:
+        raise _not_finite(loaded, f"the loss is {step.loss}")
+    if step.precision is WirePrecision.FLOAT32:
+        groups = [group for group in trainable.arena.groups if group.trainable]
+        for group, part in zip(groups, step.gradient, strict=True):
+            if not np.isfinite(np.frombuffer(part, group.dtype)).all():
+                raise _not_finite(loaded, "the gradient has numbers that are not finite")
+
+
+def _step(trainable: TrainableModel, batch: Batch) -> StepResult:
+    tables = trainable.tables
+    if tables is None:
+        return trainable.trainer.compute(batch)
+    wanted = tables.wanted(batch, training=True)
+    return trainable.trainer.compute(batch, wanted, tables.initial_rows_of(wanted))
+
+
+def _not_finite(loaded: LoadedModel, what: str) -> EdlError:
+    return EdlError(
+        ErrorCode.NAN_LOSS,
+        f"{what} for {_DATA}, before any training",
+        where=", ".join(filter(None, (loaded.model_file.loss_place, *loaded.job.data))),
+        remedy="Look for logarithms of zero and divisions by zero in model and loss, and for bad "
+        "values in these records: edl data inspect shows them.",
+    )
+
+
+def _infer(loaded: LoadedModel) -> None:
+    batch, infer, trainable = loaded.sample, loaded.infer, loaded.trainable
+    rows = infer.rows
+    if trainable is not None and trainable.tables is not None:
+        infer.rows = trainable.tables.initial_rows_of
+    try:
+        if batch.labels is None:
+            with _explained(loaded, "the model raised"):
+                outputs = prediction.named_outputs(infer(batch), loaded.output_names)
+                for _ in prediction.rows(outputs, batch.size):
+                    pass
+            return
+        with _explained(loaded, "the evaluation raised"):
+            once = Lookahead(iter([batch]))
+            result = evaluation.evaluate(loaded.model_file, infer, once, lambda *_: None)
+            values = evaluation.summarize(loaded.model_file, result.metric_states).metrics
+    finally:
+        infer.rows = rows
+    if not math.isfinite(values.get("loss", 0.0)):
+        raise _not_finite(loaded, f"the loss is {values['loss']}")
+
+
+@contextmanager
+def _explained(loaded: LoadedModel, doing: str) -> Iterator[None]:
+    try:
+        yield
+    except EdlError:
+        raise
+    except Exception as error:
+        raise task_errors.explain(
+            error,
+            doing=doing,
+            where=loaded.job.model.model_def,
+            zoo=loaded.zoo,
+            model=loaded.model_file.model,
+            batch=loaded.sample,
+        ) from error

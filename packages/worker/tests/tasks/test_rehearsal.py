@@ -1,0 +1,146 @@
+"""Before the first task, a worker does once what its tasks will do, and changes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from model_files import LOSS, MODEL, REST, rows
+from zoo_folder import ZooFolder
+
+import recordio
+from edl_proto.errors import EdlError, ErrorCode
+from edl_worker.core.job import JobDescription, JobType, TrainingSettings
+from edl_worker.model_file import ContractErrors
+from edl_worker.tasks import loaded_model
+from edl_worker.tasks.loaded_model import LoadedModel
+from edl_worker.tasks.rehearsal import rehearse
+
+TABLE = """
+class Net(tf.keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.rows = tf.keras.layers.Embedding(50, 4)
+        self.dense = tf.keras.layers.Dense(1)
+        self.drop = tf.keras.layers.Dropout(0.5)
+        self.norm = tf.keras.layers.BatchNormalization()
+    def call(self, x, training=False):
+        ids = tf.cast(x["x"][:, 0] * 40.0, tf.int64)
+        rows = self.drop(self.rows(ids), training=training)
+        return self.dense(self.norm(rows, training=training))
+model = Net()
+"""
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    uri = str(tmp_path / "data.recordio")
+    with recordio.Writer(uri) as writer:
+        for row in rows(16):
+            writer.write(row)
+    return uri
+
+
+def load(zoo: ZooFolder, data: str, source: str, **training: int) -> LoadedModel:
+    zoo.write("mine.py", source)
+    job = JobDescription(
+        "rehearsed",
+        JobType.TRAIN,
+        zoo.reference("mine"),
+        data=(data,),
+        minibatch_size=8,
+        training=TrainingSettings(**training),
+    )
+    return loaded_model.load(job, {"job": "rehearsed", "worker_id": 0, "master": ""})
+
+
+def refusal(zoo: ZooFolder, data: str, source: str, **training: int) -> EdlError:
+    with pytest.raises(ContractErrors) as caught:
+        rehearse(load(zoo, data, source, **training))
+    (error,) = caught.value.errors
+    assert error.where
+    assert error.remedy
+    return error
+
+
+@pytest.mark.parametrize("training", [{}, {"local_steps": 2}, {"embedding_threshold": 1}])
+def test_a_rehearsal_changes_nothing(zoo: ZooFolder, data: str, training: dict[str, int]) -> None:
+    loaded = load(zoo, data, REST + LOSS + TABLE, **training)
+    before = [(v.path, v.numpy()) for v in loaded.model_file.model.variables]
+    rehearse(loaded)
+    for (path, value), variable in zip(before, loaded.model_file.model.variables, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), value, path)
+    assert loaded.infer.rows is None
+
+
+def test_a_model_that_training_cannot_change(zoo: ZooFolder, data: str) -> None:
+    error = refusal(zoo, data, REST + LOSS + MODEL + "\nmodel.trainable = False\n")
+    assert error.code == ErrorCode.MODEL_CONTRACT
+    assert "no trainable weights" in error.what
+
+
+@pytest.mark.parametrize("local_steps", [1, 2])
+def test_a_loss_that_is_no_number_on_real_records(
+    zoo: ZooFolder, data: str, local_steps: int
+) -> None:
+    source = (
+        REST
+        + MODEL
+        + """
+def loss(labels, predictions):
+    return tf.reduce_mean(tf.math.log(labels - 100.0) * predictions)
+"""
+    )
+    error = refusal(zoo, data, source, local_steps=local_steps)
+    assert error.code == ErrorCode.NAN_LOSS
+    assert "the loss is nan" in error.what
+    assert "mine.py" in error.where
+    assert data in error.where
+
+
+def test_a_gradient_that_is_no_number_though_the_loss_is_one(zoo: ZooFolder, data: str) -> None:
+    source = (
+        REST
+        + MODEL
+        + """
+def loss(labels, predictions):
+    return tf.reduce_mean(tf.sqrt(predictions * 0.0))
+"""
+    )
+    error = refusal(zoo, data, source)
+    assert error.code == ErrorCode.NAN_LOSS
+    assert "gradient" in error.what
+
+
+def test_texts_that_are_no_numbers(zoo: ZooFolder, data: str) -> None:
+    source = REST.replace('return {"x": r["x"]}', 'return {"x": tf.strings.as_string(r["x"])}')
+    with pytest.raises(EdlError) as caught:
+        rehearse(load(zoo, data, source + LOSS + MODEL))
+    assert caught.value.code in (ErrorCode.MODEL_CONTRACT, ErrorCode.SHAPE_MISMATCH), caught.value
+    assert "string" in caught.value.what
+
+
+@pytest.mark.parametrize(
+    ("value", "shapes"),
+    [
+        ("tf.square(labels[:, 0] - predictions)", ["(4, 4)", "(8, 8)"]),  # broadcast
+        ("tf.reduce_sum(tf.square(labels - predictions) * [[1.0, 2.0, 3.0]], 0)", ["(3,)"]),
+    ],
+)
+def test_a_loss_of_a_shape_that_fits_no_examples(
+    zoo: ZooFolder, data: str, value: str, shapes: list[str]
+) -> None:
+    with pytest.raises(ContractErrors) as caught:
+        load(zoo, data, f"{REST}{MODEL}\ndef loss(labels, predictions):\n    return {value}\n")
+    (error,) = caught.value.errors
+    assert error.code == ErrorCode.SHAPE_MISMATCH
+    for shape in shapes:
+        assert shape in error.what
+    assert "mine.py" in error.where
+
+
+@pytest.mark.parametrize("value", ["tf.reshape(e, [-1])", "tf.tile(e, [1, 5])", "tf.transpose(e)"])
+def test_a_loss_of_other_shapes_is_accepted(zoo: ZooFolder, data: str, value: str) -> None:
+    source = f"\ndef loss(labels, predictions):\n    e = labels - predictions\n    return {value}\n"
+    load(zoo, data, REST + MODEL + source)
