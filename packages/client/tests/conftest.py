@@ -140,6 +140,14 @@ class Edl:
         return found
 
 
+def stand_in_for_check(place: Path, **answer: Any) -> str:
+    """An interpreter whose ``edl_worker check`` gives this answer, for EDL_PYTHON."""
+    script = place / "python"
+    script.write_text(f"#!/bin/sh\necho '{json.dumps({'errors': [], **answer})}'\n")
+    script.chmod(0o755)
+    return str(script)
+
+
 def eventually(condition: Callable[[], Any], what: str, timeout: float = 200) -> Any:
     """Wait until ``condition()`` is true, and give its value; fail after ``timeout`` seconds."""
     deadline = time.monotonic() + timeout
@@ -177,6 +185,7 @@ def attempt(
         monkeypatch.delenv(name)
     for name, value in edl.env.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setenv("EDL_PYTHON", stand_in_for_check(edl.place))
     monkeypatch.chdir(edl.place)
 
     def call(*args: str, **changed: str | None) -> Done:

@@ -76,6 +76,7 @@ def _run(verb: Verb, options: Mapping[str, Any], progress: bool) -> JobResult:
     submitter = job_submitter()
     plan = submitter.prepare(verb, flags)
     if plan.job.dry_run:
+        submitter.rehearse(plan)
         return JobResult(job=plan.job.name, state=JobState.NOT_STARTED.value)
     display: JobDisplay = PlainDisplay() if progress else Silence()
     plan = submitter.provide_image(

@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from conftest import Attempt, Done, told
+from conftest import Attempt, Done, Edl, stand_in_for_check, told
 
 import recordio
 import recordio.example
@@ -147,6 +147,32 @@ def test_a_file_that_may_not_be_read(attempt: Attempt, tmp_path: Path) -> None:
 def test_a_file_of_no_known_format(attempt: Attempt, tmp_path: Path) -> None:
     (tmp_path / "what.bin").write_bytes(b"\0\1\2\3" * 100)
     told(attempt(data=str(tmp_path / "what.bin")), 3, "what.bin", "--data-format")
+
+
+def test_a_dry_run_finds_damaged_data(attempt: Attempt, edl: Edl, tmp_path: Path) -> None:
+    file = tmp_path / "data" / "long.recordio"
+    with recordio.Writer(str(file), chunk_records=4) as writer:
+        for number in range(40):
+            writer.write(str(number).encode() * 20)
+    content = bytearray(file.read_bytes())
+    content[-5] ^= 1
+    file.write_bytes(content)
+    done = attempt(*edl.job("--dry-run"))
+    told(done, 3, "long.recordio", "damaged data", "chunk 9")
+
+
+def test_a_dry_run_tells_what_the_rehearsal_finds(
+    attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edl: Edl
+) -> None:
+    errors = [
+        {"code": "UNKNOWN_PARAMETER", "what": "there is no units", "where": "--params",
+         "remedy": "Did you mean unit?"},
+        {"code": "MODEL_CONTRACT", "what": "no loss", "where": "mine.py", "remedy": "Write one."},
+    ]  # fmt: skip
+    monkeypatch.setenv("EDL_PYTHON", stand_in_for_check(tmp_path, errors=errors))
+    done = attempt(*edl.job("--dry-run"))
+    told(done, 2, "there is no units (and 1 more)", "Did you mean unit?", "no loss")
+    assert done.out == ""
 
 
 # --- the place -----------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Edl, eventually
+from conftest import Edl, eventually, stand_in_for_check
 
 from edl.adapters.job_service_client import CALL_S
 from edl_proto.local import supervision
@@ -112,6 +112,7 @@ def test_evaluate_and_predict(tidy: Edl) -> None:
 
 
 def test_a_dry_run_prints_the_job_and_starts_nothing(edl: Edl) -> None:
+    edl.extra["EDL_PYTHON"] = stand_in_for_check(edl.place)
     done = edl(*edl.job("--dry-run", "--num-workers", "1:3", "-o", "json"))
     assert done.json["workers"] == {"min": 1, "max": 3}
     assert done.json["type"] == "TRAIN"

@@ -21,6 +21,7 @@ from recordio.formats import sniff
 _CONVERTED = (".parquet", ".pq", ".tsv", ".gz")
 _LOOKED_AT = 100
 """Records: one of them may lack a feature that others have."""
+_SAMPLES = 4  # blocks of a file, besides its first one, that a check reads
 
 
 def check(patterns: Iterable[str], form: str, option: str) -> None:
@@ -82,6 +83,46 @@ def _features(source: recordio.Source) -> list[str]:
     for record in source.read(0, _LOOKED_AT):
         names.update(recordio.example.decode(record))
     return sorted(names)
+
+
+def check_records(patterns: Iterable[str], form: str, option: str) -> None:
+    """Read the index of every local file, and some of its records with their checksums.
+
+    Raises:
+        EdlError: DATA_DAMAGED or DATA_UNREADABLE.
+    """
+    for pattern in patterns:
+        for file in expand(pattern, option):
+            if scheme(file):
+                continue
+            try:
+                source = recordio.open_source(file, format=form or None)
+                index = source.index()
+                last = len(index.first_records) - 1
+                for block in sorted({last * part // _SAMPLES for part in range(_SAMPLES + 1)}):
+                    first = index.first_records[block] if last >= 0 else 0
+                    for _ in source.read(first, first + 1, hint=index.block(first)):
+                        pass
+            except recordio.RecordError as error:
+                raise record_error(error, file) from None
+
+
+def record_error(error: recordio.RecordError, file: str) -> EdlError:
+    """The error for a file whose records cannot be read."""
+    if isinstance(error, recordio.DamagedFile):
+        chunk = "" if error.chunk is None else f"{error.unit} {error.chunk}, "
+        return EdlError(
+            error_pb2.DATA_DAMAGED,
+            f"the file is damaged: {error.reason}",
+            where=f"{error.uri}: {chunk}offset {error.offset}",
+            remedy="Fetch or write it again; the records before this offset can be read.",
+        )
+    return EdlError(
+        error_pb2.DATA_UNREADABLE,
+        str(error),
+        where=file,
+        remedy=conversion(file),
+    )
 
 
 def expand(pattern: str, option: str) -> list[str]:

@@ -86,6 +86,7 @@ def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet
         submitter = job_submitter()
         plan = submitter.prepare(verb, flags)
         if plan.job.dry_run:
+            submitter.rehearse(plan)
             _put_plan(plan, form)
             return
         plan = provide_image(submitter, plan, quiet=quiet)

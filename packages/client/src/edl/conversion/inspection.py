@@ -85,21 +85,8 @@ def inspect(file: str, form: str, check: bool) -> Report:
         checked = None
         if check:
             checked = sum(len(block) for block in source.read_blocks(0, index.records))
-    except recordio.DamagedFile as error:
-        chunk = "" if error.chunk is None else f"chunk {error.chunk}, "
-        raise EdlError(
-            ErrorCode.DATA_DAMAGED,
-            f"the file is damaged: {error.reason}",
-            where=f"{error.uri}: {chunk}offset {error.offset}",
-            remedy="Fetch or write it again; the records before this offset can be read.",
-        ) from None
     except recordio.RecordError as error:
-        raise EdlError(
-            ErrorCode.DATA_UNREADABLE,
-            str(error),
-            where=file,
-            remedy=data_files.conversion(file),
-        ) from None
+        raise data_files.record_error(error, file) from None
     compressors: Counter[str] = Counter()
     if isinstance(source, RecordIOSource):
         compressors.update(header.compressor.name.lower() for header in source.headers())

@@ -43,6 +43,13 @@ def known_error(error: BaseException) -> EdlError | None:
             return codec.error_of(_usage(error))
         case OSError():
             return _system_error(error)
+        case UnicodeEncodeError():
+            return EdlError(
+                error_pb2.USAGE,
+                f"the name {error.object!a} is not UTF-8",
+                where=_place(error),
+                remedy="Rename the file or folder.",
+            )
         case MemoryError():
             return EdlError(
                 ErrorCode.SYSTEM,

@@ -19,8 +19,8 @@ class CommandOptions:
     dry_run: bool = declare(
         Option(
             Flag(),
-            "Check what needs no TensorFlow and print the job; "
-            "edl zoo check checks the model file.",
+            "Check options, data and model file, rehearse the job on its first records, and print "
+            "it; start nothing.",
             default=False,
             per_run=True,
         )
