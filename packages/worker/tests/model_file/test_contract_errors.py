@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
+
 import pytest
 from example_data import example, float_images
 from plain_loop import batches
@@ -10,6 +13,7 @@ from zoo_folder import ZooFolder
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 from edl_worker.model_file import ContractErrors, check_model_file
+from edl_worker.model_file.errors import message_of, user_frames, user_traceback
 from elasticdl.python.common.constants import Mode
 
 GOOD = {
@@ -447,3 +451,38 @@ def test_the_detail_on_the_wire_lists_all_errors(zoo: ZooFolder) -> None:
     assert "and 1 more" in received.what
     assert "loss(labels, predictions)" in received.detail
     assert "optimizer()" in received.detail
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "Graph execution error:\n\nDetected at node StringToNumber defined at (most recent "
+            'call last):\n  File "mine.py", line 7, in parse\n  File "tf.py", line 99, in run\n'
+            "StringToNumberOp could not correctly convert string: x\n"
+            "\t [[{{node StringToNumber}}]] [Op:__inference_step_12]",
+            "StringToNumberOp could not correctly convert string: x",
+        ),
+        (
+            "2 root error(s) found.\n  (0) INVALID_ARGUMENT:  indices[0] = 9 is not in [0, 5)\n"
+            "\t [[{{node gather}}]]\n  (1) INVALID_ARGUMENT:  indices[0] = 9 is not in [0, 5)",
+            "indices[0] = 9 is not in [0, 5)",
+        ),
+        ("one line\n\t [[{{node x}}]]\nand more", "one line"),
+        ("", ""),
+    ],
+)
+def test_the_sentence_of_a_long_error(text: str, sentence: str) -> None:
+    assert message_of(ValueError(text)) == sentence
+
+
+def test_the_detail_of_an_error_ends_with_its_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("def f():\n    raise ValueError('first\\n' + 50 * 'noise\\n')\nf()\n")
+    with pytest.raises(ValueError, match="first") as caught:
+        runpy.run_path(str(file))
+    detail = user_traceback(caught.value, user_frames(caught.value, tmp_path))
+    assert detail.splitlines()[-2:] == [
+        "    raise ValueError('first\\n' + 50 * 'noise\\n')",
+        "ValueError: first",
+    ]

@@ -28,9 +28,16 @@ _SILENCE_S = 1800.0
 """A step that says nothing for so long; the builder's own limit comes before it."""
 
 _STEP = re.compile(r"Step \d+/(\d+) :")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_PIP_ERROR = re.compile(r"(?i:error): \S")
+_PIP_ASIDE = re.compile(
+    r"\(from versions: |Ignored the following|subprocess-exited|dependency resolver does not"
+)
+"""Errors of pip that are lists, or that another one sums up."""
+
 _CACHED = " ---> Using cache"
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07|\x1b.")
-_LAST = 30
+_LAST = 60
 _LONGEST_LINE = 4000
 
 
@@ -257,12 +264,19 @@ def _names(image: Mapping[str, Any]) -> list[str]:
     return list(image.get("RepoTags") or ["<none>:<none>"])
 
 
+def pip_failure(lines: Iterable[str]) -> str:
+    """The line of a build's log that says why pip failed; empty if pip says nothing."""
+    said = (_COLOUR.sub("", line).strip() for line in lines)
+    errors = (line for line in said if _PIP_ERROR.match(line) and not _PIP_ASIDE.search(line))
+    return next(errors, "").partition(": ")[2]
+
+
 def _build_failed(message: str, last: list[str]) -> BuilderError:
     step = next((line for line in reversed(last) if _STEP.match(line)), "")
-    shown = _lines(message)
+    shown = pip_failure(last) or next(iter(_lines(message)), "no message")
     return BuilderError(
         Reason.BUILD,
-        f"the build failed: {shown[0] if shown else 'no message'}",
+        f"the build failed: {shown}",
         where=step,
         remedy="See the lines before; most often a package of requirements.txt is not found.",
         detail="\n".join(last),

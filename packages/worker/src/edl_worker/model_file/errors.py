@@ -23,6 +23,8 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _KERAS_MESSAGE = re.compile(r"^Exception encountered when calling.*?\x1b\[1m(.*?)\x1b\[0m", re.S)
 _AUTOGRAPH_HEAD = re.compile(r"^in user code:\n.*\n\n +\w+: ", re.S)
 _TENSORFLOW_NOISE = re.compile(r"\{\{function_node [^}]*\}\} ?|\[Op:\w+\]( name: ?\S*)?")
+_GRAPH_HEAD = re.compile(r"Graph execution error|Detected at node|\d+ root error\(s\) found")
+_ROOT_ERROR = re.compile(r"^\(\d+\) [A-Z_]+: +")
 _GRAPH_FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 # TensorFlow puts a place in its own iterators in front of an error of a pipeline.
 _PIPELINE_HEAD = re.compile(r"^Error in user-defined function passed to .*? transformation.*?: ")
@@ -147,7 +149,7 @@ def _inside(frames: list[UserFrame], root: Path) -> list[UserFrame]:
 
 
 def message_of(error: BaseException) -> str:
-    """The first line of an error's message, without what Keras and TensorFlow add."""
+    """What an error says in one line, without what Keras and TensorFlow add."""
     text = str(error)
     keras = _KERAS_MESSAGE.search(text)
     if keras:
@@ -155,12 +157,24 @@ def message_of(error: BaseException) -> str:
     text = _ANSI.sub("", text)
     text = _AUTOGRAPH_HEAD.sub("", text)
     text = _TENSORFLOW_NOISE.sub("", text)
-    lines = [line.strip() for line in text.strip().splitlines()]
-    lines = [line for line in lines if line and not line.startswith("[[{{node")]
+    lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
     if not lines:
         return ""
-    first = _PIPELINE_HEAD.sub("", lines[0])
+    first = _PIPELINE_HEAD.sub("", _sentence(lines))
     return first if len(first) <= 400 else first[:397] + "..."
+
+
+def _sentence(lines: list[str]) -> str:
+    """The line that says what happened: the first, or what an error of a graph comes to last.
+
+    Such an error begins with the stacks in which its nodes were created. Its sentence stands
+    above the name of the node that failed.
+    """
+    node = next((at for at, line in enumerate(lines) if line.startswith("[[{{node")), len(lines))
+    before = [line for line in lines[:node] if not line.startswith("[[{{node")]
+    if before and _GRAPH_HEAD.match(before[0]):
+        return _ROOT_ERROR.sub("", before[-1])
+    return before[0] if before else ""
 
 
 def user_traceback(error: BaseException, frames: Sequence[UserFrame]) -> str:
@@ -173,7 +187,7 @@ def user_traceback(error: BaseException, frames: Sequence[UserFrame]) -> str:
         source = _source_line(frame.filename, frame.line)
         if source:
             lines.append(f"    {source}")
-    lines.append(f"{type(error).__name__}: {_ANSI.sub('', str(error)).strip()[:2000]}")
+    lines.append(f"{type(error).__name__}: {message_of(error)}")
     return "\n".join(lines)
 
 

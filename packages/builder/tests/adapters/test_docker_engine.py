@@ -1,0 +1,39 @@
+"""What a failed build says first."""
+
+from __future__ import annotations
+
+import pytest
+
+from edl_builder.adapters.docker_engine import pip_failure
+
+
+@pytest.mark.parametrize(
+    ("lines", "failure"),
+    [
+        (
+            [
+                "Step 4/6 : RUN pip install -r requirements.txt",
+                "\x1b[31mERROR: Ignored the following versions that require a different python: 1\x1b[0m",
+                "\x1b[31mERROR: Could not find a version that satisfies nothing==9 (from versions: 1)",
+                "ERROR: No matching distribution found for nothing==9",
+                "[notice] A new release of pip is available",
+            ],
+            "No matching distribution found for nothing==9",
+        ),
+        (
+            [
+                "ERROR: Cannot install a==1 and b==2 because these versions conflict.",
+                "The conflict is caused by:",
+                "ERROR: ResolutionImpossible: for help visit https://pip.pypa.io",
+            ],
+            "Cannot install a==1 and b==2 because these versions conflict.",
+        ),
+        (
+            ["  error: subprocess-exited-with-error", "error: metadata-generation-failed"],
+            "metadata-generation-failed",
+        ),
+        (["Step 1/2 : FROM x", "COPY failed"], ""),
+    ],
+)  # fmt: skip
+def test_the_line_of_pip_that_tells_why(lines: list[str], failure: str) -> None:
+    assert pip_failure(lines) == failure
