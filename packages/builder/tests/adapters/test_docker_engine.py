@@ -13,7 +13,7 @@ from edl_builder.adapters.docker_engine import pip_failure
         (
             [
                 "Step 4/6 : RUN pip install -r requirements.txt",
-                "\x1b[31mERROR: Ignored the following versions that require another python: 1\x1b[0m",
+                "\x1b[31mERROR: Ignored the following versions that want another python: 1\x1b[0m",
                 "\x1b[31mERROR: Could not find a version of nothing==9 (from versions: 1)",
                 "ERROR: No matching distribution found for nothing==9",
                 "[notice] A new release of pip is available",

@@ -75,9 +75,9 @@ def test_a_rehearsal_changes_nothing(zoo: ZooFolder, data: str, training: dict[s
 
 
 def test_a_model_that_training_cannot_change(zoo: ZooFolder, data: str) -> None:
-    error = refusal(zoo, data, REST + LOSS + MODEL + "\nmodel.trainable = False\n")
-    assert error.code == ErrorCode.MODEL_CONTRACT
-    assert "no trainable weights" in error.what
+    with pytest.raises(EdlError, match="no trainable variables") as caught:
+        load(zoo, data, REST + LOSS + MODEL + "\nmodel.trainable = False\n")
+    assert caught.value.code == ErrorCode.MODEL_CONTRACT
 
 
 @pytest.mark.parametrize("local_steps", [1, 2])
@@ -115,10 +115,10 @@ def loss(labels, predictions):
 
 def test_texts_that_are_no_numbers(zoo: ZooFolder, data: str) -> None:
     source = REST.replace('return {"x": r["x"]}', 'return {"x": tf.strings.as_string(r["x"])}')
-    with pytest.raises(EdlError) as caught:
-        rehearse(load(zoo, data, source + LOSS + MODEL))
-    assert caught.value.code in (ErrorCode.MODEL_CONTRACT, ErrorCode.SHAPE_MISMATCH), caught.value
-    assert "string" in caught.value.what
+    error = refusal(zoo, data, source + LOSS + MODEL)
+    assert error.code == ErrorCode.SHAPE_MISMATCH
+    assert "Cast string to float is not supported; minibatch: {x: string(8, 2)}" in error.what
+    assert len(error.detail.splitlines()) < 10
 
 
 @pytest.mark.parametrize(

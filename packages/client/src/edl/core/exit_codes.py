@@ -37,7 +37,7 @@ class ErrorPresentation:
     """
 
     exit_code: int
-    title: str = "error"
+    title: str = ""
 
 
 # By the names of edl.v1.ErrorCode, so that help texts need no protobuf; a test compares them.
@@ -83,7 +83,7 @@ PRESENTATIONS: dict[str, ErrorPresentation] = {
     "BUILDER_RESTARTED": ErrorPresentation(11),
     "BUILDER_UNAVAILABLE": ErrorPresentation(11),
     "PARAMETER_SERVER_LOST": ErrorPresentation(1),
-    "SYSTEM": ErrorPresentation(7, "the operating system refuses"),
+    "SYSTEM": ErrorPresentation(7),
 }
 
 

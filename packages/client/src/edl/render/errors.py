@@ -78,8 +78,8 @@ def _system_error(error: OSError) -> EdlError:
         )
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     return EdlError(
-        ErrorCode.DISK_FULL if full else ErrorCode.SYSTEM,
-        error.strerror or str(error),
+        error_pb2.DISK_FULL if full else error_pb2.SYSTEM,
+        f"the operating system refuses: {error.strerror or error}",
         where=os.fsdecode(error.filename) if error.filename else _place(error),
         remedy="Free some space there." if full else "Correct this name, or your access to it.",
     )

@@ -188,7 +188,8 @@ def outcome(status: JobStatus, wide: bool = False) -> list[tuple[str, str]]:
 
 def failure_lines(failure: Failure) -> list[str]:
     """An error on one screen: what, where, what to do, and the end of the detail."""
-    lines = [f"{present(failure.code).title}: {_clipped(failure.what)}"]
+    title = present(failure.code).title
+    lines = [f"{title}: {_clipped(failure.what)}" if title else _clipped(failure.what)]
     if failure.where:
         lines.append(f"  where: {_clipped(failure.where)}")
     if failure.remedy:

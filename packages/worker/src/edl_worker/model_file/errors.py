@@ -179,6 +179,8 @@ def _sentence(lines: list[str]) -> str:
 
 def user_traceback(error: BaseException, frames: Sequence[UserFrame]) -> str:
     """A traceback that has only frames of user code."""
+    if not frames and isinstance(error, tf.errors.OpError):
+        return ""  # the frames are TensorFlow's, and its message is in the sentence
     if not frames:
         return "".join(traceback.format_exception(error))[-4000:]
     lines = ["Traceback (frames of the model file only):"]

@@ -61,14 +61,6 @@ def _unchanged(model: Any) -> Iterator[None]:
 def _train(loaded: LoadedModel) -> None:
     trainable = loaded.trainable
     assert trainable is not None, "the job trains"
-    if not trainable.tables and not any(weight.trainable for weight in trainable.arena.weights):
-        raise EdlError(
-            ErrorCode.MODEL_CONTRACT,
-            f"the model {loaded.model_file.model.name} has no trainable weights, so training "
-            "would change nothing",
-            where=loaded.job.model.model_def,
-            remedy="Give it a layer with weights, or leave trainable = False out.",
-        )
     if loaded.job.training.local_steps > 1:
         return  # its step would change the model; the evaluation shows what the loss is
     with _explained(loaded, "the training step raised"):

@@ -20,7 +20,9 @@ from edl_worker.model_file.errors import (
 )
 
 _ABOUT_SHAPES = re.compile(
-    r"shape|dimension|rank|incompatible|must be equal|elements|label value|out of range|dtype", re.I
+    r"shape|dimension|rank|incompatible|must be equal|elements|label value|out of range|dtype"
+    r"|Cast \w+ to",
+    re.I,
 )
 
 # Another attempt, elsewhere, would get the same result.
@@ -177,5 +179,5 @@ def _at(code: str, data: str) -> str:
 
 
 def _is_about_shapes(error: BaseException) -> bool:
-    kinds = (tf.errors.InvalidArgumentError, ValueError, TypeError)
+    kinds = (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError, ValueError, TypeError)
     return isinstance(error, kinds) and bool(_ABOUT_SHAPES.search(str(error)))
