@@ -89,7 +89,7 @@ class _Loader:
     def load(self, job: JobDescription) -> TaskRunner:
         self._import.join()
         from edl_worker.tasks import loaded_model
-        from edl_worker.tasks.rehearsal import rehearse
+        from edl_worker.tasks.rehearsal import rehearse_at_start
         from edl_worker.tasks.task_runner import TaskRunner
 
         log.debug("%.2f s: TensorFlow imported", time.monotonic() - self._started)
@@ -97,7 +97,7 @@ class _Loader:
         context = {"job": job.name, "worker_id": settings.worker_id, "master": settings.master}
         model = loaded_model.load(job, context)
         if settings.worker_id == 0:  # one is enough, and its start is as long as that of others
-            rehearse(model)
+            rehearse_at_start(model)
         parameters = ParameterClient(self._connection)
         return TaskRunner(model, parameters, self._state, self._metrics, settings)
 

@@ -193,7 +193,7 @@ def test_a_loss_that_is_not_finite_names_its_own_minibatch(
 ) -> None:
     job.model.loss = "faulty.not_finite"
     master = start_master(job, [[training(points, 16, 56)]])
-    assert start_worker(master).wait() == 0
+    assert start_worker(master, 1).wait() == 0
     (failed,) = master.received.failed
     assert failed.permanent
     assert failed.error.code == error_pb2.NAN_LOSS

@@ -317,7 +317,7 @@ def test_a_loss_that_is_not_finite_fails_the_task_for_good(
 ) -> None:
     job.model.loss = "faulty.not_finite"
     master = start_master(job, [[training(points, 16, 56)]])
-    assert start_worker(master).wait() == 0
+    assert start_worker(master, 1).wait() == 0
     (failed,) = master.received.failed
     assert failed.permanent
     assert failed.error.code == error_pb2.NAN_LOSS
@@ -326,6 +326,18 @@ def test_a_loss_that_is_not_finite_fails_the_task_for_good(
     assert f"{points}, records [16, 56), minibatch 0" in failed.error.where
     assert "learning rate" in failed.error.remedy
     assert not master.received.pushes
+
+
+def test_the_first_worker_finds_such_a_loss_before_it_joins(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    job.model.loss = "faulty.not_finite"
+    master = start_master(job, [[training(points, 16, 56)]])
+    assert start_worker(master, 0).wait() == exit_codes.FAILED
+    (failed,) = master.received.failed
+    assert failed.permanent
+    assert failed.error.code == error_pb2.NAN_LOSS
+    assert not master.received.ready
 
 
 def test_an_invalid_gradient_fails_the_task_for_good(

@@ -47,6 +47,20 @@ def rehearse(loaded: LoadedModel) -> None:
     log.debug("rehearsed in %.2f s", time.monotonic() - started)
 
 
+def rehearse_at_start(loaded: LoadedModel) -> None:
+    """As ``rehearse``, for a job: what another attempt may not meet is left to its tasks.
+
+    Raises:
+        ContractErrors: what every attempt at a task would fail with.
+    """
+    try:
+        rehearse(loaded)
+    except ContractErrors as error:
+        if task_errors.is_permanent(error):
+            raise
+        log.warning("the rehearsal failed, the tasks will try again: %s", error)
+
+
 @contextmanager
 def _unchanged(model: Any) -> Iterator[None]:
     """Undo what steps do to variables that do not travel, such as the states of Dropout."""
