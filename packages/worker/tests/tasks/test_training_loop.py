@@ -11,6 +11,7 @@ from conftest import OF_TWO_TASKS, ZOO, Master, Start, StartProcess, training, t
 
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
 from edl_testing.scripted_master import WAIT_S, ScriptedMaster
+from edl_worker.core import exit_codes
 
 Header = parameters_pb2.PushHeader
 
