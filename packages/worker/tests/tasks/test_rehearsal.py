@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from model_files import LOSS, MODEL, REST, rows
 from zoo_folder import ZooFolder
 
@@ -15,7 +16,7 @@ from edl_worker.core.job import JobDescription, JobType, TrainingSettings
 from edl_worker.model_file import ContractErrors
 from edl_worker.tasks import loaded_model
 from edl_worker.tasks.loaded_model import LoadedModel
-from edl_worker.tasks.rehearsal import rehearse
+from edl_worker.tasks.rehearsal import rehearse, rehearse_at_start
 
 TABLE = """
 class Net(tf.keras.Model):
@@ -42,14 +43,16 @@ def data(tmp_path: Path) -> str:
     return uri
 
 
-def load(zoo: ZooFolder, data: str, source: str, **training: int) -> LoadedModel:
+def load(
+    zoo: ZooFolder, data: str, source: str, minibatch_size: int = 8, **training: int
+) -> LoadedModel:
     zoo.write("mine.py", source)
     job = JobDescription(
         "rehearsed",
         JobType.TRAIN,
         zoo.reference("mine"),
         data=(data,),
-        minibatch_size=8,
+        minibatch_size=minibatch_size,
         training=TrainingSettings(**training),
     )
     return loaded_model.load(job, {"job": "rehearsed", "worker_id": 0, "master": ""})
@@ -144,3 +147,48 @@ def test_a_loss_of_a_shape_that_fits_no_examples(
 def test_a_loss_of_other_shapes_is_accepted(zoo: ZooFolder, data: str, value: str) -> None:
     source = f"\ndef loss(labels, predictions):\n    e = labels - predictions\n    return {value}\n"
     load(zoo, data, REST + MODEL + source)
+
+
+def test_at_the_start_a_few_examples_are_enough(
+    zoo: ZooFolder, data: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", logger="edl_worker.tasks.rehearsal")
+    rehearse_at_start(load(zoo, data, REST + LOSS + MODEL, minibatch_size=16))
+    assert "rehearsed with 8 examples" in caplog.text
+
+
+def test_a_model_may_need_minibatches_of_one_size(zoo: ZooFolder, data: str) -> None:
+    model = """
+class Net(tf.keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense = tf.keras.layers.Dense(1)
+    def call(self, x):
+        return self.dense(tf.reshape(x["x"], [16, 2]))
+model = Net()
+"""
+    mean = "\ndef loss(labels, predictions):\n    return tf.reduce_mean(predictions)\n"
+    rehearse_at_start(load(zoo, data, REST + model + mean, minibatch_size=16))
+
+
+def test_what_another_attempt_may_not_meet_is_left_to_tasks(
+    zoo: ZooFolder, data: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = (
+        REST
+        + MODEL
+        + """
+def loss(labels, predictions):
+    def fail():
+        raise RuntimeError("out of luck")
+    return tf.reduce_mean(tf.square(labels - predictions)) + tf.py_function(
+        lambda: 0.0 if tf.inside_build else fail(), [], tf.float32)
+tf.inside_build = True
+"""
+    )
+    loaded = load(zoo, data, source)
+    tf.inside_build = False
+    with pytest.raises(ContractErrors, match="out of luck"):
+        rehearse(loaded)
+    rehearse_at_start(loaded)
+    assert "the tasks will try again" in caplog.text

@@ -9,11 +9,13 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core.job import WirePrecision
@@ -26,6 +28,8 @@ from edl_worker.training.trainer import StepResult
 log = logging.getLogger(__name__)
 
 _DATA = "the first records of the data"
+_FEW = 8
+"""Examples of the rehearsal at the start of a job, which it should not delay."""
 
 
 def rehearse(loaded: LoadedModel) -> None:
@@ -34,31 +38,50 @@ def rehearse(loaded: LoadedModel) -> None:
     Raises:
         ContractErrors: what the tasks would fail with.
     """
-    started = time.monotonic()
-    steps: list[Callable[[LoadedModel], None]] = [_infer]
-    if loaded.trainable is not None:
-        steps.insert(0, _train)
-    with _unchanged(loaded.model_file.model):
-        try:
-            for step in steps:
-                step(loaded)
-        except EdlError as error:
-            raise ContractErrors([error]) from error
-    log.debug("rehearsed in %.2f s", time.monotonic() - started)
+    _rehearse(loaded, loaded.sample, evaluates=True)
 
 
 def rehearse_at_start(loaded: LoadedModel) -> None:
-    """As ``rehearse``, for a job: what another attempt may not meet is left to its tasks.
+    """As ``rehearse``, for a job: with few examples, and what trains only trains.
+
+    What another attempt may not meet is left to the tasks.
 
     Raises:
         ContractErrors: what every attempt at a task would fail with.
     """
     try:
-        rehearse(loaded)
+        try:
+            _rehearse(loaded, _few(loaded.sample), evaluates=loaded.trainable is None)
+        except ContractErrors:  # a model may need minibatches of one size
+            _rehearse(loaded, loaded.sample, evaluates=loaded.trainable is None)
     except ContractErrors as error:
         if task_errors.is_permanent(error):
             raise
-        log.warning("the rehearsal failed, the tasks will try again: %s", error)
+        log.warning("the rehearsal failed; the tasks will try again: %s", error)
+
+
+def _rehearse(loaded: LoadedModel, batch: Batch, *, evaluates: bool) -> None:
+    started = time.monotonic()
+    with _unchanged(loaded.model_file.model):
+        try:
+            if loaded.trainable is not None:
+                _train(loaded, loaded.trainable, batch)
+            if evaluates or loaded.job.training.local_steps > 1:
+                _infer(loaded, batch)
+        except EdlError as error:
+            raise ContractErrors([error]) from error
+    log.debug("rehearsed with %d examples in %.2f s", batch.size, time.monotonic() - started)
+
+
+def _few(batch: Batch) -> Batch:
+    """Some examples of a minibatch; all of them if a part of it is no plain tensor."""
+    names = [field.name for field in fields(Batch) if field.name != "size"]
+    parts = {name: getattr(batch, name) for name in names}
+    tensors = [part for part in tf.nest.flatten(parts) if part is not None]
+    if not all(isinstance(each, tf.Tensor) and each.shape.rank for each in tensors):
+        return batch
+    few = tf.nest.map_structure(lambda each: None if each is None else each[:_FEW], parts)
+    return replace(batch, size=min(_FEW, batch.size), **few)
 
 
 @contextmanager
@@ -72,13 +95,11 @@ def _unchanged(model: Any) -> Iterator[None]:
             variable.assign(value)
 
 
-def _train(loaded: LoadedModel) -> None:
-    trainable = loaded.trainable
-    assert trainable is not None, "the job trains"
+def _train(loaded: LoadedModel, trainable: TrainableModel, batch: Batch) -> None:
     if loaded.job.training.local_steps > 1:
         return  # its step would change the model; the evaluation shows what the loss is
     with _explained(loaded, "the training step raised"):
-        step = _step(trainable, loaded.sample)
+        step = _step(trainable, batch)
     if not step.is_finite:
         raise _not_finite(loaded, f"the loss is {step.loss}")
     if step.precision is WirePrecision.FLOAT32:
@@ -106,8 +127,8 @@ def _not_finite(loaded: LoadedModel, what: str) -> EdlError:
     )
 
 
-def _infer(loaded: LoadedModel) -> None:
-    batch, infer, trainable = loaded.sample, loaded.infer, loaded.trainable
+def _infer(loaded: LoadedModel, batch: Batch) -> None:
+    infer, trainable = loaded.infer, loaded.trainable
     rows = infer.rows
     if trainable is not None and trainable.tables is not None:
         infer.rows = trainable.tables.initial_rows_of
