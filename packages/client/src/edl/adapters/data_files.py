@@ -14,8 +14,7 @@ from edl.core.columns import DELIMITERS
 from edl.core.formats import IMAGE_SUFFIXES
 from edl.core.locations import scheme
 from edl.core.suggestions import did_you_mean
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 from recordio.formats import sniff
 
 _CONVERTED = (".parquet", ".pq", ".tsv", ".gz")
@@ -39,7 +38,7 @@ def check(patterns: Iterable[str], form: str, option: str) -> None:
         if not any(sizes):
             more = f" and {len(files) - 1} more" if len(files) > 1 else ""
             raise EdlError(
-                error_pb2.DATA_EMPTY,
+                ErrorCode.DATA_EMPTY,
                 f"{option} names only files without records",
                 where=files[0] + more,
                 remedy="Name files that contain records.",
@@ -68,7 +67,7 @@ def check_features(patterns: Iterable[str], form: str, names: Sequence[str]) -> 
         for name in names:
             if there and name not in there:
                 raise EdlError(
-                    error_pb2.USAGE,
+                    ErrorCode.USAGE,
                     f"--keep {name}: the records have no such column or feature",
                     where=file,
                     remedy=did_you_mean(name, there) or f"They have {', '.join(there)}.",
@@ -112,13 +111,13 @@ def record_error(error: recordio.RecordError, file: str) -> EdlError:
     if isinstance(error, recordio.DamagedFile):
         chunk = "" if error.chunk is None else f"{error.unit} {error.chunk}, "
         return EdlError(
-            error_pb2.DATA_DAMAGED,
+            ErrorCode.DATA_DAMAGED,
             f"the file is damaged: {error.reason}",
             where=f"{error.uri}: {chunk}offset {error.offset}",
             remedy="Fetch or write it again; the records before this offset can be read.",
         )
     return EdlError(
-        error_pb2.DATA_UNREADABLE,
+        ErrorCode.DATA_UNREADABLE,
         str(error),
         where=file,
         remedy=conversion(file),
@@ -135,7 +134,7 @@ def expand(pattern: str, option: str) -> list[str]:
         return recordio.expand(pattern)
     except recordio.NoSuchData as error:
         raise EdlError(
-            error_pb2.DATA_NOT_FOUND,
+            ErrorCode.DATA_NOT_FOUND,
             f"{option}: {error}",
             where=pattern,
             remedy=_images(pattern)
@@ -191,7 +190,7 @@ def _check_format(file: str, option: str) -> None:
         if scheme(file):
             return  # the master will check; this machine may lack the credentials
         raise EdlError(
-            error_pb2.DATA_UNREADABLE,
+            ErrorCode.DATA_UNREADABLE,
             f"{option}: {error}",
             where=file,
             remedy=conversion(file)
@@ -206,7 +205,7 @@ def _check_delimiter(file: str, option: str) -> None:
     other = next((sign for sign in DELIMITERS[1:] if len(columns) == 1 and sign in columns[0]), "")
     if other:
         raise EdlError(
-            error_pb2.DATA_UNREADABLE,
+            ErrorCode.DATA_UNREADABLE,
             f"{option}: the columns are separated by {other!r}; jobs read commas",
             where=file,
             remedy=conversion(file),
@@ -217,7 +216,7 @@ def _unreadable(error: object, where: str, option: str) -> EdlError:
     foreign = isinstance(error, Exception) and not isinstance(error, recordio.RecordError)
     reason = f"{type(error).__name__}: {error}" if foreign else str(error)
     return EdlError(
-        error_pb2.DATA_UNREADABLE,
+        ErrorCode.DATA_UNREADABLE,
         f"{option} cannot be read: {reason}",
         where=where,
         remedy="Check its name, its permissions, and access to its store.",

@@ -45,7 +45,7 @@ def known_error(error: BaseException) -> EdlError | None:
             return _system_error(error)
         case UnicodeEncodeError():
             return EdlError(
-                error_pb2.USAGE,
+                ErrorCode.USAGE,
                 f"the name {error.object!a} is not UTF-8",
                 where=_place(error),
                 remedy="Rename the file or folder.",
@@ -78,7 +78,7 @@ def _system_error(error: OSError) -> EdlError:
         )
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     return EdlError(
-        error_pb2.DISK_FULL if full else error_pb2.SYSTEM,
+        ErrorCode.DISK_FULL if full else ErrorCode.SYSTEM,
         f"the operating system refuses: {error.strerror or error}",
         where=os.fsdecode(error.filename) if error.filename else _place(error),
         remedy="Free some space there." if full else "Correct this name, or your access to it.",
