@@ -149,8 +149,9 @@ def test_values_of_another_shape(
     edl: Edl, tmp_path: Path, digit_data: Path, zoo: Callable[[str], Path]
 ) -> None:
     wrong = GOOD.replace("keras.Input((28, 28)", "keras.Input((32, 32)")
+    data = digit_data / "train"
     told(
-        attempt(edl, tmp_path, digit_data / "train", model_def="mine", zoo=zoo(wrong)),
+        attempt(edl, tmp_path, data, "--dry-run", model_def="mine", zoo=zoo(wrong)),
         MODEL,
         *("28, 28", "32, 32"),
     )
