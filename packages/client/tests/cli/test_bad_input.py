@@ -175,6 +175,17 @@ def test_a_dry_run_tells_what_the_rehearsal_finds(
     assert done.out == ""
 
 
+def test_a_huge_record_is_shown_and_not_decoded(
+    attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edl.conversion.inspection._MOST_DECODED", 1000)
+    with recordio.Writer(str(tmp_path / "huge.recordio")) as writer:
+        writer.write(recordio.example.encode({"x": list(range(1000))}))
+    done = attempt("data", "inspect", "huge.recordio", "-o", "json")
+    assert done.json[0]["first_record_is"].endswith("too large to be decoded here")
+    assert len(done.json[0]["first_record"]) < 200
+
+
 # --- the place -----------------------------------------------------------------------------
 
 

@@ -140,7 +140,8 @@ def test_delete_asks_and_takes_no_for_an_answer(tidy: Edl) -> None:
     terminal = Terminal(tidy, "delete", "asked")
     terminal.read_until(lambda text: "Delete asked" in text)
     terminal.press(b"n\n")
-    assert terminal.end() != 0
+    assert terminal.end() == 8
+    assert "asked is kept" in plain(terminal.seen)
     assert "Traceback" not in terminal.seen
     assert tidy.job_dir("asked").exists()
     terminal = Terminal(tidy, "delete", "asked")
