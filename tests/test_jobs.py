@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import signal
 import urllib.request
 from collections.abc import Callable
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 from conftest import ROOT, Edl, eventually
 from counting import check, records_trained
+from safetensors.numpy import load_file
 
 
 @pytest.fixture
@@ -113,8 +116,9 @@ def test_ctrl_c_leaves_the_job_running_and_says_how_to_come_back(
 def test_checkpoints_carry_a_stopped_job_on(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
 ) -> None:
-    """Stopped in the middle and sent again: the counts come out as if never stopped."""
-    total, epochs = 1_501, 16
+    """Stopped in the middle and sent again, stopped, exported and resumed under a storm of kills:
+    the counts come out as if never stopped."""
+    total, epochs = 1_501, 40
     arguments = [
         *("train", "--model-zoo", str(ROOT / "model_zoo"), "--model-def", "counting"),
         *("--params", f"size={total}", "--data", str(numbered(total))),
@@ -128,7 +132,21 @@ def test_checkpoints_carry_a_stopped_job_on(
     stopped = int(edl.status("again")["records_trained"])
     assert total < stopped < epochs * total
     edl("delete", "again", "--yes")
-    result = edl(*arguments, "-o", "json").json
+    edl(*arguments, "--detach")
+    eventually(lambda: records_trained(edl, "again") > stopped, "it trains", every=0.02)
+    exported = edl("stop", "again", "--export", "-o", "json").json
+    assert exported["output"] == str(tmp_path / "model")
+    status = edl.status("again")
+    assert status["state"] == "CANCELLED"
+    assert stopped < status["records_trained"] < epochs * total
+    (weights,) = load_file(tmp_path / "model" / "parameters.safetensors").values()
+    assert weights.sum() == status["progress"]["records_done"]
+    assert edl("list", "-o", "name").out.split() == ["again"], "the short job is gone"
+    edl("resume", "again", "--detach")
+    for process in edl.processes():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    result = edl("resume", "again", "-o", "json").json
     assert result["records_trained"] == epochs * total
     check(tmp_path / "model", total, epochs)
     started = [

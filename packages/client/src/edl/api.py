@@ -1,6 +1,6 @@
-"""The Python API: ``elasticdl.train``, ``evaluate`` and ``predict``.
+"""The Python API: ``elasticdl.train``, ``evaluate``, ``predict``, ``resume`` and ``export``.
 
-The functions take the options of the command line under their Python names, and return the result
+The first three take the options of the command line under their Python names, and return the result
 that ``-o json`` prints. A failure raises an ``EdlError``.
 """
 
@@ -11,18 +11,20 @@ from collections.abc import Mapping
 from typing import Any, Unpack, get_type_hints
 
 from edl import codec
-from edl.app import job_submitter
+from edl.app import job_catalog, job_submitter
+from edl.core.job_backend import JobBackend
 from edl.core.job_result import JobResult, of_status
-from edl.core.job_status import JobState
+from edl.core.job_status import JobState, JobStatus
 from edl.core.options import Given, Verb, options_of
 from edl.core.options.kinds import Flag
 from edl.core.options.python_types import EvaluateOptions, PredictOptions, TrainOptions
 from edl.render.build_display import PlainBuild, SilentBuild
 from edl.render.line_display import PlainDisplay, Silence
 from edl.use_cases.job_watcher import JobDisplay, JobWatcher
+from edl.use_cases.model_export import export_model
 from edl_proto.errors import EdlError
 
-__all__ = ["EdlError", "JobResult", "evaluate", "predict", "train"]
+__all__ = ["EdlError", "JobResult", "evaluate", "export", "predict", "resume", "train"]
 
 
 def train(*, progress: bool = False, **options: Unpack[TrainOptions]) -> JobResult:
@@ -67,6 +69,34 @@ def predict(*, progress: bool = False, **options: Unpack[PredictOptions]) -> Job
     return _run(Verb.PREDICT, options, progress)
 
 
+def resume(name: str, *, progress: bool = False) -> JobResult:
+    """Continue a job that was stopped, has failed or was lost; a running one is only watched.
+
+    Args:
+        progress: write a line to stderr every few seconds.
+
+    Raises:
+        EdlError: there is no such job, it has succeeded before, or it did not succeed this time.
+    """
+    backend = job_catalog().find(name)
+    backend.continuation.resume(name)
+    return _watch(backend, name, PlainDisplay() if progress else Silence(), None)
+
+
+def export(name: str, *, output: str = "", progress: bool = False) -> JobResult:
+    """Write the model of a job as it is in its newest snapshot; ``result.output`` has it.
+
+    Args:
+        output: folder to write; by default the output of the job.
+        progress: write a line to stderr every few seconds.
+
+    Raises:
+        EdlError: there is no such job or snapshot, or the model cannot be written.
+    """
+    display = PlainDisplay() if progress else Silence()
+    return _result(export_model(job_catalog(), name, output, display))
+
+
 def _run(verb: Verb, options: Mapping[str, Any], progress: bool) -> JobResult:
     flags = {
         name: Given(value, f"{verb}({name}=...)")
@@ -87,15 +117,24 @@ def _run(verb: Verb, options: Mapping[str, Any], progress: bool) -> JobResult:
         display.say(f"{started.name} started, page: {started.dashboard_url}")
     if plan.job.detach:
         return of_status(submitter.catalog.recorded(started.name).status)
+    backend = submitter.catalog.find(started.name)
+    return _watch(backend, started.name, display, plan.job.timeout)
+
+
+def _watch(
+    backend: JobBackend, name: str, display: JobDisplay, timeout_s: float | None
+) -> JobResult:
     try:
-        backend = submitter.catalog.find(started.name)
-        status = JobWatcher(backend, started.name, display, plan.job.timeout).run()
+        status = JobWatcher(backend, name, display, timeout_s).run()
     except KeyboardInterrupt as interrupt:
         interrupt.add_note(
-            f"The job {started.name} goes on; edl status {started.name} shows it,"
-            f" edl stop {started.name} ends it."
+            f"The job {name} goes on; edl status {name} shows it, edl stop {name} ends it."
         )
         raise
+    return _result(status)
+
+
+def _result(status: JobStatus) -> JobResult:
     if status.failure is not None:
         raise codec.error_of(status.failure)
     return of_status(status)

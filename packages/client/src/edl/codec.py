@@ -156,6 +156,8 @@ def decode_status(message: job_pb2.JobStatus) -> JobStatus:
             for server in message.servers
         ),
         table_rows=dict(message.embedding_rows),
+        saved_version=message.saved_version if message.HasField("saved_version") else None,
+        warnings=tuple(message.warnings),
     )
 
 

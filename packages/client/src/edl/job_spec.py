@@ -31,8 +31,6 @@ def encode_spec(job: Submission, job_dir: str, submitted_at: str) -> job_pb2.Job
     """
     spec = job_pb2.JobSpec(
         type=JOB_TYPES[job.verb],
-        job_dir=job_dir,
-        submitted_at=submitted_at,
         worker_grace_s=WORKER_GRACE_S,
         failures=job_pb2.FailureSpec(worker_crashes=WORKER_CRASHES),
         # Port 0 is any free port; the master publishes the one that it listens on.
@@ -41,9 +39,17 @@ def encode_spec(job: Submission, job_dir: str, submitted_at: str) -> job_pb2.Job
     for option in options_of(job.verb):
         if option.spec:
             _set(spec, option.spec, getattr(job, option.name))
-    if job_dir and not spec.tensorboard_dir:
-        spec.tensorboard_dir = os.path.join(job_dir, job_directory.TENSORBOARD)
+    chosen = spec.tensorboard_dir
+    start_fields(spec, spec.name, job_dir, submitted_at)
+    if chosen:
+        spec.tensorboard_dir = chosen
     return spec
+
+
+def start_fields(spec: job_pb2.JobSpec, name: str, job_dir: str, submitted_at: str) -> None:
+    """Set what belongs to one start of a job, and not to what it does."""
+    spec.name, spec.job_dir, spec.submitted_at = name, job_dir, submitted_at
+    spec.tensorboard_dir = os.path.join(job_dir, job_directory.TENSORBOARD) if job_dir else ""
 
 
 def _set(spec: job_pb2.JobSpec, path: str, value: object) -> None:

@@ -579,3 +579,41 @@ def test_a_reader_that_leaves_is_no_error(edl: Edl) -> None:
     out, err = child.communicate(timeout=200)
     assert out.startswith("NAME")
     assert "Traceback" not in err
+
+
+# --- after the end ------------------------------------------------------------------------------
+
+
+def test_a_stopped_job_is_exported_and_resumed(tidy: Edl) -> None:
+    tidy.begin("mine")
+    tidy.part = "quick"
+    exported = tidy("stop", "mine", "--export", "-o", "json")
+    assert (exported.json["job"], exported.json["state"]) == ("mine", "SUCCEEDED")
+    assert exported.json["output"] == str(tidy.place / "out")
+    assert "the model of mine" in exported.err
+    assert tidy("list", "-o", "name").out.split() == ["mine"], "the short job is gone"
+    stopped = tidy("stop", "mine")
+    assert "is over already: cancelled" in stopped.out
+    assert "edl resume mine" in stopped.err
+    refused = tidy.run(*tidy.job("--name", "mine", "--output", str(tidy.place / "other")))
+    assert refused.code == 5
+    assert "edl resume mine" in refused.err
+    (tidy.place / "out").rmdir()
+    resumed = tidy("resume", "mine")
+    assert "mine resumed, page: http" in resumed.err
+    assert "succeeded" in resumed.err
+    again = tidy.run("resume", "mine")
+    assert again.code == 6
+    assert "has succeeded" in again.err
+
+
+def test_a_large_zoo_has_to_be_accepted(tidy: Edl) -> None:
+    zoo = tidy.place / "zoo"
+    with (zoo / "weights.bin").open("wb") as file:
+        file.truncate(20_000_000)
+    (zoo / ".edlignore").write_text("!weights.bin\n")
+    refused = tidy.run(*tidy.job("--name", "large"))
+    assert refused.code == 10
+    assert "20.0 MB" in refused.err
+    assert "--yes" in refused.err
+    assert "model zoo: 3 files, 20.0 MB" in tidy(*tidy.job("--name", "large", "--yes")).err

@@ -49,6 +49,10 @@ class Harness:
     make: Callable[[], JobBackend]
     flags: dict[str, str]
 
+    @property
+    def data(self) -> str:
+        return str(self.edl.place / "data" / "*.recordio")
+
     def play(self, part: str) -> None:
         """Choose the scenario that the scripted master plays."""
         self.monkeypatch.setenv("EDL_SCENARIO", part)
@@ -58,7 +62,7 @@ class Harness:
         given = {
             "model_zoo": str(self.edl.place / "zoo"),
             "model_def": "mine",
-            "data": str(self.edl.place / "data" / "*.recordio"),
+            "data": self.data,
             "output": str(self.edl.place / "results" / "out"),
             "name": name,
             **self.flags,
@@ -331,6 +335,97 @@ def test_a_job_with_a_damaged_description_can_be_deleted(
     eventually(lambda: not harness.edl.processes(), "all processes have ended")
 
 
+# --- what a job has left -------------------------------------------------------------------
+
+
+def test_a_job_that_was_stopped_failed_or_lost_is_resumed_until_it_succeeds(
+    harness: Harness, backend: JobBackend
+) -> None:
+    harness.play("fail")
+    backend.submit(harness.job("again"))
+    eventually(lambda: over(backend, "again"), "the job has failed")
+    failed = backend.conclude("again", backend.status("again").status)
+    assert failed.failure is not None
+    assert failed.failure.remedy.endswith("edl resume again starts it again.")
+    harness.play("endless")
+    assert backend.continuation.resume("again")
+    assert not backend.continuation.resume("again"), "it runs"
+    eventually(lambda: running(backend, "again"), "the job runs")
+    end(backend, "again")
+    requests = harness.edl.job_dir("again") / job_directory.REQUESTS
+    requests.write_text('{"stop": {"reason": "lunch"}, "workers": {"min": 1, "max": 2}}')
+    assert backend.continuation.resume("again")
+    assert json.loads(requests.read_text()) == {"workers": {"min": 1, "max": 2}}
+    eventually(lambda: running(backend, "again"), "the job runs")
+    backend.stop("again", "at once", now=True)
+    eventually(lambda: over(backend, "again"), "the job is lost")
+    with ThreadPoolExecutor(3) as pool:
+        callers = [harness.make() for _ in range(3)]
+        resumed = list(pool.map(lambda each: each.continuation.resume("again"), callers))
+    assert sorted(resumed) == [False, False, True]
+    end(backend, "again")
+    harness.play("quick")
+    assert backend.continuation.resume("again")
+    eventually(lambda: over(backend, "again"), "the job is over")
+    assert backend.status("again").status.state is JobState.SUCCEEDED
+    backend.conclude("again", backend.status("again").status)
+    with pytest.raises(EdlError) as caught:
+        backend.continuation.resume("again")
+    assert caught.value.code == error_pb2.JOB_OVER
+    for each in callers:
+        each.close()
+
+
+def test_a_caller_that_is_killed_while_it_resumes_a_job_leaves_one_that_can_be_resumed(
+    harness: Harness, backend: JobBackend
+) -> None:
+    backend.submit(harness.job("halfway"))
+    end(backend, "halfway")
+    requests = harness.edl.job_dir("halfway") / job_directory.REQUESTS
+    requests.write_text('{"stop": {"reason": "lunch"}}')
+    steps = ("end_job", "_reopen", "_replace", "LocalLauncher")
+    for step in steps:
+        with harness.monkeypatch.context() as killed:
+            killed.setattr(f"edl.adapters.local_continuation.{step}", die)
+            with pytest.raises(Killed):
+                backend.continuation.resume("halfway")
+        assert over(harness.make(), "halfway"), step
+    assert backend.continuation.resume("halfway")
+    eventually(lambda: running(backend, "halfway"), "the job runs")
+    end(backend, "halfway")
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL."""
+
+
+def die(*_: object, **__: object) -> None:
+    raise Killed
+
+
+def test_another_job_exports_the_model_of_a_running_one(
+    harness: Harness, backend: JobBackend
+) -> None:
+    backend.submit(harness.job("model", num_workers="2", validation_data=harness.data))
+    eventually(lambda: running(backend, "model"), "the job runs")
+    short = backend.continuation.export("model", str(harness.edl.place / "results" / "so-far"))
+    spec = dict(backend.status(short).description())
+    assert spec["export"]["job"] == "model"
+    assert spec["export"]["snapshots"].endswith("/model/snapshots")
+    assert (spec["workers"], spec["validation_data"]) == ({"min": 1, "max": 1}, [])
+    assert spec["output"].endswith("/so-far")
+    with pytest.raises(EdlError) as caught:
+        backend.continuation.export("model")
+    assert caught.value.code == error_pb2.JOB_EXISTS
+    end(backend, short)
+    harness.play("quick")
+    assert backend.continuation.export("model") == short, "instead of the one that is over"
+    eventually(lambda: over(backend, short), "the export is over")
+    backend.conclude(short, backend.status(short).status)
+    assert running(backend, "model")
+    end(backend, "model")
+
+
 @pytest.mark.parametrize("name", ["nobody", "../escape", ""])
 def test_an_unknown_name_is_job_not_found(harness: Harness, backend: JobBackend, name: str) -> None:
     calls: list[Callable[[], object]] = [
@@ -341,6 +436,8 @@ def test_an_unknown_name_is_job_not_found(harness: Harness, backend: JobBackend,
         lambda: backend.stop(name, "why"),
         lambda: backend.stop(name, "why", now=True),
         lambda: backend.delete(name),
+        lambda: backend.continuation.resume(name),
+        lambda: backend.continuation.export(name),
         lambda: backend.reach(name),
     ]
     for call in calls:

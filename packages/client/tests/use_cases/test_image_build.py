@@ -25,6 +25,7 @@ from edl_proto.errors import EdlError, ErrorInterceptor
 from edl_proto.transport import channels
 from edl_proto.v1 import builder_pb2 as pb
 from edl_proto.v1 import builder_pb2_grpc, error_pb2
+from edl_proto.zoo_files import select
 
 IMAGE = "registry.example.com/me/zoo@sha256:" + "a" * 64
 
@@ -143,9 +144,17 @@ def test_the_same_folder_is_the_same_octets(zoo: Path) -> None:
     assert archives[0] == archives[1]
 
 
-def test_a_folder_with_data_in_it_is_no_zoo(zoo: Path) -> None:
+def test_large_files_have_to_be_accepted_and_very_large_ones_are_refused(zoo: Path) -> None:
     with (zoo / "data.bin").open("wb") as file:
         file.truncate(2 << 30)  # takes no room
+    assert select(zoo).nbytes < 100, "no code names it"
+    (zoo / ".edlignore").write_text("!data.bin\n")
+    with pytest.raises(EdlError) as error:
+        zoo_archive.check_amount(select(zoo), str(zoo), accepted=False)
+    assert error.value.code == error_pb2.LIMIT_EXCEEDED
+    assert "2.1 GB" in error.value.what
+    assert "--yes" in error.value.remedy
+    zoo_archive.check_amount(select(zoo), str(zoo), accepted=True)
     with pytest.raises(EdlError) as error:
         zoo_archive.pack(zoo, io.BytesIO())
     assert error.value.code == error_pb2.LIMIT_EXCEEDED

@@ -189,6 +189,7 @@ def completion_from(message: task_pb2.CompleteRequest, applied: int) -> events.T
         seconds=message.seconds,
         metric_states=tuple(map(metric_state_from, message.metric_states)),
         metrics=dict(message.metrics),
+        warnings=tuple(message.warnings),
     )
 
 

@@ -16,9 +16,11 @@ Lines that begin with ``#`` are for the reader.
     worker 0 returns T#3 ... [and leaves]: reason
     worker 0 is unfit: CODE what      it cannot work at all
     worker 0 exits 1 | exits by signal 9 | is taken away | cannot start: reason
-    frozen NAME | output finished | checkpoint written
+    frozen NAME | output finished | checkpoint written | snapshot written
     scale 1:3 | stop: reason | master fails: CODE what
     restart the master                snapshot, through JSON, and restore; workers are gone
+    resume                            the same
+    export the model                  the same, in a job that only exports
     look: phase running, done 4/16    what the view must show (see ``LOOKS``)
 
 ``T#3`` is the task ``T`` (``training/0/1``) under token 3.
@@ -29,8 +31,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from edl_master.core import effects as fx
 from edl_master.core import events as ev
@@ -203,6 +206,8 @@ LOOKS: dict[str, Callable[[JobView, list[str]], str]] = {
     "holds": lambda view, args: f"{args[0]} " + _worker(view, args[0], "task"),
     "tasks": lambda view, args: f"{args[0]} {_tasks(view, args[0])}",
     "metric": lambda view, args: f"{args[0]} {view.metrics.get(args[0])}",
+    "saved": lambda view, _: str(view.saved_version),
+    "warnings": lambda view, _: str(len(view.warnings)),
     "dead": lambda view, _: " ".join(str(letter.task) for letter in view.dead_letters),
 }
 
@@ -264,14 +269,21 @@ class Player:
                 assert self.job is not None
                 seen = _look(self.job.view(self.now), line.removeprefix("look:"))
                 return [f"look: {seen}"]
-            case ["restart", "the", "master"]:
-                assert self.job is not None
-                assert self.made is not None
-                saved = json.loads(json.dumps(self.job.snapshot()))
-                self.job = JobStateMachine.restore(*self.made, saved)
+            case ["restart", "the", "master"] | ["resume"]:
+                self._restore()
+                return []
+            case ["export", "the", "model"]:
+                self._restore(export_only=True, export=True, min_workers=1, max_workers=1)
                 return []
             case _:
                 return [tell(e) for event in self._facts(line) for e in self._handle(event)]
+
+    def _restore(self, **changes: Any) -> None:
+        assert self.job is not None
+        assert self.made is not None
+        saved = json.loads(json.dumps(self.job.snapshot()))
+        settings, data, validation = self.made
+        self.job = JobStateMachine.restore(replace(settings, **changes), data, validation, saved)
 
     def _pass_time(self, time: float, fact: str) -> Iterator[str]:
         """Look at the clock, and repeat a fact, every second before ``time``."""
@@ -307,6 +319,8 @@ class Player:
                 yield ev.OutputFinished(_parse_failure(tail))
             case ["checkpoint", "written"]:
                 yield ev.CheckpointTaken(Version(self.version), 0.5)
+            case ["snapshot", "written"]:
+                yield ev.SnapshotTaken(Version(self.version), 0.5)
             case ["checkpoint", "fails"]:
                 yield ev.CheckpointFailed(Version(self.version), _parse_failure(tail))
             case ["scale", numbers]:

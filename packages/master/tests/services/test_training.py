@@ -19,8 +19,9 @@ from acting.jobs import (
 )
 from acting.threads import Died
 
+from edl_proto.errors import EdlError
 from edl_proto.local import job_directory
-from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
+from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
 from edl_testing.acting_worker import ActingBehavior, ActingWorker
 
 SIZES = (37, 64, 5)
@@ -219,6 +220,48 @@ def test_a_stopped_job_goes_on_from_its_checkpoint(tmp_path: Path, update: str) 
     assert "CheckpointRestored" in kinds
     numbers = [int(event["number"]) for event in events_of(tmp_path / "job")]
     assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_the_model_of_a_stopped_job_is_exported_by_another_before_it_goes_on(
+    tmp_path: Path,
+) -> None:
+    stop = threading.Event()
+
+    def at_minibatch(worker: ActingWorker, minibatch: int) -> None:
+        if minibatch == 2:
+            stop.set()
+
+    spec = training_spec(tmp_path, SIZES)
+    acting = ActingBehavior(RECORDS, at_minibatch=at_minibatch)
+    with RunningJob(spec, tmp_path / "job", acting) as job:
+        assert stop.wait(DEADLINE_S)
+        job.job.Stop(job_pb2.StopRequest(reason="a test"), timeout=30)
+        assert job.wait() == 1
+        stopped = job.app.report.status()
+    assert stopped.saved_version == stopped.progress.parameter_version > 0
+    done = stopped.progress.records_done
+
+    short = job_pb2.JobSpec()
+    short.CopyFrom(spec)
+    short.name = "counting-export"
+    short.export.job, short.export.snapshots = spec.name, str(tmp_path / "job" / "snapshots")
+    with RunningJob(short, tmp_path / "short", ActingBehavior(RECORDS)) as job:
+        assert job.wait() == 0
+        status = job.app.report.status()
+    assert status.progress.steps == stopped.progress.steps, "an export trains nothing"
+    assert trained_weights(spec).sum() == done
+
+    (tmp_path / "job" / job_directory.REQUESTS).unlink()
+    with RunningJob(spec, tmp_path / "job", ActingBehavior(RECORDS)) as job:
+        assert job.wait() == 0
+        check_exact(spec, job.app.report.status())
+
+    # Snapshots of a job that has succeeded are gone.
+    short.output += "-late"
+    with pytest.raises(EdlError) as caught, RunningJob(short, tmp_path / "late", acting):
+        pass
+    assert caught.value.code == error_pb2.MODEL_NOT_FOUND
+    assert "no snapshot" in caught.value.what
 
 
 def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """The package that model files and Python scripts import.
 
-``Mode`` and ``ElasticDLSpec`` are for model files. ``train``, ``evaluate`` and ``predict`` are the
-Python API. They belong to the client and are imported on first use, so that the image of a worker
-needs no client.
+``Mode`` and ``ElasticDLSpec`` are for model files. ``train``, ``evaluate``, ``predict``, ``resume``
+and ``export`` are the Python API. They belong to the client and are imported on first use, so that
+the image of a worker needs no client.
 """
 
 from __future__ import annotations
@@ -13,13 +13,24 @@ from typing import Any
 from elasticdl.python.common.constants import Mode
 from elasticdl.spec import ElasticDLSpec
 
-__all__ = ["EdlError", "ElasticDLSpec", "Mode", "evaluate", "predict", "train"]
+__all__ = [
+    "EdlError",
+    "ElasticDLSpec",
+    "Mode",
+    "evaluate",
+    "export",
+    "predict",
+    "resume",
+    "train",
+]
 
 # Name to the module that defines it, imported on first use.
 _LAZY_NAMES = {
     "train": "edl.api",
     "evaluate": "edl.api",
     "predict": "edl.api",
+    "resume": "edl.api",
+    "export": "edl.api",
     "EdlError": "edl_proto.errors",
 }
 

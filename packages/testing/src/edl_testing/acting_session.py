@@ -94,7 +94,8 @@ class ActingSession:
                 worker_id=self.id, instance=self.instance.name, host="threads", pid=self.id + 1
             ),
         )
-        self.incarnation, self.job = reply.incarnation, reply.job.name
+        self.incarnation = reply.incarnation
+        self.job = reply.job.export.job or reply.job.name
         ready = self.call(
             self.tasks.Ready,
             task_pb2.ReadyRequest(

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import reference
 import tensorflow as tf
-from conftest import RECORDS, ZOO, Master, Start, lease, training
+from conftest import RECORDS, Master, Start, lease, training
 
 import recordio
 import recordio.example
@@ -27,7 +27,7 @@ from edl_worker.codec.tasks import encode_result
 from edl_worker.concurrency.shared_state import SharedState
 from edl_worker.config import Settings
 from edl_worker.core.registration import WorkerIdentity
-from edl_worker.core.tasks import LeaseRef, MetricState, TaskKey, TaskResult, TaskType
+from edl_worker.core.tasks import ExportInfo, LeaseRef, MetricState, TaskKey, TaskResult, TaskType
 from edl_worker.runtime.identity import identity
 from edl_worker.tasks import weight_files
 from edl_worker.tasks.loaded_model import load
@@ -201,7 +201,7 @@ def test_an_output_holds_all_that_the_documents_promise(
     assert dict(told.metrics) == {"accuracy": 0.5}
     assert {"edl", "tensorflow", "keras", "python"} <= set(told.versions)
     copied = sorted(path.name for path in (output / "model_zoo").iterdir())
-    assert copied == sorted(path.name for path in ZOO.glob("*.py"))
+    assert copied == ["points.py"], "the other models of the zoo are no part of this one"
 
     stored = weight_files.read(output / "parameters.safetensors")
     reference.assert_close(dict(stored.arrays), master.by_name())
@@ -272,6 +272,70 @@ def test_a_subclassed_model_may_take_words(
         for word in ("left", "right")
     ]
     assert not np.array_equal(*told)
+
+
+def test_what_a_model_cannot_have_costs_no_more_than_that(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start, tmp_path: Path
+) -> None:
+    """A pipe in the zoo, a model that Keras cannot save, one that cannot be traced for serving."""
+    zoo = tmp_path / "zoo"
+    shutil.copytree(job.model.model_zoo, zoo)
+    os.mkfifo(zoo / "pipe")
+    with (zoo / "unsaveable.py").open("w") as file:
+        file.write(
+            "from points import *\n"
+            "class Net(tf.keras.Model):\n"
+            "    def __init__(self):\n"
+            "        super().__init__()\n"
+            "        self.dense = tf.keras.layers.Dense(3)\n"
+            "    def call(self, inputs, training=False):\n"
+            "        if not training and not tf.executing_eagerly():\n"
+            "            raise ValueError('eager only')\n"
+            "        return self.dense(inputs['x'])\n"
+            "    def get_config(self):\n"
+            "        raise NotImplementedError('no config, sorry')\n"
+        )
+    job.model.model_zoo, job.model.model_def = str(zoo), "unsaveable.Net"
+    job.model.params = ""
+    master = start_master(job, [[training(points, 0, 16)], [export(job.output)]])
+    assert start_worker(master).wait() == 0
+    assert not master.received.failed, master.received.failed
+    told = [task.complete for task in master.all_tasks() if task.complete][-1].warnings
+    assert ["model.keras" in text for text in told] == [True, False]
+    assert "eager only" in told[1]
+    assert list(master.received.ready[0].warnings) == [told[0]], "told before training"
+    output = tmp_path / "out"
+    assert {path.name for path in output.iterdir()} == {
+        *("model_zoo", "parameters.safetensors", "trained_model.pb")
+    }
+    assert {path.name for path in (output / "model_zoo").iterdir()} == {
+        "points.py",
+        "unsaveable.py",
+    }
+    described = model_pb2.TrainedModel.FromString((output / "trained_model.pb").read_bytes())
+    assert (described.keras_filename, described.saved_model) == ("", "")
+
+
+def test_sparse_features_are_served(job: job_pb2.JobSpec, tmp_path: Path) -> None:
+    zoo = tmp_path / "zoo"
+    shutil.copytree(job.model.model_zoo, zoo)
+    (zoo / "sparse.py").write_text(
+        "import points\n"
+        "from points import *\n"
+        "inputs = tf.keras.Input((4,), sparse=True, name='x')\n"
+        "model = tf.keras.Model(inputs, tf.keras.layers.Dense(3)(inputs))\n"
+        "def dataset_fn(dataset, mode):\n"
+        "    dense = points.dataset_fn(dataset, mode)\n"
+        "    return dense.map(lambda x, y: ({'x': tf.sparse.from_dense(x['x'])}, y))\n"
+    )
+    job.model.model_zoo, job.model.model_def, job.model.params = str(zoo), "sparse", ""
+    trainable = load(decode_job(job), {"worker_id": 0}).trainable
+    assert trainable is not None
+    assert trainable.exporter.export(ExportInfo(), str(tmp_path / "trained")) == ()
+    served = tf.saved_model.load(tmp_path / "trained" / "saved_model").serve(
+        {"x": tf.sparse.from_dense([[0.0, 1.0, 0.0, 0.0]])}
+    )
+    assert served["prediction"].shape == (1, 3)
 
 
 def test_a_full_disk_leaves_nothing_behind(

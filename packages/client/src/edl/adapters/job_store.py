@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from google.protobuf import json_format
@@ -29,6 +30,11 @@ START_DEADLINE_S = 60.0
 """How long a master may take from its start to master.json: imports, and indexing the data."""
 
 
+def submission_time() -> str:
+    """Now, as specifications have it (RFC 3339)."""
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
 @dataclass(frozen=True, slots=True)
 class MasterRecord:
     """Where a job's master is, or was."""
@@ -37,6 +43,10 @@ class MasterRecord:
     process: LocalInstance
     dashboard_url: str
     incarnation: str
+
+    def is_same_master(self, other: MasterRecord) -> bool:
+        """Whether both are records of one master."""
+        return (self.address, self.incarnation) == (other.address, other.incarnation)
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,22 +69,27 @@ class LocalLauncher:
         self._store = store
         self._command = list(command) if command is not None else master_command()
 
-    def start(self, name: str, deadline_s: float = START_DEADLINE_S) -> MasterRecord:
+    def start(
+        self, name: str, deadline_s: float = START_DEADLINE_S, *, former: MasterRecord | None = None
+    ) -> MasterRecord:
         """Start the supervisor of a job whose directory exists, and wait until a master listens.
 
         A master that is killed before it listens is started again by the supervisor.
+
+        Args:
+            former: the last master of a job that is resumed.
 
         Raises:
             EdlError: what the master says is wrong, or MASTER_LOST if it ended without a
                 word or none listens in time; nothing of the job runs then.
         """
         try:
-            return self._await(name, deadline_s)
+            return self._await(name, deadline_s, former)
         except BaseException:
             self._abandon(name)
             raise
 
-    def _await(self, name: str, deadline_s: float) -> MasterRecord:
+    def _await(self, name: str, deadline_s: float, former: MasterRecord | None) -> MasterRecord:
         path = self._store.path(name).absolute()
         deadline = time.monotonic() + deadline_s
         ensured_at = -math.inf
@@ -95,7 +100,7 @@ class LocalLauncher:
             over = supervision.is_over(path)
             # Afterwards: a job may be over as soon as its master listens.
             record = self._store.master(name)
-            if record is not None:
+            if record is not None and not (former and record.is_same_master(former)):
                 return record
             if over:
                 raise self._start_error(name)

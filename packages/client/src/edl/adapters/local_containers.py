@@ -11,8 +11,8 @@ from typing import Any
 
 from edl import codec
 from edl.adapters import container_engine, preflight_checks
-from edl.adapters.job_store import JobStore
-from edl.adapters.local_jobs import LocalJobBackend, submission_time
+from edl.adapters.job_store import JobStore, submission_time
+from edl.adapters.local_jobs import LocalJobBackend
 from edl.adapters.processes import LocalInstance
 from edl.core import mounts
 from edl.core.mounts import BindMount

@@ -6,7 +6,6 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from edl import codec
@@ -16,6 +15,7 @@ from edl.adapters.job_log_files import log_file, master_log_tail
 from edl.adapters.job_processes import end_supervision, job_workers
 from edl.adapters.job_store import START_DEADLINE_S, JobStore, StoredJob
 from edl.adapters.launcher import LocalLauncher, supervisor_command
+from edl.adapters.local_continuation import LocalContinuation, end_job
 from edl.adapters.local_logs import LocalJobLogs
 from edl.adapters.local_runtime import LocalRuntime
 from edl.adapters.processes import LocalInstance
@@ -27,7 +27,7 @@ from edl.core.job_backend import (
     MasterUnreachable,
     ServedPage,
 )
-from edl.core.job_status import Failure, JobEvent, JobState, JobStatus
+from edl.core.job_status import Failure, JobEvent, JobState, JobStatus, ways_on
 from edl.core.options.kinds import WorkerRange
 from edl.core.submission import Submission
 from edl_proto.errors import EdlError
@@ -37,14 +37,8 @@ if TYPE_CHECKING:
     from edl.adapters.job_service_client import JobServiceClient
 
 _POLL_S = 0.05
-_GRACE_S = 5.0
 _WORKER_GRACE_S = 2.0
 _LOG_LINES = 15
-
-
-def submission_time() -> str:
-    """Now, as specifications have it (RFC 3339)."""
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 Encode = Callable[[Submission], job_pb2.JobSpec]
@@ -70,6 +64,7 @@ class LocalJobBackend:
         self.platform = runtime.platform
         self.location = str(store.root)
         self.placement = placement
+        self.continuation = LocalContinuation(self, store, runtime)
         self._store = store
         self._runtime = runtime
         self._encode = encode
@@ -143,28 +138,23 @@ class LocalJobBackend:
                 # A master that has ended already needs no acknowledgement.
                 client.acknowledge()
             self._disconnect(name)
-        if not status.state.is_final:
-            return self._lost(status)
-        if status.state is JobState.SUCCEEDED or status.failure is not None:
+        if status.state is JobState.SUCCEEDED:
             return status
+        if not status.state.is_final:
+            status = self._lost(status)
         stopped = status.state is JobState.CANCELLED
-        return replace(
-            status,
-            failure=Failure(
-                code="STOPPED" if stopped else "INTERNAL",
-                what=f"job {name} " + ("was stopped" if stopped else "failed without a reason"),
-                where=name,
-                remedy=f"edl events {name} shows what happened before.",
-            ),
+        failure = status.failure or Failure(
+            "STOPPED" if stopped else "INTERNAL",
+            f"job {name} " + ("was stopped" if stopped else "failed without a reason"),
+            where=name,
+            remedy=f"edl events {name} shows what happened before.",
         )
+        remedy = f"{failure.remedy} {ways_on(status)}".lstrip()
+        return replace(status, failure=replace(failure, remedy=remedy))
 
     def delete(self, name: str) -> None:
         self._check(name)
-        processes.end(end_supervision(self._store.path(name)), _GRACE_S)
-        # A master that only serves the page of its finished job ends with the job.
-        if (master := self._store.master(name)) is not None:
-            processes.end([master.process], _GRACE_S)
-        processes.end(job_workers(self._store.runtime, self._store.path(name)), _GRACE_S)
+        end_job(self._runtime, self._store.path(name), self._store.master(name))
         self._disconnect(name)
         self._store.delete(name)
 
@@ -205,10 +195,7 @@ class LocalJobBackend:
                 code="MASTER_LOST",
                 what=f"the master of job {status.job} is gone and left no final status{also}",
                 where=str(log_file(self._store.path(status.job))),
-                remedy=(
-                    "If the system killed it (out of memory?), correct that; then submit the job"
-                    f" under another name, or after edl delete {status.job} --yes."
-                ),
+                remedy="If the system killed it (out of memory?), correct that.",
                 detail=master_log_tail(self._store.path(status.job), _LOG_LINES),
             ),
         )

@@ -8,9 +8,9 @@ from typing import Any
 
 from edl import codec
 from edl.adapters import preflight_checks
-from edl.adapters.job_store import JobStore
+from edl.adapters.job_store import JobStore, submission_time
 from edl.adapters.launcher import master_command
-from edl.adapters.local_jobs import LocalJobBackend, submission_time
+from edl.adapters.local_jobs import LocalJobBackend
 from edl.adapters.processes import LocalInstance
 from edl.core.platforms import PROCESSES
 from edl.core.submission import Submission

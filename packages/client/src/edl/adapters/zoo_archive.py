@@ -1,27 +1,58 @@
-"""Packs a model zoo's folder; equal folders give equal archives."""
+"""The files of a model zoo: how many there are, and their archive; equal files, equal archives."""
 
 from __future__ import annotations
 
 import gzip
-import os
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from edl.core.quantities import size
+from edl.core.quantities import plural, size
+from edl.core.submission import Submission
+from edl_proto import zoo_files
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
+from edl_proto.zoo_files import ZooFiles
 
-# As in a trained model's copy of the zoo: what tools leave behind is no part of it.
-_LEFT_OUT = frozenset(
-    (
-        *("__pycache__", ".git", ".hg", ".svn", ".venv", ".mypy_cache", ".pytest_cache"),
-        *(".ruff_cache", ".ipynb_checkpoints"),
-    )
-)
 _MOST_NBYTES = 1 << 30
 _MOST_FILES = 20_000
+_MANY_NBYTES = 16_000_000
+_MANY_FILES = 500
+"""More than that is hardly a model's code: a person has to accept it."""
+
+
+def files_of(job: Submission) -> ZooFiles:
+    """What belongs to the model of a job whose zoo is a folder of this machine."""
+    names = (
+        *(job.model_def, job.input_fn, job.dataset_fn, job.loss, job.optimizer),
+        *(job.eval_metrics_fn, job.feature_columns, job.label_columns),
+    )
+    return zoo_files.select(Path(job.model_zoo), filter(None, names))
+
+
+def describe(files: ZooFiles) -> str:
+    """How much of a zoo is copied, and what is not though the code names it."""
+    line = f"model zoo: {plural(len(files.paths), 'file')}, {size(files.nbytes)}"
+    if files.secrets:
+        line += (
+            f"; left out, since they look like secrets: {', '.join(files.secrets)}"
+            f" (a line such as !{files.secrets[0]} in {zoo_files.IGNORE_FILE} includes one)"
+        )
+    return line
+
+
+def check_amount(files: ZooFiles, folder: str, *, accepted: bool) -> None:
+    """Raises: EdlError: LIMIT_EXCEEDED, if so much has to be accepted first."""
+    if accepted or (files.nbytes <= _MANY_NBYTES and len(files.paths) <= _MANY_FILES):
+        return
+    raise EdlError(
+        error_pb2.LIMIT_EXCEEDED,
+        f"{plural(len(files.paths), 'file')} of the model zoo, {size(files.nbytes)}, would be"
+        " copied",
+        where=folder,
+        remedy=f"A file {zoo_files.IGNORE_FILE} in the zoo leaves files out, as .gitignore does;"
+        " --yes accepts them.",
+    )
 
 
 def pack(folder: Path, into: IO[bytes]) -> None:
@@ -31,7 +62,7 @@ def pack(folder: Path, into: IO[bytes]) -> None:
         EdlError: LIMIT_EXCEEDED: this is more than a model zoo; MODEL_NOT_FOUND: a part of it
             cannot be read.
     """
-    files = list(_files(folder))
+    files = [folder / name for name in zoo_files.select(folder).paths]
     try:
         _check_size(folder, files)
         with (
@@ -39,7 +70,8 @@ def pack(folder: Path, into: IO[bytes]) -> None:
             tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
         ):
             for path in files:
-                tar.add(path, str(path.relative_to(folder)), recursive=False, filter=_plain)
+                # A link's target may be no part of the archive.
+                tar.add(path.resolve(), str(path.relative_to(folder)), filter=_plain)
     except OSError as error:
         raise EdlError(
             error_pb2.MODEL_NOT_FOUND,
@@ -49,20 +81,11 @@ def pack(folder: Path, into: IO[bytes]) -> None:
         ) from error
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    for root, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)
-        links = [name for name in folders if (Path(root) / name).is_symlink()]
-        for name in sorted([*names, *links]):
-            if not name.endswith(".pyc"):
-                yield Path(root) / name
-
-
 def _check_size(folder: Path, files: list[Path]) -> None:
-    total = sum(path.lstat().st_size for path in files)
+    total = sum(path.stat().st_size for path in files)
     if total <= _MOST_NBYTES and len(files) <= _MOST_FILES:
         return
-    largest = max(files, key=lambda path: path.lstat().st_size)
+    largest = max(files, key=lambda path: path.stat().st_size)
     raise EdlError(
         error_pb2.LIMIT_EXCEEDED,
         f"the model zoo has {len(files)} files, {size(total)}; the limit of an image is"

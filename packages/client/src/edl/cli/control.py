@@ -158,28 +158,43 @@ def _scale(backend: JobBackend, name: str, wanted: WorkerRange) -> WorkerRange:
         time.sleep(_POLL_S)
 
 
-@app.command(cls=EdlCommand, epilog="edl stop my-job\nedl stop my-job --now")
+@app.command(
+    cls=EdlCommand, epilog="edl stop my-job\nedl stop my-job --export\nedl stop my-job --now"
+)
 def stop(
     name: Name,
     now: Annotated[
         bool, typer.Option("--now", help="End its processes at once, without returning tasks.")
+    ] = False,
+    export: Annotated[
+        bool, typer.Option("--export", help="Then write its model as it is: edl export NAME.")
     ] = False,
     reason: Annotated[
         str, typer.Option("--reason", metavar="TEXT", help="Reason to record in the job's events.")
     ] = "edl stop",
     output_format: Output = None,
 ) -> None:
-    """Stop a job. Workers return their tasks; the job's state, logs and checkpoints stay."""
+    """Stop a job. Workers return their tasks; its state stays, and edl resume continues it."""
     with reporting(output_format):
         from edl.app import job_catalog
+        from edl.cli.continuation import write_model
         from edl.core.job_result import of_status
+        from edl.core.job_status import JobState, ways_on
+        from edl.render import terminal
 
-        backend = job_catalog().find(name)
+        catalog = job_catalog()
+        backend = catalog.find(name)
         before = backend.status(name, ask=False)
         status = end(backend, name, reason, now=now)
         over = "is over already: " if before.is_over else ""
-        line = f"{name} {over}{status.state.words}"
-        put(of_status(status).to_dict(), output_format, [line], [name])
+        lines = [f"{name} {over}{status.state.words}"]
+        if export and status.state is not JobState.SUCCEEDED:
+            terminal.message(lines[0])
+            write_model(catalog, name, "", output_format, quiet=False)
+            return
+        if (ways := ways_on(status)) and output_format is None:
+            terminal.message(ways)
+        put(of_status(status).to_dict(), output_format, lines, [name])
 
 
 def end(backend: JobBackend, name: str, reason: str, *, now: bool = False) -> JobStatus:

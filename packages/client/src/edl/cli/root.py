@@ -38,6 +38,8 @@ COMMANDS: dict[str, CommandEntry] = {
     "wait": CommandEntry("edl.cli.control", _WATCH, "wait for the end of jobs"),
     "scale": CommandEntry("edl.cli.control", _WATCH, "change the number of workers of a job"),
     "stop": CommandEntry("edl.cli.control", _WATCH, "stop a job, keep its state"),
+    "resume": CommandEntry("edl.cli.continuation", _WATCH, "continue a job that has not succeeded"),
+    "export": CommandEntry("edl.cli.continuation", _WATCH, "write the model of a job as it is"),
     "delete": CommandEntry("edl.cli.control", _WATCH, "delete a finished job"),
     "zoo": CommandEntry("edl.cli.zoo", _FILES, "create, check or build a model zoo", is_group=True),
     "data": CommandEntry("edl.cli.data", _FILES, "convert data, inspect files", is_group=True),

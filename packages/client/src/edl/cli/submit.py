@@ -18,10 +18,11 @@ from edl.core.options import Given, Verb, options_of
 from edl.render.output_format import Format
 
 if TYPE_CHECKING:
+    from edl.core.job_backend import JobBackend
     from edl.core.job_status import JobStatus
-    from edl.core.submission import Submission
     from edl.use_cases.image_build import BuildDisplay
-    from edl.use_cases.job_submission import JobSubmitter, StartedJob, SubmissionPlan
+    from edl.use_cases.job_catalog import JobCatalog
+    from edl.use_cases.job_submission import JobSubmitter, SubmissionPlan
     from edl.use_cases.job_watcher import JobDisplay
 
 app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
@@ -80,6 +81,7 @@ for _verb in Verb:
 def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet: bool) -> None:
     """Start a job, watch it until its end, and print the result."""
     with reporting(form, lambda error: _refused(flags, error)):
+        from edl.adapters import zoo_archive
         from edl.app import job_submitter
         from edl.render import terminal
 
@@ -89,15 +91,18 @@ def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet
             submitter.rehearse(plan)
             _put_plan(plan, form)
             return
+        if plan.zoo is not None and not quiet:
+            terminal.message(zoo_archive.describe(plan.zoo))
         plan = provide_image(submitter, plan, quiet=quiet)
         started = submitter.start(plan)
         if not quiet:
             how = "runs already; watching it" if started.attached else "started"
             terminal.message(f"{started.name} {how}, page: {started.dashboard_url}")
         if plan.job.detach:
-            _put_detached(submitter, started, form, quiet=quiet)
+            put_detached(submitter.catalog, started.name, started.dashboard_url, form, quiet=quiet)
             return
-    status = follow(submitter, plan.job, _display(quiet), form)
+    backend = submitter.catalog.find(started.name)
+    status = follow(backend, started.name, make_display(quiet), form, plan.job.timeout)
     finish(status, form, quiet=quiet, keep_page_s=plan.job.keep_page)
 
 
@@ -131,29 +136,33 @@ def build_display(quiet: bool, every_line: bool) -> BuildDisplay:
 
 
 def follow(
-    submitter: JobSubmitter, job: Submission, display: JobDisplay, form: Format | None
+    backend: JobBackend,
+    name: str,
+    display: JobDisplay,
+    form: Format | None,
+    timeout_s: float | None = None,
 ) -> JobStatus:
     """Watch a job until its end; the first Ctrl-C exits and leaves the job running."""
     from edl.core.job_result import of_status
     from edl.render import terminal
     from edl.use_cases.job_watcher import JobWatcher
 
-    watcher = JobWatcher(submitter.catalog.find(job.name), job.name, display, job.timeout)
+    watcher = JobWatcher(backend, name, display, timeout_s)
     try:
         return watcher.run()
     except KeyboardInterrupt:
         try:
             display.close()
-            terminal.message("\n" + goes_on(job.name))
+            terminal.message("\n" + goes_on(name))
             if sys.stderr.isatty():
                 terminal.message(f"Press Ctrl-C again within {AGAIN_S:.0f} s to stop the job.")
                 time.sleep(AGAIN_S)
         except KeyboardInterrupt:
-            terminal.message(f"\nstopping {job.name}")
+            terminal.message(f"\nstopping {name}")
             watcher.stop("stopped by Ctrl-C")
             return watcher.run()
-        so_far = of_status(submitter.catalog.recorded(job.name).status)
-        put(so_far.to_dict(), form, [], [job.name])
+        so_far = of_status(backend.status(name, ask=False).status)
+        put(so_far.to_dict(), form, [], [name])
         raise typer.Exit(INTERRUPTED) from None
     finally:
         display.close()
@@ -186,7 +195,8 @@ def finish(status: JobStatus, form: Format | None, *, quiet: bool, keep_page_s: 
         raise typer.Exit(show(codec.error_of(status.failure)))
 
 
-def _display(quiet: bool) -> JobDisplay:
+def make_display(quiet: bool) -> JobDisplay:
+    """The display of a job that suits the options and the terminal."""
     from edl.render import line_display, terminal
 
     if quiet:
@@ -215,17 +225,17 @@ def _put_plan(plan: SubmissionPlan, form: Format | None) -> None:
     put(values, form, [dump(values, Format.YAML)], [plan.job.name])
 
 
-def _put_detached(
-    submitter: JobSubmitter, started: StartedJob, form: Format | None, *, quiet: bool
+def put_detached(
+    catalog: JobCatalog, name: str, dashboard_url: str, form: Format | None, *, quiet: bool
 ) -> None:
+    """Print how to come back to a job that goes on without the command."""
     from dataclasses import replace
 
     from edl.core.job_result import of_status
     from edl.render import terminal
     from edl.render.job_text import come_back
 
-    result = of_status(submitter.catalog.recorded(started.name).status)
-    result = replace(result, dashboard_url=started.dashboard_url)
+    result = replace(of_status(catalog.recorded(name).status), dashboard_url=dashboard_url)
     if not quiet:
-        terminal.message("\n".join(come_back(started.name)))
-    put(result.to_dict(), form, [started.name], [started.name])
+        terminal.message("\n".join(come_back(name)))
+    put(result.to_dict(), form, [name], [name])

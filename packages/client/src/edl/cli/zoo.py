@@ -61,7 +61,7 @@ _BUILD_OPTIONS = [
     BY_NAME[name]
     for name in (
         *("model_zoo", "repository", "builder", "base_image", "git_credential", "builder_ca"),
-        *("builder_identity", "builder_config", "build_network", "engine", "build_log"),
+        *("builder_identity", "builder_config", "build_network", "engine", "build_log", "yes"),
     )
 ]
 _Tag = Annotated[

@@ -138,6 +138,45 @@ class JobPlacement(Protocol):
         """
 
 
+class JobContinuation(Protocol):
+    """Takes up the state that jobs have left: their newest snapshot or checkpoint.
+
+    Names and processes are those of ``JobBackend``.
+    """
+
+    def resume(self, name: str) -> bool:
+        """Continue a job that is over and has not succeeded; return when its master answers.
+
+        A job that has no state yet starts again. Every process of the job's earlier life MUST have
+        ended before the next one starts. Of several callers exactly one MUST resume the job. If a
+        caller is killed at any moment, the job MUST be over, running, or restarted by the next
+        process that looks at it; its state MUST stay.
+
+        Returns:
+            Whether this call resumed the job; False if it runs.
+
+        Raises:
+            EdlError: JOB_OVER if it has succeeded; what the master reports otherwise.
+        """
+
+    def export(self, name: str, output: str = "") -> str:
+        """Start a short job of one worker that writes the model of a training job as it is.
+
+        That job is never changed and may be running.
+
+        Args:
+            output: a path or a URI; by default that of the job. A model that the same job has
+                written there is replaced.
+
+        Returns:
+            The name of the short job, whose master answers.
+
+        Raises:
+            EdlError: USAGE if the job does not train; JOB_OVER, MODEL_NOT_FOUND if it has no
+                state; JOB_EXISTS if it is being exported; OUTPUT_EXISTS.
+        """
+
+
 class JobBackend(Protocol):
     """Runs jobs and answers for them by name.
 
@@ -158,6 +197,10 @@ class JobBackend(Protocol):
     @property
     def placement(self) -> JobPlacement:
         """Fits submissions to this backend."""
+
+    @property
+    def continuation(self) -> JobContinuation:
+        """Takes up the state of this backend's jobs."""
 
     def list(self) -> Sequence[JobEntry]:
         """All jobs, in any order. Damaged jobs MUST be included."""
@@ -220,8 +263,9 @@ class JobBackend(Protocol):
         """Finish a job that is over: acknowledge the result, end processes that it left.
 
         Returns:
-            The final status, with a failure unless the job succeeded. A job that is LOST gets
-            MASTER_LOST with the end of the master's log.
+            The final status, with a failure unless the job succeeded, which says how to go on
+            (``job_status.ways_on``). A job that is LOST gets MASTER_LOST with the end of the
+            master's log.
         """
 
     def delete(self, name: str) -> None:

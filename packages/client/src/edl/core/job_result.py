@@ -27,6 +27,7 @@ class JobResult:
         dashboard_url: the job's page.
         output: folder of the result.
         predictions: number of them; None unless the job predicts.
+        warnings: what the trained model lacks, and why.
         error: None unless the job failed or was stopped: code, what, where, remedy.
     """
 
@@ -41,14 +42,16 @@ class JobResult:
     dashboard_url: str = ""
     output: str = ""
     predictions: int | None = None
+    warnings: tuple[str, ...] = ()
     error: Mapping[str, str] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As ``-o json`` prints it; without what does not concern this kind of job."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         values["metrics"] = dict(self.metrics)
-        for name in ("predictions", "error"):
-            if values[name] is None:
+        values["warnings"] = list(self.warnings)
+        for name in ("predictions", "error", "warnings"):
+            if values[name] is None or values[name] == []:
                 del values[name]
         if self.error is not None:
             values["error"] = dict(self.error)
@@ -86,6 +89,7 @@ def of_status(status: JobStatus) -> JobResult:
         dashboard_url=status.dashboard_url,
         output=status.output,
         predictions=status.predictions if status.verb is Verb.PREDICT else None,
+        warnings=status.warnings,
         error=None if status.failure is None else error_fields(status.failure),
     )
 

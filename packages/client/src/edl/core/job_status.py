@@ -125,6 +125,10 @@ class JobStatus:
     """Empty if the master itself serves the parameters."""
     table_rows: Mapping[str, int] = field(default_factory=dict)
     """Rows of embedding tables that training has made, by table."""
+    saved_version: int | None = None
+    """Parameter version of the newest snapshot; None if there is none."""
+    warnings: tuple[str, ...] = ()
+    """What the trained model lacks, and why."""
 
     @property
     def fraction(self) -> float:
@@ -137,6 +141,21 @@ class JobStatus:
     def at_work(self) -> int:
         """Workers that can be given tasks at the moment."""
         return sum(worker.state in ("ready", "working") for worker in self.workers)
+
+
+def ways_on(status: JobStatus) -> str:
+    """How a person can go on with a job that is over; empty if it succeeded."""
+    name, version = status.job, status.saved_version
+    if status.state is JobState.SUCCEEDED:
+        return ""
+    if version is None:
+        return f"edl resume {name} starts it again."
+    if status.verb is not Verb.TRAIN or not version:
+        return f"edl resume {name} continues it."
+    return (
+        f"edl resume {name} continues it from parameter version {version}; edl export {name}"
+        " writes the model of that version."
+    )
 
 
 def overall_pace(status: JobStatus) -> float:

@@ -45,7 +45,7 @@ def binds(job: Submission, home: str) -> tuple[BindMount, ...]:
     """
     found: dict[str, BindMount] = {}
     for option, bind in _wanted(job):
-        _check(option, bind, home)
+        check(option, bind, home)
         known = found.get(bind.path, bind)
         found[bind.path] = BindMount(
             bind.path, bind.writable or known.writable, bind.for_workers or known.for_workers
@@ -79,7 +79,8 @@ def _fixed_part(pattern: str) -> str:
     return posixpath.dirname(pattern[: magic.start()]) or "/" if magic else pattern
 
 
-def _check(option: str, bind: BindMount, home: str) -> None:
+def check(option: str, bind: BindMount, home: str) -> None:
+    """Raises: Problem: USAGE; the place holds more than a container should see."""
     path = bind.path
     within = any(f"{path}/".startswith(f"{each}/") for each in _NEVER_WITHIN)
     if (within and not path.startswith(_YET)) or path in (*_NEVER_THEMSELVES, home):

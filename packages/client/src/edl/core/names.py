@@ -32,6 +32,11 @@ def fault(name: str) -> str | None:
     return "only lower-case letters, digits and dashes are allowed"
 
 
+def with_suffix(name: str, suffix: str) -> str:
+    """A job's name with a word at its end, within the limit."""
+    return f"{name[: MAX_LENGTH - len(suffix) - 1].rstrip('-')}-{suffix}"
+
+
 def slug(text: str) -> str:
     """Small letters, digits and single dashes made of any text; empty if nothing is left.
 

@@ -136,6 +136,7 @@ def summary(status: JobStatus, keep_page_s: float = 0.0) -> list[str]:
         failed = quantities.plural(len(status.dead_letters), "task")
         lines.append(f"  NOT done: {failed} failed at every try")
         lines.extend(f"    {letter}" for letter in status.dead_letters[:5])
+    lines.extend(f"  warning: {text}" for text in status.warnings)
     if status.dashboard_url:
         stays = (
             f"for {quantities.duration(keep_page_s)}"
@@ -294,6 +295,7 @@ def status_lines(status: JobStatus) -> list[str]:
         lines.append(f"  page    {status.dashboard_url}")
     if status.output:
         lines.append(f"  output  {status.output}")
+    lines.extend(f"  warning: {text}" for text in status.warnings)
     if status.workers and not status.state.is_over:
         lines.append("")
         lines.extend(

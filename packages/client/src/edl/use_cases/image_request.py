@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from edl import codec, settings
-from edl.adapters import git_checkout, model_zoo, preflight_checks
+from edl.adapters import git_checkout, model_zoo, preflight_checks, zoo_archive
 from edl.core.image_build import BuildRequest, BuiltImage, service_of
 from edl.core.locations import scheme
 from edl.core.options import Given, Verb
@@ -16,6 +16,7 @@ from edl.core.problem import Problem, usage
 from edl.core.submission import Submission
 from edl.core.submission import build as build_submission
 from edl.use_cases.image_build import BuildDisplay, build
+from edl_proto import zoo_files
 from edl_proto.git_source import GitSource
 
 
@@ -125,4 +126,7 @@ def build_zoo_image(
             wanted = replace(wanted, zoo=str(git_checkout.fetch(source)))
     else:
         model_zoo.check_folder(Path(source))
+        files = zoo_files.select(Path(source))
+        zoo_archive.check_amount(files, source, accepted=job.yes)
+        display.say(zoo_archive.describe(files))
     return build(replace(wanted, labels=labels or {}), endpoint, display)

@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edl import codec, settings
-from edl.adapters import model_zoo
+from edl.adapters import model_zoo, zoo_archive
 from edl.core.image_build import BuildRequest, BuildStatus, service_of
 from edl.core.job_backend import JobBackend
+from edl.core.job_status import ways_on
 from edl.core.options import Given, Verb
 from edl.core.problem import Problem
 from edl.core.submission import Submission, build
 from edl.use_cases.job_catalog import JobCatalog
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.zoo_files import ZooFiles
 
 if TYPE_CHECKING:
     from edl.use_cases.image_build import BuildDisplay
@@ -33,6 +35,8 @@ class SubmissionPlan:
         image: the image that the job runs in, or that its trained model names; empty if it has
             still to be built.
         build_request: the image to build before the job starts.
+        zoo: the files of the model zoo that go into the trained model; None if only the builder
+            or the image has them.
     """
 
     job: Submission
@@ -40,6 +44,7 @@ class SubmissionPlan:
     running: bool = False
     image: str = ""
     build_request: BuildRequest | None = None
+    zoo: ZooFiles | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +97,12 @@ class JobSubmitter:
         named = job.named(secrets.token_hex(2))
         while named is not job and self.catalog.has(named.name):
             named = job.named(secrets.token_hex(2))
-        placement.check(replace(named, model_zoo=str(checkout)) if checkout is not None else named)
+        here = replace(named, model_zoo=str(checkout)) if checkout is not None else named
+        placement.check(here)
+        zoo = _files_of(here)
         description = placement.describe(named)
         if not job.needs_image:
-            return SubmissionPlan(named, description)
+            return SubmissionPlan(named, description, zoo=zoo)
         from edl.use_cases import image_request
 
         try:
@@ -103,7 +110,7 @@ class JobSubmitter:
         except Problem as problem:
             raise codec.error_of(problem) from None
         image = image_request.image_of(named)
-        return SubmissionPlan(named, description, image=image, build_request=request)
+        return SubmissionPlan(named, description, image=image, build_request=request, zoo=zoo)
 
     def rehearse(self, plan: SubmissionPlan) -> None:
         """Check what only a look at all data and a rehearsal of the model show; starts no job.
@@ -177,12 +184,27 @@ class JobSubmitter:
         remedy = f"Choose another --name, or delete that job first: edl delete {job.name} --yes"
         if found.is_over:
             what = f"a job named {job.name} exists already; it is over ({found.status.state.words})"
+            if ways := ways_on(found.status):
+                remedy = f"{ways} {remedy}"
         elif other := codec.differences(found.description(), backend.placement.describe(job)):
             what = f"a job named {job.name} is running with other options: {', '.join(other)}"
             remedy = f"Choose another --name, or look at that job: edl status {job.name}"
         else:
             return True
         raise EdlError(ErrorCode.JOB_EXISTS, what, where=found.location, remedy=remedy)
+
+
+def _files_of(job: Submission) -> ZooFiles | None:
+    """What a training job copies from a zoo that is a folder.
+
+    Raises:
+        EdlError: LIMIT_EXCEEDED, if that has to be accepted first.
+    """
+    if job.verb is not Verb.TRAIN or job.git_source is not None:
+        return None
+    files = zoo_archive.files_of(job)
+    zoo_archive.check_amount(files, job.model_zoo, accepted=job.yes)
+    return files
 
 
 def model_submission(

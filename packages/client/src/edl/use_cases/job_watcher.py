@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from edl.core.job_backend import JobBackend, MasterUnreachable
-from edl.core.job_status import Failure, JobEvent, JobState, JobStatus
+from edl.core.job_status import Failure, JobEvent, JobState, JobStatus, ways_on
 from edl.core.quantities import duration
 from edl_proto.errors import EdlError, ErrorCode
 
@@ -135,7 +135,7 @@ class JobWatcher:
                     code="TIMED_OUT",
                     what=f"job {self._name} was not over within {self._limit()} and was stopped",
                     where="--timeout",
-                    remedy="Allow more time, or more workers.",
+                    remedy=f"Allow more time, or more workers. {ways_on(status)}",
                 ),
             )
         self._display.update(status)

@@ -88,7 +88,7 @@ class ExportOutput:
         try:
             if os.path.lexists(output):
                 if model_of(output) != self._job:
-                    raise _appeared(self._output)
+                    raise _appeared(self._output, self._job)
                 os.rename(output, f"{self._beside}{self._incarnation}-before.tmp")
             os.rename(part, output)
             flush_directory(output.parent)
@@ -101,7 +101,7 @@ class ExportOutput:
             raise _not_whole(part)
         if object_stores.exists(self._output):
             if not is_of(self._job, self._output):
-                raise _appeared(self._output)
+                raise _appeared(self._output, self._job)
             object_stores.remove(self._output)
         object_stores.move(part, self._output, self._job, last=TRAINED_MODEL)
 
@@ -115,11 +115,11 @@ class ExportOutput:
             shutil.rmtree(left, ignore_errors=True)
 
 
-def _appeared(output: str) -> EdlError:
+def _appeared(output: str, job: str) -> EdlError:
     return output_exists(
         output,
         what=f"{output} appeared while the job ran",
-        remedy="Move it away and submit the job again with --init-from or another --output.",
+        remedy=f"Move it away, or have edl export {job} --output DIR write the model elsewhere.",
     )
 
 

@@ -165,14 +165,17 @@ class JobDirectory:
     def last_seen(self) -> LastSeen | None:
         """When an earlier master last wrote its status.
 
-        None if there was none, or if its job had ended: then this is another one.
+        None if there was none, or if the job had ended meanwhile: the time until it was resumed
+        does not count.
         """
         try:
             at_s = (self.path / job_directory.STATUS).stat().st_mtime
         except OSError:
             return None
         status = self.read_status()
-        return None if status.HasField("error") else LastSeen(at_s, status.seconds)
+        if status.HasField("error") or not status.incarnation:
+            return None
+        return LastSeen(at_s, status.seconds)
 
     def read_status(self) -> job_pb2.JobStatus:
         """The last status that was written; an empty one if there is none."""

@@ -55,12 +55,12 @@ def check_output(output: str, *, resumed_job: str = "") -> None:
     if object_stores.is_store(output):
         object_stores.check_literal(output, "--output")
         if object_stores.exists(output) and not (resumed_job and is_of(resumed_job, output)):
-            raise output_exists(output)
+            raise output_exists(output, remedy=_remedy(resumed_job))
         object_stores.check_writable(output)
         return
     path = Path(output)
     if os.path.lexists(path) and not (resumed_job and model_of(path) == resumed_job):
-        raise output_exists(output, where=str(path.absolute()))
+        raise output_exists(output, where=str(path.absolute()), remedy=_remedy(resumed_job))
     probe = path.parent / f".{path.name}.{secrets.token_hex(4)}.probe"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -68,6 +68,12 @@ def check_output(output: str, *, resumed_job: str = "") -> None:
         probe.rmdir()
     except OSError as error:
         raise storage_error(error, path) from error
+
+
+def _remedy(resumed_job: str) -> str:
+    if not resumed_job:
+        return "Choose another --output, or remove what is there."
+    return f"Move it away; edl export {resumed_job} --output DIR writes the model elsewhere."
 
 
 def model_of(path: Path) -> str:
@@ -94,7 +100,7 @@ def output_exists(
     *,
     what: str = "",
     where: str = "",
-    remedy: str = "Choose another --output, or remove what is there.",
+    remedy: str,
 ) -> EdlError:
     """The error of a result whose place is taken."""
     return EdlError(

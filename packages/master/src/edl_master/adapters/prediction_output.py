@@ -239,7 +239,7 @@ class PredictionOutput:
             raise storage_error(error, joined) from error
         if object_stores.exists(self._output):
             if not self.is_begun:
-                raise output_exists(self._output)
+                raise output_exists(self._output, remedy="Move it away.")
             object_stores.remove(self._output)
         # Objects appear one by one: from here on, all objects in that place are the job's own.
         self._write_note(_growing(self._output))

@@ -98,16 +98,20 @@ def _conclude(directory: JobDirectory, end: job_pb2.JobStatus) -> int:
 def _record_failure(directory: JobDirectory, spec: job_pb2.JobSpec, failure: Failure) -> None:
     """Write a final status and an event that say why the job did not start."""
     at = rfc3339(time.time())
-    status = job_pb2.JobStatus(
-        name=spec.name,
-        type=spec.type,
-        state=job_pb2.FAILED,
-        error=codec.error_to(failure),
-        started_at=at,
-        finished_at=at,
-        output=spec.output,
-        workers_wanted=spec.workers,
+    # What an earlier master has done is done: its figures stay.
+    status = directory.read_status()
+    status.MergeFrom(
+        job_pb2.JobStatus(
+            name=spec.name,
+            type=spec.type,
+            state=job_pb2.FAILED,
+            error=codec.error_to(failure),
+            started_at=at,
+            finished_at=at,
+            output=spec.output,
+        )
     )
+    status.workers_wanted.CopyFrom(spec.workers)
     try:
         directory.write_status(status, final=True)
         journal = Journal(directory.path / job_directory.EVENTS)

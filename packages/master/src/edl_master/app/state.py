@@ -6,8 +6,10 @@ and the job is new or restored from its newest snapshot or checkpoint.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 from edl_master.adapters import prediction_tables
 from edl_master.adapters.checkpoints import CheckpointStorage, LocalCheckpoints
@@ -16,6 +18,7 @@ from edl_master.adapters.export_output import ExportOutput
 from edl_master.adapters.job_directory import JobDirectory
 from edl_master.adapters.job_output import JobOutput, check_output
 from edl_master.adapters.journal import Journal
+from edl_master.adapters.output_reservation import OutputReservation
 from edl_master.adapters.prediction_output import PredictionOutput
 from edl_master.adapters.stored_checkpoints import ObjectStoreCheckpoints
 from edl_master.config.job_config import Config
@@ -24,8 +27,9 @@ from edl_master.core.identifiers import TaskType
 from edl_master.core.settings import JobSettings, JobType
 from edl_master.core.tasks import TaskPartition
 from edl_master.recovery.restore import RestoredJob, restore_job
+from edl_proto.errors import EdlError
 from edl_proto.local import job_directory
-from edl_proto.v1 import job_pb2, task_pb2
+from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 
 _SNAPSHOTS_KEPT = 2
 """One to use, and one if that is damaged."""
@@ -107,22 +111,32 @@ def open_state(
         validation = open_data(spec.validation_data, spec.data_format, "--validation-data")
     settings = config.job_settings(data.records)
     output = _open_output(config, directory, data, settings.records_per_task, incarnation)
+    if output is not None:
+        reservation = OutputReservation(config.output, config.job_dir)
+        opened.callback(reservation.close)
+        reservation.hold()
     snapshots, checkpoints = _open_checkpoints(config)
     for storage in (checkpoints, snapshots):
         if storage is not None:
             opened.callback(storage.close)
+    sources: Sequence[CheckpointStorage] = [snapshots]
     in_store = checkpoints if config.checkpoint_store else None
-    local = [snapshots, *([checkpoints] if checkpoints and not in_store else ())]
+    if spec.export.job:
+        sources, in_store = _exported_state(config)
+    elif checkpoints is not None and in_store is None:
+        sources = [snapshots, checkpoints]
     restored = restore_job(
         settings,
         data,
         validation,
-        local,
+        sources,
         output if isinstance(output, PredictionOutput) else None,
         store=in_store,
         chosen_length=not spec.records_per_task,
-        last_seen=last_seen,
+        last_seen=None if spec.export.job else last_seen,
     )
+    if spec.export.job and not restored.resumed:
+        raise _nothing_to_export(spec.export)
     return MasterState(
         settings=settings,
         journal=journal,
@@ -147,7 +161,9 @@ def clear_up(config: Config, status: job_pb2.JobStatus) -> None:
         parts = config.job_dir / job_directory.PARTS
         PredictionOutput(parts, config.output, (), TaskPartition((), 1), "").clear(succeeded)
     elif config.type is JobType.TRAIN and config.output:
-        ExportOutput(config.output, config.spec.name, "").clear(succeeded)
+        ExportOutput(config.output, config.model_of, "").clear(succeeded)
+    if config.output:
+        OutputReservation(config.output, config.job_dir).release()
 
 
 def _snapshots(config: Config) -> LocalCheckpoints:
@@ -175,10 +191,11 @@ def _open_output(
         )
         output, begun = predictions, predictions.is_begun
     elif config.type is JobType.TRAIN and config.output:
-        output = ExportOutput(config.output, config.spec.name, incarnation)
+        output = ExportOutput(config.output, config.model_of, incarnation)
     if output is not None and not begun:
-        resumed = directory.former_port() > 0
-        check_output(config.output, resumed_job=config.spec.name if resumed else "")
+        # A model of the job itself, such as one that was exported before it went on, is replaced.
+        resumed = directory.former_port() > 0 or config.spec.export.job
+        check_output(config.output, resumed_job=config.model_of if resumed else "")
     return output
 
 
@@ -187,7 +204,7 @@ def _open_checkpoints(config: Config) -> tuple[LocalCheckpoints, CheckpointStora
     name = config.spec.name
     snapshots = _snapshots(config)
     snapshots.prepare()
-    if config.checkpoint_dir is None or config.type is not JobType.TRAIN:
+    if config.checkpoint_dir is None or config.type is not JobType.TRAIN or config.spec.export.job:
         return snapshots, None
     if config.checkpoint_store:
         stored = ObjectStoreCheckpoints(
@@ -198,3 +215,25 @@ def _open_checkpoints(config: Config) -> tuple[LocalCheckpoints, CheckpointStora
     checkpoints = LocalCheckpoints(config.checkpoint_dir, name, config.keep_checkpoints)
     checkpoints.prepare()
     return snapshots, checkpoints
+
+
+def _exported_state(config: Config) -> tuple[list[CheckpointStorage], CheckpointStorage | None]:
+    """The snapshots and checkpoints of the job whose model is exported; they are only read."""
+    source, name = config.spec.export, config.spec.export.job
+    snapshots = LocalCheckpoints(Path(source.snapshots), name, _SNAPSHOTS_KEPT)
+    if config.checkpoint_dir is None:
+        return [snapshots], None
+    if config.checkpoint_store:
+        return [snapshots], ObjectStoreCheckpoints(
+            config.checkpoint_store, name, config.keep_checkpoints, config.checkpoint_dir
+        )
+    return [snapshots, LocalCheckpoints(config.checkpoint_dir, name, config.keep_checkpoints)], None
+
+
+def _nothing_to_export(source: job_pb2.ExportSpec) -> EdlError:
+    return EdlError(
+        error_pb2.MODEL_NOT_FOUND,
+        f"job {source.job} has no snapshot and no checkpoint to export",
+        where=source.snapshots,
+        remedy=f"edl resume {source.job} trains it.",
+    )

@@ -90,6 +90,11 @@ class Config:
     intervals: Intervals
 
     @property
+    def model_of(self) -> str:
+        """The job that the trained model belongs to: this one, or the one that it exports."""
+        return self.spec.export.job or self.spec.name
+
+    @property
     def reduction(self) -> Reduction | None:
         """How gradients are combined, if the user chose that; otherwise as the loss reduces."""
         chosen = self.spec.training.gradient_reduction
@@ -143,9 +148,9 @@ class Config:
                 epoch_barrier=training.update == job_pb2.SYNC,
                 evaluation_steps=training.evaluation_steps,
                 checkpoint_steps=training.checkpoint_steps if self.checkpoint_dir else 0,
-                checkpoints=self.checkpoint_dir is not None and self.type is JobType.TRAIN,
-                snapshot_interval_s=spec.snapshot_interval_s,
+                snapshot_interval_s=0.0 if spec.export.job else spec.snapshot_interval_s,
                 export=bool(self.output),
+                export_only=bool(spec.export.job),
                 seed=training.seed,
                 shuffle=training.shuffle,
                 min_workers=self.workers_min,

@@ -69,7 +69,7 @@ def build_components(
         evaluations=evaluations,
         workflow=build_workflow(settings, main, ledger, evaluations, emit),
         progress=Progress(settings.timings.rate_window_s),
-        outcome=Outcome(emit, checkpoints=settings.checkpoints),
+        outcome=Outcome(emit),
         stalls=StallDetector(settings.timings.stall),
         snapshots=SnapshotSchedule(settings.snapshot_interval_s),
         worker_count=WorkerCountPolicy(

@@ -181,7 +181,8 @@ class Dispatcher:
                     return False
                 self._progress.predictions += event.records
             case TaskType.EXPORT:
-                pass  # the workflow makes the written files the output later
+                # The workflow makes the written files the output later.
+                self._outcome.warn(event.warnings)
         return True
 
     def leases_returned(self, event: LeasesReturned, now: float) -> None:

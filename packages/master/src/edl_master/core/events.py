@@ -47,10 +47,14 @@ class InstanceFound:
 
 @dataclass(frozen=True, slots=True)
 class WorkerReady:
-    """The worker has loaded the model file, and its layout agrees with the job's."""
+    """The worker has loaded the model file, and its layout agrees with the job's.
+
+    ``warnings`` say what a trained model will lack.
+    """
 
     worker: WorkerId
     instance: InstanceId
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +151,7 @@ class TaskCompleted:
 
     ``applied`` is the parameter plane's own count for a training task: the completion is
     refused unless it equals ``minibatches``. ``metric_states`` is opaque to the core
-    except that states of the same name add up.
+    except that states of the same name add up. ``warnings`` say what a trained model lacks.
     """
 
     worker: WorkerId
@@ -159,6 +163,7 @@ class TaskCompleted:
     seconds: float
     metric_states: tuple[MetricState, ...] = ()
     metrics: dict[str, float] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,9 +65,9 @@ def after_task_failure(
     where = f"{failure.where}; {place}" if failure.where else place
     remedy = failure.remedy
     if not remedy:
-        remedy = "Correct the model file or the data and start the job again."
+        remedy = "Correct the model file or the data."
         if type_ not in _FOR_THE_WHOLE_JOB:
-            remedy += " To continue without such records, allow dead letters."
+            remedy += " Another job can do without such records if dead letters are allowed."
     code = failure.code or "TASK_DEAD_LETTERED"
     return FailJob(replace(failure, code=code, where=where, remedy=remedy), reason)
 

@@ -24,7 +24,6 @@ from edl_master.core.effects import (
     Refused,
     ReleaseFrozen,
     Severity,
-    WriteCheckpoint,
 )
 from edl_master.core.events import (
     CheckpointFailed,
@@ -136,6 +135,8 @@ class JobStateMachine:
         try:
             if now - before > self._components.settings.timings.pause_s:
                 self._extend_deadlines(now - before)
+            if isinstance(event, SnapshotTaken):  # also the last one, after the end
+                self._components.snapshots.completed(event.version, event.seconds, now)
             if self._phases.final:
                 answer_after_end(event, self._emit)
             else:
@@ -219,11 +220,10 @@ class JobStateMachine:
                 self._frozen(name, version)
             case OutputFinished(failure):
                 self._output_finished(failure)
-            case SnapshotTaken(_, seconds, paused_s):
-                self._components.snapshots.completed(seconds, now)
-                self._pushes_paused(paused_s)
-            case CheckpointTaken(_, _, paused_s):
-                self._pushes_paused(paused_s)
+            case SnapshotTaken():
+                self._pushes_paused(event.paused_s)
+            case CheckpointTaken():
+                self._pushes_paused(event.paused_s)
                 self._emit(checkpoint_taken(event))
             case CheckpointFailed():
                 self._emit(checkpoint_failed(event))
@@ -248,8 +248,7 @@ class JobStateMachine:
         self._begun = True
         what = "continues from a checkpoint" if self._restored else "starts"
         records = self._workflow.records_total
-        maximum = self._workers.maximum
-        workers = "1 worker" if maximum == 1 else f"{maximum} workers"
+        workers = f"{self._workers.maximum} worker{'s'[: self._workers.maximum != 1]}"
         line = f"The job {what}: {records} record{'s'[: records != 1]}, {workers}."
         self._emit(LogEvent("JobStarted", line, facts={"records": str(records)}))
         self._components.instances.start_wanted(now)
@@ -260,6 +259,7 @@ class JobStateMachine:
             self._emit(LeaveJob(worker))
             return
         self._components.reports.ready(worker, now)
+        self._outcome.warn(event.warnings)
         if self._phases.now is JobPhase.STARTING:
             self._phases.move(JobPhase.RUNNING)
 
@@ -322,9 +322,8 @@ class JobStateMachine:
                 self._phases.move(JobPhase.STOPPING)
             self._components.instances.stop_all(now)
         if self._workers.all_gone:
-            trained = self.trains and self._progress.version > 0
-            if phase is JobPhase.CANCELLED and trained:
-                self._emit(WriteCheckpoint("the job was stopped"))
+            if phase is JobPhase.CANCELLED:
+                self._effects += self._workflow.last_state()
             self._phases.move(phase)
             self._emit(EndJob(phase, failure))
 
@@ -381,6 +380,7 @@ class JobStateMachine:
         restore_snapshot(job._components, job._identity, snapshot, applied or {})
         job._components.worker_count.scale(job._workers.minimum, job._workers.maximum)
         job._progress.interrupted(interruption, job._workers.maximum)
+        job._components.snapshots.saved_version = job._progress.version
         job._restored = True
         return job
 

@@ -28,6 +28,8 @@ class Ledger:
         self.leases = Leases(lease_ttl_s)
         self.dead_letters: list[DeadLetter] = []
         self.records_replayed = 0
+        self.trains = True
+        """Whether training tasks are leased."""
         self._rounds: dict[tuple[TaskType, int], Round] = {}
         self._closed: dict[TaskType, Counter[str]] = {type_: Counter() for type_ in TaskType}
         # The round of each type that was complete last: it may have to be done again.
@@ -75,7 +77,9 @@ class Ledger:
         """
         training = [r for r in self._rounds.values() if r.type is TaskType.TRAINING]
         urgent = [r for r in self._rounds.values() if r.type is not TaskType.TRAINING]
-        task = self._pick(urgent, worker, now, alone) or self._pick(training, worker, now, alone)
+        task = self._pick(urgent, worker, now, alone)
+        if task is None and self.trains:
+            task = self._pick(training, worker, now, alone)
         if task is None:
             return None
         self._waiting.pop(task.key, None)

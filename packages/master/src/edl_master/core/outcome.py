@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from edl_master.core.effects import Effect, JobPhase, LogEvent, Severity
 from edl_master.core.failure import Failure
-
-_CONTINUE = (
-    "`edl delete NAME`, then the same command with the same --name and --checkpoint-dir, "
-    "continues from the checkpoint."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +22,13 @@ class Outcome:
 
     Args:
         emit: takes effects.
-        checkpoints: whether a later job can continue a stopped one from its checkpoint.
     """
 
-    def __init__(self, emit: Callable[[Effect], None], *, checkpoints: bool) -> None:
+    def __init__(self, emit: Callable[[Effect], None]) -> None:
         self._emit = emit
-        self._checkpoints = checkpoints
         self.ending: JobEnd | None = None
+        self.warnings: list[str] = []
+        """What the result of the job lacks, and why."""
 
     @property
     def decided(self) -> bool:
@@ -60,7 +55,13 @@ class Outcome:
         """A user or the system stopped the job."""
         if self.ending is None:
             why = f": {reason}" if reason else ""
-            remedy = _CONTINUE if self._checkpoints else "A stopped job cannot be continued."
-            failure = Failure("STOPPED", f"The job was stopped{why}.", remedy=remedy)
+            failure = Failure("STOPPED", f"The job was stopped{why}.")
             self.ending = JobEnd(JobPhase.CANCELLED, failure)
             self._emit(LogEvent("JobStopped", failure.what, Severity.WARNING))
+
+    def warn(self, warnings: Iterable[str]) -> None:
+        """The result of the job lacks something; each warning counts once."""
+        for text in warnings:
+            if text not in self.warnings:
+                self.warnings.append(text)
+                self._emit(LogEvent("ModelIncomplete", text, Severity.WARNING))

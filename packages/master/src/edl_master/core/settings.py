@@ -97,12 +97,12 @@ class JobSettings:
     """Parameter versions between evaluations; 0: one at the end of every epoch."""
     checkpoint_steps: int = 0
     """Parameter versions between checkpoints; 0: only when training ends or the job is stopped."""
-    checkpoints: bool = False
-    """Whether the job takes checkpoints, from which a later job can continue."""
     snapshot_interval_s: float = 0.0
     """Seconds between snapshots for the next master, should this one die; 0: none."""
     export: bool = True
     """Whether a training job ends with an EXPORT task."""
+    export_only: bool = False
+    """Whether the parameters are exported as they were restored, without any training."""
     seed: int = 0
     shuffle: bool = True
     """Tasks of an epoch in seeded random order; False: in the order of the data."""

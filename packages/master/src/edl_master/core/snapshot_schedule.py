@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from edl_master.core.identifiers import Version
+
 SHARE = 20.0
 """Snapshots may take a twentieth of the time: one that takes a second is due every twenty."""
 
@@ -20,6 +22,8 @@ class SnapshotSchedule:
         self._every_s = every_s
         self._due_at = 0.0
         self._completed_at: float | None = None
+        self.saved_version: Version | None = None
+        """Parameter version of the newest one that is complete; None: there is none."""
 
     def is_due(self, now: float) -> bool:
         """Whether to take a snapshot now; after a yes, the answer is no for a while."""
@@ -29,7 +33,8 @@ class SnapshotSchedule:
         self._due_at = now + (RETRY_S if self._completed_at is None else self._every_s)
         return True
 
-    def completed(self, seconds: float, now: float) -> None:
+    def completed(self, version: Version, seconds: float, now: float) -> None:
         """A snapshot is on the disk; it took ``seconds`` to write."""
+        self.saved_version = version
         self._completed_at = now
         self._due_at = now + max(self._every_s, SHARE * seconds)

@@ -128,3 +128,7 @@ class JobView:
     predictions: int
     gradients_rejected: int
     staleness_mean: float
+    saved_version: int | None
+    """Parameter version of the newest snapshot; None: there is none."""
+    warnings: tuple[str, ...]
+    """What the result of the job lacks, and why."""

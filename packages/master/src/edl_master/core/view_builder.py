@@ -38,6 +38,8 @@ def build_view(components: JobComponents, phase: JobPhase, now: float) -> JobVie
         predictions=components.progress.predictions,
         gradients_rejected=components.progress.gradients_rejected,
         staleness_mean=components.progress.staleness_mean,
+        saved_version=components.snapshots.saved_version,
+        warnings=tuple(components.outcome.warnings),
     )
 
 

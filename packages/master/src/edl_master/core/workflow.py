@@ -60,6 +60,9 @@ class Workflow(Protocol):
     def updated(self, before: Version, after: Version) -> None:
         """The parameters went from one version to another."""
 
+    def last_state(self) -> tuple[Effect, ...]:
+        """What keeps the state of a job that was stopped."""
+
     def is_frozen(self, name: str, version: Version) -> bool:
         """A frozen version is there; False when it was not requested."""
 
@@ -137,10 +140,7 @@ class Training:
 
     def advance(self) -> None:
         if self._stage is Stage.TRAINING:
-            self._end_epochs()
-            self._open_epochs()
-            if self._ended == self._settings.num_epochs:
-                self._finish_training()
+            self._train()
         self._evaluations.advance()
         if self._stage is Stage.EVALUATING and self._evaluations.idle:
             if self._evaluations.last_version != self._final:
@@ -150,6 +150,16 @@ class Training:
         if self._stage is Stage.EXPORTING and not self._ledger.is_open(TaskType.EXPORT, 0):
             self._stage = Stage.FINISHING
             self._emit(FinishOutput())
+
+    def _train(self) -> None:
+        if self._settings.export_only:
+            self._ledger.trains = False
+            self._freeze()
+            return
+        self._end_epochs()
+        self._open_epochs()
+        if self._ended == self._settings.num_epochs:
+            self._finish_training()
 
     def _end_epochs(self) -> None:
         """Epochs end in their order, whatever the order in which their last tasks are done."""
@@ -181,10 +191,15 @@ class Training:
         self._emit(FlushGradients())
         self._emit(WriteCheckpoint("training is complete"))
         if self._evaluations.possible or self._settings.export:
-            self._stage = Stage.FREEZING
-            self._emit(FreezeParameters(FINAL))
+            # Whatever fails from here on, no training is lost.
+            self._emit(WriteSnapshot())
+            self._freeze()
         else:
             self._export()
+
+    def _freeze(self) -> None:
+        self._stage = Stage.FREEZING
+        self._emit(FreezeParameters(FINAL))
 
     def _export(self) -> None:
         if self._settings.export:
@@ -205,6 +220,11 @@ class Training:
             self._evaluations.trigger()
         if _crosses(self._settings.checkpoint_steps, before, after):
             self._emit(WriteCheckpoint(f"parameter version {after}"))
+
+    def last_state(self) -> tuple[Effect, ...]:
+        if self._settings.export_only or not self._opened:
+            return ()
+        return WriteCheckpoint("the job was stopped"), WriteSnapshot()
 
     def is_frozen(self, name: str, version: Version) -> bool:
         if name != FINAL or self._stage is not Stage.FREEZING:
@@ -270,6 +290,9 @@ class _InferenceWorkflow:
 
     def updated(self, before: Version, after: Version) -> None:
         pass
+
+    def last_state(self) -> tuple[Effect, ...]:
+        return (WriteSnapshot(),)
 
     def is_frozen(self, name: str, version: Version) -> bool:
         return False

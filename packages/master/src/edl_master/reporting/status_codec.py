@@ -84,6 +84,8 @@ def status_to(view: JobView, context: StatusContext) -> job_pb2.JobStatus:
         gradients_rejected=view.gradients_rejected,
         staleness_mean=view.staleness_mean,
         embedding_rows=context.table_rows,
+        saved_version=view.saved_version,
+        warnings=view.warnings,
     )
 
 

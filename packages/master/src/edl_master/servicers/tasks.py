@@ -142,7 +142,9 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
                 layouts = parameters.coordinator.shard_layouts
                 reply.servers.extend(codec.servers_to(addresses, layouts))
         self._controller.handle(
-            events.WorkerReady(WorkerId(request.worker_id), InstanceId(request.instance))
+            events.WorkerReady(
+                WorkerId(request.worker_id), InstanceId(request.instance), tuple(request.warnings)
+            )
         )
         return reply
 

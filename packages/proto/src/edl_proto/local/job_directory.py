@@ -30,6 +30,9 @@ SUPERVISION = "supervision.json"
 SUPERVISOR_LOCK = "supervisor.lock"
 """Held by the job's supervisor for as long as it lives; holds its process number."""
 
+RESUME_LOCK = "resume.lock"
+"""Held by the client that resumes the job."""
+
 SNAPSHOTS = "snapshots"
 """What a master that is started again goes on from."""
 

@@ -497,6 +497,32 @@ class PriorityShare(_message.Message):
 Global___PriorityShare: _TypeAlias = PriorityShare  # noqa: Y015
 
 @_typing.final
+class ExportSpec(_message.Message):
+    """Whose model a job exports: that of the newest snapshot or checkpoint of a training job."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    SNAPSHOTS_FIELD_NUMBER: _builtins.int
+    job: _builtins.str
+    """name of that job; empty: this job trains"""
+    snapshots: _builtins.str
+    """directory of its snapshots"""
+    def __init__(
+        self,
+        *,
+        job: _builtins.str = ...,
+        snapshots: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "snapshots", b"snapshots"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExportSpec: _TypeAlias = ExportSpec  # noqa: Y015
+
+@_typing.final
 class JobSpec(_message.Message):
     """All that a user submits. The client resolves every default: a field that is zero or empty means
     that, unless its comment says otherwise. edl_proto/job_spec.py has the fields that must be set.
@@ -525,6 +551,7 @@ class JobSpec(_message.Message):
     TENSORBOARD_DIR_FIELD_NUMBER: _builtins.int
     SNAPSHOT_INTERVAL_S_FIELD_NUMBER: _builtins.int
     PREDICTION_FIELD_NUMBER: _builtins.int
+    EXPORT_FIELD_NUMBER: _builtins.int
     PLATFORM_FIELD_NUMBER: _builtins.int
     CONTAINERS_FIELD_NUMBER: _builtins.int
     KUBERNETES_FIELD_NUMBER: _builtins.int
@@ -570,6 +597,10 @@ class JobSpec(_message.Message):
     @_builtins.property
     def prediction(self) -> Global___PredictionSpec: ...
     @_builtins.property
+    def export(self) -> Global___ExportSpec:
+        """TRAIN: write the model of another job, and train nothing"""
+
+    @_builtins.property
     def containers(self) -> Global___ContainersSpec:
         """platform docker"""
 
@@ -601,13 +632,14 @@ class JobSpec(_message.Message):
         tensorboard_dir: _builtins.str = ...,
         snapshot_interval_s: _builtins.float = ...,
         prediction: Global___PredictionSpec | None = ...,
+        export: Global___ExportSpec | None = ...,
         platform: _builtins.str = ...,
         containers: Global___ContainersSpec | None = ...,
         kubernetes: Global___KubernetesSpec | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["containers", b"containers", "failures", b"failures", "kubernetes", b"kubernetes", "model", b"model", "prediction", b"prediction", "serving", b"serving", "training", b"training", "workers", b"workers"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["containers", b"containers", "export", b"export", "failures", b"failures", "kubernetes", b"kubernetes", "model", b"model", "prediction", b"prediction", "serving", b"serving", "training", b"training", "workers", b"workers"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["containers", b"containers", "data", b"data", "data_format", b"data_format", "failures", b"failures", "image", b"image", "job_dir", b"job_dir", "kubernetes", b"kubernetes", "minibatch_size", b"minibatch_size", "model", b"model", "name", b"name", "output", b"output", "platform", b"platform", "prediction", b"prediction", "records_per_task", b"records_per_task", "serving", b"serving", "snapshot_interval_s", b"snapshot_interval_s", "submitted_at", b"submitted_at", "tensorboard_dir", b"tensorboard_dir", "trained_model", b"trained_model", "training", b"training", "type", b"type", "validation_data", b"validation_data", "worker_grace_s", b"worker_grace_s", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["containers", b"containers", "data", b"data", "data_format", b"data_format", "export", b"export", "failures", b"failures", "image", b"image", "job_dir", b"job_dir", "kubernetes", b"kubernetes", "minibatch_size", b"minibatch_size", "model", b"model", "name", b"name", "output", b"output", "platform", b"platform", "prediction", b"prediction", "records_per_task", b"records_per_task", "serving", b"serving", "snapshot_interval_s", b"snapshot_interval_s", "submitted_at", b"submitted_at", "tensorboard_dir", b"tensorboard_dir", "trained_model", b"trained_model", "training", b"training", "type", b"type", "validation_data", b"validation_data", "worker_grace_s", b"worker_grace_s", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -990,6 +1022,8 @@ class JobStatus(_message.Message):
     STALENESS_MEAN_FIELD_NUMBER: _builtins.int
     SERVERS_FIELD_NUMBER: _builtins.int
     EMBEDDING_ROWS_FIELD_NUMBER: _builtins.int
+    SAVED_VERSION_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     type: Global___JobType.ValueType
     state: Global___JobState.ValueType
@@ -1010,6 +1044,10 @@ class JobStatus(_message.Message):
     predictions: _builtins.int
     gradients_rejected: _builtins.int
     staleness_mean: _builtins.float
+    saved_version: _builtins.int
+    """Parameter version of the newest snapshot, from which the job can be resumed and its model
+    exported; absent: there is none.
+    """
     @_builtins.property
     def progress(self) -> Global___Progress: ...
     @_builtins.property
@@ -1037,6 +1075,10 @@ class JobStatus(_message.Message):
     @_builtins.property
     def embedding_rows(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """rows that exist, by table"""
+
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """what the trained model lacks, and why"""
 
     def __init__(
         self,
@@ -1067,12 +1109,16 @@ class JobStatus(_message.Message):
         staleness_mean: _builtins.float = ...,
         servers: _abc.Iterable[Global___ParameterServerStatus] | None = ...,
         embedding_rows: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        saved_version: _builtins.int | None = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "progress", b"progress", "workers_wanted", b"workers_wanted"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_saved_version", b"_saved_version", "error", b"error", "progress", b"progress", "saved_version", b"saved_version", "workers_wanted", b"workers_wanted"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["curves", b"curves", "dashboard_url", b"dashboard_url", "dead_letters", b"dead_letters", "embedding_rows", b"embedding_rows", "error", b"error", "finished_at", b"finished_at", "gradients_rejected", b"gradients_rejected", "incarnation", b"incarnation", "metrics", b"metrics", "name", b"name", "output", b"output", "predictions", b"predictions", "preemptions", b"preemptions", "progress", b"progress", "records_replayed", b"records_replayed", "records_trained", b"records_trained", "seconds", b"seconds", "servers", b"servers", "staleness_mean", b"staleness_mean", "started_at", b"started_at", "state", b"state", "tasks", b"tasks", "type", b"type", "worker_failures", b"worker_failures", "workers", b"workers", "workers_wanted", b"workers_wanted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_saved_version", b"_saved_version", "curves", b"curves", "dashboard_url", b"dashboard_url", "dead_letters", b"dead_letters", "embedding_rows", b"embedding_rows", "error", b"error", "finished_at", b"finished_at", "gradients_rejected", b"gradients_rejected", "incarnation", b"incarnation", "metrics", b"metrics", "name", b"name", "output", b"output", "predictions", b"predictions", "preemptions", b"preemptions", "progress", b"progress", "records_replayed", b"records_replayed", "records_trained", b"records_trained", "saved_version", b"saved_version", "seconds", b"seconds", "servers", b"servers", "staleness_mean", b"staleness_mean", "started_at", b"started_at", "state", b"state", "tasks", b"tasks", "type", b"type", "warnings", b"warnings", "worker_failures", b"worker_failures", "workers", b"workers", "workers_wanted", b"workers_wanted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__saved_version: _TypeAlias = _typing.Literal["saved_version"]  # noqa: Y015
+    _WhichOneofArgType__saved_version: _TypeAlias = _typing.Literal["_saved_version", b"_saved_version"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__saved_version) -> _WhichOneofReturnType__saved_version | None: ...
 
 Global___JobStatus: _TypeAlias = JobStatus  # noqa: Y015
 

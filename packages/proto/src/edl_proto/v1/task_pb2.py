@@ -26,7 +26,7 @@ from edl_proto.v1 import error_pb2 as edl__proto_dot_v1_dot_error__pb2
 from edl_proto.v1 import job_pb2 as edl__proto_dot_v1_dot_job__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x65\x64l_proto/v1/task.proto\x12\x06\x65\x64l.v1\x1a\x18\x65\x64l_proto/v1/error.proto\x1a\x16\x65\x64l_proto/v1/job.proto\"H\n\x07TaskKey\x12\x1e\n\x04type\x18\x01 \x01(\x0e\x32\x10.edl.v1.TaskType\x12\r\n\x05round\x18\x02 \x01(\r\x12\x0e\n\x06number\x18\x03 \x01(\x04\"\x8a\x01\n\x0bRecordRange\x12\x0b\n\x03uri\x18\x01 \x01(\t\x12\x0e\n\x06\x66ormat\x18\x02 \x01(\t\x12\r\n\x05start\x18\x03 \x01(\x04\x12\x0c\n\x04stop\x18\x04 \x01(\x04\x12\x1a\n\x12\x62lock_first_record\x18\x05 \x01(\x04\x12\x14\n\x0c\x62lock_offset\x18\x06 \x01(\x04\x12\x0f\n\x07\x63olumns\x18\x07 \x03(\t\"\xbc\x02\n\x05Lease\x12\x1d\n\x04task\x18\x01 \x01(\x0b\x32\x0f.edl.v1.TaskKey\x12\r\n\x05token\x18\x02 \x01(\x04\x12\r\n\x05ttl_s\x18\x03 \x01(\x01\x12$\n\x07records\x18\x04 \x01(\x0b\x32\x13.edl.v1.RecordRange\x12\x18\n\x10skip_minibatches\x18\x05 \x01(\x04\x12\x0c\n\x04seed\x18\x06 \x01(\x04\x12\x1a\n\x04mode\x18\x07 \x01(\x0e\x32\x0c.edl.v1.Mode\x12\x0e\n\x06\x66rozen\x18\x08 \x01(\t\x12\x19\n\x11parameter_version\x18\t \x01(\x04\x12*\n\rmetric_states\x18\n \x03(\x0b\x32\x13.edl.v1.MetricState\x12\x11\n\tpart_path\x18\x0b \x01(\t\x12\"\n\x06\x65xport\x18\x0c \x01(\x0b\x32\x12.edl.v1.ExportInfo\"\xb8\x01\n\nExportInfo\x12\x19\n\x11parameter_version\x18\x02 \x01(\x04\x12\x17\n\x0frecords_trained\x18\x03 \x01(\x04\x12\x0e\n\x06\x65pochs\x18\x04 \x01(\x04\x12\x30\n\x07metrics\x18\x05 \x03(\x0b\x32\x1f.edl.v1.ExportInfo.MetricsEntry\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01J\x04\x08\x01\x10\x02\">\n\x0bMetricState\x12\x0c\n\x04name\x18\x01 \x01(\t\x12!\n\tvariables\x18\x02 \x03(\x0b\x32\x0e.edl.v1.Tensor\"7\n\x06Tensor\x12\r\n\x05\x64type\x18\x01 \x01(\t\x12\r\n\x05shape\x18\x02 \x03(\x03\x12\x0f\n\x07\x63ontent\x18\x03 \x01(\x0c\"g\n\x0fRegisterRequest\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x0c\n\x04host\x18\x03 \x01(\t\x12\x0b\n\x03pid\x18\x04 \x01(\r\x12\x14\n\x0cmetrics_port\x18\x05 \x01(\r\"]\n\rRegisterReply\x12\x1c\n\x03job\x18\x01 \x01(\x0b\x32\x0f.edl.v1.JobSpec\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x19\n\x11heartbeat_every_s\x18\x03 \x01(\x01\"q\n\x0cReadyRequest\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x12\'\n\x05model\x18\x04 \x01(\x0b\x32\x18.edl.v1.ModelDescription\"I\n\x08Variable\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05shape\x18\x02 \x03(\x03\x12\r\n\x05\x64type\x18\x03 \x01(\t\x12\x11\n\ttrainable\x18\x04 \x01(\x08\"\xb4\x01\n\x10ModelDescription\x12\x12\n\nmodel_name\x18\x01 \x01(\t\x12#\n\tvariables\x18\x02 \x03(\x0b\x32\x10.edl.v1.Variable\x12\x16\n\x0eoptimizer_json\x18\x03 \x01(\t\x12\x11\n\treduction\x18\x04 \x01(\t\x12\x14\n\x0cmetric_names\x18\x05 \x03(\t\x12&\n\x06tables\x18\x06 \x03(\x0b\x32\x16.edl.v1.EmbeddingTable\"\x93\x01\n\x0e\x45mbeddingTable\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03\x64im\x18\x02 \x01(\r\x12\x14\n\x0c\x64istribution\x18\x03 \x01(\r\x12\x0e\n\x06\x63\x65nter\x18\x04 \x01(\x01\x12\x0e\n\x06spread\x18\x05 \x01(\x01\x12\x0c\n\x04seed\x18\x06 \x01(\x04\x12\x11\n\tmin_count\x18\x07 \x01(\r\x12\x0f\n\x07max_age\x18\x08 \x01(\r\"o\n\nReadyReply\x12\x1b\n\x13send_initial_values\x18\x01 \x01(\x08\x12\x1a\n\x12layout_fingerprint\x18\x02 \x01(\t\x12(\n\x07servers\x18\x03 \x03(\x0b\x32\x17.edl.v1.ParameterServer\"?\n\x0fParameterServer\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\r\n\x05start\x18\x02 \x01(\x04\x12\x0c\n\x04stop\x18\x03 \x01(\x04\"l\n\x0cLeaseRequest\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x12\x0e\n\x06wait_s\x18\x04 \x01(\x01\x12\x12\n\nprefetched\x18\x05 \x01(\r\"\x87\x01\n\nLeaseReply\x12\x1e\n\x05lease\x18\x01 \x01(\x0b\x32\r.edl.v1.LeaseH\x00\x12\x1c\n\x04wait\x18\x02 \x01(\x0b\x32\x0c.edl.v1.WaitH\x00\x12\x1e\n\x05leave\x18\x03 \x01(\x0b\x32\r.edl.v1.LeaveH\x00\x12\x11\n\tlog_index\x18\x04 \x01(\x04\x42\x08\n\x06\x61nswer\"*\n\x04Wait\x12\x12\n\nretry_in_s\x18\x01 \x01(\x01\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x17\n\x05Leave\x12\x0e\n\x06reason\x18\x01 \x01(\t\"8\n\x08LeaseRef\x12\x1d\n\x04task\x18\x01 \x01(\x0b\x32\x0f.edl.v1.TaskKey\x12\r\n\x05token\x18\x02 \x01(\x04\"\xb6\x02\n\x0f\x43ompleteRequest\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1f\n\x05lease\x18\x03 \x01(\x0b\x32\x10.edl.v1.LeaseRef\x12\x13\n\x0bminibatches\x18\x04 \x01(\x04\x12\x0f\n\x07records\x18\x05 \x01(\x04\x12\x10\n\x08\x65xamples\x18\x06 \x01(\x04\x12*\n\rmetric_states\x18\x07 \x03(\x0b\x32\x13.edl.v1.MetricState\x12\x35\n\x07metrics\x18\x08 \x03(\x0b\x32$.edl.v1.CompleteRequest.MetricsEntry\x12\x0f\n\x07seconds\x18\t \x01(\x01\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\x0f\n\rCompleteReply\"\x99\x01\n\x0b\x46\x61ilRequest\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1f\n\x05lease\x18\x03 \x01(\x0b\x32\x10.edl.v1.LeaseRef\x12\x1c\n\x05\x65rror\x18\x04 \x01(\x0b\x32\r.edl.v1.Error\x12\x11\n\tpermanent\x18\x05 \x01(\x08\x12\x10\n\x08instance\x18\x06 \x01(\t\"\x0b\n\tFailReply\"z\n\rReturnRequest\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12 \n\x06leases\x18\x03 \x03(\x0b\x32\x10.edl.v1.LeaseRef\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x0f\n\x07leaving\x18\x05 \x01(\x08\"\r\n\x0bReturnReply\"\x8d\x02\n\x10HeartbeatRequest\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x12 \n\x06leases\x18\x04 \x03(\x0b\x32\x10.edl.v1.LeaseRef\x12\"\n\x05phase\x18\x05 \x01(\x0e\x32\x13.edl.v1.WorkerPhase\x12\x38\n\x08\x63ounters\x18\x06 \x03(\x0b\x32&.edl.v1.HeartbeatRequest.CountersEntry\x12\x0e\n\x06stacks\x18\x07 \x01(\t\x1a/\n\rCountersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"j\n\x0eHeartbeatReply\x12\x1e\n\x04lost\x18\x01 \x03(\x0b\x32\x10.edl.v1.LeaseRef\x12\r\n\x05leave\x18\x02 \x01(\x08\x12\x14\n\x0cleave_reason\x18\x03 \x01(\t\x12\x13\n\x0bsend_stacks\x18\x04 \x01(\x08*w\n\x08TaskType\x12\x19\n\x15TASK_TYPE_UNSPECIFIED\x10\x00\x12\x0c\n\x08TRAINING\x10\x01\x12\x0e\n\nEVALUATION\x10\x02\x12\x16\n\x12\x45VALUATION_SUMMARY\x10\x03\x12\x0e\n\nPREDICTION\x10\x04\x12\n\n\x06\x45XPORT\x10\x05*{\n\x0bWorkerPhase\x12\x1c\n\x18WORKER_PHASE_UNSPECIFIED\x10\x00\x12\x0b\n\x07LOADING\x10\x01\x12\x08\n\x04IDLE\x10\x02\x12\r\n\tCOMPUTING\x10\x03\x12\x0e\n\nEXCHANGING\x10\x04\x12\x0b\n\x07WAITING\x10\x05\x12\x0b\n\x07LEAVING\x10\x06\x32\x8a\x03\n\x05Tasks\x12:\n\x08Register\x12\x17.edl.v1.RegisterRequest\x1a\x15.edl.v1.RegisterReply\x12\x31\n\x05Ready\x12\x14.edl.v1.ReadyRequest\x1a\x12.edl.v1.ReadyReply\x12\x31\n\x05Lease\x12\x14.edl.v1.LeaseRequest\x1a\x12.edl.v1.LeaseReply\x12:\n\x08\x43omplete\x12\x17.edl.v1.CompleteRequest\x1a\x15.edl.v1.CompleteReply\x12.\n\x04\x46\x61il\x12\x13.edl.v1.FailRequest\x1a\x11.edl.v1.FailReply\x12\x34\n\x06Return\x12\x15.edl.v1.ReturnRequest\x1a\x13.edl.v1.ReturnReply\x12=\n\tHeartbeat\x12\x18.edl.v1.HeartbeatRequest\x1a\x16.edl.v1.HeartbeatReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x65\x64l_proto/v1/task.proto\x12\x06\x65\x64l.v1\x1a\x18\x65\x64l_proto/v1/error.proto\x1a\x16\x65\x64l_proto/v1/job.proto\"H\n\x07TaskKey\x12\x1e\n\x04type\x18\x01 \x01(\x0e\x32\x10.edl.v1.TaskType\x12\r\n\x05round\x18\x02 \x01(\r\x12\x0e\n\x06number\x18\x03 \x01(\x04\"\x8a\x01\n\x0bRecordRange\x12\x0b\n\x03uri\x18\x01 \x01(\t\x12\x0e\n\x06\x66ormat\x18\x02 \x01(\t\x12\r\n\x05start\x18\x03 \x01(\x04\x12\x0c\n\x04stop\x18\x04 \x01(\x04\x12\x1a\n\x12\x62lock_first_record\x18\x05 \x01(\x04\x12\x14\n\x0c\x62lock_offset\x18\x06 \x01(\x04\x12\x0f\n\x07\x63olumns\x18\x07 \x03(\t\"\xbc\x02\n\x05Lease\x12\x1d\n\x04task\x18\x01 \x01(\x0b\x32\x0f.edl.v1.TaskKey\x12\r\n\x05token\x18\x02 \x01(\x04\x12\r\n\x05ttl_s\x18\x03 \x01(\x01\x12$\n\x07records\x18\x04 \x01(\x0b\x32\x13.edl.v1.RecordRange\x12\x18\n\x10skip_minibatches\x18\x05 \x01(\x04\x12\x0c\n\x04seed\x18\x06 \x01(\x04\x12\x1a\n\x04mode\x18\x07 \x01(\x0e\x32\x0c.edl.v1.Mode\x12\x0e\n\x06\x66rozen\x18\x08 \x01(\t\x12\x19\n\x11parameter_version\x18\t \x01(\x04\x12*\n\rmetric_states\x18\n \x03(\x0b\x32\x13.edl.v1.MetricState\x12\x11\n\tpart_path\x18\x0b \x01(\t\x12\"\n\x06\x65xport\x18\x0c \x01(\x0b\x32\x12.edl.v1.ExportInfo\"\xb8\x01\n\nExportInfo\x12\x19\n\x11parameter_version\x18\x02 \x01(\x04\x12\x17\n\x0frecords_trained\x18\x03 \x01(\x04\x12\x0e\n\x06\x65pochs\x18\x04 \x01(\x04\x12\x30\n\x07metrics\x18\x05 \x03(\x0b\x32\x1f.edl.v1.ExportInfo.MetricsEntry\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01J\x04\x08\x01\x10\x02\">\n\x0bMetricState\x12\x0c\n\x04name\x18\x01 \x01(\t\x12!\n\tvariables\x18\x02 \x03(\x0b\x32\x0e.edl.v1.Tensor\"7\n\x06Tensor\x12\r\n\x05\x64type\x18\x01 \x01(\t\x12\r\n\x05shape\x18\x02 \x03(\x03\x12\x0f\n\x07\x63ontent\x18\x03 \x01(\x0c\"g\n\x0fRegisterRequest\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x0c\n\x04host\x18\x03 \x01(\t\x12\x0b\n\x03pid\x18\x04 \x01(\r\x12\x14\n\x0cmetrics_port\x18\x05 \x01(\r\"]\n\rRegisterReply\x12\x1c\n\x03job\x18\x01 \x01(\x0b\x32\x0f.edl.v1.JobSpec\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x19\n\x11heartbeat_every_s\x18\x03 \x01(\x01\"\x83\x01\n\x0cReadyRequest\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x12\'\n\x05model\x18\x04 \x01(\x0b\x32\x18.edl.v1.ModelDescription\x12\x10\n\x08warnings\x18\x05 \x03(\t\"I\n\x08Variable\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05shape\x18\x02 \x03(\x03\x12\r\n\x05\x64type\x18\x03 \x01(\t\x12\x11\n\ttrainable\x18\x04 \x01(\x08\"\xb4\x01\n\x10ModelDescription\x12\x12\n\nmodel_name\x18\x01 \x01(\t\x12#\n\tvariables\x18\x02 \x03(\x0b\x32\x10.edl.v1.Variable\x12\x16\n\x0eoptimizer_json\x18\x03 \x01(\t\x12\x11\n\treduction\x18\x04 \x01(\t\x12\x14\n\x0cmetric_names\x18\x05 \x03(\t\x12&\n\x06tables\x18\x06 \x03(\x0b\x32\x16.edl.v1.EmbeddingTable\"\x93\x01\n\x0e\x45mbeddingTable\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03\x64im\x18\x02 \x01(\r\x12\x14\n\x0c\x64istribution\x18\x03 \x01(\r\x12\x0e\n\x06\x63\x65nter\x18\x04 \x01(\x01\x12\x0e\n\x06spread\x18\x05 \x01(\x01\x12\x0c\n\x04seed\x18\x06 \x01(\x04\x12\x11\n\tmin_count\x18\x07 \x01(\r\x12\x0f\n\x07max_age\x18\x08 \x01(\r\"o\n\nReadyReply\x12\x1b\n\x13send_initial_values\x18\x01 \x01(\x08\x12\x1a\n\x12layout_fingerprint\x18\x02 \x01(\t\x12(\n\x07servers\x18\x03 \x03(\x0b\x32\x17.edl.v1.ParameterServer\"?\n\x0fParameterServer\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\r\n\x05start\x18\x02 \x01(\x04\x12\x0c\n\x04stop\x18\x03 \x01(\x04\"l\n\x0cLeaseRequest\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x12\x0e\n\x06wait_s\x18\x04 \x01(\x01\x12\x12\n\nprefetched\x18\x05 \x01(\r\"\x87\x01\n\nLeaseReply\x12\x1e\n\x05lease\x18\x01 \x01(\x0b\x32\r.edl.v1.LeaseH\x00\x12\x1c\n\x04wait\x18\x02 \x01(\x0b\x32\x0c.edl.v1.WaitH\x00\x12\x1e\n\x05leave\x18\x03 \x01(\x0b\x32\r.edl.v1.LeaveH\x00\x12\x11\n\tlog_index\x18\x04 \x01(\x04\x42\x08\n\x06\x61nswer\"*\n\x04Wait\x12\x12\n\nretry_in_s\x18\x01 \x01(\x01\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x17\n\x05Leave\x12\x0e\n\x06reason\x18\x01 \x01(\t\"8\n\x08LeaseRef\x12\x1d\n\x04task\x18\x01 \x01(\x0b\x32\x0f.edl.v1.TaskKey\x12\r\n\x05token\x18\x02 \x01(\x04\"\xc8\x02\n\x0f\x43ompleteRequest\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1f\n\x05lease\x18\x03 \x01(\x0b\x32\x10.edl.v1.LeaseRef\x12\x13\n\x0bminibatches\x18\x04 \x01(\x04\x12\x0f\n\x07records\x18\x05 \x01(\x04\x12\x10\n\x08\x65xamples\x18\x06 \x01(\x04\x12*\n\rmetric_states\x18\x07 \x03(\x0b\x32\x13.edl.v1.MetricState\x12\x35\n\x07metrics\x18\x08 \x03(\x0b\x32$.edl.v1.CompleteRequest.MetricsEntry\x12\x0f\n\x07seconds\x18\t \x01(\x01\x12\x10\n\x08warnings\x18\n \x03(\t\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\x0f\n\rCompleteReply\"\x99\x01\n\x0b\x46\x61ilRequest\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1f\n\x05lease\x18\x03 \x01(\x0b\x32\x10.edl.v1.LeaseRef\x12\x1c\n\x05\x65rror\x18\x04 \x01(\x0b\x32\r.edl.v1.Error\x12\x11\n\tpermanent\x18\x05 \x01(\x08\x12\x10\n\x08instance\x18\x06 \x01(\t\"\x0b\n\tFailReply\"z\n\rReturnRequest\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12 \n\x06leases\x18\x03 \x03(\x0b\x32\x10.edl.v1.LeaseRef\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x0f\n\x07leaving\x18\x05 \x01(\x08\"\r\n\x0bReturnReply\"\x8d\x02\n\x10HeartbeatRequest\x12\x11\n\tworker_id\x18\x01 \x01(\r\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x12 \n\x06leases\x18\x04 \x03(\x0b\x32\x10.edl.v1.LeaseRef\x12\"\n\x05phase\x18\x05 \x01(\x0e\x32\x13.edl.v1.WorkerPhase\x12\x38\n\x08\x63ounters\x18\x06 \x03(\x0b\x32&.edl.v1.HeartbeatRequest.CountersEntry\x12\x0e\n\x06stacks\x18\x07 \x01(\t\x1a/\n\rCountersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"j\n\x0eHeartbeatReply\x12\x1e\n\x04lost\x18\x01 \x03(\x0b\x32\x10.edl.v1.LeaseRef\x12\r\n\x05leave\x18\x02 \x01(\x08\x12\x14\n\x0cleave_reason\x18\x03 \x01(\t\x12\x13\n\x0bsend_stacks\x18\x04 \x01(\x08*w\n\x08TaskType\x12\x19\n\x15TASK_TYPE_UNSPECIFIED\x10\x00\x12\x0c\n\x08TRAINING\x10\x01\x12\x0e\n\nEVALUATION\x10\x02\x12\x16\n\x12\x45VALUATION_SUMMARY\x10\x03\x12\x0e\n\nPREDICTION\x10\x04\x12\n\n\x06\x45XPORT\x10\x05*{\n\x0bWorkerPhase\x12\x1c\n\x18WORKER_PHASE_UNSPECIFIED\x10\x00\x12\x0b\n\x07LOADING\x10\x01\x12\x08\n\x04IDLE\x10\x02\x12\r\n\tCOMPUTING\x10\x03\x12\x0e\n\nEXCHANGING\x10\x04\x12\x0b\n\x07WAITING\x10\x05\x12\x0b\n\x07LEAVING\x10\x06\x32\x8a\x03\n\x05Tasks\x12:\n\x08Register\x12\x17.edl.v1.RegisterRequest\x1a\x15.edl.v1.RegisterReply\x12\x31\n\x05Ready\x12\x14.edl.v1.ReadyRequest\x1a\x12.edl.v1.ReadyReply\x12\x31\n\x05Lease\x12\x14.edl.v1.LeaseRequest\x1a\x12.edl.v1.LeaseReply\x12:\n\x08\x43omplete\x12\x17.edl.v1.CompleteRequest\x1a\x15.edl.v1.CompleteReply\x12.\n\x04\x46\x61il\x12\x13.edl.v1.FailRequest\x1a\x11.edl.v1.FailReply\x12\x34\n\x06Return\x12\x15.edl.v1.ReturnRequest\x1a\x13.edl.v1.ReturnReply\x12=\n\tHeartbeat\x12\x18.edl.v1.HeartbeatRequest\x1a\x16.edl.v1.HeartbeatReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,10 +39,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_COMPLETEREQUEST_METRICSENTRY']._serialized_options = b'8\001'
   _globals['_HEARTBEATREQUEST_COUNTERSENTRY']._loaded_options = None
   _globals['_HEARTBEATREQUEST_COUNTERSENTRY']._serialized_options = b'8\001'
-  _globals['_TASKTYPE']._serialized_start=3221
-  _globals['_TASKTYPE']._serialized_end=3340
-  _globals['_WORKERPHASE']._serialized_start=3342
-  _globals['_WORKERPHASE']._serialized_end=3465
+  _globals['_TASKTYPE']._serialized_start=3258
+  _globals['_TASKTYPE']._serialized_end=3377
+  _globals['_WORKERPHASE']._serialized_start=3379
+  _globals['_WORKERPHASE']._serialized_end=3502
   _globals['_TASKKEY']._serialized_start=85
   _globals['_TASKKEY']._serialized_end=157
   _globals['_RECORDRANGE']._serialized_start=160
@@ -61,48 +61,48 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REGISTERREQUEST']._serialized_end=1030
   _globals['_REGISTERREPLY']._serialized_start=1032
   _globals['_REGISTERREPLY']._serialized_end=1125
-  _globals['_READYREQUEST']._serialized_start=1127
-  _globals['_READYREQUEST']._serialized_end=1240
-  _globals['_VARIABLE']._serialized_start=1242
-  _globals['_VARIABLE']._serialized_end=1315
-  _globals['_MODELDESCRIPTION']._serialized_start=1318
-  _globals['_MODELDESCRIPTION']._serialized_end=1498
-  _globals['_EMBEDDINGTABLE']._serialized_start=1501
-  _globals['_EMBEDDINGTABLE']._serialized_end=1648
-  _globals['_READYREPLY']._serialized_start=1650
-  _globals['_READYREPLY']._serialized_end=1761
-  _globals['_PARAMETERSERVER']._serialized_start=1763
-  _globals['_PARAMETERSERVER']._serialized_end=1826
-  _globals['_LEASEREQUEST']._serialized_start=1828
-  _globals['_LEASEREQUEST']._serialized_end=1936
-  _globals['_LEASEREPLY']._serialized_start=1939
-  _globals['_LEASEREPLY']._serialized_end=2074
-  _globals['_WAIT']._serialized_start=2076
-  _globals['_WAIT']._serialized_end=2118
-  _globals['_LEAVE']._serialized_start=2120
-  _globals['_LEAVE']._serialized_end=2143
-  _globals['_LEASEREF']._serialized_start=2145
-  _globals['_LEASEREF']._serialized_end=2201
-  _globals['_COMPLETEREQUEST']._serialized_start=2204
-  _globals['_COMPLETEREQUEST']._serialized_end=2514
+  _globals['_READYREQUEST']._serialized_start=1128
+  _globals['_READYREQUEST']._serialized_end=1259
+  _globals['_VARIABLE']._serialized_start=1261
+  _globals['_VARIABLE']._serialized_end=1334
+  _globals['_MODELDESCRIPTION']._serialized_start=1337
+  _globals['_MODELDESCRIPTION']._serialized_end=1517
+  _globals['_EMBEDDINGTABLE']._serialized_start=1520
+  _globals['_EMBEDDINGTABLE']._serialized_end=1667
+  _globals['_READYREPLY']._serialized_start=1669
+  _globals['_READYREPLY']._serialized_end=1780
+  _globals['_PARAMETERSERVER']._serialized_start=1782
+  _globals['_PARAMETERSERVER']._serialized_end=1845
+  _globals['_LEASEREQUEST']._serialized_start=1847
+  _globals['_LEASEREQUEST']._serialized_end=1955
+  _globals['_LEASEREPLY']._serialized_start=1958
+  _globals['_LEASEREPLY']._serialized_end=2093
+  _globals['_WAIT']._serialized_start=2095
+  _globals['_WAIT']._serialized_end=2137
+  _globals['_LEAVE']._serialized_start=2139
+  _globals['_LEAVE']._serialized_end=2162
+  _globals['_LEASEREF']._serialized_start=2164
+  _globals['_LEASEREF']._serialized_end=2220
+  _globals['_COMPLETEREQUEST']._serialized_start=2223
+  _globals['_COMPLETEREQUEST']._serialized_end=2551
   _globals['_COMPLETEREQUEST_METRICSENTRY']._serialized_start=752
   _globals['_COMPLETEREQUEST_METRICSENTRY']._serialized_end=798
-  _globals['_COMPLETEREPLY']._serialized_start=2516
-  _globals['_COMPLETEREPLY']._serialized_end=2531
-  _globals['_FAILREQUEST']._serialized_start=2534
-  _globals['_FAILREQUEST']._serialized_end=2687
-  _globals['_FAILREPLY']._serialized_start=2689
-  _globals['_FAILREPLY']._serialized_end=2700
-  _globals['_RETURNREQUEST']._serialized_start=2702
-  _globals['_RETURNREQUEST']._serialized_end=2824
-  _globals['_RETURNREPLY']._serialized_start=2826
-  _globals['_RETURNREPLY']._serialized_end=2839
-  _globals['_HEARTBEATREQUEST']._serialized_start=2842
-  _globals['_HEARTBEATREQUEST']._serialized_end=3111
-  _globals['_HEARTBEATREQUEST_COUNTERSENTRY']._serialized_start=3064
-  _globals['_HEARTBEATREQUEST_COUNTERSENTRY']._serialized_end=3111
-  _globals['_HEARTBEATREPLY']._serialized_start=3113
-  _globals['_HEARTBEATREPLY']._serialized_end=3219
-  _globals['_TASKS']._serialized_start=3468
-  _globals['_TASKS']._serialized_end=3862
+  _globals['_COMPLETEREPLY']._serialized_start=2553
+  _globals['_COMPLETEREPLY']._serialized_end=2568
+  _globals['_FAILREQUEST']._serialized_start=2571
+  _globals['_FAILREQUEST']._serialized_end=2724
+  _globals['_FAILREPLY']._serialized_start=2726
+  _globals['_FAILREPLY']._serialized_end=2737
+  _globals['_RETURNREQUEST']._serialized_start=2739
+  _globals['_RETURNREQUEST']._serialized_end=2861
+  _globals['_RETURNREPLY']._serialized_start=2863
+  _globals['_RETURNREPLY']._serialized_end=2876
+  _globals['_HEARTBEATREQUEST']._serialized_start=2879
+  _globals['_HEARTBEATREQUEST']._serialized_end=3148
+  _globals['_HEARTBEATREQUEST_COUNTERSENTRY']._serialized_start=3101
+  _globals['_HEARTBEATREQUEST_COUNTERSENTRY']._serialized_end=3148
+  _globals['_HEARTBEATREPLY']._serialized_start=3150
+  _globals['_HEARTBEATREPLY']._serialized_end=3256
+  _globals['_TASKS']._serialized_start=3505
+  _globals['_TASKS']._serialized_end=3899
 # @@protoc_insertion_point(module_scope)

@@ -399,11 +399,16 @@ class ReadyRequest(_message.Message):
     INSTANCE_FIELD_NUMBER: _builtins.int
     INCARNATION_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
     instance: _builtins.str
     incarnation: _builtins.str
     @_builtins.property
     def model(self) -> Global___ModelDescription: ...
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """what a trained model will lack, and why"""
+
     def __init__(
         self,
         *,
@@ -411,10 +416,11 @@ class ReadyRequest(_message.Message):
         instance: _builtins.str = ...,
         incarnation: _builtins.str = ...,
         model: Global___ModelDescription | None = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["model", b"model"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "instance", b"instance", "model", b"model", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "instance", b"instance", "model", b"model", "warnings", b"warnings", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -772,6 +778,7 @@ class CompleteRequest(_message.Message):
     METRIC_STATES_FIELD_NUMBER: _builtins.int
     METRICS_FIELD_NUMBER: _builtins.int
     SECONDS_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
     incarnation: _builtins.str
     minibatches: _builtins.int
@@ -791,6 +798,10 @@ class CompleteRequest(_message.Message):
     def metrics(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
         """EVALUATION_SUMMARY"""
 
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """EXPORT: what the trained model lacks, and why"""
+
     def __init__(
         self,
         *,
@@ -803,10 +814,11 @@ class CompleteRequest(_message.Message):
         metric_states: _abc.Iterable[Global___MetricState] | None = ...,
         metrics: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
         seconds: _builtins.float = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["examples", b"examples", "incarnation", b"incarnation", "lease", b"lease", "metric_states", b"metric_states", "metrics", b"metrics", "minibatches", b"minibatches", "records", b"records", "seconds", b"seconds", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["examples", b"examples", "incarnation", b"incarnation", "lease", b"lease", "metric_states", b"metric_states", "metrics", b"metrics", "minibatches", b"minibatches", "records", b"records", "seconds", b"seconds", "warnings", b"warnings", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

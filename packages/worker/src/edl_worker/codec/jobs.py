@@ -56,6 +56,7 @@ def decode_job(spec: job_pb2.JobSpec) -> JobDescription:
         prediction=PredictionSettings(tuple(spec.prediction.keep), spec.prediction.postprocess),
         image=spec.image,
         grace_s=spec.worker_grace_s,
+        exported_job=spec.export.job,
     )
 
 

@@ -49,6 +49,7 @@ def encode_ready(
         instance=identity.instance,
         incarnation=incarnation,
         model=encode_model(model),
+        warnings=model.warnings,
     )
 
 
@@ -148,6 +149,7 @@ def encode_result(
         metric_states=[_encode_metric_state(state) for state in result.metric_states],
         metrics=result.metrics,
         seconds=result.seconds,
+        warnings=result.warnings,
     )
 
 

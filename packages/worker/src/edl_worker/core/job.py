@@ -92,6 +92,7 @@ class JobDescription:
         trained_model: the model to evaluate or to predict with.
         image: digest-pinned reference; empty for local processes.
         grace_s: time from SIGTERM to SIGKILL.
+        exported_job: the job whose model this one exports; empty: its own.
     """
 
     name: str
@@ -106,3 +107,4 @@ class JobDescription:
     prediction: PredictionSettings = field(default_factory=PredictionSettings)
     image: str = ""
     grace_s: float = 0.0
+    exported_job: str = ""

@@ -44,6 +44,7 @@ class ModelDescription:
     Attributes:
         reduction: "mean" or "sum": how the loss reduces a minibatch.
         optimizer_json: the optimizer as Keras serializes it.
+        warnings: what the trained model will lack, and why.
     """
 
     model_name: str
@@ -52,6 +53,7 @@ class ModelDescription:
     tables: tuple[TableDescription, ...] = ()
     reduction: str = ""
     optimizer_json: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

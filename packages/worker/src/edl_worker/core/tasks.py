@@ -165,6 +165,7 @@ class TaskResult:
         examples: elements that the dataset function made of the records.
         metric_states: of an evaluation task.
         metrics: of an evaluation summary.
+        warnings: what the trained model of an export task lacks, and why.
     """
 
     records: int = 0
@@ -172,6 +173,7 @@ class TaskResult:
     examples: int = 0
     metric_states: tuple[MetricState, ...] = ()
     metrics: Mapping[str, float] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
     seconds: float = 0.0
 
 

@@ -9,7 +9,8 @@ import platform
 import shutil
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,14 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from edl_proto import zoo_files
 from edl_worker.codec.jobs import encode_trained_model
 from edl_worker.core.job import JobDescription
 from edl_worker.core.model_description import TrainedModelDescription
 from edl_worker.core.tasks import ExportInfo
 from edl_worker.model_file import ModelFile
+from edl_worker.model_file.errors import message_of
+from edl_worker.model_file.zoo.importer import loaded_files
 from edl_worker.tasks import trained_model, weight_files
 from edl_worker.tasks.prediction import named_outputs
 from edl_worker.tasks.task_errors import is_about_writing, writing_failed
@@ -29,10 +33,8 @@ from edl_worker.tensorflow_internals import without_default_signature
 
 log = logging.getLogger(__name__)
 
-_NOT_COPIED = shutil.ignore_patterns(
-    "__pycache__", "*.pyc", ".git", ".hg", ".svn", ".venv", ".mypy_cache", ".pytest_cache",
-    ".ruff_cache", ".ipynb_checkpoints", ".*.edl-*.tmp",
-)  # fmt: skip
+_SHOWN = 200
+"""Characters of an error in a warning; the worker's log has all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,60 +51,95 @@ class Exporter:
     model_file: ModelFile
     input_spec: Any
 
-    def export(self, info: ExportInfo, place: str) -> None:
+    def export(self, info: ExportInfo, place: str) -> tuple[str, ...]:
         """Write the model to a place of this task's own; the master makes the output of it.
 
         Args:
             info: what the master knows of the model.
             place: a directory to make; a path, or the URI of a place in a store.
 
+        Returns:
+            What the model lacks, and why. It always has its parameters.
+
         Raises:
             EdlError: OUTPUT_UNWRITABLE or DISK_FULL; nothing is left behind.
         """
         try:
             if is_in_store(place):
-                self._export_to_store(info, place)
-            else:
-                self._export_here(info, Path(place))
+                return self._export_to_store(info, place)
+            return self._export_here(info, Path(place))
         except Exception as error:
             discard(place)
             if is_about_writing(error):
                 raise writing_failed(error, self.job.output or place) from error
             raise
 
-    def _export_here(self, info: ExportInfo, place: Path) -> None:
+    def expected_warnings(self) -> tuple[str, ...]:
+        """What the trained model will lack, as far as that is known before training."""
+        try:
+            keras.saving.serialize_keras_object(self.model_file.model)
+        except Exception as error:
+            return (_lacks_keras(error),)
+        return ()
+
+    def _export_here(self, info: ExportInfo, place: Path) -> tuple[str, ...]:
         place.mkdir(parents=True)
-        self._write(info, place, leave_out=(Path(self.job.output).absolute(), place))
+        warnings = self._write(info, place)
         _sync_tree(place)
         _sync(place.parent)
+        return warnings
 
-    def _export_to_store(self, info: ExportInfo, place: str) -> None:
+    def _export_to_store(self, info: ExportInfo, place: str) -> tuple[str, ...]:
         import fsspec
 
         filesystem, path = fsspec.core.url_to_fs(place)
         with tempfile.TemporaryDirectory(prefix="edl-export-") as folder:
             local = Path(folder)
-            self._write(info, local, leave_out=(local,))
+            warnings = self._write(info, local)
             filesystem.put(f"{local}/", path, recursive=True)
+        return warnings
 
     # --- contents --------------------------------------------------------------------------
 
-    def _write(self, info: ExportInfo, to: Path, leave_out: tuple[Path, ...]) -> None:
+    def _write(self, info: ExportInfo, to: Path) -> tuple[str, ...]:
+        """Write the parameters first, then the other forms, each of which the model may lack."""
         model = self.model_file.model
         weight_files.save(weight_files.of_model(model), to / trained_model.PARAMETERS)
-        has_keras = _save_keras(model, to / trained_model.KERAS)
-        self._save_for_serving(to / trained_model.SAVED_MODEL)
-        zoo = Path(self.job.model.model_zoo)
-        shutil.copytree(
-            zoo,
-            to / trained_model.MODEL_ZOO,
-            ignore=_leaving_out(leave_out),
-            ignore_dangling_symlinks=True,
+        warnings: list[str] = []
+        description = replace(
+            self._describe(info),
+            keras_filename=_form(to / trained_model.KERAS, model.save, _lacks_keras, warnings),
+            saved_model=_form(
+                to / trained_model.SAVED_MODEL, self._save_for_serving, _lacks_serving, warnings
+            ),
         )
-        description = self._describe(info, has_keras)
+        warnings += self._copy_zoo(to / trained_model.MODEL_ZOO)
         (to / trained_model.DESCRIPTION).write_bytes(encode_trained_model(description))
+        return tuple(warnings)
 
-    def _describe(self, info: ExportInfo, has_keras: bool) -> TrainedModelDescription:
+    def _copy_zoo(self, to: Path) -> list[str]:
+        """Copy what belongs to the model, and return what cannot be read now."""
+        spec, zoo, warnings = self.job.model, Path(self.job.model.model_zoo), []
+        names = (
+            *(spec.model_def, spec.input_fn, spec.dataset_fn, spec.loss, spec.optimizer),
+            *(spec.eval_metrics_fn, spec.feature_columns, spec.label_columns),
+        )
+        to.mkdir()
+        files = zoo_files.select(zoo, filter(None, names), loaded_files())
+        for name in files.paths:
+            try:
+                content = (zoo / name).read_bytes()
+            except OSError as error:
+                reason = error.strerror or error
+                warnings.append(f"The copy of the model zoo has no {name}: {reason}.")
+                continue
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
+            (to / name).write_bytes(content)
+        if not files.paths:
+            warnings.append(f"There is no copy of the model zoo: {zoo} has no model file any more.")
+        return warnings
+
+    def _describe(self, info: ExportInfo) -> TrainedModelDescription:
         spec = self.job.model
         return TrainedModelDescription(
             docker_commit_id=self.job.image,
@@ -118,7 +155,7 @@ class Exporter:
             label_columns=spec.label_columns,
             model_zoo=trained_model.MODEL_ZOO,
             minibatch_size=self.job.minibatch_size,
-            job=self.job.name,
+            job=self.job.exported_job or self.job.name,
             created_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             parameter_version=info.parameter_version,
             records_trained=info.records_trained,
@@ -130,8 +167,6 @@ class Exporter:
                 "keras": keras.__version__,
                 "python": platform.python_version(),
             },
-            keras_filename=trained_model.KERAS if has_keras else "",
-            saved_model=trained_model.SAVED_MODEL,
         )
 
     def _save_for_serving(self, to: Path) -> None:
@@ -144,26 +179,55 @@ class Exporter:
 
         archive = keras.export.ExportArchive()
         archive.track(model)
-        archive.add_endpoint("serve", serve, input_signature=[_with_names(self.input_spec, model)])
+        # As a traced function: Keras itself knows no signatures of sparse or ragged features.
+        signature = [_with_names(self.input_spec, model)]
+        traced = tf.function(serve, input_signature=signature, autograph=False)
+        traced.get_concrete_function()
+        archive.add_endpoint("serve", traced)
         with without_default_signature():
             archive.write_out(str(to), verbose=False)
 
 
-def _save_keras(model: keras.Model, path: Path) -> bool:
+def _form(
+    path: Path,
+    save: Callable[[Path], object],
+    lacks: Callable[[Exception], str],
+    warnings: list[str],
+) -> str:
+    """Save one form of a model; return the name of its file, or nothing and add a warning.
+
+    Raises:
+        Exception: it cannot be written here, whatever the model.
+    """
     try:
-        model.save(path)
+        save(path)
     except Exception as error:
         if is_about_writing(error):
             raise
-        # A subclassed model whose constructor takes what Keras cannot write down.
-        log.warning(
-            "the output has no %s, since Keras cannot save this model: %s; "
-            "give it get_config(), or use the parameters or the SavedModel",
-            *(path.name, str(error).strip().splitlines()[0] if str(error) else repr(error)),
-        )
+        log.warning("%s", lacks(error), exc_info=True)
+        warnings.append(lacks(error))
+        discard(str(path))
         path.unlink(missing_ok=True)
-        return False
-    return True
+        return ""
+    return path.name
+
+
+def _lacks_keras(error: Exception) -> str:
+    return (
+        f"The trained model has no {trained_model.KERAS}, since Keras cannot save this model:"
+        f" {_in_short(error)}. edl predict needs only the parameters."
+    )
+
+
+def _lacks_serving(error: Exception) -> str:
+    return (
+        "The trained model has no SavedModel, since TensorFlow cannot trace this model for serving:"
+        f" {_in_short(error)}. edl predict needs only the parameters."
+    )
+
+
+def _in_short(error: Exception) -> str:
+    return " ".join(message_of(error).split())[:_SHOWN].rstrip(" .,:")
 
 
 def _with_names(spec: Any, model: keras.Model) -> Any:
@@ -179,18 +243,6 @@ def _with_names(spec: Any, model: keras.Model) -> Any:
         inputs = getattr(model, "input_names", None) or ["features"]
         return tf.TensorSpec(spec.shape, spec.dtype, name=inputs[0])
     return spec
-
-
-def _leaving_out(paths: tuple[Path, ...]) -> Any:
-    left_out = {str(path) for path in paths}
-
-    def ignore(directory: str, found: list[str]) -> set[str]:
-        names = set(_NOT_COPIED(directory, found))
-        return names | {
-            name for name in found if os.path.abspath(os.path.join(directory, name)) in left_out
-        }
-
-    return ignore
 
 
 def is_in_store(place: str) -> bool:

@@ -93,6 +93,7 @@ class LoadedModel:
             optimizer_json=json.dumps(
                 describe_optimizer(file.optimizer, arena), default=_plain_number
             ),
+            warnings=self.trainable.exporter.expected_warnings() if self.job.output else (),
         )
 
     @property

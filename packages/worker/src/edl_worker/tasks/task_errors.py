@@ -136,15 +136,14 @@ def writing_failed(error: BaseException, path: str) -> EdlError:
             ErrorCode.DISK_FULL,
             f"no space is left for {path}",
             where=path,
-            remedy="Free space there, or choose another --output, and submit the job again; "
-            "nothing half-written was left.",
+            remedy="Free space there; nothing half-written was left.",
         )
     reason = getattr(error, "strerror", None) or message_of(error)
     return EdlError(
         ErrorCode.OUTPUT_UNWRITABLE,
         f"{path} cannot be written: {reason}",
         where=path,
-        remedy="Choose an --output that the workers may write to.",
+        remedy="Let the workers write there.",
     )
 
 

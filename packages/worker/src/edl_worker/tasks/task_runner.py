@@ -143,8 +143,7 @@ class TaskRunner:
         assert self._training is not None, "only a training job has something to export"
         self._use_frozen(lease)
         self._state.phase = WorkerPhase.COMPUTING
-        self._training.export(lease)
-        return TaskResult()
+        return TaskResult(warnings=self._training.export(lease))
 
     def _use_frozen(self, lease: Lease) -> None:
         if lease.frozen and self._training is not None:
@@ -210,8 +209,8 @@ class _Training:
     def send_initial_values(self, client: ParameterClient) -> bool:
         return send_initial_values(client, self._initial, self._trainable.tables)
 
-    def export(self, lease: Lease) -> None:
+    def export(self, lease: Lease) -> tuple[str, ...]:
         with contextlib.ExitStack() as stack:
             if self._trainable.tables is not None:
                 stack.enter_context(self._trainable.tables.held(self.replica.scan))
-            self._trainable.exporter.export(lease.export, lease.part_path)
+            return self._trainable.exporter.export(lease.export, lease.part_path)

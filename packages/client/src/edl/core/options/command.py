@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edl.core.options.kinds import Duration, Flag
-from edl.core.options.option import Option, declare
+from edl.core.options.option import TRAIN, Option, declare
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +21,15 @@ class CommandOptions:
             Flag(),
             "Check options, data and model file, rehearse the job on its first records, and print "
             "it; start nothing.",
+            default=False,
+            per_run=True,
+        )
+    )
+    yes: bool = declare(
+        Option(
+            Flag(),
+            "Accept a model zoo with many or large files: they go into the trained model.",
+            verbs=TRAIN,
             default=False,
             per_run=True,
         )

@@ -69,6 +69,7 @@ class TrainOptions(TypedDict, total=False):
     build_log: bool
     detach: bool
     dry_run: bool
+    yes: bool
     timeout: str | float
 
 

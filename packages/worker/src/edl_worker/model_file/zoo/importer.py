@@ -187,6 +187,12 @@ class ModelZoo(MetaPathFinder):
         return None
 
 
+def loaded_files() -> list[Path]:
+    """The files of all modules that were imported from the open zoo."""
+    loaders = [getattr(module, "__loader__", None) for module in list(sys.modules.values())]
+    return [Path(it.path) for it in loaders if isinstance(it, ZooModuleLoader)]
+
+
 class ZooModuleLoader(SourceFileLoader):
     """Executes a file of the zoo with an ``import`` that finds the zoo's modules."""
 

@@ -1,0 +1,250 @@
+"""Takes up the state of jobs of this machine: resumes them, and exports their models."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import posixpath
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edl import codec
+from edl.adapters import processes
+from edl.adapters.job_processes import end_supervision, job_workers
+from edl.adapters.job_store import JobStore, MasterRecord, StoredJob, submission_time
+from edl.adapters.launcher import LocalLauncher, supervisor_command
+from edl.adapters.local_runtime import LocalRuntime
+from edl.core import mounts, names
+from edl.core.job_status import JobState, JobStatus
+from edl.core.locations import scheme
+from edl.core.mounts import BindMount
+from edl.core.problem import Problem
+from edl.job_spec import start_fields
+from edl_proto.errors import EdlError
+from edl_proto.local import job_directory, supervision
+from edl_proto.local.job_status import read_status
+from edl_proto.v1 import error_pb2, job_pb2
+
+if TYPE_CHECKING:
+    from edl.core.job_backend import JobBackend
+
+_GRACE_S = 5.0
+
+
+class LocalContinuation:
+    """The ``JobContinuation`` of this machine (docs/adr/0019).
+
+    Args:
+        backend: of the same jobs.
+        store: their directories.
+        runtime: starts and finds the processes of a job.
+    """
+
+    def __init__(self, backend: JobBackend, store: JobStore, runtime: LocalRuntime) -> None:
+        self._backend = backend
+        self._store = store
+        self._runtime = runtime
+
+    def resume(self, name: str) -> bool:
+        self._backend.status(name, ask=False)  # another backend's job is none of this one
+        with _one_at_a_time(self._store.path(name)):
+            stored = self._store.read(name)
+            if not stored.is_over:
+                return False
+            if stored.status.state is JobState.SUCCEEDED:
+                raise _over(stored.status, "there is nothing to continue")
+            end_job(self._runtime, stored.path, stored.master)
+            self._runtime.remove(stored.path)
+            if not _reopen(stored.path):
+                raise _over(stored.status, "there is nothing to continue")
+            command = self._runtime.master_command()
+            supervision.describe(stored.path.absolute(), supervisor_command(), command)
+            LocalLauncher(self._store, command).start(name, former=stored.master)
+        return True
+
+    def export(self, name: str, output: str = "") -> str:
+        self._backend.status(name, ask=False)
+        stored = self._store.read(name)
+        own = names.with_suffix(stored.spec.export.job or name, "export")
+        spec = _export_spec(stored, own, self._store.path(own).absolute(), output)
+        if self._store.has(own):
+            if not self._store.read(own).is_over:
+                raise EdlError(
+                    error_pb2.JOB_EXISTS,
+                    f"the model of {name} is being exported",
+                    where=str(self._store.path(own)),
+                    remedy=f"edl wait {own} waits for its end.",
+                )
+            self._backend.delete(own)
+        command = self._runtime.master_command()
+        if not self._store.create(own, spec, supervisor_command(), command):
+            return self.export(name, output)  # somebody else has begun at this moment
+        LocalLauncher(self._store, command).start(own)
+        return own
+
+
+def end_job(runtime: LocalRuntime, path: Path, master: MasterRecord | None) -> None:
+    """End what is left of a job that is over; nothing starts it again."""
+    processes.end(end_supervision(path), _GRACE_S)
+    # A master that only serves the page of its finished job ends with the job.
+    if master is not None:
+        processes.end([master.process], _GRACE_S)
+    processes.end(job_workers(runtime, path), _GRACE_S)
+
+
+# --- resuming ----------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _one_at_a_time(path: Path) -> Iterator[None]:
+    """A context that one process at a time is in, for each job."""
+    with (path / job_directory.RESUME_LOCK).open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _reopen(path: Path) -> bool:
+    """Make a job that is over one that goes on; nothing of it runs. False if it has succeeded.
+
+    The only writer of these files at this moment, as it holds the locks of supervisor and master.
+    Nobody starts a supervisor before the launcher has described how.
+
+    Raises:
+        EdlError: JOB_EXISTS if a process of the job is still there; OUTPUT_UNWRITABLE.
+    """
+    try:
+        with _sole_owner(path):
+            status = read_status(path)
+            if _read_object(path / job_directory.END).get("state") == "SUCCEEDED":
+                # Its master was killed after that was decided.
+                (path / job_directory.END).replace(path / job_directory.STATUS)
+                return False
+            requests = _read_object(path / job_directory.REQUESTS)
+            if requests.pop("stop", None) is not None:
+                _replace(path / job_directory.REQUESTS, json.dumps(requests, indent=2))
+            status.state = job_pb2.STARTING
+            for name in ("error", "incarnation", "finished_at"):
+                status.ClearField(name)
+            if (path / job_directory.STATUS).exists():
+                _replace(path / job_directory.STATUS, codec.to_json(status))
+            for name in (job_directory.END, job_directory.SUPERVISION):
+                (path / name).unlink(missing_ok=True)
+            return True
+    except OSError as error:
+        raise EdlError(
+            error_pb2.OUTPUT_UNWRITABLE,
+            f"the job's directory cannot be written: {error.strerror or error}",
+            where=str(path),
+            remedy="Free some space there, and try again.",
+        ) from error
+
+
+@contextlib.contextmanager
+def _sole_owner(path: Path) -> Iterator[None]:
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    supervisor = supervision.hold(path)
+    try:
+        if supervisor is None:
+            raise BlockingIOError
+        supervision.take_lock(directory)
+        yield
+    except BlockingIOError:
+        raise EdlError(
+            error_pb2.JOB_EXISTS,
+            "processes of the job are still ending",
+            where=str(path),
+            remedy="Try again in a few seconds.",
+        ) from None
+    finally:
+        os.close(directory)
+        if supervisor is not None:
+            supervisor.close()
+
+
+def _read_object(path: Path) -> dict[str, object]:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _replace(path: Path, text: str) -> None:
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with draft.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+# --- exporting ---------------------------------------------------------------------------------
+
+
+def _export_spec(job: StoredJob, name: str, path: Path, output: str) -> job_pb2.JobSpec:
+    """The specification of a job that exports the model of another one.
+
+    Raises:
+        EdlError: USAGE or JOB_OVER.
+    """
+    if job.spec.type != job_pb2.TRAIN:
+        raise EdlError(
+            error_pb2.USAGE,
+            f"{job.name} is no training job: it has no model of its own",
+            where=job.name,
+            remedy="edl list shows all jobs.",
+        )
+    if job.status.state is JobState.SUCCEEDED and not job.spec.training.checkpoint_dir:
+        raise _over(job.status, f"its model is in {job.status.output or job.spec.output}")
+    spec = job_pb2.JobSpec()
+    spec.CopyFrom(job.spec)
+    start_fields(spec, name, str(path), submission_time())
+    if not spec.export.job:
+        spec.export.job = job.name
+        spec.export.snapshots = str(job.path.absolute() / job_directory.SNAPSHOTS)
+    spec.output = output or spec.output
+    spec.workers.CopyFrom(job_pb2.WorkersSpec(min=1, max=1))
+    spec.training.parameter_servers = 0
+    spec.training.init_from = ""
+    del spec.validation_data[:]
+    spec.serving.dashboard_port = 0
+    spec.serving.keep_page_s = 0
+    if spec.HasField("containers"):
+        _add_mounts(spec)
+    return spec
+
+
+def _add_mounts(spec: job_pb2.JobSpec) -> None:
+    """What the containers of an export see besides the places of the job itself.
+
+    Raises:
+        EdlError: USAGE; the output's folder holds more than a container should see.
+    """
+    known = {mount.path for mount in spec.containers.mounts}
+    added = []
+    if os.path.isdir(spec.export.snapshots):
+        added.append(job_pb2.Mount(path=spec.export.snapshots))
+    if spec.output and not scheme(spec.output):
+        folder = posixpath.dirname(spec.output)
+        try:
+            mounts.check("output", BindMount(folder, writable=True), str(Path.home()))
+        except Problem as problem:
+            raise codec.error_of(problem) from None
+        added.append(job_pb2.Mount(path=folder, writable=True, for_workers=True))
+    spec.containers.mounts.extend(mount for mount in added if mount.path not in known)
+
+
+def _over(status: JobStatus, why: str) -> EdlError:
+    return EdlError(
+        error_pb2.JOB_OVER,
+        f"{status.job} has succeeded: {why}",
+        where=status.job,
+        remedy=f"edl status {status.job} shows its result.",
+    )

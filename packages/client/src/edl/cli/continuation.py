@@ -1,0 +1,89 @@
+"""``edl resume`` and ``edl export``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from edl.cli.commands import CONTEXT, EdlCommand
+from edl.cli.output import Name, Output, Quiet, put, reporting
+from edl.cli.submit import finish, follow, make_display, put_detached
+from edl.render.output_format import Format
+
+if TYPE_CHECKING:
+    from edl.use_cases.job_catalog import JobCatalog
+
+app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
+
+
+@app.command(cls=EdlCommand, epilog="edl resume my-job\nedl resume my-job --detach -o json")
+def resume(
+    name: Name,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Return when the job runs; do not watch it.")
+    ] = False,
+    quiet: Quiet = False,
+    output_format: Output = None,
+) -> None:
+    """Continue a job that was stopped, has failed or was lost, from its last snapshot."""
+    with reporting(output_format):
+        from edl.app import job_catalog
+        from edl.render import terminal
+
+        catalog = job_catalog()
+        backend = catalog.find(name)
+        resumed = backend.continuation.resume(name)
+        snapshot = backend.status(name, ask=False)
+        url = snapshot.dashboard_url or snapshot.status.dashboard_url
+        if not quiet:
+            how = "resumed" if resumed else "runs already; watching it"
+            terminal.message(f"{name} {how}, page: {url}")
+        if detach:
+            put_detached(catalog, name, url, output_format, quiet=quiet)
+            return
+    status = follow(backend, name, make_display(quiet), output_format)
+    finish(status, output_format, quiet=quiet, keep_page_s=snapshot.keep_page_s)
+
+
+@app.command(cls=EdlCommand, epilog="edl export my-job\nedl export my-job --output so_far")
+def export(
+    name: Name,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output", metavar="DIR", help="Where to write it. Default: the output of the job."
+        ),
+    ] = "",
+    quiet: Quiet = False,
+    output_format: Output = None,
+) -> None:
+    """Write the model of a job as it is in its newest snapshot. The job itself is not changed."""
+    with reporting(output_format):
+        from edl.app import job_catalog
+
+        write_model(job_catalog(), name, output, output_format, quiet=quiet)
+
+
+def write_model(
+    catalog: JobCatalog, name: str, output: str, form: Format | None, *, quiet: bool
+) -> None:
+    """Write the model of a job and print where it is; exit with the code of a failure."""
+    from edl import codec
+    from edl.core.job_result import of_status
+    from edl.render import terminal
+    from edl.render.errors import show
+    from edl.use_cases.model_export import export_model
+
+    display = make_display(quiet)
+    try:
+        status = export_model(catalog, name, output, display)
+    finally:
+        display.close()
+    if not quiet and status.failure is None:
+        told = [f"the model of {name}, parameter version {status.version}, is in {status.output}"]
+        told += [f"  warning: {text}" for text in status.warnings]
+        terminal.message("\n".join(told))
+    put(of_status(status).to_dict(), form, [status.output], [name])
+    if status.failure is not None:
+        raise typer.Exit(show(codec.error_of(status.failure)))

@@ -1,0 +1,34 @@
+"""Writes the model of a job that has not ended, was stopped, or failed."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from edl.core.job_status import JobState, JobStatus
+from edl.core.locations import absolute
+from edl.use_cases.job_catalog import JobCatalog
+from edl.use_cases.job_watcher import JobDisplay, JobWatcher
+
+
+def export_model(catalog: JobCatalog, name: str, output: str, display: JobDisplay) -> JobStatus:
+    """Write the model of a job's newest snapshot or checkpoint, and wait for the end.
+
+    Args:
+        output: a path or a URI; empty: the output of the job.
+
+    Returns:
+        The final status of the short job that did it. If it succeeded, it is deleted, and the
+        status has the name of the job whose model it is.
+
+    Raises:
+        EdlError: as ``JobContinuation.export``.
+    """
+    backend = catalog.find(name)
+    place = absolute(output, os.getcwd(), os.environ) if output else ""
+    short = backend.continuation.export(name, place)
+    status = JobWatcher(backend, short, display).run()
+    if status.state is JobState.SUCCEEDED:
+        backend.delete(short)
+        return replace(status, job=name)
+    return status

@@ -1,0 +1,109 @@
+"""The reservation of an output: of two jobs with one output, the second one does not start."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from pathlib import Path
+
+from edl_master.adapters import object_stores
+from edl_master.adapters.files import storage_error
+from edl_master.adapters.job_output import output_exists
+from edl_proto.local import supervision
+
+
+class OutputReservation:
+    """Reserves a path for the result of one job, from its first master's start to its end.
+
+    A file beside the output names the job. It is locked while a master of the job runs, and counts
+    between two masters as long as the job is to be continued by itself. Stores have no locks:
+    there nothing is reserved, and the job that comes second fails when it is to write.
+
+    Args:
+        output: a path, or the URI of a place in a store.
+        job_dir: directory of the job.
+    """
+
+    def __init__(self, output: str, job_dir: Path) -> None:
+        self._job_dir = job_dir.absolute()
+        self._held: int | None = None
+        self._path: Path | None = None
+        if not object_stores.is_store(output):
+            place = Path(output)
+            self._path = place.parent / f".{place.name}.edl-reserved"
+
+    def hold(self) -> None:
+        """Reserve the output; its parent directory exists.
+
+        Raises:
+            EdlError: OUTPUT_EXISTS if another job has it; OUTPUT_UNWRITABLE or DISK_FULL.
+        """
+        if self._path is None:
+            return
+        try:
+            while self._held is None:
+                self._take(self._path)
+        except OSError as error:
+            raise storage_error(error, self._path) from error
+
+    def _take(self, path: Path) -> None:
+        """One attempt; it fails without an error if the file was removed meanwhile."""
+        held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._refuse(held, path)
+        except OSError:
+            pass  # a file system without locks: the name counts all the same
+        if not path.exists() or not os.path.samestat(os.fstat(held), path.stat()):
+            os.close(held)
+            return
+        if self._is_of_another(held):
+            self._refuse(held, path)
+        os.ftruncate(held, 0)
+        os.pwrite(held, json.dumps({"job_dir": str(self._job_dir)}).encode(), 0)
+        self._held = held
+
+    def _is_of_another(self, held: int) -> bool:
+        """Whether the file names another job that goes on by itself."""
+        owner = _owner(held)
+        return (
+            owner is not None
+            and owner != self._job_dir
+            and supervision.is_wanted(owner)
+            and not supervision.is_over(owner)
+        )
+
+    def _refuse(self, held: int, path: Path) -> None:
+        owner = _owner(held)
+        os.close(held)
+        job = f"job {owner.name}" if owner is not None else "another job"
+        raise output_exists(
+            str(path),
+            what=f"{job} is going to write this output",
+            where=str(path.with_name(path.name.removeprefix(".").removesuffix(".edl-reserved"))),
+            remedy="Choose another --output.",
+        )
+
+    def close(self) -> None:
+        """Stop holding it: this process ends, and the job goes on."""
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
+
+    def release(self) -> None:
+        """Remove what this or an earlier master of the job has left: the job is over."""
+        if self._path is None:
+            return
+        with contextlib.suppress(OSError), self._path.open() as file:
+            if _owner(file.fileno()) == self._job_dir:
+                self._path.unlink()
+
+
+def _owner(held: int) -> Path | None:
+    try:
+        return Path(json.loads(os.pread(held, 4096, 0))["job_dir"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
