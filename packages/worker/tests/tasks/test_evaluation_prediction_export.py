@@ -332,9 +332,8 @@ def test_sparse_features_are_served(job: job_pb2.JobSpec, tmp_path: Path) -> Non
     trainable = load(decode_job(job), {"worker_id": 0}).trainable
     assert trainable is not None
     assert trainable.exporter.export(ExportInfo(), str(tmp_path / "trained")) == ()
-    served = tf.saved_model.load(tmp_path / "trained" / "saved_model").serve(
-        {"x": tf.sparse.from_dense([[0.0, 1.0, 0.0, 0.0]])}
-    )
+    back = tf.saved_model.load(tmp_path / "trained" / "saved_model")
+    served = back.serve({"x": tf.sparse.from_dense([[0.0, 1.0, 0.0, 0.0]])})
     assert served["prediction"].shape == (1, 3)
 
 
