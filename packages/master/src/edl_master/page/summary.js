@@ -183,6 +183,15 @@ function latestLoss(status) {
   return curve?.points?.at(-1)?.value ?? status.progress?.loss;
 }
 
+/** Records per second now, or of the whole job as the command line has it. */
+function pace(status) {
+  const p = status.progress ?? {};
+  if (!isOver(status)) return { value: rate(p.records_per_s), note: "at present" };
+  const mean = number(p.mean_records_per_s);
+  if (mean > 0) return { value: rate(mean), note: "first to last record" };
+  return { value: rate(number(p.records_done) / number(status.seconds)), note: "whole job" };
+}
+
 /** The row of figures; which ones depends on the type of the job. */
 export function showStats(status) {
   const p = status.progress ?? {};
@@ -196,11 +205,7 @@ export function showStats(status) {
   if (training) {
     figures.push({ label: "epoch", value: count(p.epoch), note: `of ${count(p.num_epochs)}` });
   }
-  figures.push(
-    isOver(status)
-      ? { label: "records/s", value: rate(p.mean_records_per_s), note: "first to last record" }
-      : { label: "records/s", value: rate(p.records_per_s), note: "at present" },
-  );
+  figures.push({ label: "records/s", ...pace(status) });
   if (training) {
     figures.push({ label: "loss", value: measure(latestLoss(status)), note: "latest mean" });
     const version = count(p.parameter_version);
