@@ -75,8 +75,8 @@ def predict(
                 # The shorter comes first, so that nothing is taken from the other in vain.
                 for record, kept in zip(rows(outputs, batch.size), additions.kept, strict=False):
                     writer.write(recordio.example.encode(_beside(record, kept)))
-            if predictions != wanted:
-                raise _miscounted(lease, wanted, predictions)
+            if predictions > wanted or writer.records != wanted:
+                raise _miscounted(lease, wanted, max(predictions, writer.records))
     except OSError as error:
         raise writing_failed(error, lease.part_path) from error
     return TaskResult(records=predictions, minibatches=minibatches, examples=predictions)
