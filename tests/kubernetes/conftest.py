@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from .cluster import requirements
-from .cluster.cluster import Cluster
+from cluster import requirements
+from cluster.cluster import Cluster
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

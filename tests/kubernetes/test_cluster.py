@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from .cluster.cluster import Cluster
-from .cluster.images import BUSYBOX_IMAGE
+from cluster.cluster import Cluster
+from cluster.images import BUSYBOX_IMAGE
 
 
 def pod(name: str, *command: str, **spec: object) -> str:

@@ -24,6 +24,16 @@ def heading(worker: WorkerId, attempt: int) -> bytes:
     return f"--- {at} worker {worker}, start {attempt + 1}\n".encode()
 
 
+def append(logs: Path, worker: WorkerId, attempt: int, text: str) -> str:
+    """Append all that an instance wrote; returns the last lines."""
+    path = path_of(logs, worker)
+    with path.open("ab") as output:
+        output.write(heading(worker, attempt))
+        start = output.tell()
+        output.write(text.encode())
+    return tail(path, start)
+
+
 def tail(path: Path, start: int) -> str:
     """The last lines that an instance wrote; ``start`` is where its part of the file begins."""
     try:

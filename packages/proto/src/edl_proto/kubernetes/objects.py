@@ -1,4 +1,4 @@
-"""What client and master agree on about a job's objects on Kubernetes: names, labels and ports.
+"""Names, labels and ports of a job's objects on Kubernetes.
 
 ``docs/adr/0018-kubernetes.md`` has the whole design.
 """

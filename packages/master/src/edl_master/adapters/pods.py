@@ -1,0 +1,396 @@
+"""The platform of a Kubernetes cluster: every instance is a pod that the job's Job owns.
+
+One thread follows the pods of the job: it lists them, watches from there, and lists again whenever
+the watch ends. What counts is the difference between a list and what this object knows, so a missed
+event changes nothing. A second thread creates and deletes pods, at a limited rate.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from edl_master.adapters import worker_logs
+from edl_master.adapters.observations import ObservationQueue
+from edl_master.adapters.pod_template import PodTemplate
+from edl_master.core import pod_status
+from edl_master.core.events import InstanceExited, InstanceNotStarted
+from edl_master.core.identifiers import InstanceId, WorkerId
+from edl_master.core.platform import InstanceStarted, LiveInstance, Observation
+from edl_master.core.pod_status import PodEnd
+from edl_proto.kubernetes import objects
+from edl_proto.kubernetes.api import ApiError, ApiUnavailable, JsonObject, KubernetesApi
+from edl_proto.local import job_directory
+
+log = logging.getLogger(__name__)
+
+_WATCH_S = 240
+"""Length of one watch; then the pods are listed again."""
+
+_CREATED_PER_S = 10.0
+_FIRST_RETRY_S = 1.0
+_LONGEST_RETRY_S = 60.0
+_START_PATIENCE_S = 60.0
+"""How long a pod may wait for its image or configuration before that counts as a failure."""
+
+_LOST_MARGIN_S = 15.0
+"""How long after its grace period a pod that is being deleted counts as lost with its node."""
+
+_CLOSE_MARGIN_S = 30.0
+_LOG_LINES = 10_000
+_FORCE = 1
+"""The shortest grace period, in seconds. 0 frees the name while the process may still run."""
+
+
+@dataclass(slots=True)
+class _PodRecord:
+    worker: WorkerId
+    attempt: int
+    instance: InstanceId
+    is_created: bool = False
+    is_started: bool = False  # and that was reported
+    is_ending: bool = False  # its end is being reported
+    is_asked: bool = False  # to leave, by this master
+    grace_s: int | None = None  # of the deletion that is to be requested, or was
+    waiting_since: float | None = None
+    lost_at: float = math.inf  # if it is still there then, its node is lost
+
+
+@dataclass(slots=True)
+class _Request:
+    """A pod to be created or deleted, not before ``at``."""
+
+    pod: _PodRecord
+    at: float
+    retry_s: float = _FIRST_RETRY_S
+
+
+class KubernetesPods:
+    """Instances as pods; see ``core.platform.Platform`` for the promises.
+
+    Args:
+        api: of the cluster.
+        template: the job's pods.
+        command: the command line of a worker's instance, by worker and attempt.
+        job_dir: directory of the job; gets the logs of pods that have ended.
+    """
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        template: PodTemplate,
+        command: Callable[[WorkerId, int], Sequence[str]],
+        job_dir: Path,
+    ) -> None:
+        self._api = api
+        self._template = template
+        self._command = command
+        self._pods_path = f"/api/v1/namespaces/{template.namespace}/pods"
+        self._logs = job_dir / job_directory.LOGS
+        self._logs.mkdir(parents=True, exist_ok=True)
+        self._observations = ObservationQueue()
+        self._changed = threading.Condition()
+        self._pods: dict[InstanceId, _PodRecord] = {}  # guarded by _changed, as all below
+        self._requests: list[_Request] = []
+        self._closed = False
+        self._over = threading.Event()
+        self._ends = ThreadPoolExecutor(4, thread_name_prefix="pod-ends")
+        for run in (self._follow_pods, self._send_requests):
+            threading.Thread(target=run, name=run.__name__.strip("_"), daemon=True).start()
+
+    # --- the port --------------------------------------------------------------------------
+
+    def start(self, worker: WorkerId, attempt: int) -> None:
+        with self._changed:
+            if self._closed:
+                self._observations.put(InstanceNotStarted(worker, "the platform is closed"))
+                return
+            suffix = f"{attempt}-{secrets.token_hex(4)}"
+            name = objects.pod_name(self._template.job, objects.WORKER, worker, suffix)
+            pod = self._pods[InstanceId(name)] = _PodRecord(worker, attempt, InstanceId(name))
+            self._request(pod)
+
+    def stop(self, worker: WorkerId, grace_s: float) -> None:
+        with self._changed:
+            for pod in self._pods.values():
+                if pod.worker == worker:
+                    self._ask(pod, grace_s)
+
+    def kill(self, worker: WorkerId) -> None:
+        self.stop(worker, 0)
+
+    def observe(self, timeout_s: float) -> tuple[Observation, ...]:
+        return self._observations.take(timeout_s)
+
+    def adopt(self) -> tuple[LiveInstance, ...]:
+        found = []
+        listing = self._api.list(self._pods_path, self._template.selector)
+        with self._changed:
+            for item in listing.items:
+                instance = InstanceId(item["metadata"]["name"])
+                if instance in self._pods:
+                    continue
+                labels = item["metadata"]["labels"]
+                pod = _PodRecord(
+                    WorkerId(int(labels[objects.LABEL_NUMBER])),
+                    int(labels[objects.LABEL_ATTEMPT]),
+                    instance,
+                    is_created=True,
+                )
+                if _runs(item):
+                    pod.is_started = True
+                    self._pods[instance] = pod
+                    found.append(pod)
+                else:
+                    # It has ended, or waits for a place: the new master decides what it needs.
+                    self._ends.submit(self._delete, pod, 0)
+        return tuple(LiveInstance(each.worker, each.attempt, each.instance) for each in found)
+
+    def close(self, grace_s: float) -> None:
+        deadline = time.monotonic() + grace_s + _CLOSE_MARGIN_S
+        with self._changed:
+            for pod in self._pods.values():
+                self._ask(pod, grace_s)
+            already, self._closed = self._closed, True
+            while self._pods and (left := deadline - time.monotonic()) > 0:
+                self._changed.wait(left)
+            for pod in self._pods.values():
+                log.error("worker %d's pod %s does not end", pod.worker, pod.instance)
+            self._over.set()
+            self._changed.notify_all()
+        if not already:
+            self._ends.shutdown(wait=False)
+            self._observations.close()
+
+    # --- creation and deletion -------------------------------------------------------------
+
+    def _ask(self, pod: _PodRecord, grace_s: float) -> None:
+        """Request the deletion of a pod; a later request can only shorten the grace period."""
+        pod.is_asked = True
+        wanted = max(_FORCE, math.ceil(grace_s))
+        if pod.grace_s is None or wanted < pod.grace_s:
+            pod.grace_s = wanted
+            self._request(pod)
+            self._expect_end(pod, wanted)
+
+    def _request(self, pod: _PodRecord, at: float = 0.0) -> None:
+        self._requests.append(_Request(pod, at))
+        self._changed.notify_all()
+
+    def _expect_end(self, pod: _PodRecord, grace_s: float) -> None:
+        """A pod that is being deleted and does not end is on a node that is lost."""
+        pod.lost_at = time.monotonic() + grace_s + _LOST_MARGIN_S
+        self._request(pod, pod.lost_at)
+
+    def _send_requests(self) -> None:
+        while (request := self._next_request()) is not None:
+            try:
+                self._send(request.pod)
+            except (ApiError, ApiUnavailable) as error:
+                self._refused(request, error)
+
+    def _next_request(self) -> _Request | None:
+        """The next one that is due; None when the platform is closed."""
+        with self._changed:
+            while not self._over.is_set():
+                due = min(self._requests, key=lambda it: it.at, default=None)
+                wait_s = due.at - time.monotonic() if due else None
+                if due is not None and wait_s is not None and wait_s <= 0:
+                    self._requests.remove(due)
+                    return due
+                self._changed.wait(wait_s)
+        return None
+
+    def _send(self, pod: _PodRecord) -> None:
+        with self._changed:
+            if self._pods.get(pod.instance) is not pod:
+                return
+            grace_s, create = pod.grace_s, not pod.is_created
+            is_lost = time.monotonic() >= pod.lost_at
+        if is_lost or (create and grace_s is not None):
+            self._report_end(pod, pod_status.vanished())
+        elif create:
+            self._create(pod)
+        elif grace_s is not None:
+            self._delete(pod, grace_s)
+
+    def _create(self, pod: _PodRecord) -> None:
+        command = self._command(pod.worker, pod.attempt)
+        item = self._template.render(pod.instance, pod.worker, pod.attempt, command)
+        try:
+            self._api.create(self._pods_path, item)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            # An earlier request had an effect although it was not answered.
+        with self._changed:
+            pod.is_created = True
+        self._over.wait(1 / _CREATED_PER_S)
+
+    def _delete(self, pod: _PodRecord, grace_s: int) -> None:
+        try:
+            self._api.delete(f"{self._pods_path}/{pod.instance}", grace_s)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+    def _refused(self, request: _Request, error: ApiError | ApiUnavailable) -> None:
+        """Try again later, or report that the pod cannot be created."""
+        pod = request.pod
+        is_conflict = isinstance(error, ApiError) and error.status == 409
+        if isinstance(error, ApiError) and not (error.is_quota or is_conflict):
+            if not pod.is_created:
+                self._report_not_started(pod, f"the pod was refused: {error.message}")
+                return
+            log.error("%s cannot be deleted: %s", pod.instance, error.message)
+        log.warning("%s: %s; trying again in %.0f s", pod.instance, error, request.retry_s)
+        again = _Request(pod, time.monotonic() + request.retry_s, 2 * request.retry_s)
+        again.retry_s = min(again.retry_s, _LONGEST_RETRY_S)
+        with self._changed:
+            self._requests.append(again)
+
+    # --- observation -----------------------------------------------------------------------
+
+    def _follow_pods(self) -> None:
+        retry_s = _FIRST_RETRY_S
+        while not self._over.is_set():
+            try:
+                self._list_and_watch()
+                retry_s = _FIRST_RETRY_S
+            except ApiUnavailable as error:
+                log.warning("the API server does not answer: %s", error)
+            except ApiError as error:
+                if error.status != 410:  # the version has expired: list again
+                    log.warning("the pods cannot be watched: %s", error.message)
+            self._over.wait(retry_s)
+            retry_s = min(2 * retry_s, _LONGEST_RETRY_S)
+
+    def _list_and_watch(self) -> None:
+        with self._changed:
+            # A pod that is created from now on may be missing in the list.
+            expected = {pod.instance for pod in self._pods.values() if pod.is_created}
+        listing = self._api.list(self._pods_path, self._template.selector)
+        names = {item["metadata"]["name"] for item in listing.items}
+        for item in listing.items:
+            self._see(item)
+        for instance in expected - names:
+            self._see_gone(instance, None)
+        watch = self._api.watch(self._pods_path, self._template.selector, listing.version, _WATCH_S)
+        for event in watch:
+            if self._over.is_set():
+                return
+            if event.kind == "DELETED":
+                self._see_gone(InstanceId(event.item["metadata"]["name"]), event.item)
+            elif event.kind != "BOOKMARK":
+                self._see(event.item)
+
+    def _see(self, item: JsonObject) -> None:
+        """Compare a pod with what is known about it."""
+        with self._changed:
+            pod = self._pods.get(InstanceId(item["metadata"]["name"]))
+            if pod is None or pod.is_ending:
+                return
+            if not pod.is_started and pod_status.is_running(item, objects.CONTAINER):
+                self._report_started(pod)
+            if "deletionTimestamp" in item["metadata"] and math.isinf(pod.lost_at):
+                self._expect_end(pod, item["metadata"].get("deletionGracePeriodSeconds", 0))
+        end = pod_status.pod_end(item, objects.CONTAINER)
+        if end is not None:
+            self._report_end(pod, end)
+        elif not pod.is_started:
+            self._see_waiting(pod, item)
+
+    def _see_waiting(self, pod: _PodRecord, item: JsonObject) -> None:
+        problem = pod_status.start_problem(item, objects.CONTAINER)
+        if problem is None:
+            return
+        now = time.monotonic()
+        pod.waiting_since = pod.waiting_since or now
+        log.info("%s waits: %s", pod.instance, problem)
+        waited_out = now - pod.waiting_since > _START_PATIENCE_S and problem.is_retried
+        if problem.is_final or waited_out:
+            self._ends.submit(self._delete, pod, _FORCE)
+            self._report_not_started(pod, str(problem))
+
+    def _see_gone(self, instance: InstanceId, last: JsonObject | None) -> None:
+        """The pod is not there any more; its last state may still say that it ran."""
+        with self._changed:
+            pod = self._pods.get(instance)
+        if pod is None:
+            return
+        end = pod_status.pod_end(last, objects.CONTAINER) if last else None
+        self._report_end(pod, end or pod_status.vanished())
+
+    # --- reports ---------------------------------------------------------------------------
+
+    def _report_started(self, pod: _PodRecord) -> None:
+        pod.is_started = True
+        self._observations.put(InstanceStarted(pod.worker, pod.attempt, pod.instance))
+
+    def _report_not_started(self, pod: _PodRecord, reason: str) -> None:
+        with self._changed:
+            if self._pods.pop(pod.instance, None) is not None:
+                self._observations.put(InstanceNotStarted(pod.worker, reason))
+            self._changed.notify_all()
+
+    def _report_end(self, pod: _PodRecord, end: PodEnd) -> None:
+        with self._changed:
+            if pod.is_ending:
+                return
+            pod.is_ending = True
+            if not pod.is_started:
+                self._report_started(pod)
+        try:
+            self._ends.submit(self._finish, pod, end)
+        except RuntimeError:  # closed
+            self._forget(pod)
+
+    def _finish(self, pod: _PodRecord, end: PodEnd) -> None:
+        """Save the log before the pod is deleted; report the end before the pod is forgotten."""
+        tail = self._save_log(pod)
+        if end.cause not in (pod_status.Cause.FINISHED, pod_status.Cause.FAILED):
+            tail += f"\n({end.cause}{': ' + end.detail if end.detail else ''})"
+        self._observations.put(
+            InstanceExited(
+                worker=pod.worker,
+                instance=pod.instance,
+                exit_code=end.exit_code,
+                signal=end.signal,
+                preempted=end.is_disruption and not pod.is_asked,
+                log_tail=tail,
+                attempt=pod.attempt,
+            )
+        )
+        self._forget(pod)
+        try:
+            self._delete(pod, 0)
+        except (ApiError, ApiUnavailable) as error:
+            # It has ended; the Job's deletion removes it at the latest.
+            log.warning("%s was not removed: %s", pod.instance, error)
+
+    def _save_log(self, pod: _PodRecord) -> str:
+        """Append the pod's log to its worker's file; returns its end."""
+        query = {"container": objects.CONTAINER, "tailLines": str(_LOG_LINES)}
+        try:
+            text = self._api.text(f"{self._pods_path}/{pod.instance}/log", query)
+        except (ApiError, ApiUnavailable) as error:
+            text = f"(no log: {error})\n"
+        return worker_logs.append(self._logs, pod.worker, pod.attempt, text)
+
+    def _forget(self, pod: _PodRecord) -> None:
+        with self._changed:
+            self._pods.pop(pod.instance, None)
+            self._changed.notify_all()
+
+
+def _runs(item: JsonObject) -> bool:
+    is_leaving = "deletionTimestamp" in item["metadata"]
+    has_ended = pod_status.pod_end(item, objects.CONTAINER) is not None
+    return pod_status.is_running(item, objects.CONTAINER) and not (has_ended or is_leaving)

@@ -1,0 +1,208 @@
+"""What a pod's status means: whether its container runs, why it cannot start, and how it ended.
+
+Pods are plain JSON values of the Kubernetes API; ``docs/adr/0018-kubernetes.md`` has the design.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from edl_master.core.failure_policy import how_ended
+
+Pod = Mapping[str, Any]
+
+_KILLED = 9
+
+
+class Cause(StrEnum):
+    """Why a pod ended, in words for people."""
+
+    FINISHED = "it ended by itself"
+    FAILED = "it failed"
+    OUT_OF_MEMORY = "the kernel ended it: its memory limit was exceeded"
+    STORAGE_LIMIT = "the kubelet evicted it: it exceeded its own storage limit"
+    DEADLINE = "its deadline passed"
+    PREEMPTED = "a pod of higher priority took its place"
+    EVICTED = "it was evicted through the API, as when a node is drained"
+    TAINTED = "its node was tainted"
+    NODE_GONE = "its node was removed"
+    KUBELET_EVICTED = "the kubelet of its node ended it"
+    REJECTED = "its node rejected it on arrival"
+    DELETED = "it was deleted"
+    LOST = "its container was lost"
+
+
+DISRUPTIONS = frozenset(
+    (
+        *(Cause.PREEMPTED, Cause.EVICTED, Cause.TAINTED, Cause.NODE_GONE, Cause.KUBELET_EVICTED),
+        *(Cause.REJECTED, Cause.DELETED, Cause.LOST),
+    )
+)
+"""Causes outside the job; they count as preemptions, not as failures."""
+
+_BY_CONDITION = {
+    # reasons of the condition DisruptionTarget
+    "PreemptionByScheduler": Cause.PREEMPTED,
+    "EvictionByEvictionAPI": Cause.EVICTED,
+    "DeletionByTaintManager": Cause.TAINTED,
+    "DeletionByPodGC": Cause.NODE_GONE,
+    "TerminationByKubelet": Cause.KUBELET_EVICTED,
+}
+_FATAL_WAITS = frozenset(
+    ("InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RunContainerError")
+)
+"""Every further attempt would end in the same way."""
+
+_SLOW_WAITS = frozenset(
+    (
+        *("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable"),
+        *("CreateContainerConfigError", "CreateContainerError"),
+    )
+)
+"""The kubelet tries again: a registry may come back, a Secret may be created."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodEnd:
+    """How a pod ended; ``exit_code`` is None if a signal ended it."""
+
+    cause: Cause
+    exit_code: int | None
+    signal: int | None
+    detail: str = ""
+
+    @property
+    def is_disruption(self) -> bool:
+        return self.cause in DISRUPTIONS
+
+
+@dataclass(frozen=True, slots=True)
+class StartProblem:
+    """Why a container does not run yet.
+
+    Attributes:
+        reason: one of Kubernetes' own words.
+        detail: a sentence of the kubelet or the scheduler.
+        is_final: waiting cannot help.
+        is_retried: the kubelet tries again, which may help. Neither: the pod waits for a place.
+    """
+
+    reason: str
+    detail: str
+    is_final: bool = False
+    is_retried: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.detail}" if self.detail else self.reason
+
+
+def is_running(pod: Pod, container: str) -> bool:
+    """Whether the container has started, even if it has ended since."""
+    state = _state(pod, container)
+    return "running" in state or "terminated" in state
+
+
+def start_problem(pod: Pod, container: str) -> StartProblem | None:
+    """What keeps the container from running, or None if nothing does so far."""
+    for status in _statuses(pod, container):
+        waiting = status.get("state", {}).get("waiting", {})
+        reason = waiting.get("reason", "")
+        if reason in _FATAL_WAITS or reason in _SLOW_WAITS:
+            is_final = reason in _FATAL_WAITS
+            return StartProblem(reason, waiting.get("message", ""), is_final, not is_final)
+    scheduled = _condition(pod, "PodScheduled")
+    if scheduled.get("status") == "False":
+        return StartProblem(scheduled.get("reason", ""), scheduled.get("message", ""))
+    return None
+
+
+def pod_end(pod: Pod, container: str) -> PodEnd | None:
+    """How the pod ended; None if it has not ended.
+
+    A pod whose container has terminated has ended, whatever else runs in it.
+    """
+    terminated = _state(pod, container).get("terminated")
+    phase = pod.get("status", {}).get("phase")
+    if terminated is None and phase not in ("Failed", "Succeeded"):
+        return None
+    if terminated is None:
+        return PodEnd(_cause_without_container(pod), None, _KILLED, _message(pod))
+    exit_code, signal = how_ended(int(terminated.get("exitCode", 0)))
+    cause = _cause(pod, terminated)
+    detail = terminated.get("message", "") or _message(pod)
+    return PodEnd(cause, exit_code, signal, detail)
+
+
+def vanished() -> PodEnd:
+    """The end of a pod that is gone, and of which no status was seen."""
+    return PodEnd(Cause.DELETED, None, _KILLED)
+
+
+def _cause(pod: Pod, terminated: Mapping[str, Any]) -> Cause:
+    reason = terminated.get("reason", "")
+    if reason == "OOMKilled":
+        return Cause.OUT_OF_MEMORY
+    if disruption := _disruption(pod):
+        return disruption
+    if reason == "ContainerStatusUnknown":
+        return Cause.LOST
+    if terminated.get("exitCode") == 0:
+        return Cause.FINISHED
+    if pod.get("metadata", {}).get("deletionTimestamp"):
+        return Cause.DELETED
+    return _by_status(pod) or Cause.FAILED
+
+
+def _cause_without_container(pod: Pod) -> Cause:
+    return _disruption(pod) or _by_status(pod) or Cause.REJECTED
+
+
+def _disruption(pod: Pod) -> Cause | None:
+    condition = _condition(pod, "DisruptionTarget")
+    if condition.get("status") != "True":
+        return None
+    return _BY_CONDITION.get(condition.get("reason", ""), Cause.EVICTED)
+
+
+def _by_status(pod: Pod) -> Cause | None:
+    match pod.get("status", {}).get("reason"):
+        case "DeadlineExceeded":
+            return Cause.DEADLINE
+        case "Evicted":
+            # Of the kubelet, without a condition: the pod exceeded its own limit.
+            return Cause.STORAGE_LIMIT
+        case _:
+            return None
+
+
+def _condition(pod: Pod, kind: str) -> Mapping[str, Any]:
+    for condition in pod.get("status", {}).get("conditions") or ():
+        if condition["type"] == kind:
+            found: Mapping[str, Any] = condition
+            return found
+    return {}
+
+
+def _statuses(pod: Pod, container: str) -> Iterator[Mapping[str, Any]]:
+    """Of init containers, and of the container itself; a template's sidecars do not count."""
+    status = pod.get("status", {})
+    yield from status.get("initContainerStatuses") or ()
+    for one in status.get("containerStatuses") or ():
+        if one["name"] == container:
+            yield one
+
+
+def _state(pod: Pod, container: str) -> Mapping[str, Any]:
+    for one in pod.get("status", {}).get("containerStatuses") or ():
+        if one["name"] == container:
+            found: Mapping[str, Any] = one.get("state", {})
+            return found
+    return {}
+
+
+def _message(pod: Pod) -> str:
+    message: str = pod.get("status", {}).get("message", "")
+    return message or str(_condition(pod, "DisruptionTarget").get("message", ""))

@@ -1,0 +1,217 @@
+"""Calls of the API server with plain JSON values.
+
+The official client provides the connection and the credentials. Its models are not used: they
+reject fields that are newer than they are, and decoding a thousand pods with them takes seconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import urllib3
+from kubernetes import client, config
+from kubernetes.client.exceptions import ApiException
+
+JsonObject = dict[str, Any]
+
+_CONNECT_S = 5.0
+_ANSWER_S = 30.0
+_WATCH_MARGIN_S = 15.0
+"""How much longer than the server's own limit a silent watch may last."""
+_PAGE = 500
+
+
+class ApiUnavailable(Exception):
+    """The API server did not answer, or asked for patience. The call may have had an effect."""
+
+
+class ApiError(Exception):
+    """The API server refused a call.
+
+    Attributes:
+        status: HTTP status, or the code in an error event of a watch.
+        reason: one of Kubernetes' own words, such as ``AlreadyExists``.
+        message: a sentence for people.
+    """
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.message = message
+
+    @property
+    def is_quota(self) -> bool:
+        """Whether a quota is exhausted; the call can succeed later."""
+        return self.status == 403 and "exceeded quota" in self.message
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Objects, and the version from which a watch continues."""
+
+    items: list[JsonObject]
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """A change. ``kind`` is ADDED, MODIFIED, DELETED or BOOKMARK."""
+
+    kind: str
+    item: JsonObject
+
+
+class KubernetesApi:
+    """Calls within one cluster. Any thread may call; a watch holds a connection of its own.
+
+    All methods raise ``ApiError`` and ``ApiUnavailable``.
+    """
+
+    def __init__(self, api_client: client.ApiClient) -> None:
+        self._client = api_client
+
+    @classmethod
+    def in_cluster(cls) -> KubernetesApi:
+        """With the service account of this process's pod; its token is read again as it changes."""
+        configuration = client.Configuration()
+        config.load_incluster_config(client_configuration=configuration)
+        return cls(_client(configuration))
+
+    @classmethod
+    def from_kubeconfig(cls, path: str | None = None, context: str | None = None) -> KubernetesApi:
+        """As kubectl would connect.
+
+        Raises:
+            config.ConfigException: the file or the context is missing or damaged.
+        """
+        configuration = client.Configuration()
+        config.load_kube_config(path, context, configuration)
+        return cls(_client(configuration))
+
+    def get(self, path: str) -> JsonObject:
+        return self._json("GET", path)
+
+    def create(self, path: str, item: JsonObject) -> JsonObject:
+        return self._json("POST", path, body=item)
+
+    def replace(self, path: str, item: JsonObject) -> JsonObject:
+        """Fails with 409 if ``metadata.resourceVersion`` is not the newest."""
+        return self._json("PUT", path, body=item)
+
+    def delete(self, path: str, grace_s: int | None = None) -> None:
+        """Delete an object and, in the background, what it owns."""
+        body: JsonObject = {"propagationPolicy": "Background"}
+        if grace_s is not None:
+            body["gracePeriodSeconds"] = grace_s
+        self._json("DELETE", path, body=body)
+
+    def text(self, path: str, query: Mapping[str, str]) -> str:
+        """A resource that is plain text, such as a log."""
+        return self._open("GET", path, query).data.decode(errors="replace")
+
+    def list(self, path: str, selector: str) -> Listing:
+        """All objects with these labels, in pages."""
+        items: list[JsonObject] = []
+        query = {"labelSelector": selector, "limit": str(_PAGE)}
+        while True:
+            page = self._json("GET", path, query)
+            items += page["items"]
+            metadata = page["metadata"]
+            if not metadata.get("continue"):
+                return Listing(items, metadata["resourceVersion"])
+            query["continue"] = metadata["continue"]
+
+    def watch(self, path: str, selector: str, version: str, seconds: int) -> Iterator[WatchEvent]:
+        """Changes since a version, until the server ends the watch.
+
+        An expired version raises ``ApiError`` with status 410: list again.
+        """
+        query = {
+            "labelSelector": selector,
+            "resourceVersion": version,
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(seconds),
+        }
+        response = self._open("GET", path, query, answer_s=seconds + _WATCH_MARGIN_S)
+        try:
+            for line in _lines(response):
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    raise _refusal(event["object"].get("code", 500), event["object"])
+                yield WatchEvent(event["type"], event["object"])
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise ApiUnavailable(str(error)) from error
+        finally:
+            response.close()
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _json(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: JsonObject | None = None,
+    ) -> JsonObject:
+        answer: JsonObject = json.loads(self._open(method, path, query, body).data)
+        return answer
+
+    def _open(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: JsonObject | None = None,
+        answer_s: float = _ANSWER_S,
+    ) -> urllib3.BaseHTTPResponse:
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        try:
+            response: urllib3.BaseHTTPResponse = self._client.call_api(
+                path,
+                method,
+                query_params=list((query or {}).items()),
+                header_params=headers,
+                body=body,
+                auth_settings=["BearerToken"],
+                _preload_content=False,
+                _return_http_data_only=True,
+                _request_timeout=(_CONNECT_S, answer_s),
+            )
+        except ApiException as error:
+            raise _error(int(error.status or 0), error.body) from error
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise ApiUnavailable(str(error)) from error
+        return response
+
+
+def _client(configuration: client.Configuration) -> client.ApiClient:
+    configuration.connection_pool_maxsize = 8
+    configuration.retries = False
+    return client.ApiClient(configuration)
+
+
+def _error(status: int, body: str | bytes | None) -> ApiError | ApiUnavailable:
+    try:
+        said = json.loads(body or "")
+    except ValueError:
+        said = {"message": str(body)}
+    if status in (0, 429) or status >= 500:
+        return ApiUnavailable(said.get("message") or f"HTTP {status}")
+    return _refusal(status, said)
+
+
+def _refusal(status: int, said: Mapping[str, Any]) -> ApiError:
+    return ApiError(status, said.get("reason", ""), said.get("message", f"HTTP {status}"))
+
+
+def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+    rest = b""
+    for part in response.stream(1 << 16):
+        *whole, rest = (rest + part).split(b"\n")
+        yield from (line for line in whole if line.strip())
