@@ -36,7 +36,7 @@ nox.options.default_venv_backend = "uv"
 nox.options.reuse_venv = "yes"
 nox.options.stop_on_first_error = False
 # Much of a test's time is one process that starts: two tests at a time keep two cores at work.
-PROCESSES = str(min(4, os.cpu_count() or 1))
+PROCESSES = min(4, os.cpu_count() or 1)
 
 # Sessions without an environment of their own run in the one that ./dev setup made.
 in_workspace = {"venv_backend": "none"}
@@ -51,11 +51,13 @@ def install(session: nox.Session, *args: str) -> None:
         session.run_install(*command, *args, external=True)
 
 
-def pytest(session: nox.Session, *args: str, processes: str = PROCESSES) -> None:
+def pytest(
+    session: nox.Session, *args: str, processes: int = PROCESSES, dist: str = "worksteal"
+) -> None:
     """Run tests, and name those that take longest. There is no second try: what fails is broken."""
-    side_by_side = ("-n", processes, "--dist", "worksteal")
+    side_by_side = ("-n", str(processes), "--dist", dist)
     session.run(
-        *("python", "-m", "pytest", "-q", "--durations=8"), *side_by_side, *args, *session.posargs
+        *("python", "-m", "pytest", "-q", "--durations=15"), *side_by_side, *args, *session.posargs
     )
 
 
@@ -122,6 +124,24 @@ def generated(session: nox.Session) -> None:
         session.error(f"stale stubs, run ./dev generate: {', '.join(stale)}")
 
 
+_wheels: dict[str, str] = {}
+"""The wheels that this run has built, by package."""
+
+
+def _wheel(session: nox.Session, name: str) -> str:
+    """A package's wheel, built by the first session that needs it."""
+    if name not in _wheels:
+        folder = Path(session.cache_dir, "wheels", name).resolve()
+        with session.chdir(ROOT / "packages" / name):
+            session.run(
+                *(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)),
+                external=True,
+                silent=True,
+            )
+        _wheels[name] = str(max(folder.glob("*.whl"), key=os.path.getmtime))
+    return _wheels[name]
+
+
 @nox.session(tags=["test"])
 @nox.parametrize("package", list(PACKAGES))
 def package(session: nox.Session, package: str) -> None:
@@ -129,15 +149,7 @@ def package(session: nox.Session, package: str) -> None:
     _, extras, below = PACKAGES[package]
     if package in USES_DOUBLES:
         below = (*below, "testing")
-    wheels = Path(session.create_tmp()).resolve()
-    for name in (*below, package):
-        with session.chdir(ROOT / "packages" / name):
-            session.run(
-                *(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheels)),
-                external=True,
-                silent=True,
-            )
-    built = [str(next(wheels.glob(f"edl_{name}-*.whl"))) for name in (*below, package)]
+    built = [_wheel(session, name) for name in (*below, package)]
     built[-1] += extras
     install(session, "--reinstall", "--no-deps", *(path.removesuffix(extras) for path in built))
     install(session, "pytest", "pytest-timeout", "pytest-xdist", "hypothesis", *built)
@@ -148,11 +160,25 @@ def package(session: nox.Session, package: str) -> None:
     pytest(session, f"packages/{package}/tests")
 
 
+@nox.session(**in_workspace)
+def quality(session: nox.Session) -> None:
+    """How well the zoo's models learn at their defaults: [MODEL...] [--seeds N] [--jobs N]."""
+    session.run("python", "tools/zoo_quality.py", *session.posargs, external=True)
+
+
 @nox.session(tags=["test"], **in_workspace)
 def integration(session: nox.Session) -> None:
-    """The product as a whole, through its command line."""
-    others = ("--ignore=tests/builder", "--ignore=tests/kubernetes")
-    pytest(session, *(() if session.posargs else ("tests", *others)))
+    """The product as a whole, through its command line; also with a container engine.
+
+    What needs the engine is one group and runs in one process, beside the others: see ``engine``.
+    """
+    # These tests mostly wait: for processes to start, for silence to be noticed, for images.
+    pytest(
+        session,
+        *(() if session.posargs else ("tests", "--ignore=tests/kubernetes")),
+        processes=PROCESSES + 1,
+        dist="loadgroup",
+    )
 
 
 @nox.session(**in_workspace)
@@ -176,9 +202,9 @@ def simulate(session: nox.Session) -> None:
     session.run("python", script, *session.posargs, external=True)
 
 
-@nox.session(tags=["test"], **in_workspace)
+@nox.session(**in_workspace)
 def engine(session: nox.Session) -> None:
-    """Builder and jobs with a real container engine and registry.
+    """Builder and jobs with a real container engine and registry, alone.
 
     Needs root and Debian's docker.io, docker-registry and debootstrap. Skipped where these are
     not, with the reason; CI must have them.
@@ -187,8 +213,7 @@ def engine(session: nox.Session) -> None:
     said = session.run("python", "-c", ask, silent=True)
     if isinstance(said, str) and said.strip() and not os.environ.get("CI"):
         session.skip(said.strip())
-    # One engine, one after the other.
-    pytest(session, *(() if session.posargs else ("tests/builder",)), processes="0")
+    pytest(session, *(() if session.posargs else ("tests/builder",)), processes=0)
 
 
 @nox.session(**in_workspace)
@@ -205,7 +230,7 @@ def cluster(session: nox.Session) -> None:
     missing = session.run("python", "-c", ask, silent=True)
     if isinstance(missing, str) and missing.strip() and not os.environ.get("CI"):
         session.skip(f"missing: {missing.strip()}")
-    pytest(session, *(() if session.posargs else ("tests/kubernetes",)), processes="0")
+    pytest(session, *(() if session.posargs else ("tests/kubernetes",)), processes=0)
 
 
 @nox.session(**in_workspace)

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from conftest import ROOT, Edl
+from conftest import ROOT, Edl, HeldTraining
 from safetensors.numpy import load_file
 
 SPREAD = np.int64(-7046029254386353131)
@@ -29,12 +28,20 @@ UPDATES = {
 
 
 def train(
-    data: Path, total: int, output: Path, *more: str, epochs: int, model: str = "counting"
+    data: Path,
+    total: int,
+    output: Path,
+    *more: str,
+    epochs: int,
+    model: str = "counting",
+    held: HeldTraining | None = None,
 ) -> list[str]:
     """The command line of a job on ``total`` numbered records."""
     size = ("--params", f"size={total}") if model == "counting" else ()
+    zoo = ROOT / "model_zoo" if held is None else held.zoo
+    waits = () if held is None else ("--dataset-fn", "held.dataset_fn")
     return [
-        *("train", "--model-zoo", str(ROOT / "model_zoo"), "--model-def", model, *size),
+        *("train", "--model-zoo", str(zoo), "--model-def", model, *size, *waits),
         *("--data", str(data), "--num-epochs", str(epochs)),
         # Tasks of 100 records in minibatches of 16: nothing divides.
         *("--minibatch-size", "16", "--records-per-task", "100"),
@@ -55,18 +62,9 @@ def check(output: Path, total: int, epochs: int) -> None:
     np.testing.assert_array_equal(arrays["count/table_rows"], np.full((total, 1), epochs))
 
 
-def written_status(edl: Edl, name: str) -> dict[str, Any]:
-    """The status that the master wrote last; ``edl status`` would also revive a dead job."""
-    try:
-        found: dict[str, Any] = json.loads((edl.job_dir(name) / "status.json").read_bytes())
-    except FileNotFoundError:
-        return {}
-    return found
-
-
 def records_trained(edl: Edl, name: str) -> int:
     """Records in the model, by the status that the master wrote last."""
-    return int(written_status(edl, name).get("records_trained", 0))
+    return int(edl.written_status(name).get("records_trained", 0))
 
 
 def event_kinds(edl: Edl, name: str) -> list[str]:

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import s3fs
-from conftest import ROOT, Edl, eventually
-from counting import check, event_kinds, records_trained
+from conftest import ROOT, Edl, HeldTraining, eventually
+from counting import check, event_kinds, records_trained, train
 from moto.server import ThreadedMotoServer
 from safetensors.numpy import load_file
 from test_sync_training import MODEL, RECORDS, make_problem
@@ -72,15 +72,15 @@ def store(edl: Edl) -> Iterator[Store]:
 
 
 def test_a_stopped_job_goes_on_from_the_store_with_any_number_of_servers(
-    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], store: Store
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining, store: Store
 ) -> None:
-    total, epochs, output = 1_501, 16, tmp_path / "model"
-    given = [
-        *("train", "--model-zoo", str(ROOT / "model_zoo"), "--model-def", "counting"),
-        *("--params", f"size={total}", "--data", str(numbered(total)), "--name", "again"),
-        *("--num-epochs", str(epochs), "--minibatch-size", "8", "--records-per-task", "100"),
-        *("--checkpoint-dir", BUCKET, "--checkpoint-steps", "100", "--output", str(output)),
-    ]
+    total, epochs, output = 301, 12, tmp_path / "model"
+    given = train(
+        *(numbered(total), total, output, "--checkpoint-dir", BUCKET, "--checkpoint-steps", "5"),
+        *("--name", "again"),
+        epochs=epochs,
+        held=held,
+    )
     before = 0
     for servers in (0, 2):
         edl(*given, "--parameter-servers", str(servers), "--detach")
@@ -99,7 +99,8 @@ def test_a_stopped_job_goes_on_from_the_store_with_any_number_of_servers(
 
     # The newest one loses a part: the one before is used, and what is missing trains again.
     store.system.rm_file(f"kept/of/mine/{names[-1]}/part-1/array-0000.npy")
-    done = edl(*given, "--parameter-servers", "1", "-o", "json")
+    held.release()
+    done = edl(*given, "--parameter-servers", "1")
     assert done.json["records_trained"] == epochs * total
     check(output, total, epochs)
     told = edl("events", "again").out
@@ -122,7 +123,7 @@ def test_a_store_that_is_gone_for_a_while_costs_one_checkpoint(
     store.stop()
     eventually(lambda: "CheckpointFailed" in event_kinds(edl, "gap"), "one is not", timeout=200)
     before = int(edl.status("gap")["records_trained"])
-    eventually(lambda: int(edl.status("gap")["records_trained"]) > before, "training goes on")
+    eventually(lambda: records_trained(edl, "gap") > before, "training goes on")
     store.start()
     edl("stop", "gap")
     assert event_kinds(edl, "gap")[-1] == "CheckpointTaken", "the last one is kept again"

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Edl, eventually
-from counting import UPDATES, check, event_kinds, train, written_status
+from conftest import Edl, HeldTraining, eventually
+from counting import UPDATES, check, event_kinds, records_trained, train
 
 FLOAT32, FLOAT16, BFLOAT16 = "float32", "float16", "bfloat16"
 
@@ -74,27 +74,25 @@ def test_workers_that_die(
     edl: Edl,
     tmp_path: Path,
     numbered: Callable[..., Path],
+    held: HeldTraining,
     model: str,
     update: str,
     sign: signal.Signals,
 ) -> None:
-    total, epochs, output = 6_007, 3, tmp_path / "model"
-    running = edl.start(
-        *train(numbered(total), total, output, *UPDATES[update], epochs=epochs, model=model),
-        *("--num-workers", "2", "--name", "dying"),
-    )
+    total, epochs, output = 2_003, 3, tmp_path / "model"
+    given = train(numbered(total), total, output, epochs=epochs, model=model, held=held)
+    running = edl.start(*given, *UPDATES[update], "--num-workers", "2", "--name", "dying")
     try:
-        eventually(lambda: edl.run("status", "dying").code == 0, "the job exists")
         victims: set[int] = set()
         for kills in range(1, 4):
             eventually(
-                lambda kills=kills: int(edl.status("dying")["records_trained"]) > kills * 1_500,
-                "training goes on",
+                lambda kills=kills: records_trained(edl, "dying") > kills * 100, "training goes on"
             )
             pid = eventually(lambda: set(edl.workers("dying").values()) - victims, "a worker").pop()
             victims.add(pid)
             os.kill(pid, sign)
-        out, err = running.communicate(timeout=240)
+        held.release()
+        out, err = running.communicate(timeout=600)
     finally:
         running.kill()
     assert running.returncode == 0, err
@@ -106,17 +104,22 @@ def test_workers_that_die(
 
 @pytest.mark.parametrize(("model", "update"), [("counting", "sync"), ("counting_rows", "overlap")])
 def test_parameter_servers_that_die(
-    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], model: str, update: str
+    edl: Edl,
+    tmp_path: Path,
+    numbered: Callable[..., Path],
+    held: HeldTraining,
+    model: str,
+    update: str,
 ) -> None:
-    total, epochs, output = 6_007, 4, tmp_path / "model"
+    total, epochs, output = 2_003, 3, tmp_path / "model"
     running = edl.start(
-        *train(numbered(total), total, output, *UPDATES[update], epochs=epochs, model=model),
-        *("--num-workers", "2", "--parameter-servers", "2", "--name", "dying"),
+        *train(numbered(total), total, output, epochs=epochs, model=model, held=held),
+        *(*UPDATES[update], "--num-workers", "2", "--parameter-servers", "2", "--name", "dying"),
     )
 
     def serving(restarts: int, trained: int) -> list[int]:
         """Process ids of the servers, once all serve after so many restarts and records."""
-        status = written_status(edl, "dying")
+        status = edl.written_status("dying")
         servers = status.get("servers", [])
         if int(status.get("records_trained", 0)) < trained:
             return []
@@ -127,12 +130,13 @@ def test_parameter_servers_that_die(
     try:
         for kills, victim in ((0, 0), (1, 1)):
             pids = eventually(
-                lambda kills=kills: serving(kills, 1_000 + kills * 4_000),
+                lambda kills=kills: serving(kills, 100 + kills * 200),
                 "servers at work",
                 every=0.02,
             )
             os.kill(pids[victim], signal.SIGKILL)
-        out, err = running.communicate(timeout=240)
+        held.release()
+        out, err = running.communicate(timeout=600)
     finally:
         running.kill()
     assert running.returncode == 0, err

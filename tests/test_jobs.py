@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, Edl, eventually
-from counting import check, records_trained
+from conftest import ROOT, Edl, HeldTraining, eventually
+from counting import check, event_kinds, records_trained, train
 from safetensors.numpy import load_file
 
 
@@ -29,7 +29,7 @@ def long_job(edl: Edl, tmp_path: Path, numbered: Callable[..., Path]) -> Callabl
             *("--minibatch-size", "8", "--num-workers", workers, "--name", name, "--detach"),
             *("--output", str(tmp_path / "model")),
         )
-        eventually(lambda: int(edl.status(name)["records_trained"]) > 0, "training has begun")
+        eventually(lambda: records_trained(edl, name) > 0, "training has begun")
         return name
 
     return start
@@ -53,7 +53,7 @@ def test_a_job_is_seen_scaled_stopped_and_forgotten(
     edl("scale", name, "--workers", "1")
     eventually(lambda: len(edl.workers(name)) == 1, "one worker is left")
     before = int(edl.status(name)["records_trained"])
-    eventually(lambda: int(edl.status(name)["records_trained"]) > before, "it still trains")
+    eventually(lambda: records_trained(edl, name) > before, "it still trains")
 
     refused = edl.run("delete", name, "--yes")
     assert refused.code != 0
@@ -99,33 +99,29 @@ def test_ctrl_c_leaves_the_job_running_and_says_how_to_come_back(
         *("--params", "size=500", "--data", str(numbered(500)), "--num-epochs", "100000"),
         *("--name", "left", "--output", str(tmp_path / "model")),
     )
-    eventually(
-        lambda: edl.job_dir("left").exists() and edl.run("status", "left").code == 0, "it runs"
-    )
-    eventually(lambda: int(edl.status("left")["records_trained"]) > 0, "it trains")
+    eventually(lambda: records_trained(edl, "left") > 0, "it trains")
     running.send_signal(signal.SIGINT)
     _, err = running.communicate(timeout=200)
     assert running.returncode == 130
     for word in ("edl status left", "edl stop left"):
         assert word in err
     before = int(edl.status("left")["records_trained"])
-    eventually(lambda: int(edl.status("left")["records_trained"]) > before, "it goes on alone")
+    eventually(lambda: records_trained(edl, "left") > before, "it goes on alone")
     edl("stop", "left")
 
 
 def test_checkpoints_carry_a_stopped_job_on(
-    edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining
 ) -> None:
     """Stopped in the middle and sent again, stopped, exported and resumed under a storm of kills:
     the counts come out as if never stopped."""
-    total, epochs = 1_501, 40
-    arguments = [
-        *("train", "--model-zoo", str(ROOT / "model_zoo"), "--model-def", "counting"),
-        *("--params", f"size={total}", "--data", str(numbered(total))),
-        *("--num-epochs", str(epochs), "--minibatch-size", "8", "--records-per-task", "100"),
-        *("--checkpoint-dir", str(tmp_path / "checkpoints"), "--name", "again"),
-        *("--output", str(tmp_path / "model")),
-    ]
+    total, epochs, output = 201, 12, tmp_path / "model"
+    arguments = train(
+        *(numbered(total), total, output, "--checkpoint-dir", str(tmp_path / "checkpoints")),
+        *("--name", "again"),
+        epochs=epochs,
+        held=held,
+    )
     edl(*arguments, "--detach")
     eventually(lambda: records_trained(edl, "again") > total, "an epoch has passed", every=0.02)
     edl("stop", "again")
@@ -135,25 +131,22 @@ def test_checkpoints_carry_a_stopped_job_on(
     edl(*arguments, "--detach")
     eventually(lambda: records_trained(edl, "again") > stopped, "it trains", every=0.02)
     exported = edl("stop", "again", "--export", "-o", "json").json
-    assert exported["output"] == str(tmp_path / "model")
+    assert exported["output"] == str(output)
     status = edl.status("again")
     assert status["state"] == "CANCELLED"
     assert stopped < status["records_trained"] < epochs * total
-    (weights,) = load_file(tmp_path / "model" / "parameters.safetensors").values()
+    (weights,) = load_file(output / "parameters.safetensors").values()
     assert weights.sum() == status["progress"]["records_done"]
     assert edl("list", "-o", "name").out.split() == ["again"], "the short job is gone"
     edl("resume", "again", "--detach")
     for process in edl.processes():
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
+    held.release()
     result = edl("resume", "again", "-o", "json").json
     assert result["records_trained"] == epochs * total
-    check(tmp_path / "model", total, epochs)
-    started = [
-        json.loads(line)
-        for line in (edl.job_dir("again") / "events.jsonl").read_text().splitlines()
-    ]
-    assert any(event["kind"] == "CheckpointRestored" for event in started)
+    check(output, total, epochs)
+    assert "CheckpointRestored" in event_kinds(edl, "again")
 
 
 def test_init_from_a_trained_model(edl: Edl, tmp_path: Path, digit_data: Path) -> None:

@@ -37,11 +37,13 @@ def train(edl: Edl, tmp_path: Path, model_def: str, data: str, *more: str, zoo: 
     return result
 
 
+# One model of each form; that every model of the zoo learns, the worker's own tests show.
+
+
 @pytest.mark.parametrize(
     "model_def",
     [
         "mnist.mnist_functional_api",
-        "mnist.mnist_functional_api.model",
         "mnist.mnist_subclass",
         "mnist.mnist_spec",
         "mnist.mnist_input_fn",
@@ -51,22 +53,6 @@ def test_the_zoo_s_mnist_models(edl: Edl, tmp_path: Path, digit_data: Path, mode
     result = train(edl, tmp_path, model_def, f"{digit_data}/train/*.recordio")
     assert result["records_trained"] == 2 * 320
     assert result["epochs"] == 2
-
-
-@pytest.mark.parametrize("model_def", ["cifar10_functional_api", "cifar10_subclass"])
-def test_the_zoo_s_cifar10_models(edl: Edl, tmp_path: Path, model_def: str) -> None:
-    data = tmp_path / "images.recordio"
-    random = np.random.default_rng(1)
-    with recordio.Writer(str(data)) as writer:
-        for _ in range(64):
-            image = random.uniform(0, 255, (32, 32, 3)).astype(np.float32)
-            writer.write(
-                recordio.example.encode(
-                    {"image": image.reshape(-1), "label": random.integers(0, 10, 1)}
-                )
-            )
-    result = train(edl, tmp_path, f"cifar10.{model_def}", str(data))
-    assert result["records_trained"] == 2 * 64
 
 
 @pytest.fixture
@@ -105,26 +91,14 @@ def test_a_class_of_the_zoo_with_the_standard_input_of_another_module(
     assert result["metrics"]
 
 
-def test_the_wide_and_deep_model(edl: Edl, tmp_path: Path, salaries: Path) -> None:
-    train(
-        edl,
-        tmp_path,
-        "regressor.wide_and_deep.MagicalWAD",
-        str(salaries),
-        *("--input-fn", "sqlflow.elasticdl_input_function"),
-    )
-
-
-@pytest.mark.parametrize("example", ["first_functional", "first_subclass"])
-def test_the_first_document_s_examples_as_written(
-    edl: Edl, tmp_path: Path, digit_data: Path, example: str
+def test_the_first_document_s_example_as_written(
+    edl: Edl, tmp_path: Path, digit_data: Path
 ) -> None:
-    result = train(edl, tmp_path, example, f"{digit_data}/train", zoo=SEEDS)
+    result = train(edl, tmp_path, "first_subclass", f"{digit_data}/train", zoo=SEEDS)
     assert result["records_trained"] == 2 * 320
 
 
-@pytest.mark.parametrize("example", ["second_functional", "second_subclass"])
-def test_the_second_document_s_examples_as_written(edl: Edl, tmp_path: Path, example: str) -> None:
+def test_the_second_document_s_example_as_written(edl: Edl, tmp_path: Path) -> None:
     data = tmp_path / "bytes.recordio"
     random = np.random.default_rng(3)
     with recordio.Writer(str(data)) as writer:
@@ -133,7 +107,7 @@ def test_the_second_document_s_examples_as_written(edl: Edl, tmp_path: Path, exa
             writer.write(
                 recordio.example.encode({"image": [image], "label": random.integers(0, 10, 1)})
             )
-    result = train(edl, tmp_path, example, str(data), zoo=SEEDS)
+    result = train(edl, tmp_path, "second_functional", str(data), zoo=SEEDS)
     assert result["records_trained"] == 2 * 96
 
 

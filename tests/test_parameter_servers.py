@@ -10,13 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Edl, eventually
-from counting import check, event_kinds, records_trained, train, written_status
+from conftest import Edl, HeldTraining, eventually
+from counting import check, event_kinds, records_trained, train
 
 
 def serving(edl: Edl, restarts: int) -> list[int]:
     """Process numbers of the servers after so many restarts, when all of them serve."""
-    servers = written_status(edl, "sharded").get("servers", [])
+    servers = edl.written_status("sharded").get("servers", [])
     if any(one["state"] != "serving" or one["restarts"] != restarts for one in servers):
         return []
     return [one["pid"] for one in servers]
@@ -48,17 +48,17 @@ def directly_connected(pid: int, address: str) -> int:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
 def test_workers_reach_servers_directly_and_their_successors_too(
-    edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining
 ) -> None:
-    total, epochs, output = 6_007, 8, tmp_path / "model"
+    total, epochs, output = 2_003, 2, tmp_path / "model"
     edl(
-        *train(numbered(total), total, output, "--num-workers", "2", epochs=epochs),
+        *train(numbered(total), total, output, "--num-workers", "2", epochs=epochs, held=held),
         *("--parameter-servers", "2", "--name", "sharded", "--detach"),
     )
 
     def connected(restarts: int) -> list[int]:
         """Process numbers of the servers, when both workers have reached both directly."""
-        servers = written_status(edl, "sharded").get("servers", [])
+        servers = edl.written_status("sharded").get("servers", [])
         if any(one["state"] != "serving" or one["restarts"] != restarts for one in servers):
             return []
         with contextlib.suppress(FileNotFoundError):  # it is gone, or going
@@ -70,7 +70,8 @@ def test_workers_reach_servers_directly_and_their_successors_too(
     os.kill(pids[0], signal.SIGKILL)
     successors = eventually(lambda: connected(1), "direct connections to others", every=0.02)
     assert not set(pids) & set(successors)
-    edl("wait", "sharded", timeout=240)
+    held.release()
+    edl("wait", "sharded")
     assert int(edl.status("sharded")["records_trained"]) == epochs * total
     check(output, total, epochs)
 
@@ -90,7 +91,7 @@ def test_servers_that_are_killed_before_there_is_a_snapshot_begin_anew(
     pids = eventually(lambda: serving(edl, 1), "others", every=0.02)
     assert not list((edl.job_dir("sharded") / "snapshots").glob("sharded-*"))
     os.kill(pids[0], signal.SIGKILL)
-    edl("wait", "sharded", timeout=240)
+    edl("wait", "sharded")
     assert event_kinds(edl, "sharded").count("ParameterServerLost") == 2
     assert "CheckpointRestored" not in event_kinds(edl, "sharded"), (
         "there was nothing to go on from"
@@ -111,7 +112,7 @@ def test_a_job_whose_servers_never_last_says_so_and_ends(
     for restarts in range(6):
         pids = eventually(lambda n=restarts: serving(edl, n), f"servers {restarts}", every=0.02)
         os.kill(pids[restarts % 2], signal.SIGKILL)
-    eventually(lambda: written_status(edl, "sharded").get("state") == "FAILED", "the job gives up")
+    eventually(lambda: edl.written_status("sharded").get("state") == "FAILED", "the job gives up")
     error = edl.status("sharded")["error"]
     assert error["code"] == "WORKER_CRASH_LOOP"
     assert "5 times before" in error["what"]
@@ -122,11 +123,11 @@ def test_a_job_whose_servers_never_last_says_so_and_ends(
 
 @pytest.mark.parametrize("model", ["counting", "counting_rows"])
 def test_a_checkpoint_of_some_servers_is_taken_up_by_any_number(
-    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], model: str
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining, model: str
 ) -> None:
-    total, epochs, output = 1_501, 24, tmp_path / "model"
+    total, epochs, output = 301, 12, tmp_path / "model"
     given = [
-        *train(numbered(total), total, output, epochs=epochs, model=model),
+        *train(numbered(total), total, output, epochs=epochs, model=model, held=held),
         *("--num-workers", "2", "--checkpoint-dir", str(tmp_path / "checkpoints")),
         *("--name", "again"),
     ]
@@ -144,6 +145,7 @@ def test_a_checkpoint_of_some_servers_is_taken_up_by_any_number(
         assert total < before < epochs * total
         assert status["state"] == "CANCELLED"
         edl("delete", "again", "--yes")
+    held.release()
     assert edl(*given).json["records_trained"] == epochs * total
     assert "Goes on from checkpoint" in edl("events", "again").out
     check(output, total, epochs)

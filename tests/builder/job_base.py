@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .docker_world import NoEngine, World, cache, push
+from . import layers
+from .docker_world import NoEngine, World, cache
 
 _ROOT = Path(__file__).parents[2]
 _OURS = ("proto", "recordio", "master", "worker")
@@ -29,36 +30,30 @@ _DULL = ("tensorflow/include", "pyarrow/include", "bin")
 
 
 def make(world: World) -> None:
-    """Build and push ``world.job_base``.
+    """Put ``world.job_base`` into the registry and the engine.
 
     Raises:
         NoEngine: a package cannot be had.
     """
     folder = world.folder / f"job-base-{os.getpid()}"
     folder.mkdir()
-    client = world.client()
-    with contextlib.closing(client), _removed(folder):
+    with _removed(folder):
         wanted = sorted(set(_outside()))
         # A developer's own world has it from the last run, unless something else is wanted now.
-        outside = f"edl-test-outside:{hashlib.sha256(repr(wanted).encode()).hexdigest()[:12]}"
-        if not client.images.list(name=outside):
+        tag = hashlib.sha256(repr(wanted).encode()).hexdigest()[:12]
+        outside = f"{world.registry}/edl-test/outside:{tag}"
+        if not layers.exists(outside):
             _install(folder / "outside", *wanted)
             for dull in _DULL:
                 shutil.rmtree(folder / "outside" / dull, ignore_errors=True)
-            _build(client, folder, f"FROM {world.bare}\nCOPY outside {_SITE}\n", outside)
+            layers.add(world.bare, folder / "outside", _SITE, outside)
             shutil.rmtree(folder / "outside")
         _install(folder / "own", "--no-deps", *(str(_ROOT / "packages" / name) for name in _OURS))
-        recipe = (
-            f"FROM {outside}\nCOPY own {_SITE}\n"
-            "ENV HOME=/tmp PYTHONDONTWRITEBYTECODE=1\nUSER 10001:10001\n"
-        )
-        _build(client, folder, recipe, world.job_base)
-        push(client, world.job_base)
-
-
-def _build(client: Any, folder: Path, recipe: str, name: str) -> None:
-    (folder / "Dockerfile").write_text(recipe)
-    client.images.build(path=str(folder), tag=name, rm=True)
+        env = ["HOME=/tmp", "PYTHONDONTWRITEBYTECODE=1"]
+        layers.add(outside, folder / "own", _SITE, world.job_base, User="10001:10001", Env=env)
+    client = world.client()
+    with contextlib.closing(client):
+        client.images.pull(world.job_base)
 
 
 def _outside() -> Iterator[str]:

@@ -34,6 +34,10 @@ def trained_model(place: Path) -> model_pb2.TrainedModel:
     return model_pb2.TrainedModel.FromString((place / "trained_model.pb").read_bytes())
 
 
+def steps(edl: Edl, name: str) -> int:
+    return int(edl.written_status(name).get("progress", {}).get("steps", 0))
+
+
 def spec(edl: Edl, name: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((edl.job_dir(name) / "spec.json").read_text())
     return found
@@ -98,7 +102,7 @@ def test_a_worker_that_is_taken_away_is_replaced_and_stop_and_delete_leave_nothi
     assert page.startswith("http://127.0.0.1:")
     with urllib.request.urlopen(page, timeout=200) as answer:
         assert b"<html" in answer.read()
-    eventually(lambda: int(edl.status("long")["progress"]["steps"]) > 20, "the job at work")
+    eventually(lambda: steps(edl, "long") > 20, "the job at work")
     doomed, other = sorted(of_jobs(job_world, edl, "worker"), key=lambda each: str(each.name))
     # Where a worker runs, it sees what it needs: neither the engine nor the job's directory.
     seen = {mount["Destination"] for mount in doomed.attrs["Mounts"]}
@@ -127,7 +131,7 @@ def test_a_master_that_is_killed_is_started_again_and_keeps_its_workers(
 ) -> None:
     edl = in_containers
     edl(*circle, "--name", "again")
-    eventually(lambda: int(edl.status("again")["progress"]["steps"]) > 20, "the job at work")
+    eventually(lambda: steps(edl, "again") > 20, "the job at work")
     # What is on the disk is what the next master goes on from.
     eventually(lambda: list((edl.job_dir("again") / "snapshots").glob("again-*")), "a snapshot")
     (worker,) = of_jobs(job_world, edl, "worker")
@@ -141,8 +145,8 @@ def test_a_master_that_is_killed_is_started_again_and_keeps_its_workers(
     eventually(replaced, "another container in its place")
     events = edl.job_dir("again") / "events.jsonl"
     eventually(lambda: "CheckpointRestored" in events.read_text(), "it goes on from its snapshot")
-    steps = int(edl.status("again")["progress"]["steps"])
-    eventually(lambda: int(edl.status("again")["progress"]["steps"]) > steps + 20, "more steps")
+    before = steps(edl, "again")
+    eventually(lambda: steps(edl, "again") > before + 20, "more steps")
     assert [each.name for each in of_jobs(job_world, edl, "worker")] == [worker.name]
     edl("stop", "again", "--now")
     edl("delete", "again", "--yes")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,11 @@ Serve = Callable[..., PageServer]
 Visit = Callable[..., Tab]
 
 SHOWN = "!document.getElementById('main').hidden"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The page's tests are short: last, they keep all processes busy to the end."""
+    items.sort(key=lambda item: Path(__file__).parent in item.path.parents)
 
 
 @pytest.fixture(scope="session")

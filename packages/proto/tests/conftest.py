@@ -1,7 +1,0 @@
-"""What all tests of this package share."""
-
-from hypothesis import settings
-
-# A machine that is busy makes an example slow, not wrong.
-settings.register_profile("usual", deadline=None)
-settings.load_profile("usual")

@@ -1,0 +1,103 @@
+"""Images made of a base and a folder, by the registry's own protocol.
+
+The engine would copy the folder twice and compress it to push it: two minutes for TensorFlow.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import requests
+
+_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
+_CONFIG = "application/vnd.docker.container.image.v1+json"
+_TAR = "application/vnd.docker.image.rootfs.diff.tar"
+_CALL_S = 300
+
+
+def exists(image: str) -> bool:
+    """Whether the registry has an image, by its name ``HOST:PORT/REPOSITORY:TAG``."""
+    return _call("GET", _url(image, "manifests"), ok=(200, 404)).status_code == 200
+
+
+def add(base: str, folder: Path, place: str, image: str, **config: Any) -> None:
+    """Push an image that is ``base`` with the contents of ``folder`` at ``place``.
+
+    Args:
+        base, image: names in one registry.
+        config: replaces parts of the configuration of containers; ``Env`` is added to it.
+    """
+    manifest = _call("GET", _url(base, "manifests")).json()
+    described = _call("GET", _blob(base, manifest["config"]["digest"])).json()
+    packed = folder.with_suffix(".tar")
+    inside = f"--transform=s,^\\.,{place.lstrip('/')},S"
+    owner = ("--owner=0", "--group=0", "--numeric-owner")
+    subprocess.run(["tar", "-C", folder, *owner, inside, "-cf", packed, "."], check=True)
+    try:
+        with packed.open("rb") as file:
+            digest = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+        described["rootfs"]["diff_ids"].append(digest)
+        described["history"].append({"created_by": f"COPY {folder.name} {place}"})
+        env = [*(described["config"].get("Env") or ()), *config.pop("Env", ())]
+        described["config"] |= {**config, "Env": env}
+        for layer in manifest["layers"]:
+            _mount(image, base, layer["digest"])
+        _upload(image, packed, digest)
+        manifest["layers"].append(
+            {"mediaType": _TAR, "size": packed.stat().st_size, "digest": digest}
+        )
+        text = json.dumps(described).encode()
+        digest = f"sha256:{hashlib.sha256(text).hexdigest()}"
+        _upload(image, text, digest)
+        manifest["config"] = {"mediaType": _CONFIG, "size": len(text), "digest": digest}
+        _call(
+            *("PUT", _url(image, "manifests")),
+            data=json.dumps(manifest),
+            headers={"Content-Type": _MANIFEST},
+            ok=(201,),
+        )
+    finally:
+        packed.unlink()
+
+
+def _mount(image: str, base: str, digest: str) -> None:
+    place = f"{_url(image, 'blobs', 'uploads/')}?mount={digest}&from={_parts(base)[1]}"
+    _call("POST", place, ok=(201,))
+
+
+def _upload(image: str, content: Path | bytes, digest: str) -> None:
+    begun = _call("POST", _url(image, "blobs", "uploads/"), ok=(202,))
+    place = begun.headers["Location"]
+    place += f"{'&' if '?' in place else '?'}digest={digest}"
+    headers = {"Content-Type": "application/octet-stream"}
+    if isinstance(content, bytes):
+        _call("PUT", place, data=content, headers=headers, ok=(201,))
+        return
+    with content.open("rb") as file:
+        _call("PUT", place, data=file, headers=headers, ok=(201,))
+
+
+def _parts(image: str) -> tuple[str, str, str]:
+    host, _, rest = image.partition("/")
+    repository, _, tag = rest.rpartition(":")
+    return host, repository, tag
+
+
+def _url(image: str, kind: str, what: str = "") -> str:
+    host, repository, tag = _parts(image)
+    return f"http://{host}/v2/{repository}/{kind}/{what or tag}"
+
+
+def _blob(image: str, digest: str) -> str:
+    return _url(image, "blobs", digest)
+
+
+def _call(method: str, url: str, ok: tuple[int, ...] = (200,), **given: Any) -> requests.Response:
+    headers = {"Accept": _MANIFEST, **given.pop("headers", {})}
+    answer = requests.request(method, url, headers=headers, timeout=_CALL_S, **given)
+    assert answer.status_code in ok, f"{method} {url}: {answer.status_code} {answer.text[:300]}"
+    return answer
