@@ -161,7 +161,7 @@ def package(session: nox.Session, package: str) -> None:
 
 
 @nox.session(**in_workspace)
-def quality(session: nox.Session) -> None:
+def zoo_quality(session: nox.Session) -> None:
     """How well the zoo's models learn at their defaults: [MODEL...] [--seeds N] [--jobs N]."""
     session.run("python", "tools/zoo_quality.py", *session.posargs, external=True)
 

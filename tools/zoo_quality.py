@@ -1,10 +1,10 @@
-"""How well the zoo's models learn at their defaults: ``./dev quality [MODEL...]``.
+"""How well the zoo's models learn at their defaults: ``./dev zoo_quality [MODEL...]``.
 
 Each model trains from several seeds, with one worker and with three, asynchronously and
 synchronously. A run that ends below the model's bound is a failure: the bound is far above chance.
 
-    ./dev quality                                  all models, ten seeds: two hours on two cores
-    ./dev quality mnist.mnist_spec --seeds 3
+    ./dev zoo_quality                                  all models, ten seeds: two hours on two cores
+    ./dev zoo_quality mnist.mnist_spec --seeds 3
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _sentences() -> list[bytes]:
 _MNIST = Trial(_digits, epochs=3, metric="accuracy", bound=0.85, chance=0.1)
 _CIFAR10 = Trial(_coloured_digits, epochs=6, metric="accuracy", bound=0.7, chance=0.1)
 _REGRESSOR = Trial(
-    *(_salaries, 5, "root_mean_squared_error", 0.5, 0.87),
+    *(_salaries, 5, "root_mean_squared_error", 0.35, 0.87),
     options=("--input-fn", "sqlflow.elasticdl_input_function"),
 )
 # What the best possible model reaches with the clicks is about 0.75; what numbers alone give, 0.5.
@@ -189,7 +189,7 @@ def _rows(values: dict[Run, float]) -> Iterator[str]:
 
 def main() -> int:
     """Train, print a table, and return 1 if any run has not learned."""
-    parser = argparse.ArgumentParser(prog="./dev quality", description=__doc__)
+    parser = argparse.ArgumentParser(prog="./dev zoo_quality", description=__doc__)
     parser.add_argument("model", nargs="*", help=f"some of: {', '.join(ZOO)}; by default all")
     parser.add_argument("--seeds", type=int, default=10, metavar="N", help="runs of each kind")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="at the same time")

@@ -21,7 +21,7 @@ class DNN(tf.keras.Model):
         word_buckets: number of hash buckets for words.
     """
 
-    def __init__(self, hidden_units=(64, 32), word_buckets=64):
+    def __init__(self, hidden_units=(64, 32), word_buckets=1024):
         super().__init__(name="dnn_regressor")
         self._columns = Columns(word_buckets)
         self._hidden = [tf.keras.layers.Dense(units, activation="relu") for units in hidden_units]

@@ -9,7 +9,7 @@ class Columns(tf.keras.layers.Layer):
     Each column has shape (batch, n).
     """
 
-    def __init__(self, word_buckets=64, **kwargs):
+    def __init__(self, word_buckets=1024, **kwargs):
         super().__init__(**kwargs)
         self.word_buckets = word_buckets
 

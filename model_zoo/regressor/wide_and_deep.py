@@ -17,7 +17,7 @@ class MagicalWAD(tf.keras.Model):
         word_buckets: number of hash buckets for words.
     """
 
-    def __init__(self, hidden_units=(64, 32), word_buckets=64):
+    def __init__(self, hidden_units=(64, 32), word_buckets=1024):
         super().__init__(name="wide_and_deep_regressor")
         self._columns = Columns(word_buckets)
         self._wide = tf.keras.layers.Dense(1, name="wide")
