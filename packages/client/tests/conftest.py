@@ -120,9 +120,11 @@ class Edl:
         return self.home / "jobs" / name
 
     def begin(self, name: str, *more: str) -> None:
-        """Start a job that goes on until it is stopped."""
+        """Start a job that goes on until it is stopped, and wait until it runs."""
         self.part = "endless"
         self(*self.job("--name", name, "--detach", *more))
+        written = self.job_dir(name) / "status.json"
+        eventually(lambda: written.exists() and "RUNNING" in written.read_text(), "the job runs")
 
     def processes(self) -> list[int]:
         """Living processes that belong to this home, but the test itself."""

@@ -204,7 +204,6 @@ def supervisor(edl: Edl, name: str) -> int | None:
 
 def test_a_killed_supervisor_is_replaced_by_the_next_command(tidy: Edl) -> None:
     tidy.begin("watched")
-    eventually(lambda: running_job(tidy, "watched"), "the job runs")
     first = eventually(lambda: supervisor(tidy, "watched"), "a supervisor")
     os.kill(first, signal.SIGKILL)
     eventually(lambda: supervisor(tidy, "watched") is None, "it is gone")
