@@ -177,7 +177,7 @@ def integration(session: nox.Session) -> None:
         session,
         *(() if session.posargs else ("tests", "--ignore=tests/kubernetes")),
         processes=PROCESSES + 1,
-        dist="loadgroup",
+        dist="loadscope",
     )
 
 

@@ -32,6 +32,29 @@ ROLES = (b"edl_master", b"edl_master.parameter_server", b"edl_worker")
 COMMAND = str(Path(sys.executable).parent / "edl")
 
 
+SHARED = (
+    "tests/builder/",
+    "tests/test_predictions.py",
+    "tests/test_sync_training.py",
+    "tests/test_recovery.py::test_a_job_on_a_trained_model",
+)
+"""Beginnings of the names of tests that share what takes long to make: an engine, a model."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With ``--dist loadscope``: tests that share something run in one process, others anywhere."""
+    if config.getvalue("dist") != "loadscope":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return next((shared for shared in SHARED if nodeid.startswith(shared)), nodeid)
+
+    return Scheduling(config, log)
+
+
 @dataclass(frozen=True)
 class Done:
     """How a command ended."""

@@ -14,8 +14,6 @@ from conftest import ROOT, Edl, read_all, readme_blocks
 import recordio
 import recordio.example
 
-pytestmark = pytest.mark.xdist_group("moved_model")  # in one process: the model is trained once
-
 
 @pytest.fixture(scope="module")
 def moved_model(tmp_path_factory: pytest.TempPathFactory, digit_data: Path) -> Path:

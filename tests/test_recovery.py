@@ -275,7 +275,6 @@ def settled(edl: Edl, name: str) -> set[int]:
     return set()
 
 
-@pytest.mark.xdist_group("numbers")  # in one process: the model is trained once
 @pytest.mark.parametrize("verb", ["evaluate", "predict"])
 def test_a_job_on_a_trained_model_goes_on_where_its_master_died(
     edl: Edl, tmp_path: Path, numbers: tuple[Path, Path], verb: str

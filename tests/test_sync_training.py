@@ -12,8 +12,6 @@ from safetensors.numpy import load_file
 import recordio
 import recordio.example
 
-pytestmark = pytest.mark.xdist_group("problem")  # in one process: Keras solves it once
-
 MODEL = """
 import keras
 import tensorflow as tf

@@ -23,15 +23,6 @@ from . import job_base  # noqa: E402
 from .docker_world import NoEngine, World, open_world, until, why_not  # noqa: E402
 
 
-@pytest.hookimpl(tryfirst=True)  # before the tests are grouped
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One engine, one test after the other; beside those that need none. They begin first."""
-    here = [item for item in items if Path(__file__).parent in item.path.parents]
-    for item in here:
-        item.add_marker(pytest.mark.xdist_group("engine"))
-    items.sort(key=lambda item: item not in here)
-
-
 @pytest.fixture(scope="session")
 def world() -> Iterator[World]:
     """An engine and a registry with a base image; skipped, or failed in CI, where none can be."""
