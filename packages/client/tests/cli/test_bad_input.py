@@ -216,7 +216,7 @@ def test_an_output_that_exists(attempt: Attempt, tmp_path: Path) -> None:
 
 def test_an_output_below_a_file(attempt: Attempt, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    told(attempt(output=str(tmp_path / "file" / "out")), 7, "a part of the path is a file")
+    told(attempt(output=str(tmp_path / "file" / "out")), 7, "part of the path is a file")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")

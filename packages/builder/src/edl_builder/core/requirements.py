@@ -94,7 +94,7 @@ def _check_url(text: str, where: str) -> None:
     if scheme != "https" or "@" in parts.netloc or not parts.hostname:
         raise BuilderError(
             Reason.UNSAFE,
-            "only https URLs without a user name or password are taken",
+            "only https URLs without a user name or password are accepted",
             where=where,
             remedy="Have the operator of the builder set up a private index.",
         )

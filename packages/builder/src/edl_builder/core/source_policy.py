@@ -75,7 +75,7 @@ def allow(url: str, ref: str, folder: str, credential: str, policy: SourcePolicy
     if credential and not _CREDENTIAL.fullmatch(credential):
         raise BuilderError(
             Reason.INVALID,
-            "this is no name of a credential; the credential itself must not be sent",
+            "this is not the name of a credential; never send the credential itself",
             where="git credential",
             remedy="Name a credential that the operator of the builder has configured.",
         )

@@ -32,7 +32,7 @@ class Authenticator:
             if name == "authorization":
                 text = value if isinstance(value, str) else ""
                 if not text.lower().startswith(_BEARER):
-                    _refuse(context, "the authorization is no bearer token")
+                    _refuse(context, "the authorization is not a bearer token")
                 # Found by its hash: the time of the look-up reveals nothing about the token.
                 digest = hashlib.sha256(text[len(_BEARER) :].strip().encode()).hexdigest()
                 tenant = self._access.tokens.get(digest)

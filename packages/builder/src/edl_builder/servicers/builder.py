@@ -161,7 +161,7 @@ class _Chunks:
             for request in self._requests:
                 if request.WhichOneof("part") != "chunk":
                     end = codec.refusal(
-                        "a message that is no chunk came after the specification",
+                        "a message that is not a chunk came after the specification",
                         "Build",
                         "Send one `spec`, then `chunk`s only.",
                     )

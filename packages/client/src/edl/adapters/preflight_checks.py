@@ -143,12 +143,12 @@ def check_writable(path: Path, remedy: str = "Name a folder that you may write t
         full = shutil.disk_usage(nearest).free < _LEAST_FREE
         problem = ""
     except NotADirectoryError:
-        full, problem = False, "a part of the path is a file"
+        full, problem = False, "part of the path is a file"
     except FileNotFoundError:
         full = False
-        problem = "this file system takes no new files"  # as /proc
+        problem = "no files can be created there"  # as /proc
         if nearest.is_symlink():
-            problem = "a part of the path is a link to nothing"
+            problem = "part of the path is a dangling link"
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         problem = (error.strerror or str(error)).lower()

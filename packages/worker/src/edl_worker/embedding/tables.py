@@ -211,7 +211,7 @@ class EmbeddingTables:
                     raise EdlError(
                         ErrorCode.MODEL_CONTRACT,
                         f"variable {handles[tensor.name]} is a large embedding that the model "
-                        "uses otherwise than by looking up rows",
+                        "uses in other ways than looking up rows",
                         where=f"variable {handles[tensor.name]}",
                         remedy="Give --embedding-threshold 0, so that the whole variable travels.",
                     )

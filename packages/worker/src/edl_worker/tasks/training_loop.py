@@ -281,7 +281,7 @@ class TrainingLoop:
                     task.lease,
                     index,
                     task.request.base_version,
-                    f"the gradient holds an infinity or not a number (loss {task.request.loss:g})",
+                    f"the gradient is not finite (loss {task.request.loss:g})",
                 )
 
     # --- what actions need -----------------------------------------------------------------

@@ -169,7 +169,7 @@ class Trainer:
         if not self._overflow_logged:
             self._overflow_logged = True
             log.warning(
-                "a gradient has numbers beyond all of %s: such ones travel as float32",
+                "a gradient has numbers outside the range of %s; such gradients travel as float32",
                 self._precision.name.lower(),
             )
         return WirePrecision.FLOAT32

@@ -53,7 +53,7 @@ class Text:
         if isinstance(value, PurePath):
             value = str(value)
         if not isinstance(value, str):
-            raise ValueError(f"expected a text, not {type(value).__name__}")
+            raise ValueError(f"expected text, not {type(value).__name__}")
         if "\0" in value:
             raise ValueError("it contains a NUL character")
         try:
@@ -76,7 +76,7 @@ class Texts:
         if isinstance(value, (str, PurePath)):
             return (Text().read(value),)
         if not isinstance(value, Iterable):
-            raise ValueError(f"expected a text or a list, not {type(value).__name__}")
+            raise ValueError(f"expected text or a list, not {type(value).__name__}")
         texts = tuple(Text().read(item) for item in value)
         if not texts:
             raise ValueError("it is empty")
