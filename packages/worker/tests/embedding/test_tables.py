@@ -389,5 +389,5 @@ class Tied(keras.Model):  # type: ignore[misc]
 def test_weights_that_are_used_otherwise_than_by_looking_up_are_reported() -> None:
     ids = tf.constant([[1, 1, 1, 1]])
     file, tables = served(Tied, ids, threshold=1)
-    with pytest.raises(EdlError, match="otherwise than by looking up"):
+    with pytest.raises(EdlError, match="in other ways than looking up"):
         step_of(file, tables, ids, tf.zeros((1, 4, 50)), 1)
