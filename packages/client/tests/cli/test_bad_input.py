@@ -175,6 +175,19 @@ def test_a_dry_run_tells_what_the_rehearsal_finds(
     assert done.out == ""
 
 
+def test_a_dry_run_tells_what_the_trained_model_will_lack(
+    attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edl: Edl
+) -> None:
+    monkeypatch.setenv("EDL_PYTHON", stand_in_for_check(tmp_path, warnings=["No model.keras."]))
+    for command in (
+        edl.job("--dry-run"),
+        ("zoo", "check", "--model-zoo", "zoo", "--model-def", "mine"),
+    ):
+        done = attempt(*command)
+        assert done.code == 0, str(done)
+        assert "warning: No model.keras." in done.err
+
+
 def test_a_huge_record_is_shown_and_not_decoded(
     attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,10 +36,12 @@ class Verdict:
     """What the worker found; no failures: the model file can train.
 
     Attributes:
+        warnings: what the trained model will lack, in sentences.
         facts: the worker's whole report.
     """
 
     failures: tuple[Failure, ...]
+    warnings: tuple[str, ...]
     facts: dict[str, Any]
 
 
@@ -86,7 +88,8 @@ def check(spec: job_pb2.JobSpec, idle_s: float = IDLE_S, busy_s: float = BUSY_S)
         answer = _answer(output.read_text(errors="replace"))
         if answer is None:
             raise _no_verdict(process.returncode, command, log.read_text(errors="replace"))
-        return Verdict(tuple(_failure(item) for item in answer["errors"]), answer)
+        warnings = tuple(map(str, answer.get("warnings") or ()))
+        return Verdict(tuple(_failure(item) for item in answer["errors"]), warnings, answer)
 
 
 def _await(process: subprocess.Popen[bytes], where: str, idle_s: float, busy_s: float) -> None:

@@ -88,7 +88,8 @@ def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet
         submitter = job_submitter()
         plan = submitter.prepare(verb, flags)
         if plan.job.dry_run:
-            submitter.rehearse(plan)
+            for warning in submitter.rehearse(plan):
+                terminal.warning(warning)
             _put_plan(plan, form)
             return
         if plan.zoo is not None and not quiet:

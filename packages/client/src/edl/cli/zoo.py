@@ -111,6 +111,8 @@ def check(**values: Any) -> None:
             [] if verdict.failures else [f"{job.model_def}: no errors"],
             [] if verdict.failures else [job.model_def],
         )
+        for warning in verdict.warnings:
+            terminal.warning(warning)
         for failure in verdict.failures:
             terminal.error(failure_lines(failure))
         if verdict.failures:

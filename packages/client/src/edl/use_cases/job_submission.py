@@ -112,10 +112,13 @@ class JobSubmitter:
         image = image_request.image_of(named)
         return SubmissionPlan(named, description, image=image, build_request=request, zoo=zoo)
 
-    def rehearse(self, plan: SubmissionPlan) -> None:
+    def rehearse(self, plan: SubmissionPlan) -> tuple[str, ...]:
         """Check what only a look at all data and a rehearsal of the model show; starts no job.
 
         The data and packages of a job in containers are seen by its own processes only.
+
+        Returns:
+            What the trained model will lack, in sentences.
 
         Raises:
             EdlError: the first thing that is wrong; its detail has the others.
@@ -125,17 +128,18 @@ class JobSubmitter:
 
         job = plan.job
         if job.runs_in_image:
-            return
+            return ()
         data_files.check_records(job.data, job.data_format, "--data")
         data_files.check_records(job.validation_data, job.data_format, "--validation-data")
         spec = encode_spec(job, job_dir="", submitted_at="")
-        failures = model_file_check.check(spec).failures
-        if failures:
-            first, *others = map(codec.error_of, failures)
+        verdict = model_file_check.check(spec)
+        if verdict.failures:
+            first, *others = map(codec.error_of, verdict.failures)
             if others:
                 first.what += f" (and {len(others)} more)"
                 first.detail = "\n".join(map(str, others))
             raise first
+        return verdict.warnings
 
     def provide_image(self, plan: SubmissionPlan, display: BuildDisplay) -> SubmissionPlan:
         """Provide the image of a plan, if it needs one: build it, or have the backend pull it.

@@ -74,13 +74,23 @@ class Exporter:
                 raise writing_failed(error, self.job.output or place) from error
             raise
 
-    def expected_warnings(self) -> tuple[str, ...]:
-        """What the trained model will lack, as far as that is known before training."""
+    def expected_warnings(self, *, traces: bool = False) -> tuple[str, ...]:
+        """What the trained model will lack, as far as that is known before training.
+
+        Args:
+            traces: trace the model for serving, too, which takes as long as a step's trace.
+        """
+        warnings = []
         try:
             keras.saving.serialize_keras_object(self.model_file.model)
         except Exception as error:
-            return (_lacks_keras(error),)
-        return ()
+            warnings.append(_lacks_keras(error))
+        if traces:
+            try:
+                self._traced_for_serving()
+            except Exception as error:
+                warnings.append(_lacks_serving(error))
+        return tuple(warnings)
 
     def _export_here(self, info: ExportInfo, place: Path) -> tuple[str, ...]:
         place.mkdir(parents=True)
@@ -171,21 +181,24 @@ class Exporter:
 
     def _save_for_serving(self, to: Path) -> None:
         """A SavedModel whose signature takes a minibatch of features as the pipeline makes it."""
+        archive = keras.export.ExportArchive()
+        archive.track(self.model_file.model)
+        archive.add_endpoint("serve", self._traced_for_serving())
+        with without_default_signature():
+            archive.write_out(str(to), verbose=False)
+
+    def _traced_for_serving(self) -> Any:
         model = self.model_file.model
         names = list(getattr(model, "output_names", ()) or ())
 
         def serve(features: Any) -> dict[str, Any]:
             return named_outputs(self.model_file.call(features, training=False), names)
 
-        archive = keras.export.ExportArchive()
-        archive.track(model)
         # As a traced function: Keras itself knows no signatures of sparse or ragged features.
         signature = [_with_names(self.input_spec, model)]
         traced = tf.function(serve, input_signature=signature, autograph=False)
         traced.get_concrete_function()
-        archive.add_endpoint("serve", traced)
-        with without_default_signature():
-            archive.write_out(str(to), verbose=False)
+        return traced
 
 
 def _form(

@@ -23,7 +23,8 @@ def run_check(spec_json_path: str | Path) -> dict[str, Any]:
 
     Its keys are ``ok``, ``form``, ``model`` (its name), ``parameters`` (number of trainable
     numbers; None if only data can show it), ``inputs`` (name, shape and dtype of each, or None),
-    ``metrics`` and ``errors`` (``edl.v1.Error`` as JSON).
+    ``metrics``, ``errors`` (``edl.v1.Error`` as JSON) and ``warnings`` (what the trained model will
+    lack).
     """
     with contextlib.redirect_stdout(sys.stderr):  # a model file may print
         return _run_check(Path(spec_json_path))
@@ -43,21 +44,27 @@ def _run_check(spec_json_path: Path) -> dict[str, Any]:
         )
         return _answer(None, [failure])
     try:
-        return _answer(_checked(job), [])
+        model_file, warnings = _checked(job)
     except ContractErrors as error:
         return _answer(None, error.errors)
     except EdlError as error:
         return _answer(None, [error])
+    return {**_answer(model_file, []), "warnings": list(warnings)}
 
 
-def _checked(job: JobDescription) -> ModelFile:
-    """The model file of a job; with data it has done all that a worker does before it joins."""
+def _checked(job: JobDescription) -> tuple[ModelFile, tuple[str, ...]]:
+    """The model file of a job, and warnings.
+
+    With data it has done all that a worker does before it joins, and what its tasks will do.
+    """
     if not job.data:
-        return load_model_file(job.model, purpose=PURPOSES[job.type])
+        return load_model_file(job.model, purpose=PURPOSES[job.type]), ()
     loaded = loaded_model.load(job, {"job": job.name, "worker_id": 0, "master": ""})
     rehearse(loaded)
     loaded.describe()
-    return loaded.model_file
+    if loaded.trainable is None:
+        return loaded.model_file, ()
+    return loaded.model_file, loaded.trainable.exporter.expected_warnings(traces=True)
 
 
 def _answer(model_file: ModelFile | None, errors: Sequence[EdlError]) -> dict[str, Any]:
@@ -67,6 +74,7 @@ def _answer(model_file: ModelFile | None, errors: Sequence[EdlError]) -> dict[st
         parameters = sum(math.prod(v.shape) for v in model.trainable_variables)
     return {
         "ok": not errors,
+        "warnings": [],
         "form": model_file.form if model_file is not None else None,
         "model": model.name if model is not None else None,
         "parameters": parameters,

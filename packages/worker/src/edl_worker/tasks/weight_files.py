@@ -125,7 +125,9 @@ def _take_rows(model: keras.Model, values: NamedValues) -> NamedValues:
         rows = values.arrays.get(name.replace(IDS, ROWS))
         seed = values.arrays.get(name.replace(IDS, SEED))
         if rows is None or seed is None or rows.shape[1:] != (layer.output_dim,):
-            raise _other_model(values.source, f"its table {layer.name} has no rows of {layer.output_dim} numbers")
+            raise _other_model(
+                values.source, f"its table {layer.name} has no rows of {layer.output_dim} numbers"
+            )
         layer.take(values.arrays[name], rows, int(seed))
     rest = {n: a for n, a in values.arrays.items() if _kind(n) not in _TABLES}
     return NamedValues(rest, values.source)
