@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from edl.core.exit_codes import UNWRITABLE
+from edl.core.exit_codes import INTERRUPTED, UNWRITABLE
 
 
 def main() -> None:
@@ -16,7 +16,10 @@ def main() -> None:
     _open_closed_streams()
     sys.unraisablehook = repeat_interrupt
     name = os.path.basename(sys.argv[0])
-    code = run(sys.argv[1:], name if name == "elasticdl" else "edl")
+    try:
+        code = run(sys.argv[1:], name if name == "elasticdl" else "edl")
+    except KeyboardInterrupt:  # while modules were imported, before the command began
+        code = INTERRUPTED
     # What is still buffered, for a reader that has left or a full disk, must not fail at
     # interpreter exit.
     for stream in (sys.stdout, sys.stderr):

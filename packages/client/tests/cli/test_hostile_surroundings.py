@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import recordio
+from edl.__main__ import main
 from edl.cli.root import COMMANDS
 from edl.core.options import BY_NAME
 
@@ -170,6 +171,19 @@ def test_a_command_line_of_any_words(attempt: Attempt, command: str, words: list
     done = attempt(command, *words, "--no-such-option" if command == "" else "--")
     refused_or_done(done.code, done.err, (command, words))
     assert set(where.iterdir()) - before <= {where / "edl-home"} or command in ("zoo", "data")
+
+
+def test_ctrl_c_before_the_command_begins(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("edl.cli.root.command", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    assert not capsys.readouterr().err
 
 
 # --- processes -----------------------------------------------------------------------------
