@@ -21,6 +21,14 @@ def test_a_benchmark_can_be_loaded(name: str) -> None:
     assert callable(importlib.import_module(f"bench.{name}").measures)
 
 
+def test_a_difference_is_as_probable_as_its_signs_are() -> None:
+    from bench.quality import probability
+
+    assert probability([0.0, 0.0]) == 1.0
+    assert probability([0.01] * 5) == 2 / 2**5
+    assert probability([0.03, -0.01, -0.02]) == 1.0
+
+
 def test_the_server_of_benchmarks_answers_their_workers() -> None:
     from bench.embeddings import Client
     from bench.transport import Worker

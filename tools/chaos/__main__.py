@@ -7,6 +7,7 @@ import math
 import shutil
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections import Counter
@@ -15,12 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import chaos
-from chaos.audits import AuditedJob, counting, missing_files, mnist
-from chaos.faults import MOST_SERVERS, Fault, schedule
+from chaos.audits import AuditedJob, counting, missing_files, mnist, stopped_too_early
+from chaos.disk import small_disk
+from chaos.faults import FAULTS, MOST_SERVERS, Fault, schedule
 from chaos.job import Job
+from edl_proto.local import supervision
 
 SHORT_S = 30.0
 """A job that would be left undisturbed so soon is not begun."""
+LEAVE_S = 60.0
+"""How long processes may take to leave a job that is over."""
+REQUESTED_AFTER_S = 8.0
+"""How long after the first record a job is stopped or deleted."""
 END_S = 420.0
 """How long a job may take to end once nothing disturbs it any more."""
 
@@ -47,6 +54,8 @@ def disturb(job: Job, faults: Iterator[Fault], countdown: Countdown) -> Counter[
     while not job.has_begun and not job.is_over and time.monotonic() < began + END_S:
         time.sleep(0.1)
     countdown.start()
+    if not any(fault.concerns(job) for fault in itertools.islice(faults, 1000)):
+        raise RuntimeError("none of these faults concerns this job; do they need root, or --disks?")
     for fault in faults:
         if not fault.concerns(job):
             continue
@@ -65,33 +74,113 @@ def disturb(job: Job, faults: Iterator[Fault], countdown: Countdown) -> Counter[
 
 
 def run(
-    kind: AuditedJob, name: str, home: Path, faults: Iterator[Fault], countdown: Countdown
+    kind: AuditedJob,
+    name: str,
+    home: Path,
+    faults: Iterator[Fault],
+    countdown: Countdown,
+    request: str,
 ) -> list[str]:
     """One job from start to audit.
+
+    Args:
+        request: that ends it under faults: stop or delete; none: it ends by itself.
 
     Returns:
         What was wrong.
     """
     output = home.parent / f"{name}-model"
     began = time.monotonic()
-    print(f"{name}: {kind.title}", flush=True)
-    job = Job(home, name, [*kind.arguments, "--output", str(output)], kind.servers)
+    print(f"{name}: {kind.title}{f', {request} after a while' if request else ''}", flush=True)
+    arguments = [*kind.arguments, "--output", str(output)]
+    job = Job(home, name, arguments, kind.servers, home.parent / "disk")
     try:
+        ending = EndingRequest(job, request)
         done = disturb(job, faults, countdown)
         undisturbed_since = time.monotonic()
-        while not job.is_over:
+        while not ((ending.is_over and job.is_over) or ending.is_deleted):
             if time.monotonic() - undisturbed_since > END_S:
                 return [f"the job does not end: {json.dumps(job.status())[:2000]}"]
             time.sleep(0.2)
         status = job.status()
-        _report(status, done, time.monotonic() - began)
-        if status["state"] != "SUCCEEDED":
-            return [f"the job ended {status['state']}: {json.dumps(status.get('error'))}"]
-        if missing := missing_files(output):
-            return [f"the trained model lacks {' and '.join(missing)}"]
-        return kind.audit(output, status)
+        if not ending.is_deleted:
+            _report(status, done, time.monotonic() - began)
+        return _left_behind(job, output) or _audit(kind, job, output, status, done, ending)
     finally:
         job.close()
+
+
+def _audit(
+    kind: AuditedJob,
+    job: Job,
+    output: Path,
+    status: dict[str, Any],
+    done: Counter[str],
+    ending: EndingRequest,
+) -> list[str]:
+    """What is wrong with a job that is over."""
+    if ending.is_deleted:
+        return []
+    rightly = {code for kind_ in FAULTS if done[kind_.name] for code in kind_.action.ends_with}
+    error = supervision.read_report(job.directory).get("error") or status.get("error") or {}
+    if status["state"] == "FAILED" and error.get("code") in rightly:
+        print(f"  audit: it ended with the reason {error['code']}")
+        return []
+    if ending.what and status["state"] == "CANCELLED":
+        return stopped_too_early(job.disk, job.name, status) if "counting" in kind.title else []
+    if job.has_recorded_stop or status["state"] != "SUCCEEDED":
+        return [f"the job ended {status['state']}: {json.dumps(error)}"]
+    wanted = status.get("workers_wanted", {}).get("max")
+    if wanted not in (scaled := job.last_scaled()):
+        return [f"{wanted} workers are wanted, and {scaled} were acknowledged"]
+    if missing := missing_files(output):
+        return [f"the trained model lacks {' and '.join(missing)}"]
+    return kind.audit(output, status)
+
+
+def _left_behind(job: Job, output: Path) -> list[str]:
+    """Processes and files of a job that is over, some seconds later."""
+    until = time.monotonic() + LEAVE_S
+    while (left := job.processes()) and time.monotonic() < until:
+        time.sleep(0.5)
+    files = [*output.parent.glob(f".{output.name}.edl-*"), *job.directory.glob(".*.tmp")]
+    files += job.directory.glob("end.json")
+    names = ", ".join(str(path) for path in files)
+    return [f"left behind: {what}" for what in (f"processes {left}" if left else "", names) if what]
+
+
+class EndingRequest:
+    """A command that ends a job, given by a client while the faults go on.
+
+    Args:
+        job: to end.
+        what: stop, delete, or nothing.
+    """
+
+    def __init__(self, job: Job, what: str) -> None:
+        self._job = job
+        self.what = what
+        self.is_over = not what
+        if what:
+            threading.Thread(target=self._ask, daemon=True).start()
+
+    def _ask(self) -> None:
+        while not self._job.has_begun and not self._job.is_over:
+            time.sleep(0.1)
+        time.sleep(REQUESTED_AFTER_S)
+        command = [self.what, self._job.name]
+        if self.what == "delete":
+            command += ["--stop", "--yes"]
+        while True:
+            done = self._job.try_edl(*command)
+            print(f"  edl {self.what} ended with {done.returncode}", flush=True)
+            if done.returncode == 0 or self._job.is_over or not self._job.directory.exists():
+                break
+        self.is_over = True
+
+    @property
+    def is_deleted(self) -> bool:
+        return self.what == "delete" and self.is_over and not self._job.directory.exists()
 
 
 def _report(status: dict[str, Any], done: Counter[str], seconds: float) -> None:
@@ -143,6 +232,28 @@ def _parser() -> argparse.ArgumentParser:
         default=["async", "sync"],
         help="of the counting model, likewise",
     )
+    parser.add_argument(
+        "--faults",
+        nargs="+",
+        metavar="KIND",
+        choices=sorted({kind.name for kind in FAULTS}),
+        help="only these kinds, such as 'master kill'; an unknown one lists all; default: all",
+    )
+    parser.add_argument(
+        "--storm", type=int, default=0, help="so many faults 0.3 s apart, then a longer pause"
+    )
+    parser.add_argument(
+        "--endings",
+        nargs="+",
+        choices=("finish", "stop", "delete"),
+        default=["finish"],
+        help="how jobs end; of several, in turn",
+    )
+    parser.add_argument(
+        "--disks",
+        action="store_true",
+        help="checkpoints go to a small disk, which faults fill or forbid to write; needs root",
+    )
     parser.add_argument("--records", type=int, default=40_009, help="of the counting model")
     parser.add_argument("--keep", action="store_true", help="keep the files of the jobs")
     return parser
@@ -150,7 +261,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def main() -> int:
     chosen = _parser().parse_args()
-    faults = schedule(chosen.seed, chosen.every)
+    kinds = [kind for kind in FAULTS if not chosen.faults or kind.name in chosen.faults]
+    faults = schedule(chosen.seed, chosen.every, kinds, chosen.storm)
+    endings = itertools.cycle(chosen.endings)
     place = Path(tempfile.mkdtemp(prefix="edl-chaos-"))
     countdown = Countdown(chosen.minutes * 60)
     print(
@@ -161,8 +274,11 @@ def main() -> int:
     try:
         for kind in itertools.cycle(_jobs(place, chosen)):
             name = f"chaos-{chosen.seed}-{number}"
+            ending = next(endings)
+            request = "" if ending == "finish" else ending
             try:
-                wrong = run(kind, name, place / "home", faults, countdown)
+                with small_disk(place / "disk", mount=chosen.disks):
+                    wrong = run(kind, name, place / "home", faults, countdown, request)
             except Exception:  # then somebody will want to see the files
                 wrong = [traceback.format_exc()]
             number += 1

@@ -1,24 +1,37 @@
 """The table of faults, and the schedule that a seed draws from it.
 
 To add a fault, add a row to ``FAULTS``. A new role is a function that finds its processes in a
-job; a new action is a function that does something to a job or to these processes.
+job; a new action (``chaos.actions``) is a function that does something to a job or to these
+processes.
 """
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import math
-import os
-import signal
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from chaos.actions import (
+    ABORT,
+    DAMAGE_FILES,
+    DAMAGE_SNAPSHOT,
+    FILL_DISK,
+    FORBID_WRITING,
+    FREEZE,
+    KILL,
+    LONG_FREEZE,
+    SCALE,
+    SET_CLOCK,
+    SLOW,
+    TERM,
+    Action,
+)
 from chaos.job import WORKERS, Job
 
 MOST_SERVERS = 2
+STORM_S = 0.3
 INDEXES = math.lcm(WORKERS, MOST_SERVERS)
 
 
@@ -37,21 +50,6 @@ class Role:
     pids: Callable[[Job, int], list[int]]
     members: Callable[[Job], int] | None = None
     leaves_none: bool = False
-
-
-@dataclass(frozen=True)
-class Action:
-    """What a fault does.
-
-    Attributes:
-        name: for reports.
-        inject: does it, to these processes of a job, for so many seconds; must not block.
-        lasts: whether it ends by itself after these seconds.
-    """
-
-    name: str
-    inject: Callable[[Job, list[int], float], None]
-    lasts: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,9 +88,10 @@ class Fault:
     index: int
 
     def concerns(self, job: Job) -> bool:
-        """Whether anybody in this job ever has the role."""
+        """Whether anybody in this job ever has the role, and this machine can do it."""
         members = self.kind.role.members
-        return members is None or members(job) > 0
+        has_role = members is None or members(job) > 0
+        return has_role and self.kind.action.is_possible(job)
 
     def member(self, job: Job) -> int:
         members = self.kind.role.members
@@ -113,39 +112,6 @@ class Fault:
         return f"{action.name} {whom}" + (f" for {self.for_s:g} s" if action.lasts else "")
 
 
-def _kill(job: Job, pids: list[int], for_s: float) -> None:
-    _signal(pids, signal.SIGKILL)
-
-
-def _term(job: Job, pids: list[int], for_s: float) -> None:
-    _signal(pids, signal.SIGTERM)
-
-
-def _freeze(job: Job, pids: list[int], for_s: float) -> None:
-    _signal(pids, signal.SIGSTOP)
-    threading.Timer(for_s, lambda: _signal(pids, signal.SIGCONT)).start()
-
-
-def _slow(job: Job, pids: list[int], for_s: float) -> None:
-    """Let them run a tenth of the time."""
-
-    def slow() -> None:
-        until = time.monotonic() + for_s
-        while time.monotonic() < until:
-            _signal(pids, signal.SIGSTOP)
-            time.sleep(0.09)
-            _signal(pids, signal.SIGCONT)
-            time.sleep(0.01)
-
-    threading.Thread(target=slow, daemon=True).start()
-
-
-def _signal(pids: list[int], what: signal.Signals) -> None:
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            os.kill(pid, what)
-
-
 WORKER = Role("worker", lambda job, index: job.worker_pids(index), lambda job: WORKERS)
 SERVER = Role("server", lambda job, index: job.server_pids(index), lambda job: job.servers)
 MASTER = Role("master", lambda job, _: job.master_pids())
@@ -156,12 +122,11 @@ EVERYTHING = Role(
     lambda job, _: job.master_pids() + job.supervisor_pids() + job.worker_pids(),
     leaves_none=True,
 )
+JOB = Role("job", lambda job, _: job.client_pids() or job.master_pids())
 CLIENT = Role("client", lambda job, _: job.client_pids(), leaves_none=True)
 
-KILL = Action("kill", _kill)
-TERM = Action("term", _term)
-FREEZE = Action("freeze", _freeze, lasts=True)
-SLOW = Action("slow", _slow, lasts=True)
+# Longer than a supervisor waits for a sign of life.
+_LONG_S = (32.0,)
 
 # The last is longer than the master waits for a parameter server.
 _SERVER_DURATIONS_S = (0.3, 1.0, 2.5, 6.0, 20.0)
@@ -183,17 +148,40 @@ FAULTS = (
     FaultKind(SERVER, KILL, 3, _SERVER_DURATIONS_S),
     FaultKind(SERVER, FREEZE, 3, _SERVER_DURATIONS_S),
     FaultKind(SERVER, SLOW, 1, _SERVER_DURATIONS_S),
+    FaultKind(WORKER, LONG_FREEZE, 1, _LONG_S),
+    FaultKind(MASTER, LONG_FREEZE, 1, _LONG_S),
+    FaultKind(SUPERVISOR, LONG_FREEZE, 1, _LONG_S),
+    FaultKind(BOTH, LONG_FREEZE, 1, _LONG_S),
+    FaultKind(EVERYTHING, KILL, 1),
+    FaultKind(MASTER, ABORT, 2),
+    FaultKind(SERVER, ABORT, 1),
+    FaultKind(MASTER, DAMAGE_SNAPSHOT, 1),
+    FaultKind(EVERYTHING, DAMAGE_FILES, 1),
+    FaultKind(MASTER, SET_CLOCK, 1),
+    FaultKind(JOB, SCALE, 2),
+    FaultKind(JOB, FILL_DISK, 1),
+    FaultKind(JOB, FORBID_WRITING, 1),
 )
 
 
-def schedule(seed: int, mean_s: float) -> Iterator[Fault]:
-    """The endless schedule of a seed, one fault every ``mean_s`` on average."""
+def schedule(
+    seed: int, mean_s: float, kinds: Sequence[FaultKind] = FAULTS, storm: int = 0
+) -> Iterator[Fault]:
+    """The endless schedule of a seed, one fault every ``mean_s`` on average.
+
+    Args:
+        kinds: to draw from.
+        storm: so many faults come ``STORM_S`` apart, and a pause after them makes up for that.
+    """
     random = Random(seed)
-    weights = [kind.weight for kind in FAULTS]
-    while True:
-        kind = random.choices(FAULTS, weights)[0]
+    weights = [kind.weight for kind in kinds]
+    for number in itertools.count():
+        kind = random.choices(kinds, weights)[0]
+        after_s = random.expovariate(1 / mean_s)
+        if storm:
+            after_s = STORM_S if number % storm else after_s + storm * (mean_s - STORM_S)
         yield Fault(
-            after_s=random.expovariate(1 / mean_s),
+            after_s=after_s,
             kind=kind,
             for_s=random.choice(kind.durations_s),
             index=random.randrange(INDEXES),

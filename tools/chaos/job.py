@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,21 @@ class Job:
         name: of the job.
         arguments: of the command.
         servers: how many parameter servers it has.
+        disk: where its checkpoints go, in a folder that may be a small disk of its own.
+
+    Attributes:
+        damaged: names of snapshots that were damaged.
+        scaled: the number of workers that was acknowledged last, and later ones without an answer.
     """
 
-    def __init__(self, home: Path, name: str, arguments: list[str], servers: int) -> None:
+    def __init__(
+        self, home: Path, name: str, arguments: list[str], servers: int, disk: Path
+    ) -> None:
         self.name = name
+        self.disk = disk
+        self.damaged: set[str] = set()
+        self.scaled = [WORKERS]
+        self._scaling = threading.Lock()
         self.servers = servers
         self.directory = home / "jobs" / name
         self._environ = {
@@ -38,22 +50,62 @@ class Job:
         }
         self._client: subprocess.Popen[bytes] | None = None
         numbers = ("--num-workers", str(WORKERS), "--parameter-servers", str(servers))
-        self.edl(*arguments, "--name", name, *numbers, "--detach")
+        kept = ("--checkpoint-dir", str(disk), "--checkpoint-steps", "200")
+        self.edl(*arguments, "--name", name, *numbers, *kept, "--detach")
         self.follow()
 
     def edl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
+        done = self.try_edl(*arguments)
+        if done.returncode:
+            raise RuntimeError(f"edl {' '.join(arguments[:2])}: {done.stdout}{done.stderr}")
+        return done
+
+    def try_edl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             [EDL, *arguments],
             capture_output=True,
             text=True,
             env=self._environ,
             cwd=ROOT,
-            timeout=120,
+            timeout=300,
             check=False,
         )
-        if done.returncode:
-            raise RuntimeError(f"edl {' '.join(arguments[:2])}: {done.stdout}{done.stderr}")
-        return done
+
+    def request_scale(self, workers: int) -> None:
+        """Have a client ask for so many workers; one request after the other."""
+
+        def ask() -> None:
+            with self._scaling:
+                done = self.try_edl("scale", self.name, "--workers", str(workers))
+                if done.returncode == 0:
+                    self.scaled = [workers]
+                elif not self.is_over:
+                    self.scaled.append(workers)  # it may have arrived all the same
+
+        threading.Thread(target=ask, daemon=True).start()
+
+    def last_scaled(self) -> list[int]:
+        """Numbers of workers of which the job must want one."""
+        with self._scaling:
+            return self.scaled
+
+    @property
+    def has_recorded_stop(self) -> bool:
+        """Whether a stop was acknowledged, or is about to be."""
+        return "stop" in self._read("requests.json")
+
+    def processes(self) -> list[int]:
+        """Every process that belongs to the job, by its command line or its environment."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if entry.name.isdigit() and (
+                    f"{self.directory}".encode() in (entry / "cmdline").read_bytes()
+                    or f"EDL_JOB_DIR={self.directory}\0".encode()
+                    in (entry / "environ").read_bytes()
+                ):
+                    found.append(int(entry.name))
+        return found
 
     def follow(self) -> None:
         """Have a client look at the job."""

@@ -194,7 +194,7 @@ def _open_output(
         output = ExportOutput(config.output, config.model_of, incarnation)
     if output is not None and not begun:
         # A model of the job itself, such as one that was exported before it went on, is replaced.
-        resumed = directory.former_port() > 0 or config.spec.export.job
+        resumed = (directory / job_directory.MASTER).exists() or config.spec.export.job
         check_output(config.output, resumed_job=config.model_of if resumed else "")
     return output
 

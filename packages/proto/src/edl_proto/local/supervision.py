@@ -133,6 +133,8 @@ def hold(job_dir: Path) -> IO[str] | None:
     except OSError:
         file.close()
         return None
+    for draft in job_dir.glob(f".{job_directory.SUPERVISION}.*.tmp"):
+        draft.unlink(missing_ok=True)  # left by a supervisor that was killed
     file.truncate(0)
     file.write(f"{os.getpid()}\n")
     file.flush()
