@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import subprocess
 import sys
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "tools"))
 
+from chaos.__main__ import EndingRequest, audit, left_behind
+from chaos.audits import AuditedJob
 from chaos.faults import FAULTS, STORM_S, schedule
+from chaos.job import Job
 
 MINUTES = 0.6
 QUICK = [kind.name for kind in FAULTS if max(kind.durations_s) < 30 and not kind.role.leaves_none]
@@ -48,3 +56,56 @@ def test_a_seed_is_always_the_same_schedule() -> None:
     stormy = list(itertools.islice(schedule(5, 2.0, storm=8), 400))
     assert sum(fault.after_s == STORM_S for fault in stormy) == 350
     assert 1.5 < sum(fault.after_s for fault in stormy) / 400 < 2.5
+
+
+class OverJob(Job):
+    """A job that is over, as its files say."""
+
+    def __init__(self, directory: Path, state: str, **status: Any) -> None:
+        self.name = directory.name
+        self.directory = directory
+        self.disk = directory / "disk"
+        self.damaged = set()
+        self.scaled = [2]
+        self._scaling = threading.Lock()
+        directory.mkdir()
+        written = {"state": state, "workers_wanted": {"max": 2}, **status}
+        (directory / "status.json").write_text(json.dumps(written))
+
+
+NOTHING = AuditedJob("counting", [], 0, lambda output, status: [])
+
+
+def audited(job: Job, done: dict[str, int], request: str = "") -> list[str]:
+    output = job.directory.parent / "model"
+    for name in ("parameters.safetensors", "model.keras", "saved_model", "trained_model.pb"):
+        (output / name).mkdir(parents=True, exist_ok=True)
+    ending = EndingRequest(job, "")
+    ending.what = request
+    return audit(NOTHING, job, output, job.status(), Counter(done), ending)
+
+
+def test_an_end_is_right_only_for_a_reason_that_was_given(tmp_path: Path) -> None:
+    assert audited(OverJob(tmp_path / "well", "SUCCEEDED"), {"master kill": 3}) == []
+    full = OverJob(tmp_path / "full", "FAILED", error={"code": "DISK_FULL"})
+    assert audited(full, {"job fill disk of": 1}) == []
+    assert "DISK_FULL" in audited(full, {"master kill": 3})[0]
+    stopped = OverJob(tmp_path / "stopped", "CANCELLED")
+    assert audited(stopped, {}, "stop") == []
+    assert "CANCELLED" in audited(stopped, {})[0]
+
+
+def test_an_acknowledged_request_counts(tmp_path: Path) -> None:
+    scaled = OverJob(tmp_path / "scaled", "SUCCEEDED")
+    scaled.scaled = [3]
+    assert audited(scaled, {}) == ["2 workers are wanted, and [3] were acknowledged"]
+    trained_on = OverJob(tmp_path / "trained-on", "SUCCEEDED")
+    (trained_on.directory / "requests.json").write_text('{"stop": {"reason": ""}}')
+    assert "SUCCEEDED" in audited(trained_on, {}, "stop")[0]
+
+
+def test_what_is_left_behind_is_found(tmp_path: Path) -> None:
+    job, output = OverJob(tmp_path / "job", "SUCCEEDED"), tmp_path / "model"
+    assert left_behind(job, output) == []
+    (tmp_path / ".model.edl-job.0123abcd-7.tmp").mkdir()
+    assert "0123abcd" in left_behind(job, output)[0]
