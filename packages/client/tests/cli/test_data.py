@@ -491,6 +491,7 @@ def test_inspecting_parquet(edl: Call, tmp_path: Path) -> None:
     done = edl("data", "inspect", "p.parquet", "--check")
     assert "parquet, 2 records" in done.out
     assert "1 row group (1 snappy)" in done.out
+    assert "p   double       0.5" in done.out
     assert "all 2 records are whole" in done.out
     (tmp_path / "p.parquet").write_bytes(b"PAR1 cut")
     assert "not a Parquet file" in edl("data", "inspect", "p.parquet", code=3).err

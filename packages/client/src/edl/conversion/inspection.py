@@ -119,7 +119,11 @@ def _inspect_parquet(file: str, check: bool) -> Report:
         )
         rows = next(iter(table.iter_batches(batch_size=1)), None)
         first = rows.to_pylist()[0] if rows is not None and rows.num_rows else None
-        types = {column.name: str(column.type) for column in table.schema_arrow}
+        # The type of a list's values: how many there are is shown, too.
+        types = {
+            column.name: str(getattr(column.type, "value_type", column.type))
+            for column in table.schema_arrow
+        }
         read = sum(batch.num_rows for batch in table.iter_batches()) if check else None
     return Report(
         file=file,
