@@ -112,7 +112,8 @@ def running(backend: JobBackend, name: str) -> bool:
 
 
 def over(backend: JobBackend, name: str) -> bool:
-    return backend.status(name).is_over
+    """Whether the job is over, and recorded as such."""
+    return backend.status(name).is_over and backend.status(name, ask=False).is_over
 
 
 def end(backend: JobBackend, name: str) -> None:
@@ -348,27 +349,21 @@ def test_a_job_that_was_stopped_failed_or_lost_is_resumed_until_it_succeeds(
     assert failed.failure is not None
     assert failed.failure.remedy.endswith("edl resume again starts it again.")
     harness.play("endless")
-    assert backend.continuation.resume("again")
-    assert not backend.continuation.resume("again"), "it runs"
-    eventually(lambda: running(backend, "again"), "the job runs")
-    end(backend, "again")
-    requests = harness.edl.job_dir("again") / job_directory.REQUESTS
-    requests.write_text('{"stop": {"reason": "lunch"}, "workers": {"min": 1, "max": 2}}')
-    assert backend.continuation.resume("again")
-    assert json.loads(requests.read_text()) == {"workers": {"min": 1, "max": 2}}
+    callers = [harness.make() for _ in range(3)]
+    with ThreadPoolExecutor(3) as pool:
+        resumed = list(pool.map(lambda each: each.continuation.resume("again"), callers))
+    assert sorted(resumed) == [False, False, True]
     eventually(lambda: running(backend, "again"), "the job runs")
     backend.stop("again", "at once", now=True)
     eventually(lambda: over(backend, "again"), "the job is lost")
-    with ThreadPoolExecutor(3) as pool:
-        callers = [harness.make() for _ in range(3)]
-        resumed = list(pool.map(lambda each: each.continuation.resume("again"), callers))
-    assert sorted(resumed) == [False, False, True]
-    end(backend, "again")
+    requests = harness.edl.job_dir("again") / job_directory.REQUESTS
+    requests.write_text('{"stop": {"reason": "lunch"}, "workers": {"min": 1, "max": 2}}')
     harness.play("quick")
     assert backend.continuation.resume("again")
+    assert json.loads(requests.read_text()) == {"workers": {"min": 1, "max": 2}}
     eventually(lambda: over(backend, "again"), "the job is over")
-    assert backend.status("again").status.state is JobState.SUCCEEDED
-    backend.conclude("again", backend.status("again").status)
+    last = backend.conclude("again", backend.status("again").status)
+    assert (last.state, last.failure) == (JobState.SUCCEEDED, None)
     with pytest.raises(EdlError) as caught:
         backend.continuation.resume("again")
     assert caught.value.code == error_pb2.JOB_OVER
