@@ -9,7 +9,7 @@ Lines that begin with ``#`` are for the reader.
     tick                              the clock is looked at once more
     held up to 12.5                   time passes while the master does nothing at all
     worker 0 joins                    it registers (as instance 0a, 0b, ...) and is ready
-    worker 0 registers [as 0a] | is ready | asks | beats [holding T#3 T#4] [as 0a]
+    worker 0 registers [as 0a] | is ready[: without x] | asks | beats [holding T#3 T#4] [as 0a]
     worker 0 trains T#3 [to 2]        applies minibatches up to (but not with) 2, or all
     worker 0 completes T#3[: what]    evaluation: "accuracy 3 4", prediction: "4 predictions"
     worker 0 fails T#3 [for good]: CODE what went wrong
@@ -353,7 +353,7 @@ class Player:
             case ["registers"]:
                 yield ev.WorkerRegistered(worker, instance, f"host-{number}", 100 + number)
             case ["is", "ready"]:
-                yield ev.WorkerReady(worker, instance)
+                yield ev.WorkerReady(worker, instance, (tail,) if tail else ())
             case ["is", "unfit"]:
                 yield ev.WorkerFailed(worker, instance, _parse_failure(tail))
             case ["asks"]:
@@ -417,14 +417,18 @@ class Player:
             yield ev.MinibatchApplied(worker, held, index, records, version, 0.5, 0.1, 0)
 
     def _complete(self, worker: WorkerId, held: ev.HeldLease, tail: str) -> ev.TaskCompleted:
-        """``accuracy 3 4`` are metric states or values, ``4 predictions`` is their number."""
+        """``accuracy 3 4`` are metric states or values, ``4 predictions`` is their number,
+        ``without x`` is what a trained model lacks."""
         training = held.task.type is TaskType.TRAINING
         states: tuple[ev.MetricState, ...] = ()
+        warnings: tuple[str, ...] = ()
         metrics: dict[str, float] = {}
         records = self.ranges.get(held.task, 0)
         match tail.split():
             case [number, "predictions"]:
                 records = int(number)
+            case ["without", *_]:
+                warnings = (tail,)
             case [name, *numbers]:
                 values = tuple(map(float, numbers))
                 if held.task.type is TaskType.EVALUATION_SUMMARY:
@@ -435,7 +439,7 @@ class Player:
         minibatches = self._minibatches(held.task) if training else 0
         applied = self.applied.get(held.task, 0)
         return ev.TaskCompleted(
-            worker, held, minibatches, applied, records, records, 1.0, states, metrics
+            worker, held, minibatches, applied, records, records, 1.0, states, metrics, warnings
         )
 
 
