@@ -235,6 +235,10 @@ def test_the_model_of_a_stopped_job_is_exported_by_another_before_it_goes_on(
     acting = ActingBehavior(RECORDS, at_minibatch=at_minibatch)
     with RunningJob(spec, tmp_path / "job", acting) as job:
         assert stop.wait(DEADLINE_S)
+        with pytest.raises(EdlError) as caught, RunningJob(spec, tmp_path / "second", acting):
+            pass
+        assert caught.value.code == error_pb2.OUTPUT_EXISTS
+        assert "job is going to write" in caught.value.what, "not only after it has trained"
         job.job.Stop(job_pb2.StopRequest(reason="a test"), timeout=30)
         assert job.wait() == 1
         stopped = job.app.report.status()

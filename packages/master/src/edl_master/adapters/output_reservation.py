@@ -84,7 +84,7 @@ class OutputReservation:
             str(path),
             what=f"{job} is going to write this output",
             where=str(path.with_name(path.name.removeprefix(".").removesuffix(".edl-reserved"))),
-            remedy="Choose another --output.",
+            remedy="Choose another --output, or wait until that job has ended.",
         )
 
     def close(self) -> None:

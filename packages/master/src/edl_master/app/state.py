@@ -235,5 +235,6 @@ def _nothing_to_export(source: job_pb2.ExportSpec) -> EdlError:
         error_pb2.MODEL_NOT_FOUND,
         f"job {source.job} has no snapshot and no checkpoint to export",
         where=source.snapshots,
-        remedy=f"edl resume {source.job} trains it.",
+        remedy="The first snapshot is taken a few seconds after training began; after success the"
+        " model is in the job's output.",
     )
