@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import reference
 import tensorflow as tf
-from conftest import RECORDS, Master, Start, lease, training
+from conftest import RECORDS, ZOO, Master, Start, lease, training
 
 import recordio
 import recordio.example
@@ -480,6 +480,7 @@ def test_another_number_of_predictions_than_records_is_an_error(
     start_worker: Start,
     tmp_path: Path,
 ) -> None:
+    shutil.copy(ZOO / "faulty.py", exported[0] / "model_zoo")
     predict = predict_job(job, exported[0])
     predict.model.dataset_fn = f"faulty.{function}"
     master = start_master(predict, [predictions(points, tmp_path / "parts", (0, 40))])
