@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import ROOT, Edl
+from conftest import ROOT, Edl, eventually
+from safetensors.numpy import load_file
 
 import recordio
 import recordio.example
@@ -234,3 +239,69 @@ def test_the_trained_model_is_what_serving_loads(
     (name,) = signature.structured_input_signature[1]
     (answer,) = signature(**{name: tf.constant(image)}).values()
     np.testing.assert_allclose(answer.numpy(), expected, rtol=1e-5, atol=1e-5)
+
+
+AS_FOR_FIT = """
+import tensorflow as tf
+
+class Counting(tf.keras.Model):
+    def __init__(self, size):
+        super().__init__()
+        self.count = tf.keras.layers.Embedding(size, 1, embeddings_initializer="zeros")
+
+    def call(self, number):
+        return self.count(number)[:, 0]
+
+    def train_step(self, number):
+        with tf.GradientTape() as tape:
+            loss = -tf.reduce_sum(self(number, training=True))
+        variables = self.trainable_variables
+        self.optimizer.apply(tape.gradient(loss, variables), variables)
+        return {"loss": loss}
+
+class Stop(tf.keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        self.model.stop_training = epoch == 1
+
+def dataset_fn(dataset, mode):
+    def parse(record):
+        feature = {"number": tf.io.FixedLenFeature([], tf.int64)}
+        return tf.io.parse_single_example(record, feature)["number"]
+    def odd_ones_twice(number):
+        return tf.data.Dataset.from_tensors(number).repeat(1 + number % 2)
+    return dataset.map(parse).flat_map(odd_ones_twice).shuffle(64)
+
+optimizer = tf.keras.optimizers.SGD(1.0)
+callbacks = [tf.keras.callbacks.LearningRateScheduler(lambda epoch, rate: epoch + 1.0), Stop()]
+"""
+
+
+def test_a_file_for_fit_trains_exactly_once_though_a_worker_is_killed(
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
+) -> None:
+    """Its own step, callbacks that stop and set learning rates, and examples that are no records.
+
+    The gradient is −1 for each example, the rate 1 and then 2, so a weight is 3 for each example
+    of its record after the two epochs.
+    """
+    (tmp_path / "zoo").mkdir()
+    (tmp_path / "zoo" / "mine.py").write_text(AS_FOR_FIT)
+    edl(
+        *("train", "--model-zoo", str(tmp_path / "zoo"), "--model-def", "mine.Counting"),
+        *("--params", "size=2000", "--data", str(numbered(2000)), "--num-epochs", "5"),
+        *("--minibatch-size", "8", "--num-workers", "2", "--name", "fit", "--detach"),
+        *("--output", str(tmp_path / "model")),
+    )
+    eventually(lambda: int(edl.status("fit")["records_trained"]) > 0, "training has begun")
+    os.kill(next(iter(edl.workers("fit").values())), signal.SIGKILL)
+    result = edl("wait", "fit", "-o", "json").json
+    assert (result["state"], result["epochs"], result["records_trained"]) == ("SUCCEEDED", 2, 4000)
+    arrays = load_file(tmp_path / "model" / "parameters.safetensors")
+    (weights,) = arrays.values()
+    wanted = np.where(np.arange(2000) % 2, 6.0, 3.0)
+    np.testing.assert_array_equal(weights.reshape(-1), wanted)
+    status = edl.status("fit")
+    assert (status["examples"], status["examples_of"]) == (6000, 4000)
+    kinds = [json.loads(e)["kind"] for e in edl("events", "fit", "-o", "json").out.splitlines()]
+    assert kinds.count("ExamplesDiffer") == kinds.count("TrainingStopped") == 1
+    assert kinds.count("LearningRateSet") == 1

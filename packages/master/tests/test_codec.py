@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from edl_master import codec
 from edl_master.core.effects import JobPhase
-from edl_master.core.events import TaskFailed, WorkerFailed
+from edl_master.core.events import CallbackReply, TaskFailed, WorkerFailed
 from edl_master.core.failure import Failure
 from edl_master.core.identifiers import TaskKey, TaskType
 from edl_master.reporting import status_codec
@@ -76,3 +78,25 @@ def test_a_tensor_that_is_none_is_refused() -> None:
     with pytest.raises(EdlError) as caught:
         codec.metric_state_from(task_pb2.MetricState(name="a", variables=[broken]))
     assert caught.value.code == error_pb2.USAGE
+
+
+def completed(**reply: Any) -> task_pb2.CompleteRequest:
+    lease = task_pb2.LeaseRef(task=task_pb2.TaskKey(type=task_pb2.CALLBACKS))
+    return task_pb2.CompleteRequest(lease=lease, callbacks=task_pb2.CallbackReply(**reply))
+
+
+def test_what_callbacks_decide_comes_back_as_it_was() -> None:
+    whole = completed(state=b"\x00x", stopped_by="EarlyStopping", learning_rate=0.0)
+    assert codec.completion_from(whole, 0).callbacks == CallbackReply(
+        b"\x00x", "EarlyStopping", 0.0
+    )
+    assert codec.completion_from(completed(), 0).callbacks == CallbackReply(b"")
+    assert codec.completion_from(task_pb2.CompleteRequest(lease=whole.lease), 0).callbacks is None
+
+
+@pytest.mark.parametrize(
+    "reply", [{"learning_rate": float("nan")}, {"state": bytes(codec.MOST_CALLBACK_STATE + 1)}]
+)
+def test_decisions_that_make_no_sense_are_refused(reply: dict[str, Any]) -> None:
+    with pytest.raises(EdlError, match="callbacks"):
+        codec.completion_from(completed(**reply), 0)

@@ -144,6 +144,8 @@ def decode_status(message: job_pb2.JobStatus) -> JobStatus:
         workers_max=message.workers_wanted.max,
         records_trained=message.records_trained,
         records_replayed=message.records_replayed,
+        examples=message.examples,
+        examples_of=message.examples_of,
         predictions=message.predictions,
         preemptions=message.preemptions,
         worker_failures=message.worker_failures,

@@ -7,12 +7,13 @@ codecs of pushes and of the command log. No other module knows both sides.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import isfinite
 
 import numpy as np
 from google.protobuf.internal.containers import RepeatedCompositeFieldContainer as Repeated
 
 from edl_master.core import events
-from edl_master.core.effects import LeaseGranted
+from edl_master.core.effects import CallbackCall, LeaseGranted
 from edl_master.core.events import Addable, HeldLease, MetricState
 from edl_master.core.failure import Failure
 from edl_master.core.identifiers import InstanceId, TaskKey, TaskType, Token, WorkerId
@@ -32,6 +33,7 @@ _TASK_TYPES = {
     task_pb2.EVALUATION_SUMMARY: TaskType.EVALUATION_SUMMARY,
     task_pb2.PREDICTION: TaskType.PREDICTION,
     task_pb2.EXPORT: TaskType.EXPORT,
+    task_pb2.CALLBACKS: TaskType.CALLBACKS,
 }
 _TASK_TYPES_OUT = {core: wire for wire, core in _TASK_TYPES.items()}
 
@@ -48,6 +50,7 @@ _MODES = {
     TaskType.EVALUATION_SUMMARY: job_pb2.MODE_EVALUATION,
     TaskType.PREDICTION: job_pb2.MODE_PREDICTION,
     TaskType.EXPORT: job_pb2.MODE_TRAINING,
+    TaskType.CALLBACKS: job_pb2.MODE_TRAINING,
 }
 
 JOB_TYPES = {
@@ -59,6 +62,10 @@ JOB_TYPES = {
 
 _MOST_STATE_NUMBERS = 1 << 20
 """Numbers in one variable of a metric's state; an AUC has some hundreds."""
+
+
+MOST_CALLBACK_STATE = 1 << 20
+"""Bytes; a Keras callback has some hundreds."""
 
 
 def malformed(what: str) -> EdlError:
@@ -156,7 +163,27 @@ def lease_to(
         metric_states=map(metric_state_to, lease.metric_states),
         part_path=part_path,
         export=export,
+        callbacks=_call_to(lease.callbacks) if lease.callbacks is not None else None,
+        learning_rate=lease.learning_rate,
     )
+
+
+def _call_to(call: CallbackCall) -> task_pb2.CallbackCall:
+    return task_pb2.CallbackCall(state=call.state, logs=call.logs, learning_rate=call.learning_rate)
+
+
+def _reply_from(message: task_pb2.CallbackReply) -> events.CallbackReply:
+    """What callbacks have asked for.
+
+    Raises:
+        EdlError: USAGE; the state is too large, or the learning rate is no number.
+    """
+    if len(message.state) > MOST_CALLBACK_STATE:
+        raise malformed(f"the state of callbacks has {len(message.state)} bytes")
+    rate = message.learning_rate if message.HasField("learning_rate") else None
+    if rate is not None and not isfinite(rate):
+        raise malformed(f"callbacks have set the learning rate to {rate}")
+    return events.CallbackReply(message.state, message.stopped_by, rate)
 
 
 def export_to(lease: LeaseGranted, view: JobView) -> task_pb2.ExportInfo:
@@ -190,6 +217,7 @@ def completion_from(message: task_pb2.CompleteRequest, applied: int) -> events.T
         metric_states=tuple(map(metric_state_from, message.metric_states)),
         metrics=dict(message.metrics),
         warnings=tuple(message.warnings),
+        callbacks=_reply_from(message.callbacks) if message.HasField("callbacks") else None,
     )
 
 

@@ -89,6 +89,23 @@ def test_fewer_epochs_than_had_begun_are_refused() -> None:
         JobStateMachine.restore(replace(SETTINGS, num_epochs=2), (4,), (), job.snapshot())
 
 
+def test_examples_are_counted_beside_records_and_a_difference_is_told_once() -> None:
+    job = joined(JobStateMachine(SETTINGS, DATA))
+    told: list[fx.LogEvent] = []
+    for examples in (4, 3, 4, 6):
+        granted = lease(job)
+        held = ev.HeldLease(granted.task, granted.token)
+        length = granted.records.stop - granted.records.start if granted.records else 0
+        done = ev.TaskCompleted(WORKER, held, 2, 2, length, examples - 4 + length, 1.0)
+        effects = job.handle(done, 0.0)
+        told += [e for e in effects if isinstance(e, fx.LogEvent) and e.kind == "ExamplesDiffer"]
+        saved = json.loads(json.dumps(job.snapshot()))
+        job = joined(JobStateMachine.restore(SETTINGS, DATA, (), saved))
+    assert [event.facts for event in told] == [{"records": "4", "examples": "3"}]
+    view = job.view(0.0)
+    assert (view.examples, view.examples_of) == (15, 14)
+
+
 def test_a_snapshot_of_another_format_is_refused() -> None:
     with pytest.raises(ValueError, match="format 99"):
         JobStateMachine.restore(SETTINGS, DATA, (), a_snapshot() | {"format": 99})

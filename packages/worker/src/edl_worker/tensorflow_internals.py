@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -73,6 +73,11 @@ def uses_weight_decay(optimizer: keras.optimizers.Optimizer, variable: keras.Var
     return bool(_private(optimizer, "_use_weight_decay")(variable))
 
 
+def built_variables(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]:
+    """The variables that an optimizer was built for."""
+    return list(_private(optimizer, "_trainable_variables"))
+
+
 def optimizer_base_class() -> Any:
     """The class whose constructor gets every argument that an optimizer does not name."""
     for cls in reversed(keras.optimizers.Optimizer.__mro__):
@@ -96,6 +101,44 @@ def without_default_signature() -> Iterator[None]:
         yield
     finally:
         layer._default_save_signature = signature
+
+
+def compiled_loss(loss: Any, loss_weights: Any, output_names: Sequence[str]) -> Callable[..., Any]:
+    """What ``model.compile(loss=..., loss_weights=...)`` makes of names, lists and dictionaries.
+
+    Returns:
+        A function of labels, outputs and sample weights (None: all the same).
+    """
+    kind = _private(_private_module("keras.src.trainers.compile_utils"), "CompileLoss")
+    made: Callable[..., Any] = kind(loss, loss_weights, output_names=list(output_names) or None)
+    return made
+
+
+def compiled_metrics(
+    metrics: Any, weighted: Any, output_names: Sequence[str]
+) -> keras.metrics.Metric:
+    """What ``model.compile(metrics=..., weighted_metrics=...)`` makes of lists or dictionaries.
+
+    Returns:
+        A metric whose result is a dictionary with the names that ``fit`` shows.
+    """
+    kind = _private(_private_module("keras.src.trainers.compile_utils"), "CompileMetrics")
+    made: keras.metrics.Metric = kind(metrics, weighted, output_names=list(output_names) or None)
+    return made
+
+
+def compile_arguments(model: keras.Model) -> dict[str, Any]:
+    """What the model file has given ``model.compile``; empty if it has not compiled the model."""
+    if not model.compiled:
+        return {}
+    loss, metrics = _private(model, "_compile_loss"), _private(model, "_compile_metrics")
+    return {
+        "optimizer": model.optimizer,
+        "loss": loss and _private(loss, "_user_loss"),
+        "loss_weights": loss and _private(loss, "_user_loss_weights"),
+        "metrics": metrics and _private(metrics, "_user_metrics"),
+        "weighted_metrics": metrics and _private(metrics, "_user_weighted_metrics"),
+    }
 
 
 # AutoGraph.

@@ -98,7 +98,7 @@ def test_different_errors_are_reported_at_once(zoo: ZooFolder) -> None:
         zoo,
         loss="def loss(labels, predictions):\n    return tf.reduce_mean(prediction - labels)",
         optimizer="def optimizer():\n    return 0.1",
-        eval_metrics_fn="def eval_metrics_fn():\n    return {'accuracy': 'accuracy'}",
+        eval_metrics_fn="def eval_metrics_fn():\n    return {'accuracy': 3}",
     )
     found = errors(zoo)
     assert [error.code for error in found] == [error_pb2.MODEL_CONTRACT] * 3
@@ -125,7 +125,7 @@ def test_a_prediction_needs_neither_loss_nor_optimizer(zoo: ZooFolder) -> None:
         ("def loss(labels):\n    return labels", "it takes no predictions"),
         ("def loss(labels, predictions, weight):\n    return 1.0", "edl has no value for weight"),
         ("def loss(labels, predictions, /):\n    return 1.0", "cannot be passed by name"),
-        ("loss = 'mse'", "is a str, not a loss"),
+        ("loss = 'msee'", "names 'msee', a loss that Keras does not have"),
         ("def loss():\n    return 3.0", "is a float, not a loss"),
     ],
 )
@@ -259,7 +259,7 @@ class Net(tf.keras.Model):
     [
         ("return 3", "returned a int, not a tf.data.Dataset"),
         ("pass", "returned a NoneType"),
-        ("return dataset.map(lambda r: (r, r, r))", "yields 3 parts per record"),
+        ("return dataset.map(lambda r: (r, r, r, r))", "yields 4 parts per record"),
         ("return dataset.map(lambda r: {'image': r})", "yields no labels in mode TRAINING"),
         ("return dataset.map(lambda r: (r, r)).repeat()", "repeats the dataset without end"),
         (

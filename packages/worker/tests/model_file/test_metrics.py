@@ -273,8 +273,8 @@ def test_a_metric_that_does_not_add_up_is_refused(
 @pytest.mark.parametrize(
     ("metrics", "said"),
     [
-        ("def eval_metrics_fn():\n    return ['accuracy']", "returned a list"),
-        ("def eval_metrics_fn():\n    return {'a': 'accuracy'}", "has a metric a that is a str"),
+        ("def eval_metrics_fn():\n    return 'accurate'", "names 'accurate'"),
+        ("def eval_metrics_fn():\n    return {'a': 3}", "has a metric a that is a int"),
         ("def eval_metrics_fn():\n    return {'a': lambda x, y, z: 1}", "cannot be called"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from difflib import get_close_matches
 from pathlib import Path
 
 from edl.core.model_file import Candidate, Definitions, candidates, definitions
@@ -20,6 +21,8 @@ _OVERRIDES = (
     "feature_columns",
     "label_columns",
 )
+_KERAS_NAMES = ("--loss", "--optimizer", "--eval-metrics-fn")
+_MISSPELT = 0.7  # how much a name resembles one of the file that was meant: lost, loss
 _LISTED = 8  # model files that an error names
 _MANY = 500  # model files that are looked at for a suggestion
 
@@ -82,6 +85,8 @@ def _find_model(zoo: Path, model_def: str) -> Candidate:
 
 
 def _check_override(zoo: Path, own: Candidate, option: str, name: str) -> None:
+    if option == "--eval-metrics-fn" and "," in name:
+        return  # names of Keras, which a worker looks up
     parts = name.split(".")
     if not all(part.isidentifier() for part in parts):
         raise _not_found(
@@ -96,6 +101,9 @@ def _check_override(zoo: Path, own: Candidate, option: str, name: str) -> None:
         return
     known = _read(file)
     if known.lacks(parts[-1]):
+        may_be_keras = option in _KERAS_NAMES and len(parts) == 1
+        if may_be_keras and not get_close_matches(name, known.names, 1, _MISSPELT):
+            return  # a name such as mse, or a mistake: a worker looks it up
         raise _not_found(
             f"{file.name} has no {parts[-1]}, which {option} names",
             str(file),

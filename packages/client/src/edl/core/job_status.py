@@ -112,6 +112,9 @@ class JobStatus:
     workers_max: int = 0
     records_trained: int = 0
     records_replayed: int = 0
+    examples: int = 0
+    """What the input function has made of ``examples_of`` records, those in complete tasks."""
+    examples_of: int = 0
     predictions: int = 0
     preemptions: int = 0
     worker_failures: int = 0

@@ -116,6 +116,8 @@ def summary(status: JobStatus, keep_page_s: float = 0.0) -> list[str]:
             reached = f"ended in epoch {status.epoch} of {status.num_epochs}"
             epochs = f", {quantities.plural(status.num_epochs, 'epoch') if whole else reached}"
         lines.append(f"  {quantities.plural(status.steps, 'step')}{epochs}")
+    if made := examples(status):
+        lines.append(f"  the input function made {made}")
     troubles = [
         quantities.plural(count, what)
         for count, what in (
@@ -145,6 +147,14 @@ def summary(status: JobStatus, keep_page_s: float = 0.0) -> list[str]:
         )
         lines.append(f"  page: {status.dashboard_url} ({stays})")
     return lines
+
+
+def examples(status: JobStatus) -> str:
+    """How many examples became of how many records; empty if each record is an example."""
+    if status.verb is Verb.PREDICT or status.examples == status.examples_of:
+        return ""
+    made, records = quantities.count(status.examples), quantities.count(status.examples_of)
+    return f"{made} examples of {records} records"
 
 
 def goodput(status: JobStatus) -> str:
@@ -177,6 +187,7 @@ def outcome(status: JobStatus, wide: bool = False) -> list[tuple[str, str]]:
             ("state", status.state.words),
             *rows,
             ("records trained", quantities.count(status.records_trained)),
+            ("examples", examples(status) or "one of each record"),
             ("steps", quantities.count(status.steps)),
             ("parameter version", quantities.count(status.version)),
             ("seconds", f"{status.seconds:.1f}"),

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, assert_never
 
 from edl_master.core.effects import (
+    ChangeLearningRate,
     CloseTask,
     EndJob,
     FinishOutput,
@@ -254,6 +255,7 @@ class JobController:
         effect: RevokeLease
         | CloseTask
         | FlushGradients
+        | ChangeLearningRate
         | ReleaseFrozen
         | StartWorker
         | StopWorker
@@ -271,6 +273,8 @@ class JobController:
                 self._plane.close(task)
             case FlushGradients():
                 self._plane.flush()
+            case ChangeLearningRate(rate):
+                self._plane.set_learning_rate(rate)
             case ReleaseFrozen(name):
                 self._plane.release(name)
             case StartWorker(worker, attempt):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from edl_master.core.effects import Effect
+from edl_master.core.epoch_callbacks import EpochCallbacks
 from edl_master.core.evaluation import Evaluations
 from edl_master.core.instance_control import InstanceControl
 from edl_master.core.instance_reports import InstanceReports
@@ -32,6 +33,7 @@ class JobComponents:
     instances: InstanceControl
     reports: InstanceReports
     evaluations: Evaluations
+    callbacks: EpochCallbacks
     workflow: Workflow
     progress: Progress
     outcome: Outcome
@@ -56,6 +58,7 @@ def build_components(
         scored = main
     ledger = Ledger(settings.timings.lease_ttl_s)
     evaluations = Evaluations(ledger, scored, emit)
+    callbacks = EpochCallbacks(ledger, emit)
     timings = settings.timings
     workers = WorkerPool(settings.min_workers, settings.max_workers, timings.rate_window_s)
     instances = InstanceControl(workers, timings, emit)
@@ -67,7 +70,8 @@ def build_components(
         instances=instances,
         reports=InstanceReports(workers, instances, emit),
         evaluations=evaluations,
-        workflow=build_workflow(settings, main, ledger, evaluations, emit),
+        callbacks=callbacks,
+        workflow=build_workflow(settings, main, ledger, evaluations, callbacks, emit),
         progress=Progress(settings.timings.rate_window_s),
         outcome=Outcome(emit),
         stalls=StallDetector(settings.timings.stall),

@@ -8,11 +8,14 @@ from edl_master.core.effects import (
     HeartbeatAnswer,
     LeaseGranted,
     LeaveJob,
+    LogEvent,
     Refused,
+    Severity,
     WaitForWork,
 )
 from edl_master.core.evaluation import StatesDisagree
 from edl_master.core.events import (
+    CallbackReply,
     HeartbeatReceived,
     HeldLease,
     LeaseRequested,
@@ -25,6 +28,7 @@ from edl_master.core.lease_recovery import LeaseRecovery
 from edl_master.core.leases import Lease
 from edl_master.core.permutation import task_seed
 from edl_master.core.stall_monitor import StallMonitor
+from edl_master.core.tasks import OpenTask
 from edl_master.core.worker import Worker
 from edl_master.core.workflow import FINAL
 
@@ -43,6 +47,7 @@ class Dispatcher:
         self._workers = components.workers
         self._workflow = components.workflow
         self._evaluations = components.evaluations
+        self._callbacks = components.callbacks
         self._progress = components.progress
         self._outcome = components.outcome
         self._detector = components.stalls
@@ -77,8 +82,9 @@ class Dispatcher:
                 frozen, version, states = self._evaluations.brief()
             case TaskType.EXPORT:
                 frozen, version, states = FINAL, self._workflow.final_version, ()
-            case TaskType.TRAINING | TaskType.PREDICTION:
+            case TaskType.TRAINING | TaskType.PREDICTION | TaskType.CALLBACKS:
                 frozen, version, states = "", None, ()
+        is_call = key.type is TaskType.CALLBACKS
         return LeaseGranted(
             worker=lease.worker,
             task=key,
@@ -89,6 +95,8 @@ class Dispatcher:
             frozen=frozen,
             version=version,
             metric_states=states,
+            callbacks=self._callbacks.brief(self._evaluations.metrics) if is_call else None,
+            learning_rate=self._callbacks.learning_rate,
         )
 
     def _why_wait(self) -> str:
@@ -122,6 +130,7 @@ class Dispatcher:
         before = self._progress.version
         self._progress.step(event.version, event.loss, event.staleness, event.minibatches)
         self._progress.records(event.records, now)
+        self._callbacks.applied(event.loss, event.records)
         self._recovery.progress_made()
         task = self._ledger.find(event.lease.task)
         if task is not None:
@@ -149,7 +158,7 @@ class Dispatcher:
         task = lease.task
         if not self._accepts(event, lease, now):
             return
-        self._ledger.close(task)
+        self._close(task, event.examples)
         self._last_completed[event.worker] = event.lease
         self._recovery.progress_made()
         training = task.key.type is TaskType.TRAINING  # its records count minibatch by minibatch
@@ -157,6 +166,22 @@ class Dispatcher:
         worker.watch.begin(now)
         if task.key.type is self._workflow.main and not training:
             self._progress.records(task.length, now)
+
+    def _close(self, task: OpenTask, examples: int) -> None:
+        """Close a task that is done; say once if records are not examples one by one."""
+        type_ = task.key.type
+        before, records = self._ledger.examples(type_)
+        place = self._ledger.place(task)
+        self._ledger.close(task, examples=examples)
+        counted = type_ is self._workflow.main and type_ is not TaskType.PREDICTION
+        if counted and before == records and examples != task.length:
+            made = "drops" if examples < task.length else "multiplies"
+            line = (
+                f"The input function {made} records: {task.length} became {examples} examples "
+                f"({place}). Records count as done; the status shows both numbers."
+            )
+            facts = {"records": str(task.length), "examples": str(examples)}
+            self._emit(LogEvent("ExamplesDiffer", line, Severity.WARNING, facts))
 
     def _accepts(self, event: TaskCompleted, lease: Lease, now: float) -> bool:
         """Take the result of a task; False if its counts show that it is not complete."""
@@ -180,6 +205,8 @@ class Dispatcher:
                     self._recovery.wrong_prediction_count(lease, event.records, now)
                     return False
                 self._progress.predictions += event.records
+            case TaskType.CALLBACKS:
+                self._callbacks.conclude(event.callbacks or CallbackReply(b""))
             case TaskType.EXPORT:
                 # The workflow makes the written files the output later.
                 self._outcome.warn(event.warnings)

@@ -64,6 +64,18 @@ class LeaseGranted:
     frozen: str = ""
     version: Version | None = None
     metric_states: tuple[MetricState, ...] = ()
+    callbacks: CallbackCall | None = None
+    learning_rate: float | None = None
+    """What callbacks have set, for local steps; None: as the optimizer says."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackCall:
+    """What a worker needs to call the callbacks; the task's round counts the ended epochs."""
+
+    state: bytes
+    logs: dict[str, float]
+    learning_rate: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +140,13 @@ class CloseTask:
 @dataclass(frozen=True, slots=True)
 class FlushGradients:
     """Sync mode, end of an epoch: apply what has been accumulated."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeLearningRate:
+    """From now on updates have this learning rate, whatever the optimizer's configuration says."""
+
+    rate: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +247,7 @@ Effect = (
     | RevokeLease
     | CloseTask
     | FlushGradients
+    | ChangeLearningRate
     | FreezeParameters
     | ReleaseFrozen
     | StartWorker

@@ -128,6 +128,11 @@ class Evaluations:
         """Whether no evaluation is under way."""
         return self._running is None
 
+    @property
+    def quiet(self) -> bool:
+        """Whether none is under way, and none is about to begin."""
+        return self._running is None and not self._pending
+
     # --- beginnings ------------------------------------------------------------------------
 
     def trigger(self) -> None:

@@ -55,6 +55,8 @@ class WorkerReady:
     worker: WorkerId
     instance: InstanceId
     warnings: tuple[str, ...] = ()
+    has_callbacks: bool = False
+    """Whether the model file has callbacks to be called at the ends of epochs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +166,21 @@ class TaskCompleted:
     metric_states: tuple[MetricState, ...] = ()
     metrics: dict[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    callbacks: CallbackReply | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackReply:
+    """What the callbacks of the model file have asked for at the end of an epoch.
+
+    ``state`` is opaque: the next call gets it, whichever worker makes it.
+    """
+
+    state: bytes
+    stopped_by: str = ""
+    """The callback that ends the training; empty: it goes on."""
+    learning_rate: float | None = None
+    """From now on; None: as before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class FailJob:
     reason: str
 
 
-_FOR_THE_WHOLE_JOB = (TaskType.EVALUATION_SUMMARY, TaskType.EXPORT)
+_FOR_THE_WHOLE_JOB = (TaskType.EVALUATION_SUMMARY, TaskType.CALLBACKS, TaskType.EXPORT)
 
 
 def after_task_failure(

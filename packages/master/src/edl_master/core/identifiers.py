@@ -35,6 +35,7 @@ class TaskType(StrEnum):
     EVALUATION_SUMMARY = "evaluation_summary"
     PREDICTION = "prediction"
     EXPORT = "export"
+    CALLBACKS = "callbacks"
 
 
 class WorkerState(StrEnum):

@@ -260,6 +260,7 @@ class JobStateMachine:
             return
         self._components.reports.ready(worker, now)
         self._outcome.warn(event.warnings)
+        self._components.callbacks.wanted |= event.has_callbacks
         if self._phases.now is JobPhase.STARTING:
             self._phases.move(JobPhase.RUNNING)
 
@@ -390,9 +391,7 @@ class JobStateMachine:
         ledger.check_invariants()
         self._workers.check_invariants()
         for lease in ledger.leases:
-            assert self._workers.may_hold(lease.worker), (
-                f"{lease} is held by a worker that is not alive"
-            )
+            assert self._workers.may_hold(lease.worker), f"{lease}: its worker is not alive"
         assert not self._phases.final or not len(ledger.leases), "held after the end"
 
 

@@ -155,8 +155,12 @@ class Ledger:
         round_ = self._rounds.get((key.type, key.round))
         return round_.open.get(key.number) if round_ else None
 
-    def close(self, task: OpenTask, *, dead: bool = False) -> None:
-        """A task is done, or dead; forget it, and its round with its last task."""
+    def close(self, task: OpenTask, *, dead: bool = False, examples: int = 0) -> None:
+        """A task is done, or dead; forget it, and its round with its last task.
+
+        Args:
+            examples: what the input function has made of its records.
+        """
         lease = self.leases.on(task.key)
         if lease is not None:
             self.leases.drop(lease)
@@ -164,7 +168,7 @@ class Ledger:
         if task.redo and not dead:
             self.records_replayed += task.length - task.records_applied
         round_ = self._round(task)
-        round_.close(task, dead=dead)
+        round_.close(task, dead=dead, examples=examples)
         if round_.complete:
             del self._rounds[(round_.type, round_.number)]
             counts = Counter(
@@ -172,6 +176,7 @@ class Ledger:
                 dead=round_.dead,
                 retried=round_.retried,
                 records=round_.records_done,
+                examples=round_.examples,
             )
             self._closed[round_.type] += counts
             self._latest[round_.type] = (round_.number, counts)
@@ -213,6 +218,13 @@ class Ledger:
         rounds = [r for r in self._rounds.values() if r.type is type_]
         applied = sum(task.records_applied for r in rounds for task in r.open.values())
         return self._closed[type_]["records"] + sum(r.records_done for r in rounds) + applied
+
+    def examples(self, type_: TaskType) -> tuple[int, int]:
+        """What the input function has made of the records of done tasks, and these records."""
+        rounds = [r for r in self._rounds.values() if r.type is type_]
+        closed = self._closed[type_]
+        examples = closed["examples"] + sum(r.examples for r in rounds)
+        return examples, closed["records"] + sum(r.records_done for r in rounds)
 
     # --- snapshots -------------------------------------------------------------------------
 

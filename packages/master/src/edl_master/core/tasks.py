@@ -102,6 +102,8 @@ class Round:
     dead: int = 0
     retried: int = 0
     records_done: int = 0
+    examples: int = 0
+    """What the input function has made of these records."""
     open: dict[int, OpenTask] = field(default_factory=dict)
 
     @property
@@ -146,8 +148,8 @@ class Round:
             else f"the {what}"
         )
 
-    def close(self, task: OpenTask, *, dead: bool) -> None:
-        """Forget an open task that is done, or dead."""
+    def close(self, task: OpenTask, *, dead: bool, examples: int = 0) -> None:
+        """Forget an open task that is done, and was so many examples, or dead."""
         del self.open[task.key.number]
         if dead:
             self.dead += 1
@@ -155,6 +157,7 @@ class Round:
         else:
             self.done += 1
             self.records_done += task.length
+            self.examples += examples
 
     def snapshot(self) -> dict[str, Any]:
         """Return the position as JSON-able values; as small as the set of open tasks."""
@@ -166,6 +169,7 @@ class Round:
             "dead": self.dead,
             "retried": self.retried,
             "records_done": self.records_done,
+            "examples": self.examples,
             "open": [
                 {"number": number, **{name: getattr(task, name) for name in _KEPT}}
                 for number, task in self.open.items()
@@ -174,7 +178,7 @@ class Round:
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Take over a position that ``snapshot`` saved for the same round."""
-        for name in ("cursor", "done", "dead", "retried", "records_done"):
+        for name in ("cursor", "done", "dead", "retried", "records_done", "examples"):
             setattr(self, name, saved[name])
         for entry in saved["open"]:
             task = self.reopen(entry["number"])

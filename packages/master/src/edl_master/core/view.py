@@ -121,6 +121,10 @@ class JobView:
     """The first hundred; ``tasks`` counts all."""
     records_trained: int
     """Training records in the model, each counted once per epoch."""
+    examples: int
+    """What the input function has made of the records in complete tasks of the main work."""
+    examples_of: int
+    """These records."""
     records_replayed: int
     """Upper bound of the records that were computed a second time after a loss."""
     preemptions: int

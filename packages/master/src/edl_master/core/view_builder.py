@@ -7,7 +7,6 @@ from dataclasses import replace
 from edl_master.core.components import JobComponents
 from edl_master.core.effects import JobPhase
 from edl_master.core.identifiers import TaskKey, TaskType, WorkerId
-from edl_master.core.settings import JobType
 from edl_master.core.view import JobView, ProgressView, TaskCounts
 
 
@@ -19,6 +18,7 @@ def build_view(components: JobComponents, phase: JobPhase, now: float) -> JobVie
         return leases[0].task.key if leases else None
 
     ending = components.outcome.ending
+    examples, examples_of = components.ledger.examples(components.workflow.main)
     return JobView(
         type=components.settings.type,
         phase=phase,
@@ -32,6 +32,8 @@ def build_view(components: JobComponents, phase: JobPhase, now: float) -> JobVie
         max_workers=components.workers.maximum,
         dead_letters=tuple(components.ledger.dead_letters),
         records_trained=components.ledger.records_done(TaskType.TRAINING),
+        examples=examples,
+        examples_of=examples_of,
         records_replayed=components.ledger.records_replayed,
         preemptions=components.workers.preemptions,
         worker_failures=components.workers.failures,
@@ -50,12 +52,11 @@ def _progress(components: JobComponents, now: float) -> ProgressView:
         components.workflow.records_total,
     )
     done = components.ledger.records_done(main)
-    training = components.settings.type is JobType.TRAIN
     return ProgressView(
         records_done=done,
         records_total=total,
         epoch=components.workflow.epoch,
-        num_epochs=components.settings.num_epochs if training else 0,
+        num_epochs=components.workflow.epochs,
         steps=progress.steps,
         parameter_version=progress.version,
         records_per_s=progress.per_s(now),

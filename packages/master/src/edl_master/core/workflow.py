@@ -6,7 +6,7 @@ so a job restored from a snapshot continues without special cases.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -20,14 +20,14 @@ from edl_master.core.effects import (
     WriteCheckpoint,
     WriteSnapshot,
 )
+from edl_master.core.epoch_callbacks import EpochCallbacks
 from edl_master.core.evaluation import Evaluations
 from edl_master.core.identifiers import TaskType, Version
+from edl_master.core.inference_workflow import Emit, EvaluationWorkflow, PredictionWorkflow
 from edl_master.core.ledger import Ledger
 from edl_master.core.permutation import Permutation, derive_seed
 from edl_master.core.settings import JobSettings, JobType
 from edl_master.core.tasks import Round, TaskPartition
-
-Emit = Callable[[Effect], None]
 
 
 class Workflow(Protocol):
@@ -35,8 +35,10 @@ class Workflow(Protocol):
 
     main: TaskType
     """Type of the tasks that are the job's main work."""
-    records_total: int
-    """Of the main work, over all epochs."""
+
+    @property
+    def records_total(self) -> int:
+        """Of the main work, over all epochs."""
 
     @property
     def finishing(self) -> bool:
@@ -49,6 +51,10 @@ class Workflow(Protocol):
     @property
     def epoch(self) -> int:
         """Epoch of the oldest task that is not done, from 1; 0 where there are none."""
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs there will be; 0 where there are none."""
 
     @property
     def unopened(self) -> int:
@@ -109,8 +115,10 @@ class Training:
         partition: TaskPartition,
         ledger: Ledger,
         evaluations: Evaluations,
+        callbacks: EpochCallbacks,
         emit: Emit,
     ) -> None:
+        self._callbacks = callbacks
         self._settings = settings
         self._partition = partition
         self._ledger = ledger
@@ -120,7 +128,14 @@ class Training:
         self._ended = 0
         self._stage = Stage.TRAINING
         self._final: Version | None = None
-        self.records_total = partition.records * settings.num_epochs
+
+    @property
+    def records_total(self) -> int:
+        return self._partition.records * self.epochs
+
+    @property
+    def epochs(self) -> int:
+        return self._ended if self._callbacks.stopped else self._settings.num_epochs
 
     @property
     def finishing(self) -> bool:
@@ -132,11 +147,11 @@ class Training:
 
     @property
     def epoch(self) -> int:
-        return min(self._ended + 1, self._settings.num_epochs)
+        return min(self._ended + 1, self.epochs)
 
     @property
     def unopened(self) -> int:
-        return self._partition.count * (self._settings.num_epochs - self._opened)
+        return self._partition.count * (self.epochs - self._opened)
 
     def advance(self) -> None:
         if self._stage is Stage.TRAINING:
@@ -157,8 +172,10 @@ class Training:
             self._freeze()
             return
         self._end_epochs()
+        if self._evaluations.quiet:
+            self._callbacks.advance(self._ended)
         self._open_epochs()
-        if self._ended == self._settings.num_epochs:
+        if self._ended == self.epochs and not self._awaits_callbacks(self._ended):
             self._finish_training()
 
     def _end_epochs(self) -> None:
@@ -168,17 +185,22 @@ class Training:
             epochs = self._settings.num_epochs
             line = f"Epoch {self._ended} of {epochs} is complete."
             self._emit(LogEvent("EpochEnded", line, facts={"epoch": str(self._ended)}))
-            if self._ended == epochs:
+            if self._ended == epochs and not self._callbacks.wanted:
                 return
             if self._settings.epoch_barrier:
                 self._emit(FlushGradients())
-            if self._settings.evaluation_steps == 0:
+            if self._settings.evaluation_steps == 0 or self._callbacks.wanted:
                 self._evaluations.trigger()
 
+    def _awaits_callbacks(self, ended: int) -> bool:
+        """Whether what comes after so many epochs has to wait for the callbacks."""
+        callbacks = self._callbacks
+        return callbacks.wanted and not callbacks.stopped and callbacks.called <= ended
+
     def _open_epochs(self) -> None:
-        while self._opened < self._settings.num_epochs:
+        while self._opened < self.epochs and not self._awaits_callbacks(self._opened):
             last = self._opened - 1
-            if self._settings.epoch_barrier:
+            if self._settings.epoch_barrier or self._callbacks.wanted:
                 if self._ended < self._opened:
                     return
             elif self._ledger.has_leasable(self.main, last):
@@ -248,11 +270,16 @@ class Training:
         return True
 
     def snapshot(self) -> dict[str, Any]:
-        return {"opened": self._opened, "ended": self._ended}
+        return {
+            "opened": self._opened,
+            "ended": self._ended,
+            "callbacks": self._callbacks.snapshot(),
+        }
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         self._opened = saved["opened"]
         self._ended = saved["ended"]
+        self._callbacks.restore(saved["callbacks"])
         if self._settings.num_epochs < self._opened:
             raise ValueError(
                 f"num_epochs is {self._settings.num_epochs}, but epoch {self._opened} had begun"
@@ -270,116 +297,18 @@ def _crosses(every: int, before: Version, after: Version) -> bool:
     return every > 0 and after // every > before // every
 
 
-class _InferenceWorkflow:
-    """Common parts of jobs on a trained model: no versions, no epochs, one round."""
-
-    main: TaskType
-    epoch = 0
-    final_version = None
-
-    def __init__(self, partition: TaskPartition, ledger: Ledger, emit: Emit) -> None:
-        self._partition = partition
-        self._ledger = ledger
-        self._emit = emit
-        self._opened = False
-        self.records_total = partition.records
-
-    @property
-    def unopened(self) -> int:
-        return 0 if self._opened else self._partition.count
-
-    def updated(self, before: Version, after: Version) -> None:
-        pass
-
-    def last_state(self) -> tuple[Effect, ...]:
-        return (WriteSnapshot(),)
-
-    def is_frozen(self, name: str, version: Version) -> bool:
-        return False
-
-    def output_finished(self) -> bool:
-        return False
-
-    def make_round(self, number: int) -> Round:
-        return Round(self.main, number, self._partition)
-
-    def snapshot(self) -> dict[str, Any]:
-        return {"opened": self._opened}
-
-    def restore(self, saved: Mapping[str, Any]) -> None:
-        self._opened = saved["opened"]
-
-
-class EvaluationWorkflow(_InferenceWorkflow):
-    """One evaluation of a trained model over the main data."""
-
-    main = TaskType.EVALUATION
-
-    def __init__(
-        self, partition: TaskPartition, ledger: Ledger, evaluations: Evaluations, emit: Emit
-    ) -> None:
-        super().__init__(partition, ledger, emit)
-        self._evaluations = evaluations
-
-    @property
-    def finishing(self) -> bool:
-        return self._opened and not self._ledger.is_open(self.main, 0)
-
-    @property
-    def over(self) -> bool:
-        return self._evaluations.ended > 0
-
-    def advance(self) -> None:
-        if not self._opened:
-            self._opened = True
-            self._evaluations.start_on("", None)
-        self._evaluations.advance()
-
-
-class PredictionWorkflow(_InferenceWorkflow):
-    """Prediction tasks over the main data; then their parts are joined."""
-
-    main = TaskType.PREDICTION
-
-    def __init__(self, partition: TaskPartition, ledger: Ledger, emit: Emit) -> None:
-        super().__init__(partition, ledger, emit)
-        self._joining = False
-        self._joined = False
-
-    @property
-    def finishing(self) -> bool:
-        return self._joining
-
-    @property
-    def over(self) -> bool:
-        return self._joined
-
-    def advance(self) -> None:
-        if not self._opened:
-            self._opened = True
-            self._ledger.open_round(self.make_round(0))
-        if not self._joining and not self._ledger.is_open(self.main, 0):
-            self._joining = True
-            # Before the output can be there: then no task of it will be done again.
-            self._emit(WriteSnapshot())
-            self._emit(FinishOutput())
-
-    def output_finished(self) -> bool:
-        self._joined = self._joining
-        return self._joined
-
-
 def build_workflow(
     settings: JobSettings,
     partition: TaskPartition,
     ledger: Ledger,
     evaluations: Evaluations,
+    callbacks: EpochCallbacks,
     emit: Emit,
 ) -> Workflow:
     """Make the workflow of a job of this type."""
     match settings.type:
         case JobType.TRAIN:
-            return Training(settings, partition, ledger, evaluations, emit)
+            return Training(settings, partition, ledger, evaluations, callbacks, emit)
         case JobType.EVALUATE:
             return EvaluationWorkflow(partition, ledger, evaluations, emit)
         case JobType.PREDICT:

@@ -25,7 +25,7 @@ const WORKER_COLUMNS = [
 ];
 const WORKER_NUMBERS = new Set(["records/s", "steps", "restarts", "heartbeat"]);
 
-const TASK_ORDER = ["training", "evaluation", "evaluation_summary", "prediction", "export"];
+const TASK_ORDER = ["training", "evaluation", "evaluation_summary", "callbacks", "prediction", "export"];
 
 let allWorkers = false;
 
@@ -153,6 +153,13 @@ export function showLedger(status) {
   } else {
     const p = status.progress ?? {};
     facts.push({ label: "records done", value: count(p.records_done ?? 0) });
+  }
+  if (status.type !== "PREDICT" && (status.examples ?? 0) !== (status.examples_of ?? 0)) {
+    facts.push({
+      label: "examples",
+      value: count(status.examples ?? 0),
+      note: `of ${count(status.examples_of ?? 0)} records`,
+    });
   }
   facts.push({ label: "preemptions", value: count(status.preemptions ?? 0) });
   const tone = failures > 0 ? "warning" : "";

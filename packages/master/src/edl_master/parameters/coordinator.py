@@ -22,6 +22,7 @@ from edl_master.core.parameters.commands import (
     FlushAccumulated,
     FreezeVersion,
     ReleaseVersion,
+    SetLearningRate,
 )
 from edl_master.core.parameters.payload import PayloadError
 from edl_master.core.parameters.permits import PermitGranted, PermitRefused
@@ -231,6 +232,12 @@ class Coordinator:
                 if ledger.finish():
                     self._stores.append(FinishTraining(ledger.version))
 
+    def set_learning_rate(self, rate: float) -> None:
+        """Give all updates from now on this learning rate."""
+        with self._changed:
+            self._made.learning_rate = rate
+            self._stores.append(SetLearningRate(rate))
+
     def freeze(self, name: str) -> Version:
         """Keep the present values under a name."""
         with self._changed:
@@ -273,7 +280,9 @@ class Coordinator:
             applied = rejected.pop(PushOutcome.APPLIED, 0)
             status = PlaneStatus(
                 version=ledger.version,
-                learning_rate=float(model.optimizer.learning_rate(ledger.iterations)),
+                learning_rate=float(
+                    model.optimizer.rate_at(ledger.iterations, ledger.learning_rate)
+                ),
                 records_applied=ledger.records_applied,
                 gradients_applied=applied,
                 gradients_rejected=rejected,

@@ -77,6 +77,8 @@ def status_to(view: JobView, context: StatusContext) -> job_pb2.JobStatus:
         workers_wanted=job_pb2.WorkersSpec(min=view.min_workers, max=view.max_workers),
         dead_letters=[_dead_letter_to(letter, context.data_uris) for letter in view.dead_letters],
         records_trained=view.records_trained,
+        examples=view.examples,
+        examples_of=view.examples_of,
         records_replayed=view.records_replayed,
         preemptions=view.preemptions,
         worker_failures=view.worker_failures,

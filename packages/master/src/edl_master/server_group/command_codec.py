@@ -30,6 +30,8 @@ def command_to(command: commands.Command, index: int) -> servers_pb2.CommandEntr
             push.squares.extend(command.squares)
         case commands.FlushAccumulated(version):
             message.flush_accumulated = version
+        case commands.SetLearningRate(rate):
+            message.set_learning_rate = rate
         case commands.FinishTraining(version):
             message.finish_training = version
         case commands.FreezeVersion(name):
@@ -66,6 +68,8 @@ def command_from(message: servers_pb2.CommandEntry) -> commands.Command:
             )
         case "flush_accumulated":
             return commands.FlushAccumulated(Version(message.flush_accumulated))
+        case "set_learning_rate":
+            return commands.SetLearningRate(message.set_learning_rate)
         case "finish_training":
             return commands.FinishTraining(Version(message.finish_training))
         case "freeze_version":

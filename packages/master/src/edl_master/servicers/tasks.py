@@ -143,7 +143,10 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
                 reply.servers.extend(codec.servers_to(addresses, layouts))
         self._controller.handle(
             events.WorkerReady(
-                WorkerId(request.worker_id), InstanceId(request.instance), tuple(request.warnings)
+                WorkerId(request.worker_id),
+                InstanceId(request.instance),
+                tuple(request.warnings),
+                request.model.has_callbacks,
             )
         )
         return reply

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from edl_master.core.identifiers import TaskKey, Token, Version
-from edl_master.core.parameters.commands import CommitPush
+from edl_master.core.parameters.commands import CommitPush, SetLearningRate
 from edl_master.core.parameters.layout import Layout, Variable
 from edl_master.core.parameters.modes import Async, Bounded, Sync, UpdateMode
 from edl_master.core.parameters.optimizers import OptimizerUnsupported, parse_optimizer
@@ -194,3 +194,19 @@ def test_commands_and_modes_are_the_same_after_the_wire() -> None:
     for mode in (LOCAL, Async(), Bounded(3)):
         begin = command_codec.begin_to(job_pb2.JobSpec(), model, "{}", mode, 2, "")
         assert command_codec.mode_from(begin) == mode
+
+
+@pytest.mark.parametrize(("mode", "moved"), [(Async(), -2.0), (LOCAL, 1.0)])
+def test_a_learning_rate_that_was_set_counts_from_then_on(mode: UpdateMode, moved: float) -> None:
+    plane = small_plane(mode, sgd(0.5))
+    command = SetLearningRate(2.0)
+    assert command_codec.command_from(command_codec.command_to(command, 1)) == command
+    plane.shard.apply(command)
+    plane.ledger.learning_rate = 2.0
+    restored = ParameterPlane.restore(plane.snapshot(), sgd(0.5), mode)
+    assert restored.ledger.learning_rate == 2.0
+    for each in (plane, restored):
+        assert each.store.learning_rate == 2.0
+        each.grant(A, ONE)
+        push(each, A, 1, 0, [1, 0])
+        assert values_of(each)[0] == moved

@@ -1024,6 +1024,8 @@ class JobStatus(_message.Message):
     EMBEDDING_ROWS_FIELD_NUMBER: _builtins.int
     SAVED_VERSION_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    EXAMPLES_FIELD_NUMBER: _builtins.int
+    EXAMPLES_OF_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     type: Global___JobType.ValueType
     state: Global___JobState.ValueType
@@ -1048,6 +1050,10 @@ class JobStatus(_message.Message):
     """Parameter version of the newest snapshot, from which the job can be resumed and its model
     exported; absent: there is none.
     """
+    examples: _builtins.int
+    """that the input function made of the records in complete tasks"""
+    examples_of: _builtins.int
+    """those records"""
     @_builtins.property
     def progress(self) -> Global___Progress: ...
     @_builtins.property
@@ -1111,10 +1117,12 @@ class JobStatus(_message.Message):
         embedding_rows: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         saved_version: _builtins.int | None = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
+        examples: _builtins.int = ...,
+        examples_of: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_saved_version", b"_saved_version", "error", b"error", "progress", b"progress", "saved_version", b"saved_version", "workers_wanted", b"workers_wanted"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_saved_version", b"_saved_version", "curves", b"curves", "dashboard_url", b"dashboard_url", "dead_letters", b"dead_letters", "embedding_rows", b"embedding_rows", "error", b"error", "finished_at", b"finished_at", "gradients_rejected", b"gradients_rejected", "incarnation", b"incarnation", "metrics", b"metrics", "name", b"name", "output", b"output", "predictions", b"predictions", "preemptions", b"preemptions", "progress", b"progress", "records_replayed", b"records_replayed", "records_trained", b"records_trained", "saved_version", b"saved_version", "seconds", b"seconds", "servers", b"servers", "staleness_mean", b"staleness_mean", "started_at", b"started_at", "state", b"state", "tasks", b"tasks", "type", b"type", "warnings", b"warnings", "worker_failures", b"worker_failures", "workers", b"workers", "workers_wanted", b"workers_wanted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_saved_version", b"_saved_version", "curves", b"curves", "dashboard_url", b"dashboard_url", "dead_letters", b"dead_letters", "embedding_rows", b"embedding_rows", "error", b"error", "examples", b"examples", "examples_of", b"examples_of", "finished_at", b"finished_at", "gradients_rejected", b"gradients_rejected", "incarnation", b"incarnation", "metrics", b"metrics", "name", b"name", "output", b"output", "predictions", b"predictions", "preemptions", b"preemptions", "progress", b"progress", "records_replayed", b"records_replayed", "records_trained", b"records_trained", "saved_version", b"saved_version", "seconds", b"seconds", "servers", b"servers", "staleness_mean", b"staleness_mean", "started_at", b"started_at", "state", b"state", "tasks", b"tasks", "type", b"type", "warnings", b"warnings", "worker_failures", b"worker_failures", "workers", b"workers", "workers_wanted", b"workers_wanted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__saved_version: _TypeAlias = _typing.Literal["saved_version"]  # noqa: Y015
     _WhichOneofArgType__saved_version: _TypeAlias = _typing.Literal["_saved_version", b"_saved_version"]  # noqa: Y015

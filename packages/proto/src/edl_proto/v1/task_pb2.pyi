@@ -35,6 +35,8 @@ class _TaskTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TaskType.Val
     PREDICTION: _TaskType.ValueType  # 4
     EXPORT: _TaskType.ValueType  # 5
     """writes the trained model"""
+    CALLBACKS: _TaskType.ValueType  # 6
+    """calls the model file's Keras callbacks between two epochs"""
 
 class TaskType(_TaskType, metaclass=_TaskTypeEnumTypeWrapper): ...
 
@@ -46,6 +48,8 @@ EVALUATION_SUMMARY: TaskType.ValueType  # 3
 PREDICTION: TaskType.ValueType  # 4
 EXPORT: TaskType.ValueType  # 5
 """writes the trained model"""
+CALLBACKS: TaskType.ValueType  # 6
+"""calls the model file's Keras callbacks between two epochs"""
 Global___TaskType: _TypeAlias = TaskType  # noqa: Y015
 
 class _WorkerPhase:
@@ -173,6 +177,8 @@ class Lease(_message.Message):
     METRIC_STATES_FIELD_NUMBER: _builtins.int
     PART_PATH_FIELD_NUMBER: _builtins.int
     EXPORT_FIELD_NUMBER: _builtins.int
+    CALLBACKS_FIELD_NUMBER: _builtins.int
+    LEARNING_RATE_FIELD_NUMBER: _builtins.int
     token: _builtins.int
     """fencing token; grows with every lease of a job"""
     ttl_s: _builtins.float
@@ -189,6 +195,8 @@ class Lease(_message.Message):
     parameter_version: _builtins.int
     part_path: _builtins.str
     """PREDICTION, EXPORT: output path of this lease alone"""
+    learning_rate: _builtins.float
+    """TRAINING, with local steps: what callbacks have set; absent: as the optimizer says."""
     @_builtins.property
     def task(self) -> Global___TaskKey: ...
     @_builtins.property
@@ -202,6 +210,10 @@ class Lease(_message.Message):
     @_builtins.property
     def export(self) -> Global___ExportInfo:
         """EXPORT"""
+
+    @_builtins.property
+    def callbacks(self) -> Global___CallbackCall:
+        """CALLBACKS"""
 
     def __init__(
         self,
@@ -218,14 +230,104 @@ class Lease(_message.Message):
         metric_states: _abc.Iterable[Global___MetricState] | None = ...,
         part_path: _builtins.str = ...,
         export: Global___ExportInfo | None = ...,
+        callbacks: Global___CallbackCall | None = ...,
+        learning_rate: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["export", b"export", "records", b"records", "task", b"task"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "callbacks", b"callbacks", "export", b"export", "learning_rate", b"learning_rate", "records", b"records", "task", b"task"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["export", b"export", "frozen", b"frozen", "metric_states", b"metric_states", "mode", b"mode", "parameter_version", b"parameter_version", "part_path", b"part_path", "records", b"records", "seed", b"seed", "skip_minibatches", b"skip_minibatches", "task", b"task", "token", b"token", "ttl_s", b"ttl_s"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "callbacks", b"callbacks", "export", b"export", "frozen", b"frozen", "learning_rate", b"learning_rate", "metric_states", b"metric_states", "mode", b"mode", "parameter_version", b"parameter_version", "part_path", b"part_path", "records", b"records", "seed", b"seed", "skip_minibatches", b"skip_minibatches", "task", b"task", "token", b"token", "ttl_s", b"ttl_s"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__learning_rate: _TypeAlias = _typing.Literal["learning_rate"]  # noqa: Y015
+    _WhichOneofArgType__learning_rate: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__learning_rate) -> _WhichOneofReturnType__learning_rate | None: ...
 
 Global___Lease: _TypeAlias = Lease  # noqa: Y015
+
+@_typing.final
+class CallbackCall(_message.Message):
+    """One call of all callbacks, after the epoch that the round of the task counts; before the first
+    one the round is 0.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class LogsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.float
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.float = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    STATE_FIELD_NUMBER: _builtins.int
+    LOGS_FIELD_NUMBER: _builtins.int
+    LEARNING_RATE_FIELD_NUMBER: _builtins.int
+    state: _builtins.bytes
+    """what the last call returned"""
+    learning_rate: _builtins.float
+    """what callbacks have set; absent: as the optimizer says"""
+    @_builtins.property
+    def logs(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
+        """of the epoch that has ended"""
+
+    def __init__(
+        self,
+        *,
+        state: _builtins.bytes = ...,
+        logs: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
+        learning_rate: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "learning_rate", b"learning_rate"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "learning_rate", b"learning_rate", "logs", b"logs", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__learning_rate: _TypeAlias = _typing.Literal["learning_rate"]  # noqa: Y015
+    _WhichOneofArgType__learning_rate: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__learning_rate) -> _WhichOneofReturnType__learning_rate | None: ...
+
+Global___CallbackCall: _TypeAlias = CallbackCall  # noqa: Y015
+
+@_typing.final
+class CallbackReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATE_FIELD_NUMBER: _builtins.int
+    STOPPED_BY_FIELD_NUMBER: _builtins.int
+    LEARNING_RATE_FIELD_NUMBER: _builtins.int
+    state: _builtins.bytes
+    """opaque: for the next call, whichever worker makes it"""
+    stopped_by: _builtins.str
+    """the callback that ends the training; empty: it goes on"""
+    learning_rate: _builtins.float
+    """from now on; absent: as before"""
+    def __init__(
+        self,
+        *,
+        state: _builtins.bytes = ...,
+        stopped_by: _builtins.str = ...,
+        learning_rate: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "learning_rate", b"learning_rate"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "learning_rate", b"learning_rate", "state", b"state", "stopped_by", b"stopped_by"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__learning_rate: _TypeAlias = _typing.Literal["learning_rate"]  # noqa: Y015
+    _WhichOneofArgType__learning_rate: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__learning_rate) -> _WhichOneofReturnType__learning_rate | None: ...
+
+Global___CallbackReply: _TypeAlias = CallbackReply  # noqa: Y015
 
 @_typing.final
 class ExportInfo(_message.Message):
@@ -467,11 +569,14 @@ class ModelDescription(_message.Message):
     REDUCTION_FIELD_NUMBER: _builtins.int
     METRIC_NAMES_FIELD_NUMBER: _builtins.int
     TABLES_FIELD_NUMBER: _builtins.int
+    HAS_CALLBACKS_FIELD_NUMBER: _builtins.int
     model_name: _builtins.str
     optimizer_json: _builtins.str
     """keras.optimizers.serialize as JSON"""
     reduction: _builtins.str
     """"mean" or "sum": how the loss reduces a batch"""
+    has_callbacks: _builtins.bool
+    """to be called at the ends of epochs"""
     @_builtins.property
     def variables(self) -> _containers.RepeatedCompositeFieldContainer[Global___Variable]:
         """in wire order; empty in evaluate and predict jobs"""
@@ -491,10 +596,11 @@ class ModelDescription(_message.Message):
         reduction: _builtins.str = ...,
         metric_names: _abc.Iterable[_builtins.str] | None = ...,
         tables: _abc.Iterable[Global___EmbeddingTable] | None = ...,
+        has_callbacks: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["metric_names", b"metric_names", "model_name", b"model_name", "optimizer_json", b"optimizer_json", "reduction", b"reduction", "tables", b"tables", "variables", b"variables"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["has_callbacks", b"has_callbacks", "metric_names", b"metric_names", "model_name", b"model_name", "optimizer_json", b"optimizer_json", "reduction", b"reduction", "tables", b"tables", "variables", b"variables"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -779,6 +885,7 @@ class CompleteRequest(_message.Message):
     METRICS_FIELD_NUMBER: _builtins.int
     SECONDS_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    CALLBACKS_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
     incarnation: _builtins.str
     minibatches: _builtins.int
@@ -802,6 +909,10 @@ class CompleteRequest(_message.Message):
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """EXPORT: what the trained model lacks, and why"""
 
+    @_builtins.property
+    def callbacks(self) -> Global___CallbackReply:
+        """CALLBACKS"""
+
     def __init__(
         self,
         *,
@@ -815,10 +926,11 @@ class CompleteRequest(_message.Message):
         metrics: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
         seconds: _builtins.float = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
+        callbacks: Global___CallbackReply | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["callbacks", b"callbacks", "lease", b"lease"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["examples", b"examples", "incarnation", b"incarnation", "lease", b"lease", "metric_states", b"metric_states", "metrics", b"metrics", "minibatches", b"minibatches", "records", b"records", "seconds", b"seconds", "warnings", b"warnings", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["callbacks", b"callbacks", "examples", b"examples", "incarnation", b"incarnation", "lease", b"lease", "metric_states", b"metric_states", "metrics", b"metrics", "minibatches", b"minibatches", "records", b"records", "seconds", b"seconds", "warnings", b"warnings", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

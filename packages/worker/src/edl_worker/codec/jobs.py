@@ -52,6 +52,8 @@ def decode_job(spec: job_pb2.JobSpec) -> JobDescription:
             precision=decode_precision(training.wire_precision),
             embedding_threshold=training.embedding_threshold,
             init_from=training.init_from,
+            epochs=training.num_epochs,
+            validates=bool(spec.validation_data),
         ),
         prediction=PredictionSettings(tuple(spec.prediction.keep), spec.prediction.postprocess),
         image=spec.image,
@@ -125,6 +127,7 @@ def encode_model(model: ModelDescription) -> task_pb2.ModelDescription:
         tables=[_copy(task_pb2.EmbeddingTable, one) for one in model.tables],
         reduction=model.reduction,
         optimizer_json=model.optimizer_json,
+        has_callbacks=model.has_callbacks,
     )
 
 

@@ -11,6 +11,8 @@ from edl_worker.codec.jobs import encode_model
 from edl_worker.core.model_description import ModelDescription
 from edl_worker.core.registration import WorkerIdentity
 from edl_worker.core.tasks import (
+    CallbackResult,
+    EpochLogs,
     ExportInfo,
     HeartbeatAnswer,
     Lease,
@@ -107,7 +109,17 @@ def decode_lease(lease: task_pb2.Lease) -> Lease:
             epochs=export.epochs,
             metrics=dict(export.metrics),
         ),
+        callbacks=EpochLogs(
+            lease.callbacks.state,
+            dict(lease.callbacks.logs),
+            _rate_of(lease.callbacks),
+        ),
+        learning_rate=_rate_of(lease),
     )
+
+
+def _rate_of(message: task_pb2.Lease | task_pb2.CallbackCall) -> float | None:
+    return message.learning_rate if message.HasField("learning_rate") else None
 
 
 def _decode_key(key: task_pb2.TaskKey) -> TaskKey:
@@ -150,6 +162,13 @@ def encode_result(
         metrics=result.metrics,
         seconds=result.seconds,
         warnings=result.warnings,
+        callbacks=None if result.callbacks is None else _encode_callbacks(result.callbacks),
+    )
+
+
+def _encode_callbacks(found: CallbackResult) -> task_pb2.CallbackReply:
+    return task_pb2.CallbackReply(
+        state=found.state, stopped_by=found.stopped_by, learning_rate=found.learning_rate
     )
 
 

@@ -57,6 +57,8 @@ class TrainingSettings:
         embedding_threshold: Keras Embedding layers of at least so many numbers are served row by
             row; 0: none are.
         init_from: trained model, or file of weights, whose values are the initial ones.
+        epochs: how often the job trains on its data.
+        validates: whether the job has validation data.
     """
 
     seed: int = 0
@@ -66,6 +68,8 @@ class TrainingSettings:
     precision: WirePrecision = WirePrecision.FLOAT32
     embedding_threshold: int = 0
     init_from: str = ""
+    epochs: int = 1
+    validates: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,8 @@ class TaskType(Enum):
     PREDICTION = auto()
     EXPORT = auto()
     """Write the trained model."""
+    CALLBACKS = auto()
+    """Call the model file's Keras callbacks between two epochs."""
 
     @property
     def label(self) -> str:
@@ -102,6 +104,36 @@ class ExportInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class EpochLogs:
+    """What a call of the callbacks is about, and what the call before has left.
+
+    Attributes:
+        state: what the last call returned.
+        logs: of the epoch that has ended.
+        learning_rate: what callbacks have set; None: as the optimizer says.
+    """
+
+    state: bytes = b""
+    logs: Mapping[str, float] = field(default_factory=dict)
+    learning_rate: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackResult:
+    """What callbacks have decided.
+
+    Attributes:
+        state: what they remember; opaque to the master.
+        stopped_by: the callback that ends the training; empty: it goes on.
+        learning_rate: from now on; None: as before.
+    """
+
+    state: bytes
+    stopped_by: str = ""
+    learning_rate: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Lease:
     """A task that this worker holds.
 
@@ -113,6 +145,8 @@ class Lease:
         metric_states: of an evaluation summary, merged.
         part_path: where a prediction or export task writes; no other worker writes there.
         export: of an export task.
+        callbacks: of a call of the callbacks.
+        learning_rate: of a training task with local steps; None: as the optimizer says.
     """
 
     task: TaskKey
@@ -124,6 +158,8 @@ class Lease:
     metric_states: tuple[MetricState, ...] = ()
     part_path: str = ""
     export: ExportInfo = field(default_factory=ExportInfo)
+    callbacks: EpochLogs = field(default_factory=EpochLogs)
+    learning_rate: float | None = None
 
     @property
     def ref(self) -> LeaseRef:
@@ -166,6 +202,7 @@ class TaskResult:
         metric_states: of an evaluation task.
         metrics: of an evaluation summary.
         warnings: what the trained model of an export task lacks, and why.
+        callbacks: of a call of the callbacks.
     """
 
     records: int = 0
@@ -175,6 +212,7 @@ class TaskResult:
     metrics: Mapping[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     seconds: float = 0.0
+    callbacks: CallbackResult | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,10 @@ Role = Literal[
     "optimizer",
     "eval_metrics_fn",
     "metric",
+    "weighted_metrics",
+    "loss_weights",
+    "class_weight",
+    "callbacks",
     "feature_columns",
     "label_columns",
 ]

@@ -16,12 +16,14 @@ class Batch:
         features: a tensor or a nest of tensors with first dimension ``size``, for
             ``ModelFile.call``.
         labels: likewise, for ``ModelFile.compute_loss``; None in a prediction.
-        size: number of records.
+        size: number of examples.
+        weights: likewise, how much each example counts in the loss; None: all the same.
     """
 
     features: Any
     labels: Any
     size: int
+    weights: Any = None
 
 
 def rows_of(nest: Any) -> int:

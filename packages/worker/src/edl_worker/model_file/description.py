@@ -7,7 +7,7 @@ predicts uses the description only, and does not know in which form the model fi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,9 +15,14 @@ import keras
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.feature_mapping import FeatureMapper
+from edl_worker.model_file.own_steps import OwnTrainStep
 from edl_worker.model_file.pipelines.request import InputPipeline
 
 Reduction = Literal["mean", "sum"]
+AS_IN_KERAS = ""
+"""Name of the metric that stands for all metrics of lists: its values have the names of Keras, and
+it takes sample weights."""
+
 FormName = Literal["instance", "class", "function", "spec"]
 
 
@@ -26,18 +31,20 @@ class LossFunction:
     """The loss of a minibatch.
 
     Attributes:
-        function: takes the keywords ``outputs`` and ``labels``; returns a scalar, or one value
-            per sample.
+        function: takes the keywords ``outputs``, ``labels`` and ``weights`` (None: all examples
+            count the same); returns a scalar, or one value per sample.
         declared_reduction: how a Keras loss says that it reduces a batch; None if only a trial
             call can show it.
         signature: for messages, ``loss(labels, predictions)``.
         place: for messages, file, line and function.
+        for_compile: arguments of ``model.compile``, for steps that the model defines itself.
     """
 
     function: Callable[..., Any]
     declared_reduction: Reduction | None
     signature: str
     place: str
+    for_compile: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +57,15 @@ class MetricDefinitions:
             of name to a scalar or to one value per sample. It may also return Keras metrics,
             which then count as the file's own.
         names: the names that ``batch_values`` is known to return before its first call.
+        for_compile: arguments of ``model.compile``, for steps that the model defines itself.
+        is_computed: whether some are functions, which ``model.compile`` does not take.
     """
 
     keras_metrics: Mapping[str, keras.metrics.Metric]
     batch_values: Callable[..., Mapping[str, Any]]
     names: tuple[str, ...]
+    for_compile: Mapping[str, Any] = field(default_factory=dict)
+    is_computed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +82,10 @@ class ModelFileDescription:
         loss: None exactly if the job is a prediction.
         optimizer: None exactly if the job does not train.
         metrics: empty if the model file has none.
+        callbacks: to be called at the ends of epochs.
+        own_step: how the model trains by itself; None unless it does and the job trains.
+        evaluates_by_itself: whether the model's own step says what an evaluation measures.
+        class_weight: class to how much its examples count in training; empty: all the same.
     """
 
     zoo_root: Path
@@ -82,6 +97,10 @@ class ModelFileDescription:
     loss: LossFunction | None
     optimizer: keras.optimizers.Optimizer | None
     metrics: MetricDefinitions
+    class_weight: Mapping[int, float] = field(default_factory=dict)
+    callbacks: tuple[keras.callbacks.Callback, ...] = ()
+    own_step: OwnTrainStep | None = None
+    evaluates_by_itself: bool = False
 
     def contract_error(self, what: str, remedy: str, place: str = "") -> EdlError:
         """A MODEL_CONTRACT error; its place is the model's unless another one is given."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +12,13 @@ import numpy as np
 import tensorflow as tf
 
 from edl_proto.errors import EdlError, ErrorCode
+from edl_worker.model_file.adapters.optimizer import check_supported
 from edl_worker.model_file.batch import Batch
 from edl_worker.model_file.description import ModelFileDescription, Reduction
 from edl_worker.model_file.errors import trial_error
 from edl_worker.model_file.metrics import EvaluationMetrics, MetricComputation
+from edl_worker.model_file.own_evaluation import OwnEvaluation
+from edl_worker.model_file.own_steps import OwnTrainStep, StepError
 from edl_worker.model_file.zoo import compatibility
 
 _SAMPLE_RECORDS = 4
@@ -41,18 +45,21 @@ class DryRun:
 
     Args:
         call: the model's outputs of (features, training).
-        compute_loss: the loss of (outputs, labels).
+        compute_loss: the loss of (outputs, labels, weights).
+        weigh: the weights of examples in training, of (labels, weights).
     """
 
     def __init__(
         self,
         description: ModelFileDescription,
         call: Callable[[Any, bool], Any],
-        compute_loss: Callable[[Any, Any], Any],
+        compute_loss: Callable[..., Any],
+        weigh: Callable[[Any, Any], Any],
     ) -> None:
         self._description = description
         self._call = call
         self._compute_loss = compute_loss
+        self._weigh = weigh
 
     def trace_forward(self, batch: Batch) -> Any:
         """Creates the model's variables with their initial values.
@@ -91,10 +98,10 @@ class DryRun:
         """
         variables = self._description.model.trainable_variables
 
-        def step(features: Any, labels: Any) -> Any:
+        def step(features: Any, labels: Any, weights: Any) -> Any:
             with tf.GradientTape() as tape:
                 outputs = self._call(features, True)
-                loss = self._compute_loss(outputs, labels)
+                loss = self._compute_loss(outputs, labels, self._weigh(labels, weights))
             gradients = tape.gradient(loss, [v.value for v in variables])
             has_gradient.append(any(gradient is not None for gradient in gradients))
             return loss
@@ -102,7 +109,7 @@ class DryRun:
         has_gradient: list[bool] = []
         try:
             tf.function(step, autograph=False).get_concrete_function(
-                _specs(batch.features), _specs(batch.labels)
+                _specs(batch.features), _specs(batch.labels), _specs(batch.weights)
             )
         except EdlError:
             raise
@@ -116,6 +123,52 @@ class DryRun:
                 "(tf.argmax, tf.equal and .numpy() have none).",
                 loss.place if loss is not None else "",
             )
+
+    def trace_own_step(self, batch: Batch, step: OwnTrainStep, *, local: bool) -> None:
+        """Traces the model's own training step.
+
+        Args:
+            local: workers run it as it is, with local steps.
+
+        Raises:
+            EdlError: the step raised, or cannot be distributed.
+        """
+        variables = self._description.model.trainable_variables
+
+        def traced(features: Any, labels: Any, weights: Any) -> Any:
+            weights = self._weigh(labels, weights)
+            if local:
+                return step.run(features, labels, weights)
+            return step.gradients(features, labels, weights, variables)
+
+        with self._explained("train_step"):
+            tf.function(traced, autograph=False).get_concrete_function(
+                _specs(batch.features), _specs(batch.labels), _specs(batch.weights)
+            )
+            if step.optimizer is None:
+                raise StepError("uses an optimizer that is no attribute of the model", _KEEP)
+            check_supported(step.optimizer, "train_step", self._description.place)
+
+    def try_own_evaluation(self, batch: Batch, evaluation: OwnEvaluation) -> None:
+        """Runs the model's own evaluation step.
+
+        Raises:
+            EdlError: the step raised, or its states do not add up.
+        """
+        with self._explained("test_step"):
+            evaluation.rehearse(batch)
+
+    @contextmanager
+    def _explained(self, step: str) -> Iterator[None]:
+        name = f"{type(self._description.model).__name__}.{step}"
+        try:
+            yield
+        except StepError as error:
+            raise self._description.contract_error(f"{name} {error.what}", error.remedy) from error
+        except EdlError:
+            raise
+        except Exception as error:
+            raise self._error(error, f"{name} raised") from error
 
     def sample(self, batch: Batch, outputs: Any) -> TrialSample:
         """Some records for the trials of loss and metrics.
@@ -207,8 +260,11 @@ def _twice(sample: TrialSample) -> Any:
     )
 
 
+_KEEP = "Keep every optimizer as an attribute of the model."
+
+
 def _specs(nest: Any) -> Any:
-    return tf.nest.map_structure(tf.type_spec_from_value, nest)
+    return None if nest is None else tf.nest.map_structure(tf.type_spec_from_value, nest)
 
 
 def _made_up(spec: Any, rows: int) -> tf.Tensor:

@@ -107,6 +107,10 @@ class ErrorCollector:
         for error in errors:
             self.add(error)
 
+    def prepend(self, errors: Iterable[EdlError]) -> None:
+        """Adds errors that a person should read first."""
+        self.errors = [*errors, *self.errors]
+
     def raise_if_any(self) -> None:
         """Raises ``ContractErrors`` with the collected errors, if there are any."""
         if self.errors:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -10,18 +11,31 @@ import keras
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core.job import ModelReference
+from edl_worker.model_file.adapters.callbacks import adapt_callbacks
 from edl_worker.model_file.adapters.columns import adapt_columns
 from edl_worker.model_file.adapters.input_function import adapt_input_function
 from edl_worker.model_file.adapters.loss import adapt_loss
-from edl_worker.model_file.adapters.metrics import adapt_metrics, no_metrics
+from edl_worker.model_file.adapters.metrics import (
+    adapt_metrics,
+    add_weighted_metrics,
+    no_metrics,
+)
 from edl_worker.model_file.adapters.optimizer import adapt_optimizer
+from edl_worker.model_file.adapters.weights import adapt_class_weight, adapt_value
 from edl_worker.model_file.arguments import Definition, Role
 from edl_worker.model_file.definition_caller import DefinitionCaller
 from edl_worker.model_file.description import ModelFileDescription
 from edl_worker.model_file.errors import ContractErrors, ErrorCollector
 from edl_worker.model_file.feature_mapping import FeatureMapper
-from edl_worker.model_file.forms.model_definition import ModelDefinition
+from edl_worker.model_file.forms.model_definition import ModelDefinition, compiled_definitions
 from edl_worker.model_file.model_file import ModelFile
+from edl_worker.model_file.own_steps import (
+    OwnTrainStep,
+    StepError,
+    compile_for_steps,
+    evaluates_by_itself,
+    trains_by_itself,
+)
 from edl_worker.model_file.params import parse_params
 from edl_worker.model_file.random_state import seed_globally
 from edl_worker.model_file.resolver import find_definition, find_model
@@ -48,9 +62,13 @@ _REPLACING_OPTIONS: dict[str, Role] = {
 _USED: dict[Mode, tuple[Role, ...]] = {
     Mode.TRAINING: (
         *("input", "feature_columns", "label_columns"),
-        *("loss", "eval_metrics_fn", "optimizer"),
+        *("loss", "loss_weights", "eval_metrics_fn", "weighted_metrics"),
+        *("optimizer", "class_weight", "callbacks"),
     ),
-    Mode.EVALUATION: ("input", "feature_columns", "label_columns", "loss", "eval_metrics_fn"),
+    Mode.EVALUATION: (
+        *("input", "feature_columns", "label_columns"),
+        *("loss", "loss_weights", "eval_metrics_fn", "weighted_metrics"),
+    ),
     Mode.PREDICTION: ("input", "feature_columns", "label_columns"),
 }
 _REQUIRED: dict[Mode, tuple[Role, ...]] = {
@@ -128,12 +146,17 @@ def describe_model_file(
         raise ContractErrors([*errors.errors, error]) from error
     definitions = _definitions(zoo, model, reference, errors)
     used = {role: d for role, d in definitions.items() if role in _USED[purpose]}
-    errors.extend(_missing(model, used, purpose))
     errors.extend(undefined_names([model.code, *(d.value for d in used.values())], zoo))
     all_definitions = [*model.constructors(), *definitions.values()]
     caller = DefinitionCaller(zoo.root, params, context, all_definitions)
     errors.extend(_unknown_parameters(model, caller))
-    return _describe(model, used, caller, errors)
+    keras_model = errors.attempt(model.create_model, caller)
+    if keras_model is not None:
+        for role, definition in compiled_definitions(keras_model).items():
+            if role in _USED[purpose]:
+                used.setdefault(role, definition)
+    errors.prepend(_missing(model, used, _needed(keras_model, purpose)))
+    return _with_own_steps(_describe(model, keras_model, used, caller, errors), purpose)
 
 
 def _definitions(
@@ -160,11 +183,33 @@ def _definitions(
     return definitions
 
 
+def _unlabelled(model: keras.Model | None) -> frozenset[Mode]:
+    """The modes in which the input function need not yield labels."""
+    modes = {Mode.PREDICTION}
+    if model is not None and trains_by_itself(model):
+        modes.add(Mode.TRAINING)
+    if model is not None and evaluates_by_itself(model):
+        modes.add(Mode.EVALUATION)
+    return frozenset(modes)
+
+
+def _needed(model: keras.Model | None, purpose: Mode) -> tuple[Role, ...]:
+    """The roles that a job cannot do without; a model's own steps may do without loss."""
+    needed = _REQUIRED[purpose]
+    if model is None:
+        return needed
+    if purpose is Mode.TRAINING and trains_by_itself(model):
+        return ("input",) if model.compiled else ("input", "optimizer")
+    if purpose is Mode.EVALUATION and evaluates_by_itself(model):
+        return ("input",)
+    return needed
+
+
 def _missing(
-    model: ModelDefinition, used: Mapping[Role, Definition], purpose: Mode
+    model: ModelDefinition, used: Mapping[Role, Definition], needed: tuple[Role, ...]
 ) -> list[EdlError]:
     errors = []
-    for role in _REQUIRED[purpose]:
+    for role in needed:
         if role not in used:
             wanted, example, option = _MISSING[role]
             errors.append(
@@ -187,6 +232,7 @@ def _unknown_parameters(model: ModelDefinition, caller: DefinitionCaller) -> lis
 
 def _describe(
     model: ModelDefinition,
+    keras_model: keras.Model | None,
     used: Mapping[Role, Definition],
     caller: DefinitionCaller,
     errors: ErrorCollector,
@@ -197,19 +243,26 @@ def _describe(
         ContractErrors: all errors that were found.
     """
 
-    def adapted(
-        role: Role, adapter: Callable[[Definition, DefinitionCaller], _Adapted]
-    ) -> _Adapted | None:
-        return errors.attempt(adapter, used[role], caller) if role in used else None
+    def adapted(role: Role, adapter: Callable[..., _Adapted], *more: Any) -> _Adapted | None:
+        return errors.attempt(adapter, used[role], caller, *more) if role in used else None
 
-    keras_model = errors.attempt(model.create_model, caller)
+    outputs = tuple(getattr(keras_model, "output_names", None) or ())
     optimizer = adapted("optimizer", adapt_optimizer)
-    loss = adapted("loss", adapt_loss)
-    metrics = adapted("eval_metrics_fn", adapt_metrics) or no_metrics()
+    loss_weights = adapted("loss_weights", adapt_value)
+    loss = adapted("loss", adapt_loss, loss_weights, outputs)
+    metrics = adapted("eval_metrics_fn", adapt_metrics, outputs) or no_metrics()
+    weighted = adapted("weighted_metrics", partial(add_weighted_metrics, metrics), outputs)
+    class_weight = adapted("class_weight", adapt_class_weight)
+    callbacks = adapted("callbacks", adapt_callbacks)
     feature_columns = adapted("feature_columns", adapt_columns)
     label_columns = adapted("label_columns", adapt_columns)
     pipeline = adapted(
-        "input", partial(adapt_input_function, columns=(feature_columns, label_columns))
+        "input",
+        partial(
+            adapt_input_function,
+            columns=(feature_columns, label_columns),
+            unlabelled=_unlabelled(keras_model),
+        ),
     )
     errors.raise_if_any()
     assert keras_model is not None, "an error says why there is no model"
@@ -223,5 +276,43 @@ def _describe(
         input_pipeline=pipeline,
         loss=loss,
         optimizer=optimizer,
-        metrics=metrics,
+        metrics=weighted or metrics,
+        class_weight=class_weight or {},
+        callbacks=callbacks or (),
     )
+
+
+def _with_own_steps(description: ModelFileDescription, purpose: Mode) -> ModelFileDescription:
+    """The description with the steps that the model defines itself, ready to run.
+
+    Raises:
+        ContractErrors: the model cannot be compiled, or what is measured is said twice.
+    """
+    model, metrics = description.model, description.metrics
+    trains = purpose is Mode.TRAINING and trains_by_itself(model)
+    evaluates = purpose is not Mode.PREDICTION and evaluates_by_itself(model)
+    if not (trains or evaluates):
+        return description
+    error = None
+    if evaluates and metrics.is_computed:
+        error = description.contract_error(
+            "the model's own test_step or compute_metrics says what an evaluation measures, and "
+            "so does eval_metrics_fn",
+            "Leave one of them out, or give eval_metrics_fn a list of Keras metrics.",
+        )
+    try:
+        compile_for_steps(
+            model,
+            {
+                "optimizer": description.optimizer,
+                **(description.loss.for_compile if description.loss is not None else {}),
+                **metrics.for_compile,
+            },
+        )
+    except StepError as refused:
+        name = f"{type(model).__name__}.compile"
+        error = description.contract_error(f"{name} {refused.what}", refused.remedy)
+    if error is not None:
+        raise ContractErrors([error])
+    own_step = OwnTrainStep(model) if trains else None
+    return replace(description, own_step=own_step, evaluates_by_itself=evaluates)

@@ -15,7 +15,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from edl_worker.model_file.description import ModelFileDescription
+from edl_worker.model_file.batch import Batch
+from edl_worker.model_file.description import AS_IN_KERAS, ModelFileDescription
 from edl_worker.model_file.errors import trial_error
 from edl_worker.model_file.zoo import compatibility
 
@@ -32,14 +33,14 @@ class MetricComputation:
 
     Args:
         description: of the model file, with its metrics.
-        compute_loss: the loss of (outputs, labels); None if the loss is not measured.
+        compute_loss: the loss of (outputs, labels, weights); None if the loss is not measured.
         loss_is_sum: whether ``compute_loss`` sums over the batch.
     """
 
     def __init__(
         self,
         description: ModelFileDescription,
-        compute_loss: Callable[[Any, Any], Any] | None,
+        compute_loss: Callable[[Any, Any, Any], Any] | None,
         loss_is_sum: Callable[[], bool],
     ) -> None:
         self._description = description
@@ -53,8 +54,8 @@ class MetricComputation:
     @property
     def names(self) -> tuple[str, ...]:
         loss = (LOSS,) if self._compute_loss is not None else ()
-        names = (*loss, *self._keras, *self._value_names)
-        return tuple(dict.fromkeys(names))
+        names = [name for given, metric in self._keras.items() for name in _names(given, metric)]
+        return tuple(dict.fromkeys((*loss, *names, *self._value_names)))
 
     @property
     def keras_metrics(self) -> Mapping[str, keras.metrics.Metric]:
@@ -76,6 +77,8 @@ class MetricComputation:
         for name, metric in self._keras.items():
             metric.update_state(labels, outputs)
             metric.reset_state()
+            if _is_compiled(metric) and not metric.variables:
+                continue  # an empty list of metrics
             starts_at_zero = all(not np.any(np.asarray(v)) for v in metric.variables)
             if not metric.variables or not starts_at_zero:
                 raise self._description.contract_error(
@@ -95,7 +98,8 @@ class MetricComputation:
             EdlError: MODEL_CONTRACT.
         """
         for name, metric in self._keras.items():
-            if type(metric).__module__.startswith("keras."):
+            parts = metric.metrics if _is_compiled(metric) else [metric]
+            if all(type(part).__module__.startswith("keras.") for part in parts):
                 continue  # the tests of this package cover all metrics of Keras
             if _adds_up(metric, labels, outputs, halves):
                 continue
@@ -105,7 +109,9 @@ class MetricComputation:
                 "Keep sums and counts as state, and divide in result().",
             )
 
-    def update(self, states: dict[str, list[Any]], labels: Any, outputs: Any) -> _Means:
+    def update(
+        self, states: dict[str, list[Any]], labels: Any, outputs: Any, weights: Any = None
+    ) -> _Means:
         """The means of a batch; replaces the Keras metrics' values in ``states``.
 
         Raises:
@@ -114,23 +120,23 @@ class MetricComputation:
         given = {name: states[name] for name in self._keras}
         with compatibility.removed_names_provided():
             if self._eager:
-                means, updated = self._update_eagerly(given, labels, outputs)
+                means, updated = self._update_eagerly(given, labels, outputs, weights)
             else:
                 try:
-                    means, updated = self._compiled(given, labels, outputs)
+                    means, updated = self._compiled(given, labels, outputs, weights)
                 except Exception:
                     # Metrics may use numpy, which cannot be traced.
-                    means, updated = self._update_eagerly(given, labels, outputs)
+                    means, updated = self._update_eagerly(given, labels, outputs, weights)
                     self._eager = True
         states.update(updated)
         found: _Means = means
         return found
 
     def _update_eagerly(
-        self, states: dict[str, list[Any]], labels: Any, outputs: Any
+        self, states: dict[str, list[Any]], labels: Any, outputs: Any, weights: Any
     ) -> tuple[_Means, dict[str, list[Any]]]:
         try:
-            return self._update(states, labels, outputs)
+            return self._update(states, labels, outputs, weights)
         except Exception as error:
             raise trial_error(
                 error,
@@ -140,12 +146,12 @@ class MetricComputation:
             ) from error
 
     def _update(
-        self, states: dict[str, list[Any]], labels: Any, outputs: Any
+        self, states: dict[str, list[Any]], labels: Any, outputs: Any, weights: Any
     ) -> tuple[_Means, dict[str, list[Any]]]:
         size = tf.cast(tf.shape(tf.nest.flatten(outputs)[0])[0], tf.float64)
         means: _Means = {}
         if self._compute_loss is not None:
-            loss = tf.cast(self._compute_loss(outputs, labels), tf.float64)
+            loss = tf.cast(self._compute_loss(outputs, labels, weights), tf.float64)
             means[LOSS] = (loss if self._loss_is_sum() else loss * size, size)
         if self._value_names:
             values = self._description.metrics.batch_values(outputs=outputs, labels=labels)
@@ -153,7 +159,11 @@ class MetricComputation:
                 if not isinstance(value, keras.metrics.Metric):
                     means[name] = _mean(value, size)
         updated = {
-            name: list(metric.stateless_update_state(states[name], labels, outputs))
+            name: list(
+                metric.stateless_update_state(
+                    states[name], labels, outputs, *((weights,) if name == AS_IN_KERAS else ())
+                )
+            )
             for name, metric in self._keras.items()
         }
         return means, updated
@@ -173,9 +183,13 @@ class EvaluationMetrics:
         }
         self._means: dict[str, tuple[float, float]] = {}
 
-    def update(self, labels: Any, outputs: Any) -> None:
-        """Adds a minibatch."""
-        means = self._definition.update(self._variables, labels, outputs)
+    def add(self, batch: Batch, infer: Callable[[Batch], Any]) -> None:
+        """Adds a minibatch, whose outputs ``infer`` computes."""
+        self.update(batch.labels, infer(batch), batch.weights)
+
+    def update(self, labels: Any, outputs: Any, weights: Any = None) -> None:
+        """Adds a minibatch; the loss and weighted metrics count its sample weights."""
+        means = self._definition.update(self._variables, labels, outputs, weights)
         for name, (total, weight) in means.items():
             before = self._means.get(name, (0.0, 0.0))
             self._means[name] = (before[0] + float(total), before[1] + float(weight))
@@ -217,7 +231,7 @@ class EvaluationMetrics:
             mapping = list(zip(metric.variables, self._variables[name], strict=True))
             # Convert within the scope: a result may be a variable itself.
             with keras.StatelessScope(state_mapping=mapping):
-                values.update(_spread(name, metric.result()))
+                values.update(_values(name, metric))
         order = {name: position for position, name in enumerate(self._definition.names)}
         return dict(sorted(values.items(), key=lambda item: order.get(item[0], len(order))))
 
@@ -232,9 +246,31 @@ def _mean(value: Any, size: Any) -> tuple[Any, Any]:
     return tf.reduce_sum(tensor), tf.cast(tf.size(tensor), tf.float64)
 
 
-def _spread(name: str, value: Any) -> dict[str, float]:
+def _is_compiled(metric: keras.metrics.Metric) -> bool:
+    """Whether it stands for the metrics of a list or dictionary, as in ``model.compile``."""
+    return hasattr(metric, "metrics")
+
+
+def _names(name: str, metric: keras.metrics.Metric) -> list[str]:
+    """Names of the values of a metric, as far as they are known."""
+    if not _is_compiled(metric):
+        return [name]
+    return list(_values(name, metric)) if metric.built else []
+
+
+def _values(name: str, metric: keras.metrics.Metric) -> dict[str, float]:
+    value = metric.result()
+    if not _is_compiled(metric):
+        return spread(name, value)
+    named = {name or key: inner for key, inner in value.items()}
+    parts = [spread(key, inner) for key, inner in named.items()]
+    return {key: number for part in parts for key, number in part.items()}
+
+
+def spread(name: str, value: Any) -> dict[str, float]:
+    """The numbers of a value by name: ``name/part`` for each of several."""
     if isinstance(value, Mapping):
-        parts = [_spread(f"{name}/{key}", inner) for key, inner in value.items()]
+        parts = [spread(f"{name}/{key}", inner) for key, inner in value.items()]
         return {key: number for part in parts for key, number in part.items()}
     array = np.asarray(keras.ops.convert_to_numpy(value), np.float64)
     if array.size == 1:

@@ -9,11 +9,14 @@ import keras
 import tensorflow as tf
 
 from edl_proto.errors import EdlError
+from edl_worker.model_file.adapters.callbacks import check_monitored
 from edl_worker.model_file.batch import Batch
 from edl_worker.model_file.description import FormName, ModelFileDescription, Reduction
 from edl_worker.model_file.dry_run import DryRun
 from edl_worker.model_file.errors import ContractErrors
 from edl_worker.model_file.metrics import EvaluationMetrics, MetricComputation
+from edl_worker.model_file.own_evaluation import OwnEvaluation, OwnEvaluationMetrics
+from edl_worker.model_file.own_steps import predicts_by_itself, unwrapped
 from edl_worker.model_file.pipelines.request import Blocks, MinibatchRequest
 from edl_worker.model_file.zoo import compatibility
 from elasticdl.python.common.constants import Mode
@@ -34,6 +37,8 @@ class ModelFile:
         form: how the model was written: instance, class, function or spec.
         model: the Keras model; a subclassed one has no variables before ``build``.
         reduction: how the loss reduces a batch; final after ``build``.
+        callbacks: Keras callbacks to be called at the ends of epochs.
+        own_step: the model's own training step; None if it has none or the job does not train.
     """
 
     def __init__(self, description: ModelFileDescription) -> None:
@@ -43,6 +48,11 @@ class ModelFile:
         self._loss = description.loss
         declared = description.loss.declared_reduction if description.loss is not None else None
         self.reduction: Reduction = declared or "mean"
+        self.callbacks = description.callbacks
+        self.own_step = description.own_step
+        self._own_evaluation = (
+            OwnEvaluation(self.model) if description.evaluates_by_itself else None
+        )
         self._metrics = MetricComputation(
             description,
             self.compute_loss if description.loss is not None else None,
@@ -51,14 +61,16 @@ class ModelFile:
 
     @property
     def optimizer(self) -> keras.optimizers.Optimizer:
-        """The optimizer, created once.
+        """The optimizer, created once; that of the model's own step is known after ``build``.
 
         Raises:
             RuntimeError: the file was loaded for a purpose that needs no optimizer.
         """
-        if self._description.optimizer is None:
+        own = self.own_step
+        optimizer = self._description.optimizer if own is None else own.optimizer
+        if optimizer is None:
             raise RuntimeError("the model file was loaded without its optimizer")
-        return self._description.optimizer
+        return optimizer
 
     @property
     def loss_place(self) -> str:
@@ -68,6 +80,8 @@ class ModelFile:
     @property
     def metric_names(self) -> tuple[str, ...]:
         """``loss`` and the model file's metrics; final after ``build``."""
+        if self._own_evaluation is not None:
+            return self._own_evaluation.names
         return self._metrics.names
 
     @property
@@ -113,10 +127,21 @@ class ModelFile:
             return self._description.feature_mapper(features, training)
 
     @_not_converted
-    def compute_loss(self, outputs: Any, labels: Any) -> Any:
+    def predict(self, features: Any) -> Any:
+        """What the model predicts: its outputs, or what its own ``predict_step`` makes of them."""
+        if not predicts_by_itself(self.model):
+            return self.call(features, training=False)
+        with compatibility.removed_names_provided():
+            return unwrapped(self.model, "predict_step")(features)
+
+    @_not_converted
+    def compute_loss(self, outputs: Any, labels: Any, weights: Any = None) -> Any:
         """The loss of a minibatch, a floating scalar; may be traced.
 
         It is the model file's loss only and does not include ``model.losses`` (regularizers).
+
+        Args:
+            weights: how much each example counts; None: all the same.
 
         Raises:
             RuntimeError: the file was loaded for a purpose that needs no loss.
@@ -125,28 +150,76 @@ class ModelFile:
         if self._loss is None:
             raise RuntimeError("the model file was loaded without its loss")
         with compatibility.removed_names_provided():
-            value = self._loss.function(outputs=outputs, labels=labels)
+            value = self._loss.function(outputs=outputs, labels=labels, weights=weights)
         return self._scalar(value)
 
-    def new_metrics(self) -> EvaluationMetrics:
+    @_not_converted
+    def training_weights(self, labels: Any, weights: Any) -> Any:
+        """How much each example counts in training: its own weight, or that of its class.
+
+        Raises:
+            EdlError: MODEL_CONTRACT, there are both, or several outputs.
+        """
+        by_class = self._description.class_weight
+        if not by_class:
+            return weights
+        if weights is not None or tf.nest.is_nested(labels):
+            raise self._description.contract_error(
+                "class_weight cannot be combined with "
+                + ("sample weights" if weights is not None else "several outputs"),
+                "Yield (features, labels, weights) with one weight per example, and leave "
+                "class_weight out.",
+            )
+        if labels.shape.rank > 1 and labels.shape[-1] == 1:
+            labels = tf.squeeze(labels, -1)
+        elif labels.shape.rank > 1:
+            labels = tf.argmax(labels, -1)
+        classes = tf.cast(tf.round(tf.cast(labels, tf.float32)), tf.int64)
+        known = tf.constant(list(by_class), tf.int64)
+        factors = tf.constant(list(by_class.values()), tf.float32)
+        hits = tf.cast(tf.equal(classes[..., tf.newaxis], known), tf.float32)
+        return tf.reduce_sum(hits * (factors - 1), -1) + 1
+
+    def check_callbacks(self, *, validates: bool) -> None:
+        """Check that callbacks look at values that there are; call ``build`` first.
+
+        Args:
+            validates: the job has validation data.
+
+        Raises:
+            ContractErrors: one monitors something else.
+        """
+        names = self.metric_names if validates else ()
+        if errors := check_monitored(self.callbacks, names, self._description.place):
+            raise ContractErrors(errors)
+
+    def new_metrics(self) -> EvaluationMetrics | OwnEvaluationMetrics:
         """Metrics that have counted nothing yet; call ``build`` first."""
+        if self._own_evaluation is not None:
+            return OwnEvaluationMetrics(self._own_evaluation)
         return EvaluationMetrics(self._metrics)
 
-    def build(self, batch: Batch) -> None:
+    def build(self, batch: Batch, *, local: bool = False) -> None:
         """Creates all variables and tries every function of the model file; trains nothing.
 
         Args:
             batch: any minibatch.
+            local: the job trains with local steps.
 
         Raises:
             ContractErrors: parts of the model file do not fit together.
         """
-        dry_run = DryRun(self._description, self.call, self.compute_loss)
+        dry_run = DryRun(self._description, self.call, self.compute_loss, self.training_weights)
         try:
             outputs = dry_run.trace_forward(batch)
+            if self.own_step is not None:
+                dry_run.trace_own_step(batch, self.own_step, local=local)
+            if self._own_evaluation is not None:
+                dry_run.try_own_evaluation(batch, self._own_evaluation)
+                return
             if batch.labels is None or self._loss is None:
                 return
-            if self._description.optimizer is not None:
+            if self._description.optimizer is not None and self.own_step is None:
                 dry_run.trace_step(batch)
             sample = dry_run.sample(batch, outputs)
             self.reduction = self._loss.declared_reduction or dry_run.find_reduction(sample)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
+
+import keras
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.arguments import Definition, Role
@@ -15,6 +17,12 @@ from edl_worker.model_file.forms.selection import candidates, model_definition
 from edl_worker.model_file.zoo.importer import ModelZoo
 from edl_worker.model_file.zoo.module_import import import_module
 
+# Role to what finds the object that a name of Keras stands for.
+_KERAS_NAMES: dict[Role, Callable[[str], Any]] = {
+    "loss": keras.losses.get,
+    "optimizer": keras.optimizers.get,
+    "eval_metrics_fn": keras.metrics.get,
+}
 _INSTALLED_PACKAGES = {"keras": "keras", "tf": "tensorflow", "tensorflow": "tensorflow"}
 
 
@@ -128,17 +136,32 @@ def find_definition(
     installed = _installed(dotted)
     if installed is not None:
         return Definition(role, dotted, installed)
+    if role in _KERAS_NAMES and (names := _keras_names(role, dotted)):
+        return Definition(role, dotted, names if role == "eval_metrics_fn" else names[0])
     near = zoo.nearest(dotted.rpartition(".")[0] or dotted)
     raise EdlError(
         ErrorCode.MODEL_NOT_FOUND,
         f"{option} {dotted}: the model zoo has no such module"
         if "." in dotted
-        else f"{option} {dotted}: the model file has no such name",
+        else f"{option} {dotted}: the model file has no such name"
+        + (", and neither has Keras" if role in _KERAS_NAMES else ""),
         where=f"{option} {dotted}, --model-zoo {zoo.root}",
         remedy=f"Did you mean {near[0]}.{parts[-1]}?"
         if near
         else "Write module.name of a function in the model zoo.",
     )
+
+
+def _keras_names(role: Role, given: str) -> list[str]:
+    """What ``--loss mse`` or ``--eval-metrics-fn accuracy,mae`` names; empty if Keras has not."""
+    names = [name.strip() for name in given.split(",")]
+    try:
+        for name in names:
+            if name.lower() not in ("accuracy", "acc", "crossentropy", "ce"):
+                _KERAS_NAMES[role](name)
+    except ValueError:
+        return []
+    return names if role == "eval_metrics_fn" or len(names) == 1 else []
 
 
 def _member(zoo: ModelZoo, module_name: str, names: Sequence[str], option: str) -> Any:

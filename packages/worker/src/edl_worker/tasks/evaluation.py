@@ -19,14 +19,22 @@ from edl_worker.tensors.tracing import SizeAgnosticFunction
 class Inference:
     """The model's outputs without training."""
 
-    def __init__(self, model_file: ModelFile, tables: EmbeddingTables | None = None) -> None:
+    def __init__(
+        self,
+        model_file: ModelFile,
+        tables: EmbeddingTables | None = None,
+        *,
+        predicts: bool = False,
+    ) -> None:
         """Prepare to call a model.
 
         Args:
             model_file: the model.
+            predicts: use the model's ``predict_step`` if it defines one.
             tables: its embedding tables, if a master serves them: ``rows`` must be set then.
         """
         self._file = model_file
+        self._predicts = predicts
         self._tables = tables
         self._lookups: tuple[int, ...] = ()
         self._call = SizeAgnosticFunction(self._trace)
@@ -43,6 +51,8 @@ class Inference:
     def _trace(self, features: Any, rows: Any = (), at: Any = ()) -> Any:
         stage = None if self._tables is None else self._tables.serving(self._lookups, rows, at)
         with during(stage):
+            if self._predicts:
+                return self._file.predict(features)
             return self._file.call(features, training=False)
 
 
@@ -64,7 +74,7 @@ def evaluate(
     minibatches = examples = 0
     while (batch := batches.take()) is not None:
         before_minibatch(minibatches, batch)
-        metrics.update(batch.labels, infer(batch))
+        metrics.add(batch, infer)
         minibatches += 1
         examples += batch.size
     states = tuple(

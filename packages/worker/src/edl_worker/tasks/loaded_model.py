@@ -84,14 +84,16 @@ class LoadedModel:
         if self.trainable is None:
             return ModelDescription(name, metrics)
         arena, tables = self.trainable.arena, self.trainable.tables
+        untrained = file.own_step.untrained if file.own_step is not None else frozenset()
         return ModelDescription(
             name,
             metrics,
             variables=tuple(arena.describe()),
             tables=tuple(tables.describe() if tables else ()),
             reduction=file.reduction,
+            has_callbacks=bool(file.callbacks),
             optimizer_json=json.dumps(
-                describe_optimizer(file.optimizer, arena), default=_plain_number
+                describe_optimizer(file.optimizer, arena, untrained), default=_plain_number
             ),
             warnings=self.trainable.exporter.expected_warnings() if self.job.output else (),
         )
@@ -116,17 +118,23 @@ class LoadedModel:
         )
 
 
-def describe_optimizer(optimizer: keras.optimizers.Optimizer, arena: Arena) -> dict[str, Any]:
+def describe_optimizer(
+    optimizer: keras.optimizers.Optimizer, arena: Arena, untrained: frozenset[str] = frozenset()
+) -> dict[str, Any]:
     """An optimizer as Keras serializes it, and what Keras leaves out of that.
 
     ``exclude_from_weight_decay`` is not part of the optimizer's configuration: the names of the
     excluded variables are added as ``excluded_from_weight_decay``.
+
+    Args:
+        untrained: paths of further variables to exclude, which the optimizer never updates.
     """
     described: dict[str, Any] = dict(keras.optimizers.serialize(optimizer))
     excluded = [
         weight.name
         for weight in arena.weights
-        if weight.trainable and not uses_weight_decay(optimizer, weight.variable)
+        if weight.trainable
+        and (weight.variable.path in untrained or not uses_weight_decay(optimizer, weight.variable))
     ]
     if excluded:
         described["excluded_from_weight_decay"] = excluded
@@ -166,7 +174,8 @@ def _load_trained(job: JobDescription, context: dict[str, Any]) -> LoadedModel:
         sample = first_batch(file, job, purpose, job.minibatch_size)
         file.build(sample)
     weight_files.assign(file.model, directory.read_values())
-    return LoadedModel(job, file, Path(options.model_zoo).resolve(), Inference(file), sample)
+    infer = Inference(file, predicts=purpose is Mode.PREDICTION)
+    return LoadedModel(job, file, Path(options.model_zoo).resolve(), infer, sample)
 
 
 def _load_for_training(job: JobDescription, context: dict[str, Any]) -> LoadedModel:
@@ -174,12 +183,18 @@ def _load_for_training(job: JobDescription, context: dict[str, Any]) -> LoadedMo
     with serving(LayerPurpose.TRAINING):
         file = load_model_file(job.model, context=context, purpose=Mode.TRAINING, seed=options.seed)
         sample = first_batch(file, job, Mode.TRAINING, job.minibatch_size)
-        file.build(sample)
+        file.build(sample, local=options.local_steps > 1)
+        # A check without a master knows nothing of the job's validation data.
+        file.check_callbacks(validates=options.validates or not context.get("master"))
     if options.init_from:
         trained_model.initialize(file.model, options.init_from)
     _spread_seeds(file.model, int(context["worker_id"]))
-    found = EmbeddingTables(file, options.seed, options.embedding_threshold)
+    own = file.own_step
+    threshold = 0 if own is not None else options.embedding_threshold
+    found = EmbeddingTables(file, options.seed, threshold)
     tables = found if found.tables else None
+    if tables is not None and own is not None:
+        raise _tables_with_own_step(tables)
     arena = Arena(file.model, tables)
     local = options.local_steps > 1
     if local and tables is not None:
@@ -205,6 +220,16 @@ def _tables_with_local_steps(tables: EmbeddingTables) -> EdlError:
         where="--local-steps",
         remedy="Leave --local-steps out, or keep keras.layers.Embedding layers whole with "
         "--embedding-threshold 0.",
+    )
+
+
+def _tables_with_own_step(tables: EmbeddingTables) -> EdlError:
+    return EdlError(
+        ErrorCode.MODEL_CONTRACT,
+        f"the model has embedding tables ({', '.join(t.name for t in tables.tables)}), whose "
+        "rows its own train_step has no gradients for",
+        where="train_step",
+        remedy="Use keras.layers.Embedding, which is kept whole then, or leave train_step out.",
     )
 
 

@@ -23,6 +23,7 @@ from edl_worker.core.tasks import (
 from edl_worker.metrics import WorkerMetrics
 from edl_worker.model_file import Batch
 from edl_worker.tasks import evaluation, prediction, task_errors
+from edl_worker.tasks.epoch_callbacks import CallbackCaller
 from edl_worker.tasks.kept_features import kept_features
 from edl_worker.tasks.lease_prefetcher import Assignment, LeasePrefetcher
 from edl_worker.tasks.loaded_model import LoadedModel, TrainableModel, read
@@ -105,6 +106,8 @@ class TaskRunner:
                     return self._predict(assignment)
                 case TaskType.EXPORT:
                     return self._export(lease)
+                case TaskType.CALLBACKS:
+                    return self._call_callbacks(lease)
 
     def is_permanent(self, error: EdlError) -> bool:
         """Whether another attempt at a task cannot help."""
@@ -144,6 +147,13 @@ class TaskRunner:
         self._use_frozen(lease)
         self._state.phase = WorkerPhase.COMPUTING
         return TaskResult(warnings=self._training.export(lease))
+
+    def _call_callbacks(self, lease: Lease) -> TaskResult:
+        assert self._training is not None, "callbacks are called in training jobs"
+        self._training.loop.pull(lease)
+        self._state.phase = WorkerPhase.COMPUTING
+        reply = self._training.callbacks.call(lease.task.round, lease.callbacks)
+        return TaskResult(callbacks=reply)
 
     def _use_frozen(self, lease: Lease) -> None:
         if lease.frozen and self._training is not None:
@@ -194,6 +204,8 @@ class _Training:
         self.replica = ParameterReplica(
             trainable.arena, trainable.trainer, client, trainable.tables, options.precision
         )
+        file = loaded.model_file
+        self.callbacks = CallbackCaller(file, trainable.arena, options.epochs)
         self.loop = TrainingLoop(
             options=options,
             replica=self.replica,

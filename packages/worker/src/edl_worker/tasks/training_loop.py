@@ -139,6 +139,13 @@ class TrainingLoop:
             # late, the lease has been handed back and the master refuses it.
             self._exchange.discard(lambda s: not self.state.leaving or s < _LAST_REPLY_S)
 
+    def pull(self, lease: Lease, wanted: RowRequest | None = None) -> None:
+        """Make the values those of the newest version, and fetch the rows of a minibatch."""
+        self.state.phase = WorkerPhase.EXCHANGING
+        while not self.replica.pull(wanted).initialized:
+            self.state.check_lease(lease.ref)
+            self.state.sleep(0.05)  # another worker is about to send the initial values
+
     def _new_pipeline(self, first: int) -> push_pipeline.PushPipeline:
         options = self.options
         return push_pipeline.PushPipeline(
@@ -199,7 +206,7 @@ class TrainingLoop:
     def _take_local_step(self, task: _TrainingTask, index: int, batch: Batch) -> None:
         if not task.pushes.unpushed:
             task.base = self.replica.diverge()
-            self.trainer.begin_local(task.base)
+            self.trainer.begin_local(task.base, task.lease.learning_rate)
             task.loss = 0.0
         with self._explained(task.lease, index, batch):
             loss = self.trainer.local_step(batch)
@@ -298,10 +305,7 @@ class TrainingLoop:
             case Fetch.NOTHING if self.replica.has_rows(wanted):
                 pass
             case Fetch.NOTHING | Fetch.PARAMETERS:
-                self.state.phase = WorkerPhase.EXCHANGING
-                while not self.replica.pull(wanted).initialized:
-                    self.state.check_lease(lease.ref)
-                    self.state.sleep(0.05)  # another worker is about to send the initial values
+                self.pull(lease, wanted)
             case Fetch.PERMIT:
                 self.state.phase = WorkerPhase.WAITING
                 while not self.replica.pull(wanted, permit_for=lease.ref).permit_granted:

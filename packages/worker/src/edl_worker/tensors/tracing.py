@@ -66,6 +66,8 @@ def open_size_spec(nest: Any, size: int) -> Any:
     """The specification of a nest of tensors in which the number of elements is open."""
 
     def one(value: Any) -> Any:
+        if value is None:
+            return None
         spec = tf.type_spec_from_value(value)
         if isinstance(spec, tf.TensorSpec) and spec.shape.rank and spec.shape[0] == size:
             return tf.TensorSpec([None, *spec.shape[1:]], spec.dtype)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import keras
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
@@ -81,6 +82,7 @@ class Trainer:
         self._is_local = local
         self._precision = precision
         self._start: list[tf.Tensor] = []
+        self._rate: float | None = None  # of the optimizer, once callbacks have set another
         self._overflow_logged = False
         self._tables = tables
         self._arena = arena
@@ -91,7 +93,11 @@ class Trainer:
         self._step = SizeAgnosticFunction(self._trace_local_step if local else self._trace_step)
         if local:
             assert tables is None, "rows are updated where they are"
-            model_file.optimizer.build([w.variable for group in trainable for w in group.weights])
+            self._own_optimizers = [model_file.optimizer]
+            if model_file.own_step is not None:  # which builds them for what they update
+                self._own_optimizers = model_file.own_step.optimizers
+            else:
+                model_file.optimizer.build([w.variable for g in trainable for w in g.weights])
         self._read = tf.function(self._trace_read, autograph=False, input_signature=[])
         self._lookups: tuple[int, ...] = ()
         self._assign = {
@@ -122,7 +128,8 @@ class Trainer:
             wanted = self._tables.wanted(batch, training=True)
             self._lookups = wanted.tables
             open_nests = self._tables.specs(wanted)
-        self._step.prime(batch.size, batch.features, batch.labels, open_nests=open_nests)
+        inputs = batch.features, batch.labels, batch.weights
+        self._step.prime(batch.size, *inputs, open_nests=open_nests)
 
     def assign(
         self, payload: npt.NDArray[np.uint8], precision: WirePrecision = WirePrecision.FLOAT32
@@ -150,8 +157,9 @@ class Trainer:
         if wanted is not None:
             self._lookups = wanted.tables
             open_nests = [tf.convert_to_tensor(part) for part in rows], list(wanted.at)
+        inputs = batch.features, batch.labels, batch.weights
         gradient, delta, loss, row_gradients, narrow = self._step(
-            batch.size, batch.features, batch.labels, open_nests=open_nests
+            batch.size, *inputs, open_nests=open_nests
         )
         precision = self._fitting(narrow)
         if precision != WirePrecision.FLOAT32:
@@ -176,15 +184,25 @@ class Trainer:
 
     # --- local steps -----------------------------------------------------------------------
 
-    def begin_local(self, version: int) -> None:
-        """Start local steps from the present values, which are those of a version."""
+    def begin_local(self, version: int, learning_rate: float | None = None) -> None:
+        """Start local steps from the present values, which are those of a version.
+
+        Args:
+            learning_rate: what callbacks have set; None: as the optimizer says.
+        """
         self._start = list(self._read())
         # A version is one minibatch: where a schedule of the learning rate stands.
-        self._file.optimizer.iterations.assign(version)
+        for optimizer in self._own_optimizers:
+            optimizer.iterations.assign(version)
+        if learning_rate is not None or self._rate is not None:
+            given = keras.optimizers.serialize(self._file.optimizer)["config"]["learning_rate"]
+            self._rate = given if self._rate is None else self._rate
+            rate = self._rate if learning_rate is None else learning_rate
+            self._file.optimizer.learning_rate = rate
 
     def local_step(self, batch: Batch) -> float:
         """Update the variables with a minibatch, and return its loss."""
-        return float(self._step(batch.size, batch.features, batch.labels))
+        return float(self._step(batch.size, batch.features, batch.labels, batch.weights))
 
     def local_difference(self, loss: float) -> StepResult:
         """By how much the variables have moved since ``begin_local``.
@@ -204,23 +222,37 @@ class Trainer:
     # --- traced ----------------------------------------------------------------------------
 
     def _trace_step(
-        self, features: Any, labels: Any, rows: Sequence[tf.Tensor] = (), at: Any = ()
+        self,
+        features: Any,
+        labels: Any,
+        weights: Any = None,
+        rows: Sequence[tf.Tensor] = (),
+        at: Any = (),
     ) -> tuple[list[tf.Tensor], list[tf.Tensor], tf.Tensor, list[tf.Tensor], Sequence[Any]]:
         state = [weight for group in self._state for weight in group]
         before = {weight.name: tf.convert_to_tensor(weight.variable.value) for weight in state}
         stage = None if self._tables is None else self._tables.serving(self._lookups, rows, at)
-        with tf.GradientTape() as tape:
-            tape.watch(rows)
-            with during(stage):
-                loss = self._loss(features, labels)
         graph = tf.compat.v1.get_default_graph()
-        if self._tables is not None:
-            self._tables.check_step(graph)
-        moved = _written(graph, state)
-        variables = [[w.variable.value for w in group] for group in self._trainable]
-        gradients, row_gradients = tape.gradient(
-            loss, (variables, list(rows)), unconnected_gradients=tf.UnconnectedGradients.ZERO
-        )
+        if self._file.own_step is not None:
+            variables = [w.variable for group in self._trainable for w in group]
+            weights = self._file.training_weights(labels, weights)
+            loss, found = self._file.own_step.gradients(features, labels, weights, variables)
+            moved = _written(graph, state)
+            each = iter(found)
+            gradients = [[next(each) for _ in group] for group in self._trainable]
+            row_gradients: list[tf.Tensor] = []
+        else:
+            with tf.GradientTape() as tape:
+                tape.watch(rows)
+                with during(stage):
+                    loss = self._loss(features, labels, weights)
+            if self._tables is not None:
+                self._tables.check_step(graph)
+            moved = _written(graph, state)
+            values = [[w.variable.value for w in group] for group in self._trainable]
+            gradients, row_gradients = tape.gradient(
+                loss, (values, list(rows)), unconnected_gradients=tf.UnconnectedGradients.ZERO
+            )
         flat = [_flatten(group) for group in gradients]
         delta = []
         if moved:
@@ -250,17 +282,21 @@ class Trainer:
         narrow, fit = quantize([*gradient, *rows], self._precision)
         return narrow[: len(gradient)], narrow[len(gradient) :], fit
 
-    def _loss(self, features: Any, labels: Any) -> tf.Tensor:
+    def _loss(self, features: Any, labels: Any, weights: Any) -> tf.Tensor:
         outputs = self._file.call(features, training=True)
-        loss = tf.cast(self._file.compute_loss(outputs, labels), tf.float32)
+        weights = self._file.training_weights(labels, weights)
+        loss = tf.cast(self._file.compute_loss(outputs, labels, weights), tf.float32)
         added = self._file.model.losses
         if added:
             loss += tf.add_n([tf.cast(tf.reduce_sum(term), tf.float32) for term in added])
         return loss
 
-    def _trace_local_step(self, features: Any, labels: Any) -> tf.Tensor:
+    def _trace_local_step(self, features: Any, labels: Any, weights: Any) -> tf.Tensor:
+        if self._file.own_step is not None:
+            weights = self._file.training_weights(labels, weights)
+            return self._file.own_step.run(features, labels, weights)
         with tf.GradientTape() as tape:
-            loss = self._loss(features, labels)
+            loss = self._loss(features, labels, weights)
         variables = [weight.variable for group in self._trainable for weight in group]
         gradients = tape.gradient(
             loss,

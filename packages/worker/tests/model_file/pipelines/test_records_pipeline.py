@@ -38,7 +38,7 @@ def test_each_minibatch_draws_different_random_numbers(zoo: ZooFolder) -> None:
         ("return {'x': np.zeros((3, 1))}, np.zeros(3)", error_pb2.SHAPE_MISMATCH, "got 10 records"),
         ("return {'x': np.zeros((10, 1))}, np.zeros(3)", error_pb2.SHAPE_MISMATCH, "labels"),
         ("return {'x': [[1], [2, 3]]}, [1, 2]", error_pb2.SHAPE_MISMATCH, "not a tensor"),
-        ("return 1, 2, 3", error_pb2.MODEL_CONTRACT, "returned 3 values"),
+        ("return 1, 2, 3, 4", error_pb2.MODEL_CONTRACT, "returned 4 values"),
         ("return np.zeros((10, 1))", error_pb2.MODEL_CONTRACT, "returned ndarray"),
     ],
 )

@@ -67,7 +67,7 @@ class ModelOptions:
     loss: str = declare(
         Option(
             Text("NAME"),
-            "Name of the loss to use instead of the model file's.",
+            "Name of the loss to use instead of the model file's, or one of Keras (mse).",
             "my_loss",
             verbs=TRAIN_OR_EVALUATE,
             spec="model.loss",
@@ -76,7 +76,7 @@ class ModelOptions:
     optimizer: str = declare(
         Option(
             Text("NAME"),
-            "Name of the optimizer to use instead of the model file's.",
+            "Name of the optimizer to use instead of the model file's, or one of Keras (adam).",
             "my_optimizer",
             verbs=TRAIN,
             spec="model.optimizer",
@@ -85,7 +85,8 @@ class ModelOptions:
     eval_metrics_fn: str = declare(
         Option(
             Text("NAME"),
-            "Name of the eval_metrics_fn to use instead of the model file's.",
+            "Name of the eval_metrics_fn to use instead of the model file's, or names of Keras "
+            "(accuracy,mae).",
             "my_metrics",
             verbs=TRAIN_OR_EVALUATE,
             spec="model.eval_metrics_fn",

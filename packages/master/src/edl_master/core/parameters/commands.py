@@ -56,6 +56,13 @@ class FlushAccumulated:
 
 
 @dataclass(frozen=True, slots=True)
+class SetLearningRate:
+    """From now on updates have this learning rate, whatever the optimizer's schedule says."""
+
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
 class FinishTraining:
     """Make the optimizer's average the values if it keeps one, which gives this version."""
 
@@ -93,6 +100,7 @@ Command: TypeAlias = (
     CommitInitialValues
     | CommitPush
     | FlushAccumulated
+    | SetLearningRate
     | FinishTraining
     | FreezeVersion
     | ReleaseVersion

@@ -23,6 +23,7 @@ class UpdateRule(Protocol):
     optimizer: Optimizer
     iterations: int
     memory: dict[str, float]
+    rate: float | None
     slots: dict[str, dict[ArenaKey, Array]]
 
     @property
@@ -52,6 +53,7 @@ class DifferenceUpdater:
         optimizer: at work in the workers; here it only gives the learning rate.
         iterations: updates made by workers so far.
         memory: empty.
+        rate: as in ``Updater``.
         slots: empty.
     """
 
@@ -59,13 +61,14 @@ class DifferenceUpdater:
         self.optimizer = optimizer
         self.iterations = 0
         self.memory: dict[str, float] = {}
+        self.rate: float | None = None
         self.slots: dict[str, dict[ArenaKey, Array]] = {}
         self._executor = executor
 
     @property
     def learning_rate(self) -> float:
         """The rate of the next update."""
-        return float(self.optimizer.learning_rate(self.iterations))
+        return float(self.optimizer.rate_at(self.iterations, self.rate))
 
     def apply(
         self,

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from edl_master.core.parameters.clipping import ClipGlobalNorm, ClipNorm, Clipping, ClipValue
 from edl_master.core.parameters.keras_config import OptimizerUnsupported, read_fields, unwrap
 from edl_master.core.parameters.rules import RULES, Rule
@@ -75,6 +77,10 @@ class Optimizer:
     weight_decay: float
     undecayed: frozenset[str]
     ema: Ema | None
+
+    def rate_at(self, iteration: int, given: float | None) -> np.float32:
+        """The learning rate of an update: the given one, or that of the schedule."""
+        return self.learning_rate(iteration) if given is None else np.float32(given)
 
 
 def parse_optimizer(serialized: Mapping[str, Any]) -> Optimizer:

@@ -42,6 +42,7 @@ class PushLedger:
         initialized: whether there are initial values.
         version: number of updates since the initial values.
         iterations: position in the schedule of the learning rate.
+        learning_rate: what was set in the schedule's place; None: nothing was.
         generation: grows whenever an answer of ``PermitPending`` may have become another.
         records_applied: records whose gradients were applied or accumulated.
         staleness_total: sum of the staleness of the gradients applied.
@@ -58,6 +59,7 @@ class PushLedger:
         self.initialized = False
         self.version = Version(0)
         self.iterations = 0
+        self.learning_rate: float | None = None
         self.generation = 0
         self.records_applied = 0
         self.staleness_total = 0
@@ -265,6 +267,7 @@ class PushLedger:
             "initialized": self.initialized,
             "version": self.version,
             "iterations": self.iterations,
+            "learning_rate": self.learning_rate,
             "applied": self._counts.describe(),
             "accumulated": self._permits.accumulated,
             "records_applied": self.records_applied,
@@ -277,6 +280,7 @@ class PushLedger:
         self.initialized = meta["initialized"]
         self.version = Version(meta["version"])
         self.iterations = meta["iterations"]
+        self.learning_rate = meta["learning_rate"]
         self._counts.restore(meta["applied"])
         self._permits.accumulated = meta["accumulated"] if self.limits_permits else 0
         self.records_applied = meta["records_applied"]

@@ -19,6 +19,7 @@ from edl_master.core.parameters.commands import (
     FlushAccumulated,
     FreezeVersion,
     ReleaseVersion,
+    SetLearningRate,
     TakeSnapshot,
 )
 from edl_master.core.parameters.payload import Payload, check_size
@@ -125,6 +126,8 @@ class Shard:
             case FlushAccumulated(version):
                 self.store.flush()
                 self._check(command, version)
+            case SetLearningRate(rate):
+                self.store.set_learning_rate(rate)
             case FinishTraining(version):
                 self.store.finish()
                 self._check(command, version)

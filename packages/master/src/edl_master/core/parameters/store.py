@@ -79,10 +79,7 @@ class ParameterStore:
             self._accumulator = GradientAccumulator(layout, mode.reduction, executor)
 
     def warm_up(self) -> None:
-        """Compile the loops that updates will need, so that the first push need not wait.
-
-        This may run at the same time as other calls: it looks at dtypes alone.
-        """
+        """Compile the loops that updates will need; it may run beside other calls."""
         self._updater.warm_up()
         self._values.warm_up()
         if self.layout.tables:
@@ -251,6 +248,10 @@ class ParameterStore:
         if self._accumulator is not None and self._accumulator.count:
             self._update_accumulated(self._accumulator)
 
+    def set_learning_rate(self, rate: float) -> None:
+        """Give all updates from now on this learning rate."""
+        self._updater.rate = rate
+
     def finish(self) -> None:
         """Make the optimizer's average the values, if it keeps one."""
         self._preserve_views()
@@ -288,14 +289,14 @@ class ParameterStore:
             "version": self.version,
             "iterations": self._updater.iterations,
             "memory": dict(self._updater.memory),
+            "learning_rate": self._updater.rate,
             "accumulated": accumulator.count if accumulator else 0,
             "accumulated_records": accumulator.records if accumulator else 0,
         }
         arrays: dict[str, Stored] = {
             name: self._views.take(array) for name, array in self._named_arrays()
         }
-        rows = {**self._tables.arrays(), **self._accumulated_rows.arrays()}
-        return Snapshot(meta, {**arrays, **rows})
+        return Snapshot(meta, arrays | self._tables.arrays() | self._accumulated_rows.arrays())
 
     @classmethod
     def restore(
@@ -328,11 +329,11 @@ class ParameterStore:
         meta = snapshot.meta
         self.initialized = meta["initialized"]
         self.version = Version(meta["version"])
-        self._updater.iterations = meta["iterations"]
+        self._updater.iterations, self._updater.rate = meta["iterations"], meta["learning_rate"]
         self._updater.memory = dict(meta["memory"])
         if self._accumulator is not None:
-            self._accumulator.count = meta["accumulated"]
-            self._accumulator.records = meta["accumulated_records"]
+            counts = meta["accumulated"], meta["accumulated_records"]
+            self._accumulator.count, self._accumulator.records = counts
         snapshot.fill(self._named_arrays())
         try:
             self._tables.restore(meta.get("tables", ()), snapshot.arrays)
@@ -344,8 +345,8 @@ class ParameterStore:
         """Raise ``AssertionError`` if an invariant is violated."""
         assert self.version >= self._updater.iterations, "an update without a version"
         if self._accumulator is not None:
-            has_records = self._accumulator.records > 0
-            assert has_records == (self._accumulator.count > 0), "accumulated gradients miscounted"
+            records, count = self._accumulator.records, self._accumulator.count
+            assert (records > 0) == (count > 0), "accumulated gradients miscounted"
 
     # --- inside ----------------------------------------------------------------------------
 

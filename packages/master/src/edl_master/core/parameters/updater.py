@@ -46,6 +46,7 @@ class Updater:
         slots: the optimizer's state, by slot and arena. Slots are just state: arrays shaped like
             the arenas, to be saved and restored as they are.
         memory: the numbers that the rule carries from step to step.
+        rate: the learning rate of all further updates; None: what the optimizer's schedule says.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Updater:
         self.optimizer = optimizer
         self.iterations = 0
         self.memory: dict[str, float] = {}
+        self.rate: float | None = None
         self._executor = executor
         self._arenas = layout.arenas(trainable=True)
         self._stretches = tuple(_stretches(optimizer, layout))
@@ -75,7 +77,7 @@ class Updater:
     @property
     def learning_rate(self) -> float:
         """The rate of the next update."""
-        return float(self.optimizer.learning_rate(self.iterations))
+        return float(self.optimizer.rate_at(self.iterations, self.rate))
 
     def apply(
         self,
@@ -99,7 +101,7 @@ class Updater:
         """
         assert updates == 1, "an optimizer makes one update of a gradient"
         optimizer, step = self.optimizer, self.iterations + 1
-        rate = optimizer.learning_rate(self.iterations)
+        rate = optimizer.rate_at(self.iterations, self.rate)
         limit = optimizer.clipping.limit if isinstance(optimizer.clipping, ClipValue) else np.inf
         self.memory = optimizer.rule.advance(step, self.memory)
         gradient = {key: read_only(gradient[key]) for key in self._arenas}

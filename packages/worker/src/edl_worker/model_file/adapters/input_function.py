@@ -10,17 +10,20 @@ from edl_worker.model_file.definition_caller import DefinitionCaller
 from edl_worker.model_file.pipelines.dataset_pipeline import DatasetPipeline
 from edl_worker.model_file.pipelines.records_pipeline import RecordsPipeline
 from edl_worker.model_file.pipelines.request import InputPipeline
+from elasticdl.python.common.constants import Mode
 
 
 def adapt_input_function(
     definition: Definition,
     caller: DefinitionCaller,
     columns: tuple[tuple[Column, ...] | None, tuple[Column, ...] | None],
+    unlabelled: frozenset[Mode],
 ) -> InputPipeline:
     """The pipeline that runs an input function.
 
     Args:
         columns: feature columns and label columns; None if the model file has none.
+        unlabelled: the modes in which it need not yield labels.
 
     Raises:
         EdlError: MODEL_CONTRACT.
@@ -40,7 +43,7 @@ def adapt_input_function(
             params=caller.params,
             by_position=True,
         )
-        return DatasetPipeline(of_dataset, caller.zoo_root)
+        return DatasetPipeline(of_dataset, caller.zoo_root, unlabelled)
     of_records = bind(
         definition,
         function,
@@ -49,7 +52,7 @@ def adapt_input_function(
         params=caller.params,
         by_position=True,
     )
-    return RecordsPipeline(of_records, caller.zoo_root, *columns)
+    return RecordsPipeline(of_records, caller.zoo_root, *columns, unlabelled)
 
 
 def input_kind(definition: Definition) -> Literal["dataset", "records"]:

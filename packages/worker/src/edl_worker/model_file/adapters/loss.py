@@ -1,9 +1,9 @@
-"""Losses: a function, a Keras loss, or something without parameters that returns one of these."""
+"""Losses: a function, a Keras loss or its name, a loss for each output, or what returns one."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -12,19 +12,37 @@ import tensorflow as tf
 from edl_worker.model_file.arguments import PARAMETER_NAMES, BoundFunction, Definition, bind
 from edl_worker.model_file.definition_caller import DefinitionCaller
 from edl_worker.model_file.description import LossFunction
-from edl_worker.tensorflow_internals import convert_with_autograph
+from edl_worker.tensorflow_internals import compiled_loss, convert_with_autograph
+
+_BY_SHAPE = ("crossentropy", "ce")
+"""Names that Keras resolves when it sees labels and outputs."""
+
+_NAMES = "Use a name of keras.losses (mse, mae, sparse_categorical_crossentropy), or a function."
 
 
-def adapt_loss(definition: Definition, caller: DefinitionCaller) -> LossFunction:
-    """The loss as a function of ``outputs`` and ``labels``.
+def adapt_loss(
+    definition: Definition,
+    caller: DefinitionCaller,
+    loss_weights: Any = None,
+    output_names: Sequence[str] = (),
+) -> LossFunction:
+    """The loss as a function of ``outputs``, ``labels`` and ``weights``.
+
+    Args:
+        loss_weights: what each of several losses counts, as in ``model.compile``.
+        output_names: of the model; empty if it has none.
 
     Raises:
         EdlError: MODEL_CONTRACT.
     """
-    if not _is_factory(definition):
-        return _loss_function(definition, caller, caller.function(definition))
-    created = caller.call(definition)
-    return _loss_function(Definition("loss", definition.name, created), caller, created, definition)
+    written, value = definition, definition.value
+    if _is_factory(definition):
+        value = caller.call(definition)
+        definition = Definition("loss", definition.name, value)
+    if isinstance(value, str | Mapping | list | tuple) or loss_weights is not None:
+        return _keras_loss(written, value, loss_weights, output_names)
+    function = value if written is not definition else caller.function(definition)
+    return _loss_function(definition, caller, function, written)
 
 
 def _is_factory(definition: Definition) -> bool:
@@ -44,16 +62,18 @@ def _loss_function(
     loss: Definition,
     caller: DefinitionCaller,
     function: Callable[..., Any],
-    factory: Definition | None = None,
+    written: Definition,
 ) -> LossFunction:
-    written = factory or loss
     if isinstance(loss.value, keras.losses.Loss):
         keras_loss = loss.value
         return LossFunction(
-            lambda *, outputs, labels: keras_loss(y_true=labels, y_pred=outputs),
+            lambda *, outputs, labels, weights=None: keras_loss(
+                labels, outputs, sample_weight=weights
+            ),
             "sum" if keras_loss.reduction == "sum" else "mean",
             written.signature,
             written.place,
+            {"loss": keras_loss},
         )
     if not callable(loss.value):
         raise written.error(
@@ -61,7 +81,64 @@ def _loss_function(
             "Write loss(labels, predictions), or return a keras.losses.Loss.",
         )
     bound = bind(loss, function, required=("labels", "outputs"), params=caller.params)
-    return LossFunction(_BranchingLoss(bound), None, loss.signature, loss.place)
+    branching = _BranchingLoss(bound)
+    return LossFunction(
+        _Weighted(branching, loss),
+        None,
+        loss.signature,
+        loss.place,
+        {"loss": lambda y_true, y_pred: branching(outputs=y_pred, labels=y_true)},
+    )
+
+
+def _keras_loss(
+    written: Definition, value: Any, loss_weights: Any, output_names: Sequence[str]
+) -> LossFunction:
+    """A loss that ``model.compile`` would take, which has the same value there."""
+    for each in keras.tree.flatten(value):
+        if not isinstance(each, str) or each.lower() in _BY_SHAPE:
+            continue
+        try:
+            keras.losses.get(each)
+        except ValueError:
+            what = f"names {each!r}, a loss that Keras does not have"
+            raise written.error(what, _NAMES) from None
+    made = compiled_loss(value, loss_weights, output_names)
+    reductions = {getattr(each, "reduction", "mean") for each in keras.tree.flatten(value)}
+    return LossFunction(
+        lambda *, outputs, labels, weights=None: made(labels, outputs, weights),
+        "sum" if reductions == {"sum"} else "mean",
+        written.signature,
+        written.place,
+        {"loss": value, "loss_weights": loss_weights},
+    )
+
+
+class _Weighted:
+    """Weighs the values of a loss function that is written for examples that all count the same.
+
+    As in Keras, the mean is over the examples and not over their weights.
+    """
+
+    def __init__(self, loss: Callable[..., Any], definition: Definition) -> None:
+        self._loss = loss
+        self._definition = definition
+
+    def __call__(self, *, outputs: Any, labels: Any, weights: Any = None) -> Any:
+        values = self._loss(outputs=outputs, labels=labels)
+        if weights is None:
+            return values
+        values = tf.convert_to_tensor(values)
+        if values.shape.rank == 0 or tf.nest.is_nested(weights):
+            raise self._definition.error(
+                "returns one value for the whole minibatch, which sample or class weights cannot "
+                "weigh"
+                if values.shape.rank == 0
+                else "gets several sample weights per example",
+                "Return one value per example, and yield one weight per example.",
+            )
+        weights = tf.cast(tf.reshape(weights, [-1] + [1] * (values.shape.rank - 1)), values.dtype)
+        return values * weights
 
 
 class _BranchingLoss:

@@ -1,15 +1,17 @@
-"""Metrics: a mapping, a function that returns one, or a function that computes a batch's values."""
+"""Metrics: a mapping, a list, a function that returns one, or one of a batch's values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import keras
 
 from edl_worker.model_file.arguments import PARAMETER_NAMES, BoundFunction, Definition, bind
 from edl_worker.model_file.definition_caller import DefinitionCaller
-from edl_worker.model_file.description import MetricDefinitions
+from edl_worker.model_file.description import AS_IN_KERAS, MetricDefinitions
+from edl_worker.tensorflow_internals import compiled_metrics
 from elasticdl.python.common.constants import Mode
 
 
@@ -18,15 +20,19 @@ def no_metrics() -> MetricDefinitions:
     return MetricDefinitions({}, _values_of({}), ())
 
 
-def adapt_metrics(definition: Definition, caller: DefinitionCaller) -> MetricDefinitions:
-    """The metrics that ``eval_metrics_fn`` or ``create_metrics`` defines.
+def adapt_metrics(
+    definition: Definition, caller: DefinitionCaller, output_names: Sequence[str] = ()
+) -> MetricDefinitions:
+    """The metrics that ``eval_metrics_fn``, ``metrics`` or ``create_metrics`` defines.
+
+    Args:
+        output_names: of the model; empty if it has none.
 
     Raises:
         EdlError: MODEL_CONTRACT.
     """
-    if isinstance(definition.value, Mapping):
-        return _metrics_by_name(definition, definition.value)
-    if _computes_batch_values(definition):
+    value = definition.value
+    if callable(value) and _computes_batch_values(definition):
         bound = bind(
             definition,
             caller.function(definition),
@@ -34,8 +40,61 @@ def adapt_metrics(definition: Definition, caller: DefinitionCaller) -> MetricDef
             optional=("outputs", "labels", "mode"),
             params=caller.params,
         )
-        return MetricDefinitions({}, _checked(bound), ())
-    return _metrics_by_name(definition, caller.call(definition))
+        return MetricDefinitions({}, _checked(bound), (), is_computed=True)
+    if callable(value):
+        value = caller.call(definition)
+    if isinstance(value, str):
+        value = [value]
+    by_output = isinstance(value, Mapping) and bool(value) and set(value) <= set(output_names)
+    if by_output or isinstance(value, list | tuple):
+        metric = _compiled(definition, value, None, output_names)
+        compiled = {"metrics": value}
+        return MetricDefinitions({AS_IN_KERAS: metric}, _values_of({}), (), compiled)
+    return _metrics_by_name(definition, value)
+
+
+def add_weighted_metrics(
+    metrics: MetricDefinitions,
+    definition: Definition,
+    caller: DefinitionCaller,
+    output_names: Sequence[str] = (),
+) -> MetricDefinitions:
+    """The metrics and those of ``weighted_metrics``, to which sample weights apply.
+
+    Raises:
+        EdlError: MODEL_CONTRACT.
+    """
+    value = caller.call(definition) if callable(definition.value) else definition.value
+    if isinstance(value, str):
+        value = [value]
+    listed = metrics.for_compile if AS_IN_KERAS in metrics.keras_metrics else {}
+    metric = _compiled(definition, listed.get("metrics"), value, output_names)
+    return replace(
+        metrics,
+        keras_metrics={**metrics.keras_metrics, AS_IN_KERAS: metric},
+        for_compile={**metrics.for_compile, "weighted_metrics": value},
+    )
+
+
+def _compiled(
+    definition: Definition, metrics: Any, weighted: Any, output_names: Sequence[str]
+) -> keras.metrics.Metric:
+    """Metrics that ``model.compile`` would take, which have the same values there."""
+    for each in keras.tree.flatten(metrics if weighted is None else weighted):
+        if isinstance(each, str) and each.lower() not in _BY_SHAPE:
+            _by_name(definition, each)
+        elif each is not None and not isinstance(each, str) and not callable(each):
+            raise definition.error(f"has a {type(each).__name__} among its metrics", _NAMES)
+    return compiled_metrics(metrics, weighted, output_names)
+
+
+def _by_name(definition: Definition, name: str) -> Any:
+    try:
+        return keras.metrics.get(name)
+    except ValueError:
+        raise definition.error(
+            f"names {name!r}, a metric that Keras does not have", _NAMES
+        ) from None
 
 
 def _computes_batch_values(definition: Definition) -> bool:
@@ -67,6 +126,12 @@ def _metrics_by_name(definition: Definition, value: Any) -> MetricDefinitions:
     functions: dict[str, BoundFunction] = {}
     for key, metric in value.items():
         name = str(key)
+        if isinstance(metric, str):
+            metric = (
+                compiled_metrics([metric], None, ())
+                if metric.lower() in _BY_SHAPE
+                else _by_name(definition, metric)
+            )
         if isinstance(metric, type) and issubclass(metric, keras.metrics.Metric):
             metric = metric()
         if isinstance(metric, keras.metrics.Metric):
@@ -80,7 +145,13 @@ def _metrics_by_name(definition: Definition, value: Any) -> MetricDefinitions:
             raise definition.error(
                 f"has a metric {name} that is a {type(metric).__name__}", _REMEDY
             )
-    return MetricDefinitions(keras_metrics, _values_of(functions), tuple(functions))
+    return MetricDefinitions(
+        keras_metrics,
+        _values_of(functions),
+        tuple(functions),
+        {"metrics": list(keras_metrics.values())},
+        is_computed=bool(functions),
+    )
 
 
 def _values_of(functions: Mapping[str, BoundFunction]) -> Callable[..., Mapping[str, Any]]:
@@ -91,6 +162,11 @@ def _values_of(functions: Mapping[str, BoundFunction]) -> Callable[..., Mapping[
 
     return batch_values
 
+
+_BY_SHAPE = ("accuracy", "acc")
+"""Names that Keras resolves when it sees labels and outputs."""
+
+_NAMES = "Use names of keras.metrics (accuracy, mae, AUC), Keras metrics, or functions."
 
 _REMEDY = (
     "Return a dictionary of metric name to a Keras metric, or to a function "

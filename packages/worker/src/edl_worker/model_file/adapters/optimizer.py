@@ -1,4 +1,4 @@
-"""Optimizers: an instance, a class, a function or a property."""
+"""Optimizers: an instance, a class, a name of Keras, a function or a property."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ OPTIMIZERS = frozenset(
         *("Adamax", "Nadam", "Ftrl", "Lion"),
     )
 )
+_KNOWN = ", ".join(sorted(OPTIMIZERS))
 _REMEDY = "Return a Keras optimizer: tf.keras.optimizers.SGD(0.1)."
 
 
@@ -26,31 +27,55 @@ def adapt_optimizer(definition: Definition, caller: DefinitionCaller) -> keras.o
     """
     value = definition.value
     if not isinstance(value, keras.optimizers.Optimizer):
-        if not callable(value) and not isinstance(value, property):
-            raise definition.error(f"is a {type(value).__name__}", _REMEDY)
-        value = caller.call(definition)
+        if callable(value) or isinstance(value, property):
+            value = caller.call(definition)
+        if isinstance(value, str):
+            value = _by_name(definition, value)
     if not isinstance(value, keras.optimizers.Optimizer):
-        raise definition.error(f"returned a {type(value).__name__}, not a Keras optimizer", _REMEDY)
-    name = type(value).__name__
-    if name not in OPTIMIZERS or not type(value).__module__.startswith("keras."):
-        raise _unsupported(
-            definition,
-            f"returned {name}, whose update rule the master does not have",
-            f"Use one of {', '.join(sorted(OPTIMIZERS))}.",
-        )
-    if value.gradient_accumulation_steps:
-        raise _unsupported(
-            definition,
-            f"asks for gradient_accumulation_steps={value.gradient_accumulation_steps}",
-            "Leave it out; --update sync with --grads-to-wait does the same.",
-        )
+        verb = "is" if value is definition.value else "returned"
+        what = f"{verb} a {type(value).__name__}, not a Keras optimizer"
+        raise definition.error(what, _REMEDY)
+    check_supported(value, definition.signature, definition.place)
     return value
 
 
-def _unsupported(definition: Definition, what: str, remedy: str) -> EdlError:
-    return EdlError(
-        ErrorCode.OPTIMIZER_UNSUPPORTED,
-        f"{definition.signature} {what}",
-        where=definition.place,
-        remedy=remedy,
-    )
+def check_supported(optimizer: keras.optimizers.Optimizer, signature: str, place: str) -> None:
+    """Refuse an optimizer that the master cannot run.
+
+    Args:
+        signature: of the definition that gives the optimizer, for the message.
+        place: of that definition.
+
+    Raises:
+        EdlError: OPTIMIZER_UNSUPPORTED.
+    """
+    name = type(optimizer).__name__
+    if name not in OPTIMIZERS or not type(optimizer).__module__.startswith("keras."):
+        raise _unsupported(
+            f"{signature} returned {name}, whose update rule the master does not have",
+            place,
+            f"Use one of {_KNOWN}.",
+        )
+    if optimizer.gradient_accumulation_steps:
+        raise _unsupported(
+            f"{signature} asks for "
+            f"gradient_accumulation_steps={optimizer.gradient_accumulation_steps}",
+            place,
+            "Leave it out; --update sync with --grads-to-wait does the same.",
+        )
+
+
+def _by_name(definition: Definition, name: str) -> keras.optimizers.Optimizer:
+    try:
+        optimizer: keras.optimizers.Optimizer = keras.optimizers.get(name)
+    except ValueError:
+        raise _unsupported(
+            f"{definition.signature} names {name!r}, which Keras does not have",
+            definition.place,
+            f"Use one of {_KNOWN}.",
+        ) from None
+    return optimizer
+
+
+def _unsupported(what: str, place: str, remedy: str) -> EdlError:
+    return EdlError(ErrorCode.OPTIMIZER_UNSUPPORTED, what, where=place, remedy=remedy)

@@ -15,6 +15,7 @@ from edl_worker.model_file.arguments import Definition, Role
 from edl_worker.model_file.definition_caller import DefinitionCaller
 from edl_worker.model_file.description import FormName
 from edl_worker.model_file.errors import place_of
+from edl_worker.tensorflow_internals import compile_arguments
 
 # Role and names of a module's definitions, the preferred one first.
 _MODULE_NAMES: tuple[tuple[Role, tuple[str, ...]], ...] = (
@@ -22,10 +23,23 @@ _MODULE_NAMES: tuple[tuple[Role, tuple[str, ...]], ...] = (
     ("input", ("input_fn",)),
     ("loss", ("loss",)),
     ("optimizer", ("optimizer",)),
-    ("eval_metrics_fn", ("eval_metrics_fn",)),
+    ("eval_metrics_fn", ("eval_metrics_fn", "metrics")),
+    ("weighted_metrics", ("weighted_metrics",)),
+    ("loss_weights", ("loss_weights",)),
+    ("class_weight", ("class_weight",)),
+    ("callbacks", ("callbacks",)),
     ("feature_columns", ("feature_columns",)),
     ("label_columns", ("label_columns",)),
 )
+
+# Role and argument of ``model.compile``.
+_COMPILED: dict[Role, str] = {
+    "loss": "loss",
+    "loss_weights": "loss_weights",
+    "optimizer": "optimizer",
+    "eval_metrics_fn": "metrics",
+    "weighted_metrics": "weighted_metrics",
+}
 
 
 class ModelDefinition(ABC):
@@ -78,8 +92,10 @@ class ModelDefinition(ABC):
         definitions = self._own_definitions()
         for role, names in _MODULE_NAMES:
             for module, name in itertools.product(self.modules(), names):
-                if name in vars(module) and role not in definitions:
-                    definitions[role] = Definition(role, name, vars(module)[name])
+                value = vars(module).get(name)
+                # ``from keras import metrics`` defines nothing.
+                if value is not None and not isinstance(value, ModuleType):
+                    definitions.setdefault(role, Definition(role, name, value))
         return definitions
 
     @abstractmethod
@@ -121,6 +137,16 @@ def _construct(constructor: Definition, caller: DefinitionCaller) -> Any:
         raise constructor.error(f"does not define {names}", f"Add {names} to the class.")
     extra = caller.unclaimed_params() if constructor.has_var_keywords() else None
     return caller.call(constructor, extra)
+
+
+def compiled_definitions(model: keras.Model) -> dict[Role, Definition]:
+    """The definitions that a model has because the model file compiles it, by role."""
+    given = compile_arguments(model)
+    return {
+        role: Definition(role, f"compile({name}=...)", given[name])
+        for role, name in _COMPILED.items()
+        if given.get(name) is not None
+    }
 
 
 def class_definitions(

@@ -69,8 +69,9 @@ class _Source:
 class DatasetPipeline:
     """Runs a model file's dataset function over the records of a task."""
 
-    def __init__(self, function: BoundFunction, root: Path) -> None:
+    def __init__(self, function: BoundFunction, root: Path, unlabelled: frozenset[Mode]) -> None:
         self._function = function
+        self._unlabelled = unlabelled
         self._root = root
         self._idle: list[_Source] = []
         self._lock = threading.Lock()
@@ -170,12 +171,12 @@ class DatasetPipeline:
                 "Leave out .repeat(); --num-epochs sets how often edl reads the data.",
             )
         spec = dataset.element_spec
-        if isinstance(spec, tuple) and len(spec) > 2:
+        if isinstance(spec, tuple) and len(spec) > 3:
             raise self._function.definition.error(
                 f"yields {len(spec)} parts per record",
-                "Yield (features, labels); put weights among the features or the labels.",
+                "Yield (features, labels), or (features, labels, sample weights).",
             )
-        if mode != Mode.PREDICTION and not (isinstance(spec, tuple) and len(spec) == 2):
+        if mode not in self._unlabelled and not (isinstance(spec, tuple) and len(spec) > 1):
             raise self._function.definition.error(
                 f"yields no labels in mode {mode.name}",
                 "Yield (features, labels) unless mode is Mode.PREDICTION.",
@@ -225,14 +226,11 @@ class DatasetPipeline:
 
 
 def _batch(element: Any, mode: Mode) -> Batch:
-    features, labels = (
-        element if isinstance(element, tuple) and len(element) == 2 else (_only(element), None)
-    )
-    return Batch(features, None if mode == Mode.PREDICTION else labels, rows_of(features))
-
-
-def _only(element: Any) -> Any:
-    return element[0] if isinstance(element, tuple) and len(element) == 1 else element
+    parts = element if isinstance(element, tuple) else (element,)
+    features, labels, weights = (*parts, None, None)[:3]
+    if mode == Mode.PREDICTION:
+        labels = weights = None
+    return Batch(features, labels, rows_of(features), weights)
 
 
 @contextmanager

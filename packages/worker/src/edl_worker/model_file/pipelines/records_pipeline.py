@@ -58,7 +58,9 @@ class RecordsPipeline:
         root: Path,
         feature_columns: tuple[Column, ...] | None,
         label_columns: tuple[Column, ...] | None,
+        unlabelled: frozenset[Mode],
     ) -> None:
+        self._unlabelled = unlabelled
         self._function = function
         self._root = root
         self._feature_columns = feature_columns
@@ -101,28 +103,31 @@ class RecordsPipeline:
                 remedy="Fix the function, or compare it with the data: "
                 "`edl data inspect FILE` shows names, types and sizes.",
             ) from error
-        features, labels = self._pair(result, request.mode)
+        features, labels, weights = self._parts(result, request.mode)
         if self._feature_columns is not None:
             features = shape_features(features, self._feature_columns, definition.place)
         if request.mode == Mode.PREDICTION:
-            labels = None
+            labels = weights = None
         elif self._label_columns is not None:
             labels = shape_labels(labels, self._label_columns, definition.place)
-        features, labels = self._tensors(features), self._tensors(labels)
-        self._check_rows(features, "features", len(rows))
-        self._check_rows(labels, "labels", len(rows))
-        return Batch(features, labels, len(rows))
+        parts = {"features": features, "labels": labels, "weights": weights}
+        tensors = {which: self._tensors(nest) for which, nest in parts.items()}
+        for which, nest in tensors.items():
+            self._check_rows(nest, which, len(rows))
+        return Batch(tensors["features"], tensors["labels"], len(rows), tensors["weights"])
 
-    def _pair(self, result: Any, mode: Mode) -> tuple[Any, Any]:
-        if isinstance(result, tuple) and len(result) == 2:
-            return result
-        if mode == Mode.PREDICTION and not isinstance(result, tuple):
-            return result, None
+    def _parts(self, result: Any, mode: Mode) -> tuple[Any, Any, Any]:
+        if isinstance(result, tuple) and len(result) in (2, 3):
+            features, labels, weights = (*result, None)[:3]
+            return features, labels, weights
+        if mode in self._unlabelled and not isinstance(result, tuple):
+            return result, None, None
         shown = f"{len(result)} values" if isinstance(result, tuple) else type(result).__name__
         raise self._error(
             ErrorCode.MODEL_CONTRACT,
             f"returned {shown} instead of (features, labels)",
-            "Return ({feature name: batch of values}, batch of labels).",
+            "Return ({feature name: batch of values}, batch of labels), and sample weights as a "
+            "third part if there are any.",
         )
 
     def _tensors(self, nest: Any) -> Any:

@@ -1,0 +1,26 @@
+"""Names of Keras in place of definitions pass the look at the source text; misspelt ones do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from edl.adapters import model_zoo
+from edl_proto.errors import EdlError
+
+
+def job(zoo: Path, **named: str) -> Any:
+    options = dict.fromkeys(model_zoo._OVERRIDES, "")
+    return SimpleNamespace(model_zoo=str(zoo), model_def="mine", **(options | named))
+
+
+def test_names_that_only_keras_has_are_left_to_a_worker(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("model = 1\ndef loss(labels, predictions): ...\n")
+    model_zoo.check(job(tmp_path, loss="mse", optimizer="adam", eval_metrics_fn="accuracy,mae"))
+    with pytest.raises(EdlError, match=r"mine\.py has no lost, which --loss names"):
+        model_zoo.check(job(tmp_path, loss="lost"))
+    with pytest.raises(EdlError, match=r"mine\.py has no mse"):
+        model_zoo.check(job(tmp_path, dataset_fn="mse"))

@@ -1,0 +1,104 @@
+"""The Keras callbacks of a training job: one call before the first epoch and one after each.
+
+A worker makes each call as a task. What callbacks remember and decide comes back with the task and
+is part of every snapshot: a decision is made once, and is undone only together with the epoch that
+it follows from.
+"""
+
+from __future__ import annotations
+
+import math
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from edl_master.core.effects import CallbackCall, ChangeLearningRate, Effect, LogEvent
+from edl_master.core.events import CallbackReply
+from edl_master.core.identifiers import TaskType
+from edl_master.core.ledger import Ledger
+from edl_master.core.tasks import Round
+
+
+class EpochCallbacks:
+    """When the callbacks are called, with what, and what they have decided.
+
+    Attributes:
+        wanted: whether the model file has callbacks; False until a worker has said so.
+        called: calls that are done; call 0 comes before the first epoch, call n after epoch n.
+        stopped: a callback has ended the training.
+        learning_rate: what callbacks have set; None: as the optimizer says.
+    """
+
+    def __init__(self, ledger: Ledger, emit: Callable[[Effect], None]) -> None:
+        self._ledger = ledger
+        self._emit = emit
+        self.wanted = False
+        self.called = 0
+        self.stopped = False
+        self.learning_rate: float | None = None
+        self._state = b""
+        self._is_open = False
+        self._loss = (0.0, 0)
+
+    def applied(self, loss: float, records: int) -> None:
+        """A minibatch of the present epoch is in the model."""
+        if self.wanted and math.isfinite(loss):
+            total, count = self._loss
+            self._loss = total + loss * records, count + records
+
+    def advance(self, ended: int) -> None:
+        """Make the next call if it is due; to be called when no evaluation is under way.
+
+        Args:
+            ended: epochs that are over.
+        """
+        due = self.wanted and not self.stopped and self.called <= ended
+        if due and not self._is_open:
+            self._is_open = True
+            self._ledger.open_round(Round(TaskType.CALLBACKS, self.called, None))
+
+    def brief(self, metrics: Mapping[str, float]) -> CallbackCall:
+        """What the holder of the task needs.
+
+        Args:
+            metrics: of the last evaluation.
+        """
+        total, records = self._loss
+        logs = {"loss": total / records} if records else {}
+        if self.called:
+            logs |= {f"val_{name}": value for name, value in metrics.items()}
+        return CallbackCall(self._state, logs, self.learning_rate)
+
+    def conclude(self, reply: CallbackReply) -> None:
+        """The call is made."""
+        epoch, self.called, self._is_open = self.called, self.called + 1, False
+        self._state, self._loss = reply.state, (0.0, 0)
+        if reply.learning_rate is not None:
+            self.learning_rate = reply.learning_rate
+            self._emit(ChangeLearningRate(reply.learning_rate))
+            line = f"The learning rate is {reply.learning_rate:.6g} from epoch {epoch + 1} on."
+            facts = {"learning_rate": repr(reply.learning_rate)}
+            self._emit(LogEvent("LearningRateSet", line, facts=facts))
+        if reply.stopped_by:
+            self.stopped = True
+            line = f"{reply.stopped_by} ends the training after epoch {epoch}."
+            self._emit(LogEvent("TrainingStopped", line, facts={"epoch": str(epoch)}))
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what outlives the master as JSON-able values."""
+        return {
+            "wanted": self.wanted,
+            "called": self.called,
+            "stopped": self.stopped,
+            "learning_rate": self.learning_rate,
+            "state": b64encode(self._state).decode(),
+            "loss": list(self._loss),
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Take over what ``snapshot`` saved; a call that was under way is made again."""
+        self.wanted, self.called = saved["wanted"], saved["called"]
+        self.stopped, self.learning_rate = saved["stopped"], saved["learning_rate"]
+        self._state = b64decode(saved["state"])
+        total, records = saved["loss"]
+        self._loss = total, records

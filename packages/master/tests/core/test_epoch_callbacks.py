@@ -1,0 +1,157 @@
+"""Callbacks between epochs: one call each, with the logs of the epoch, kept in snapshots."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from acting.job_settings import job_settings
+
+from edl_master.core import effects as fx
+from edl_master.core import events as ev
+from edl_master.core.failure import Failure
+from edl_master.core.identifiers import InstanceId, TaskType, Version, WorkerId
+from edl_master.core.job import JobStateMachine
+from edl_master.core.settings import JobType
+
+SETTINGS = job_settings(
+    JobType.TRAIN, records_per_task=4, minibatch_size=2, num_epochs=5, shuffle=False, export=False
+)
+WORKER, INSTANCE = WorkerId(0), InstanceId("0a")
+
+
+class Play:
+    """A job with one worker, whose callbacks are a counter that decides by the loss.
+
+    Attributes:
+        calls: round, state, logs and learning rate of each call.
+    """
+
+    def __init__(self, validation: tuple[int, ...] = (), saved: Any = None) -> None:
+        self.validation = validation
+        settings = replace(SETTINGS, allow_dead_letters=True)
+        self.job = (
+            JobStateMachine(settings, (8,), validation)
+            if saved is None
+            else JobStateMachine.restore(settings, (8,), validation, saved)
+        )
+        self.calls: list[tuple[int, bytes, dict[str, float], float | None]] = []
+        self.order: list[str] = []
+        self.effects: list[fx.Effect] = []
+        self.version = 0
+        self.say(ev.Tick())
+        self.say(ev.WorkerRegistered(WORKER, INSTANCE, "host", 1))
+        self.say(ev.WorkerReady(WORKER, INSTANCE, has_callbacks=True))
+
+    def say(self, event: ev.Event) -> list[fx.Effect]:
+        found = self.job.handle(event, 0.0)
+        self.effects += found
+        for effect in found:
+            if isinstance(effect, fx.FreezeParameters):
+                self.say(ev.ParametersFrozen(effect.name, Version(self.version)))
+        return found
+
+    def step(self) -> bool:
+        """Do one task; False when there is none."""
+        granted = self.say(ev.LeaseRequested(WORKER, INSTANCE))[0]
+        if not isinstance(granted, fx.LeaseGranted):
+            return False
+        key, held = granted.task, ev.HeldLease(granted.task, granted.token)
+        self.order.append(f"{key.type} {key.round}")
+        done = ev.TaskCompleted(WORKER, held, 0, 0, 4, 4, 1.0)
+        match key.type:
+            case TaskType.TRAINING:
+                for index in range(2):
+                    self.version += 1
+                    loss = 10.0 - key.round
+                    version = Version(self.version)
+                    self.say(ev.MinibatchApplied(WORKER, held, index, 2, version, loss, 0.1, 0))
+                done = replace(done, minibatches=2, applied=2)
+            case TaskType.EVALUATION:
+                done = replace(done, metric_states=(ev.MetricState("n", ()),))
+            case TaskType.EVALUATION_SUMMARY:
+                done = replace(done, metrics={"accuracy": 0.1 * key.round})
+            case TaskType.CALLBACKS:
+                call = granted.callbacks
+                assert call is not None
+                self.calls.append((key.round, call.state, call.logs, call.learning_rate))
+                stop = "EarlyStopping" if call.logs.get("loss", 9.0) < 8.5 else ""
+                rate = 0.5 if key.round == 1 else None
+                done = replace(done, callbacks=ev.CallbackReply(call.state + b"x", stop, rate))
+        self.say(done)
+        return True
+
+    def run(self) -> Play:
+        while self.step():
+            pass
+        return self
+
+    @property
+    def saved(self) -> Any:
+        return json.loads(json.dumps(self.job.snapshot()))
+
+
+def test_callbacks_come_before_and_after_each_epoch_and_may_end_the_training() -> None:
+    play = Play().run()
+    assert play.order == [
+        *("callbacks 0", "training 0", "training 0", "callbacks 1"),
+        *("training 1", "training 1", "callbacks 2"),
+        *("training 2", "training 2", "callbacks 3"),
+    ]
+    assert play.calls == [
+        (0, b"", {}, None),
+        (1, b"x", {"loss": 10.0}, None),
+        (2, b"xx", {"loss": 9.0}, 0.5),
+        (3, b"xxx", {"loss": 8.0}, 0.5),
+    ]
+    view = play.job.view(0.0)
+    assert (view.progress.num_epochs, view.progress.records_total) == (3, 24)
+    assert play.effects.count(fx.ChangeLearningRate(0.5)) == 1
+    kinds = [e.kind for e in play.effects if isinstance(e, fx.LogEvent)]
+    assert kinds.count("TrainingStopped") == kinds.count("LearningRateSet") == 1
+
+
+def test_logs_have_the_evaluation_of_the_epoch() -> None:
+    play = Play(validation=(4,)).run()
+    assert [sorted(logs) for _, _, logs, _ in play.calls] == [
+        [],
+        *[["loss", "val_accuracy"]] * 3,
+    ]
+    assert play.calls[2][2]["val_accuracy"] == pytest.approx(0.1)
+    evaluated = [at for at, what in enumerate(play.order) if what.startswith("evaluation_summary")]
+    assert len(evaluated) == 3, "the last version is not evaluated again"
+
+
+@pytest.mark.parametrize("validation", [(), (4,)])
+def test_a_master_that_dies_at_any_moment_changes_no_decision(validation: tuple[int, ...]) -> None:
+    whole = Play(validation).run()
+    for moment in range(len(whole.order)):
+        play = Play(validation)
+        for _ in range(moment):
+            assert play.step()
+        again = Play(validation, play.saved)
+        again.version = play.version
+        again.run()
+        calls = {number: call for number, *call in play.calls} | {
+            number: call for number, *call in again.calls
+        }
+        assert calls == {number: call for number, *call in whole.calls}
+        trained = play.order[:moment] + again.order
+        for epoch in range(3):
+            assert trained.count(f"training {epoch}") == 2
+        assert "training 3" not in trained
+        assert again.job.view(0.0).progress.num_epochs == 3
+
+
+def test_callbacks_that_raise_fail_the_job_though_dead_letters_are_allowed() -> None:
+    play = Play()
+    granted = play.say(ev.LeaseRequested(WORKER, INSTANCE))[0]
+    assert isinstance(granted, fx.LeaseGranted)
+    held = ev.HeldLease(granted.task, granted.token)
+    play.say(ev.TaskFailed(WORKER, held, Failure("USER_CODE", "raised"), permanent=True))
+    failure = play.job.view(0.0).failure
+    assert failure is not None
+    assert failure.code == "USER_CODE"
+    assert "the callbacks" in failure.where

@@ -1,0 +1,112 @@
+"""Keras callbacks: which ones a job can call at the ends of its epochs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from typing import Any
+
+import keras
+
+from edl_proto.errors import EdlError, ErrorCode
+from edl_worker.model_file.arguments import Definition
+from edl_worker.model_file.definition_caller import DefinitionCaller
+
+log = logging.getLogger(__name__)
+
+Callbacks = tuple[keras.callbacks.Callback, ...]
+
+# What edl does itself, and where it is.
+_NOT_NEEDED: dict[type, str] = {
+    keras.callbacks.TerminateOnNaN: "a job fails at a loss that is not finite",
+    keras.callbacks.TensorBoard: "edl writes curves for TensorBoard, see --tensorboard-dir",
+    keras.callbacks.BackupAndRestore: "edl takes snapshots",
+    keras.callbacks.History: "edl status shows losses and metrics",
+    keras.callbacks.ProgbarLogger: "edl shows the progress",
+}
+_BATCH_HOOKS = (
+    *("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end"),
+    *("on_test_begin", "on_test_end", "on_test_batch_begin", "on_test_batch_end"),
+    *("on_predict_begin", "on_predict_end", "on_predict_batch_begin", "on_predict_batch_end"),
+)
+
+
+def adapt_callbacks(definition: Definition, caller: DefinitionCaller) -> Callbacks:
+    """The callbacks of ``callbacks``, a list or a function that returns one.
+
+    Raises:
+        EdlError: MODEL_CONTRACT, one of them cannot be called between epochs.
+    """
+    value = caller.call(definition) if callable(definition.value) else definition.value
+    found = list(value) if isinstance(value, list | tuple) else [value]
+    for each in found:
+        if not isinstance(each, keras.callbacks.Callback):
+            raise definition.error(
+                f"has a {type(each).__name__}, which is no Keras callback",
+                "Return a list of keras.callbacks.Callback.",
+            )
+    called = [each for each in found if not _is_done_already(each)]
+    for each in called:
+        _check(definition, each)
+    return tuple(called)
+
+
+def check_monitored(callbacks: Callbacks, metrics: Collection[str], place: str) -> list[EdlError]:
+    """Errors for callbacks that look at a value that no epoch has.
+
+    Args:
+        metrics: names of what an evaluation measures; empty if there is none.
+        place: of the model file, for messages.
+    """
+    known = {"loss", "learning_rate", *(f"val_{name}" for name in metrics)}
+    errors = []
+    for each in callbacks:
+        monitored = getattr(each, "monitor", None)
+        needed = not isinstance(each, keras.callbacks.ModelCheckpoint) or each.save_best_only
+        if isinstance(monitored, str) and needed and monitored not in known:
+            errors.append(
+                EdlError(
+                    ErrorCode.MODEL_CONTRACT,
+                    f"{type(each).__name__} monitors {monitored!r}, which no epoch has",
+                    where=place,
+                    remedy=f"Monitor one of {', '.join(sorted(known))}."
+                    + ("" if metrics else " Others need --validation-data."),
+                )
+            )
+    return errors
+
+
+def _is_done_already(callback: keras.callbacks.Callback) -> bool:
+    for kind, instead in _NOT_NEEDED.items():
+        if isinstance(callback, kind):
+            log.info("the callback %s is not called: %s", type(callback).__name__, instead)
+            return True
+    return False
+
+
+def _check(definition: Definition, callback: keras.callbacks.Callback) -> None:
+    name = type(callback).__name__
+    if isinstance(callback, keras.callbacks.ModelCheckpoint):
+        if callback.save_freq != "epoch":
+            raise definition.error(
+                f"has {name}(save_freq={callback.save_freq!r})",
+                'Leave save_freq at "epoch"; --checkpoint-steps counts updates.',
+            )
+        return
+    hooks = [hook for hook in _BATCH_HOOKS if _overrides(callback, hook)]
+    if hooks:
+        raise definition.error(
+            f"has {name}, whose {hooks[0]} cannot be called: minibatches are computed by many "
+            "workers, and evaluations by others",
+            "Do it in on_epoch_begin or on_epoch_end.",
+        )
+    if getattr(callback, "restore_best_weights", False):
+        raise definition.error(
+            f"has {name}(restore_best_weights=True): no process has the values of former epochs",
+            "Leave it out; ModelCheckpoint(..., save_best_only=True) keeps the best model.",
+        )
+
+
+def _overrides(callback: keras.callbacks.Callback, name: str) -> bool:
+    own: Any = getattr(type(callback), name, None)
+    return name in vars(callback) or own is not getattr(keras.callbacks.Callback, name, None)

@@ -1,0 +1,31 @@
+"""How much examples of a class, or the losses of several outputs, count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from edl_worker.model_file.arguments import Definition
+from edl_worker.model_file.definition_caller import DefinitionCaller
+
+
+def adapt_class_weight(definition: Definition, caller: DefinitionCaller) -> dict[int, float]:
+    """Class to weight, of ``class_weight``.
+
+    Raises:
+        EdlError: MODEL_CONTRACT.
+    """
+    value = adapt_value(definition, caller)
+    try:
+        return {int(number): float(weight) for number, weight in dict(value).items()}
+    except (TypeError, ValueError):
+        raise definition.error(
+            f"is a {type(value).__name__}, not a weight for each class",
+            "Write a dictionary of class numbers: class_weight = {0: 1.0, 1: 5.0}.",
+        ) from None
+
+
+def adapt_value(definition: Definition, caller: DefinitionCaller) -> Any:
+    """A plain value, or what a function without parameters returns."""
+    value = caller.call(definition) if callable(definition.value) else definition.value
+    return dict(value) if isinstance(value, Mapping) else value

@@ -1,0 +1,159 @@
+"""Calls the Keras callbacks of a model file between two epochs.
+
+Any worker may make the next call. So what a callback remembers travels: each attribute that can be
+pickled. What callbacks decide goes back to the master with it.
+"""
+
+from __future__ import annotations
+
+import csv
+import logging
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from edl_proto.errors import EdlError, ErrorCode
+from edl_worker.core.tasks import CallbackResult, EpochLogs
+from edl_worker.model_file import ModelFile
+from edl_worker.training.arena import Arena
+
+log = logging.getLogger(__name__)
+
+_MOST_STATE = 1 << 20
+"""Bytes; the master takes no more."""
+
+
+class CallbackCaller:
+    """The callbacks of a model file, ready to be called.
+
+    Args:
+        file: has callbacks and optimizer.
+        arena: the weights, which callbacks may look at and must not change.
+        epochs: how many the job has.
+    """
+
+    def __init__(self, file: ModelFile, arena: Arena, epochs: int) -> None:
+        self._callbacks = file.callbacks
+        self._arena = arena
+        self._epochs = epochs
+        self._model = file.model
+        self._optimizer = file.optimizer
+        self._configured = self._rate()
+        self._begun = False
+
+    def call(self, ended: int, call: EpochLogs) -> CallbackResult:
+        """Call all of them once; the model has the newest values.
+
+        Args:
+            ended: epochs that are over; 0: the training begins.
+            call: what the call before has left.
+
+        Raises:
+            EdlError: MODEL_CONTRACT, a callback changes weights, or remembers too much.
+        """
+        model, logs = self._model, dict(call.logs)
+        before = self._arena.pack()
+        model.optimizer, model.stop_training = self._optimizer, False
+        rate = self._configured if call.learning_rate is None else call.learning_rate
+        if self._rate() != np.float32(rate):
+            self._optimizer.learning_rate = rate
+        rate = self._rate()
+        self._begin(ended, call.state)
+        stopped_by = ""
+        for callback in self._callbacks if ended else ():
+            if isinstance(callback, keras.callbacks.CSVLogger):
+                _log_epoch(callback, ended - 1, logs)
+            else:
+                callback.on_epoch_end(ended - 1, logs)
+            if model.stop_training and not stopped_by:
+                stopped_by = type(callback).__name__
+        over = bool(stopped_by) or ended >= self._epochs
+        for callback in self._callbacks:
+            if over:
+                callback.on_train_end(logs)
+            else:
+                callback.on_epoch_begin(ended, {})
+        if not np.array_equal(before, self._arena.pack()):
+            raise _refused(
+                "a callback has changed the model's weights, which only updates change",
+                "Look at the weights in callbacks, and leave them as they are.",
+            )
+        new = self._rate()
+        state = pickle.dumps([_remembered(callback) for callback in self._callbacks])
+        if len(state) > _MOST_STATE:
+            raise _refused(
+                f"the callbacks remember {len(state)} bytes, more than {_MOST_STATE}",
+                "Keep large values out of their attributes, for example in a file.",
+            )
+        return CallbackResult(state, stopped_by, None if new == rate else float(new))
+
+    def _begin(self, ended: int, state: bytes) -> None:
+        """Make the callbacks what they were after the last call, wherever that was made."""
+        for callback in self._callbacks:
+            callback.set_model(self._model)
+            callback.set_params({"epochs": self._epochs, "steps": None, "verbose": 0})
+            is_log = isinstance(callback, keras.callbacks.CSVLogger)  # see ``_log_epoch``
+            if not ended or not (self._begun or is_log):
+                callback.on_train_begin({})
+            if is_log:
+                callback.on_train_end()
+        self._begun = True
+        if ended and state:
+            for callback, remembered in zip(self._callbacks, pickle.loads(state), strict=True):
+                vars(callback).update(remembered)
+
+    def _rate(self) -> np.float32:
+        return np.float32(keras.ops.convert_to_numpy(self._optimizer.learning_rate))
+
+
+def _log_epoch(callback: keras.callbacks.CSVLogger, epoch: int, logs: dict[str, Any]) -> None:
+    """Write a row; the file is open meanwhile only, for another worker may write the next one."""
+    appends = callback.append
+    if epoch and not appends:
+        _drop_rows(Path(callback.filename), callback.sep, epoch)  # it may be trained again
+        callback.append = True
+    callback.on_train_begin()
+    callback.on_epoch_end(epoch, logs)
+    callback.on_train_end()
+    callback.append = appends
+
+
+def _drop_rows(path: Path, separator: str, epoch: int) -> None:
+    """Remove the rows of an epoch and of later ones."""
+    if not path.is_file():
+        return
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    rows = list(csv.reader(lines, delimiter=separator))
+    kept = [
+        line
+        for line, row in zip(lines, rows, strict=True)
+        if not (row and row[0].isdigit() and int(row[0]) >= epoch)
+    ]
+    path.write_text("".join(kept), encoding="utf-8")
+
+
+def _remembered(callback: keras.callbacks.Callback) -> dict[str, Any]:
+    """The attributes that the next call needs, if another worker makes it."""
+    if isinstance(callback, keras.callbacks.CSVLogger):
+        return {}
+    return {
+        name: value
+        for name, value in vars(callback).items()
+        if name not in ("_model", "model", "params") and _can_travel(value)
+    }
+
+
+def _can_travel(value: Any, dump: Callable[[Any], bytes] = pickle.dumps) -> bool:
+    try:
+        dump(value)
+    except Exception:
+        return False
+    return not isinstance(value, keras.Model | keras.layers.Layer | keras.Variable)
+
+
+def _refused(what: str, remedy: str) -> EdlError:
+    return EdlError(ErrorCode.MODEL_CONTRACT, what, where="callbacks", remedy=remedy)

@@ -1,0 +1,150 @@
+"""Keras callbacks called between epochs by whichever worker, compared with Keras alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from model_files import LOSS, MODEL, REST, rows
+from plain_loop import batches
+from zoo_folder import ZooFolder
+
+from edl_proto.errors import EdlError
+from edl_worker.core.tasks import CallbackResult, EpochLogs
+from edl_worker.model_file import ContractErrors
+from edl_worker.tasks.epoch_callbacks import CallbackCaller
+from edl_worker.training.arena import Arena
+
+CALLBACKS = """
+class Own(tf.keras.callbacks.Callback):
+    def on_train_begin(self, logs=None):
+        self.seen = []
+    def on_epoch_end(self, epoch, logs=None):
+        self.seen.append((epoch, sorted(logs)))
+    def on_train_end(self, logs=None):
+        with open(OUT, "w") as file:
+            file.write(repr(self.seen))
+
+def callbacks():
+    return [
+        tf.keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.9),
+        tf.keras.callbacks.ReduceLROnPlateau(monitor="val_loss", factor=0.5, patience=1),
+        tf.keras.callbacks.EarlyStopping(monitor="val_loss", patience=3),
+        tf.keras.callbacks.CSVLogger(CSV),
+        tf.keras.callbacks.TerminateOnNaN(),
+        Own(),
+    ]
+"""
+LOSSES = [1.0, 0.5, 0.6, 0.7, 0.4, 0.45, 0.5, 0.55, 0.3, 0.2]
+
+
+def source(folder: Path) -> str:
+    names = f"CSV, OUT = {str(folder / 'log.csv')!r}, {str(folder / 'seen.txt')!r}\n"
+    return names + MODEL + REST + LOSS + CALLBACKS
+
+
+def caller(zoo: ZooFolder, text: str) -> CallbackCaller:
+    """What a new worker has."""
+    zoo.write("mine.py", text)
+    file = zoo.load("mine")
+    file.build(batches(file, rows())[0])
+    file.check_callbacks(validates=True)
+    return CallbackCaller(file, Arena(file.model), 10)
+
+
+def with_keras(zoo: ZooFolder) -> list[float]:
+    """Learning rates of the epochs that Keras alone trains with the same losses."""
+    file = zoo.load("mine")
+    model: Any = file.model
+    model.optimizer, model.stop_training = file.optimizer, False
+    for each in file.callbacks:
+        each.set_model(model)
+        each.on_train_begin({})
+    rates = []
+    for epoch, loss in enumerate(LOSSES):
+        for each in file.callbacks:
+            each.on_epoch_begin(epoch, {})
+        rates.append(float(file.optimizer.learning_rate))
+        logs = {"loss": 2 * loss, "val_loss": loss}
+        for each in file.callbacks:
+            each.on_epoch_end(epoch, logs)
+        if model.stop_training:
+            break
+    return rates
+
+
+def test_calls_from_one_worker_or_from_many_decide_as_keras_does(
+    zoo: ZooFolder, tmp_path: Path
+) -> None:
+    text = source(tmp_path)
+    found = []
+    for workers in (1, 3):
+        callers = [caller(zoo, text) for _ in range(workers)]
+        last, rate, rates, logs = CallbackResult(b""), None, [], {}
+        for ended in range(11):
+            for repeated in range(2 if ended == 4 else 1):  # the master died after that call
+                which = callers[(ended + repeated) % workers]
+                result = which.call(ended, EpochLogs(last.state, logs, rate))
+            last = result
+            rate = rate if last.learning_rate is None else last.learning_rate
+            if last.stopped_by or ended == 10:
+                break
+            assert rate is not None
+            rates.append(rate)
+            logs = {"loss": 2 * LOSSES[ended], "val_loss": LOSSES[ended]}
+        assert last.stopped_by == "EarlyStopping"
+        found.append(rates)
+        written = (tmp_path / "log.csv").read_text().splitlines()
+        assert [line.split(",")[0] for line in written] == ["epoch", *map(str, range(ended))]
+        seen = (tmp_path / "seen.txt").read_text()
+        assert seen == repr([(e, ["learning_rate", "loss", "val_loss"]) for e in range(ended)])
+    wanted = with_keras(zoo)
+    for rates in found:
+        np.testing.assert_allclose(rates, wanted, 1e-6)
+
+
+def test_weights_are_not_for_callbacks_to_change(zoo: ZooFolder) -> None:
+    text = (
+        MODEL
+        + REST
+        + LOSS
+        + """
+class Own(tf.keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        self.model.set_weights([w * 0 + 1 for w in self.model.get_weights()])
+callbacks = [Own()]
+"""
+    )
+    with pytest.raises(EdlError, match="changed the model's weights"):
+        caller(zoo, text).call(1, EpochLogs())
+
+
+@pytest.mark.parametrize(
+    ("made", "what"),
+    [
+        ("tf.keras.callbacks.EarlyStopping('accuracy')", "monitors 'accuracy', which no epoch"),
+        ("tf.keras.callbacks.EarlyStopping(restore_best_weights=True)", "restore_best_weights"),
+        ("tf.keras.callbacks.ModelCheckpoint('x.keras', save_freq=10)", "save_freq=10"),
+        ("tf.keras.callbacks.LambdaCallback(on_train_batch_end=print)", "on_train_batch_end"),
+        ("tf.keras.callbacks.SwapEMAWeights()", "on_test_begin"),
+        ("'early stopping'", "has a str, which is no Keras callback"),
+    ],
+)
+def test_what_cannot_be_called_is_refused_by_name(zoo: ZooFolder, made: str, what: str) -> None:
+    with pytest.raises(ContractErrors) as caught:
+        caller(zoo, MODEL + REST + LOSS + f"callbacks = [{made}]\n")
+    (error,) = caught.value.errors
+    assert what in error.what
+    assert error.remedy
+
+
+def test_without_validation_data_only_the_loss_can_be_monitored(zoo: ZooFolder) -> None:
+    text = "callbacks = [tf.keras.callbacks.EarlyStopping('val_loss')]\n"
+    zoo.write("mine.py", MODEL + REST + LOSS + text)
+    file = zoo.load("mine")
+    file.build(batches(file, rows())[0])
+    file.check_callbacks(validates=True)
+    with pytest.raises(ContractErrors, match="--validation-data"):
+        file.check_callbacks(validates=False)
