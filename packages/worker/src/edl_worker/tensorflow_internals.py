@@ -68,6 +68,11 @@ def embedding_variable(layer: keras.layers.Embedding) -> keras.Variable | None:
     return variable
 
 
+def track_variable(layer: keras.layers.Layer, variable: keras.Variable) -> None:
+    """Makes a variable that exists already one of a layer."""
+    _private(layer, "_track_variable")(variable)
+
+
 def uses_weight_decay(optimizer: keras.optimizers.Optimizer, variable: keras.Variable) -> bool:
     """Whether the optimizer's weight decay applies to a variable."""
     return bool(_private(optimizer, "_use_weight_decay")(variable))
@@ -139,6 +144,33 @@ def compile_arguments(model: keras.Model) -> dict[str, Any]:
         "metrics": metrics and _private(metrics, "_user_metrics"),
         "weighted_metrics": metrics and _private(metrics, "_user_weighted_metrics"),
     }
+
+
+def handle_keras_tensors(handle: Callable[[Callable[..., Any], Any, Any], Any]) -> None:
+    """Calls a function where TensorFlow refuses Keras tensors as arguments of an operation.
+
+    Args:
+        handle: gets the operation with its arguments, positional and by name; None of it means
+            that TensorFlow's error stands.
+    """
+    dispatch = _private_module("tensorflow.python.util.dispatch")
+
+    class KerasTensorDispatcher(_private(dispatch, "GlobalOpDispatcher")):  # type: ignore[misc]
+        def handle(self, op: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+            given = keras.tree.flatten((args, kwargs))
+            if any(isinstance(value, keras.KerasTensor) for value in given):
+                result = handle(op, args, kwargs)
+                if result is not None:
+                    return result
+            return self.NOT_SUPPORTED
+
+    KerasTensorDispatcher().register()
+
+
+def public_name(operation: Callable[..., Any]) -> str:
+    """The public name of an operation of TensorFlow, without ``tf.``; "" if it has none."""
+    exported = _private_module("tensorflow.python.util.tf_export")
+    return _private(exported, "get_canonical_name_for_symbol")(operation) or ""
 
 
 # AutoGraph.

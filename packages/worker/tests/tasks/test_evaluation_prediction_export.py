@@ -401,7 +401,9 @@ def test_each_record_gets_its_prediction_in_order_on_a_machine_without_the_zoo(
     start_master: Master,
     start_worker: Start,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("EDL_TEST_PREDICTIONS", str(tmp_path / "processed"))
     output, trained_by = exported
     moved = tmp_path / "elsewhere"
     shutil.move(output, moved)
@@ -421,6 +423,10 @@ def test_each_record_gets_its_prediction_in_order_on_a_machine_without_the_zoo(
     model, _ = by_keras(job, trained_by.by_name(), points)
     np.testing.assert_allclose(got, model.predict(x, verbose=0), rtol=1e-4, atol=1e-5)
     assert sorted(p.name for p in (tmp_path / "parts").iterdir()) == ["0.part", "1.part"]
+    # The model file's own PredictionOutputsProcessor has got them too: minibatches of 8.
+    processed = [line.split() for line in (tmp_path / "processed").read_text().splitlines()]
+    assert [int(count) for _, count in processed] == [8, 8, 8, 8, 1, *[8] * 8, 3]
+    assert {worker for worker, _ in processed} == {"0"}
 
 
 def test_what_is_kept_of_each_record_lies_beside_its_prediction(

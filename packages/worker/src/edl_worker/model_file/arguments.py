@@ -28,6 +28,9 @@ Role = Literal[
     "callbacks",
     "feature_columns",
     "label_columns",
+    "learning_rate_scheduler",
+    "outputs_processor",
+    "custom_data_reader",
 ]
 
 # The arguments that edl can pass, and the parameter names that model files use for them.

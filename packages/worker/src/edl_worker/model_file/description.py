@@ -6,7 +6,7 @@ predicts uses the description only, and does not know in which form the model fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +24,10 @@ AS_IN_KERAS = ""
 it takes sample weights."""
 
 FormName = Literal["instance", "class", "function", "spec"]
+OutputsProcessor = Callable[[Any, int], None]
+"""Gets the outputs of a minibatch and the number of the worker."""
+RecordReader = Callable[[str, int, int], Iterator[list[bytes]]]
+"""Gets a file with start and stop; yields these records in order, in blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,8 @@ class ModelFileDescription:
         own_step: how the model trains by itself; None unless it does and the job trains.
         evaluates_by_itself: whether the model's own step says what an evaluation measures.
         class_weight: class to how much its examples count in training; empty: all the same.
+        outputs_processors: get the predictions, in addition to what edl does with them.
+        record_readers: the model file's own reader of the data; empty if edl reads it.
     """
 
     zoo_root: Path
@@ -101,6 +107,8 @@ class ModelFileDescription:
     callbacks: tuple[keras.callbacks.Callback, ...] = ()
     own_step: OwnTrainStep | None = None
     evaluates_by_itself: bool = False
+    outputs_processors: tuple[OutputsProcessor, ...] = ()
+    record_readers: tuple[RecordReader, ...] = ()
 
     def contract_error(self, what: str, remedy: str, place: str = "") -> EdlError:
         """A MODEL_CONTRACT error; its place is the model's unless another one is given."""

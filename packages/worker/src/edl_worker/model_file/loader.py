@@ -14,6 +14,11 @@ from edl_worker.core.job import ModelReference
 from edl_worker.model_file.adapters.callbacks import adapt_callbacks
 from edl_worker.model_file.adapters.columns import adapt_columns
 from edl_worker.model_file.adapters.input_function import adapt_input_function
+from edl_worker.model_file.adapters.learning_rate import (
+    adapt_version_schedule,
+    rate_of_callbacks,
+    without_schedulers,
+)
 from edl_worker.model_file.adapters.loss import adapt_loss
 from edl_worker.model_file.adapters.metrics import (
     adapt_metrics,
@@ -21,6 +26,8 @@ from edl_worker.model_file.adapters.metrics import (
     no_metrics,
 )
 from edl_worker.model_file.adapters.optimizer import adapt_optimizer
+from edl_worker.model_file.adapters.outputs_processor import adapt_outputs_processor
+from edl_worker.model_file.adapters.record_reader import adapt_record_reader
 from edl_worker.model_file.adapters.weights import adapt_class_weight, adapt_value
 from edl_worker.model_file.arguments import Definition, Role
 from edl_worker.model_file.definition_caller import DefinitionCaller
@@ -63,13 +70,18 @@ _USED: dict[Mode, tuple[Role, ...]] = {
     Mode.TRAINING: (
         *("input", "feature_columns", "label_columns"),
         *("loss", "loss_weights", "eval_metrics_fn", "weighted_metrics"),
-        *("optimizer", "class_weight", "callbacks"),
+        *("optimizer", "class_weight", "callbacks", "learning_rate_scheduler"),
+        "custom_data_reader",
     ),
     Mode.EVALUATION: (
         *("input", "feature_columns", "label_columns"),
         *("loss", "loss_weights", "eval_metrics_fn", "weighted_metrics"),
+        "custom_data_reader",
     ),
-    Mode.PREDICTION: ("input", "feature_columns", "label_columns"),
+    Mode.PREDICTION: (
+        *("input", "feature_columns", "label_columns"),
+        *("outputs_processor", "custom_data_reader"),
+    ),
 }
 _REQUIRED: dict[Mode, tuple[Role, ...]] = {
     Mode.TRAINING: ("input", "loss", "optimizer"),
@@ -254,6 +266,13 @@ def _describe(
     weighted = adapted("weighted_metrics", partial(add_weighted_metrics, metrics), outputs)
     class_weight = adapted("class_weight", adapt_class_weight)
     callbacks = adapted("callbacks", adapt_callbacks)
+    rate = adapted("callbacks", rate_of_callbacks, callbacks or ())
+    if rate is None:
+        rate = adapted("learning_rate_scheduler", adapt_version_schedule)
+    if rate is not None and optimizer is not None:
+        optimizer.learning_rate = rate
+    outputs_processor = adapted("outputs_processor", adapt_outputs_processor)
+    record_reader = adapted("custom_data_reader", adapt_record_reader)
     feature_columns = adapted("feature_columns", adapt_columns)
     label_columns = adapted("label_columns", adapt_columns)
     pipeline = adapted(
@@ -278,7 +297,9 @@ def _describe(
         optimizer=optimizer,
         metrics=weighted or metrics,
         class_weight=class_weight or {},
-        callbacks=callbacks or (),
+        callbacks=without_schedulers(callbacks or ()),
+        outputs_processors=() if outputs_processor is None else (outputs_processor,),
+        record_readers=() if record_reader is None else (record_reader,),
     )
 
 

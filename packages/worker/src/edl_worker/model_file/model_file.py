@@ -120,6 +120,26 @@ class ModelFile:
             MinibatchRequest(blocks, mode, minibatch_size, seed, skip, tuple(columns or ()))
         )
 
+    @property
+    def reads_records(self) -> bool:
+        """Whether the model file reads the data by itself."""
+        return bool(self._description.record_readers)
+
+    def blocks(self, uri: str, start: int, stop: int, read: Blocks) -> Blocks:
+        """How to read some records: the model file's own reader of data, if it has one.
+
+        Args:
+            uri: file of the records ``start`` to ``stop``.
+            read: how edl would read them.
+        """
+        own = next(iter(self._description.record_readers), None)
+        return read if own is None else lambda: own(uri, start, stop)
+
+    def process_outputs(self, outputs: Any, worker_id: int) -> None:
+        """Gives the outputs of a minibatch to the model file's ``PredictionOutputsProcessor``."""
+        for process in self._description.outputs_processors:
+            process(outputs, worker_id)
+
     @_not_converted
     def call(self, features: Any, training: bool) -> Any:
         """The model's outputs; may be traced."""

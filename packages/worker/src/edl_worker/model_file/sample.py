@@ -45,8 +45,14 @@ def _first_of(
 ) -> Batch | None:
     # Records start at offset 0, so that no index is needed; CSV rows start after the header.
     hint = None if source.format == "csv" else (0, 0)
+    stop = min(minibatch_size, source.count()) if file.reads_records else minibatch_size
     batches = file.batches(
-        lambda: source.read_blocks(0, minibatch_size, hint=hint),
+        file.blocks(
+            source.uri,
+            0,
+            stop,
+            lambda: source.read_blocks(0, minibatch_size, hint=hint),
+        ),
         mode=mode,
         minibatch_size=minibatch_size,
         seed=0,

@@ -76,6 +76,7 @@ class LoadedModel:
     infer: Inference
     sample: Batch
     trainable: TrainableModel | None = None
+    worker_id: int = 0
 
     def describe(self) -> ModelDescription:
         """The model as the master needs to know it."""
@@ -98,6 +99,12 @@ class LoadedModel:
             warnings=self.trainable.exporter.expected_warnings() if self.job.output else (),
         )
 
+    def predict(self, batch: Batch) -> Any:
+        """The model's outputs for a minibatch, which the model file may process too."""
+        outputs = self.infer(batch)
+        self.model_file.process_outputs(outputs, self.worker_id)
+        return outputs
+
     @property
     def output_names(self) -> list[str]:
         """Names of a functional model's outputs."""
@@ -108,8 +115,9 @@ class LoadedModel:
         mode = _MODES.get(lease.task.type)
         if mode is None:
             return None
+        records = lease.records
         return self.model_file.batches(
-            lambda: read(lease.records),
+            self.model_file.blocks(records.uri, records.start, records.stop, lambda: read(records)),
             mode=mode,
             minibatch_size=self.job.minibatch_size,
             seed=lease.seed,
@@ -175,7 +183,8 @@ def _load_trained(job: JobDescription, context: dict[str, Any]) -> LoadedModel:
         file.build(sample)
     weight_files.assign(file.model, directory.read_values())
     infer = Inference(file, predicts=purpose is Mode.PREDICTION)
-    return LoadedModel(job, file, Path(options.model_zoo).resolve(), infer, sample)
+    zoo, worker_id = Path(options.model_zoo).resolve(), int(context["worker_id"])
+    return LoadedModel(job, file, zoo, infer, sample, worker_id=worker_id)
 
 
 def _load_for_training(job: JobDescription, context: dict[str, Any]) -> LoadedModel:

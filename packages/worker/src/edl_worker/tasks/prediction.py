@@ -18,7 +18,6 @@ import recordio.example
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core.tasks import Lease, TaskResult
 from edl_worker.model_file import Batch
-from edl_worker.tasks.evaluation import Inference
 from edl_worker.tasks.lookahead import Lookahead
 from edl_worker.tasks.postprocess import postprocessed
 from edl_worker.tasks.task_errors import writing_failed
@@ -41,7 +40,7 @@ class Additions:
 
 
 def predict(
-    infer: Inference,
+    infer: Callable[[Batch], Any],
     output_names: Sequence[str],
     lease: Lease,
     batches: Lookahead[Batch],

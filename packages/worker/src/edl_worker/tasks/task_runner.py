@@ -131,7 +131,7 @@ class TaskRunner:
         assert assignment.batches is not None, "a prediction task has records"
         lease, settings = assignment.lease, self._loaded.job.prediction
         return prediction.predict(
-            self._loaded.infer,
+            self._loaded.predict,
             self._loaded.output_names,
             lease,
             assignment.batches,

@@ -1,4 +1,4 @@
-"""``Mode``: the phase in which edl calls a dataset function or a metrics function."""
+"""``Mode``, and the variables that model files of ElasticDL read."""
 
 from __future__ import annotations
 
@@ -11,3 +11,22 @@ class Mode(IntEnum):
     TRAINING = 1
     EVALUATION = 2
     PREDICTION = 3
+
+
+class MaxComputeConfig:
+    """Variables that held the access to MaxCompute; edl sets none of them."""
+
+    PROJECT_NAME = "MAXCOMPUTE_PROJECT"
+    ACCESS_ID = "MAXCOMPUTE_AK"
+    ACCESS_KEY = "MAXCOMPUTE_SK"
+    ENDPOINT = "MAXCOMPUTE_ENDPOINT"
+    TUNNEL_ENDPOINT = "MAXCOMPUTE_TUNNEL_ENDPOINT"
+
+
+class ODPSConfig:
+    """The same variables under their first names."""
+
+    PROJECT_NAME = "ODPS_PROJECT_NAME"
+    ACCESS_ID = "ODPS_ACCESS_ID"
+    ACCESS_KEY = "ODPS_ACCESS_KEY"
+    ENDPOINT = "ODPS_ENDPOINT"

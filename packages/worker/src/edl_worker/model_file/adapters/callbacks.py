@@ -11,6 +11,7 @@ import keras
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.arguments import Definition
 from edl_worker.model_file.definition_caller import DefinitionCaller
+from edl_worker.model_file.zoo import compatibility
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +39,11 @@ def adapt_callbacks(definition: Definition, caller: DefinitionCaller) -> Callbac
         EdlError: MODEL_CONTRACT, one of them cannot be called between epochs.
     """
     value = caller.call(definition) if callable(definition.value) else definition.value
+    if value is None:
+        compatibility.warn_once(
+            f"{definition.signature} returned no callbacks: is a return missing?"
+        )
+        return ()
     found = list(value) if isinstance(value, list | tuple) else [value]
     for each in found:
         if not isinstance(each, keras.callbacks.Callback):

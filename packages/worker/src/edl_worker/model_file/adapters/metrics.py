@@ -8,9 +8,12 @@ from typing import Any
 
 import keras
 
+from edl_worker.model_file.adapters.integer_labels import with_wide_labels
+from edl_worker.model_file.adapters.output_metrics import is_by_output, metrics_by_output
 from edl_worker.model_file.arguments import PARAMETER_NAMES, BoundFunction, Definition, bind
 from edl_worker.model_file.definition_caller import DefinitionCaller
 from edl_worker.model_file.description import AS_IN_KERAS, MetricDefinitions
+from edl_worker.model_file.zoo import compatibility
 from edl_worker.tensorflow_internals import compiled_metrics
 from elasticdl.python.common.constants import Mode
 
@@ -40,9 +43,11 @@ def adapt_metrics(
             optional=("outputs", "labels", "mode"),
             params=caller.params,
         )
-        return MetricDefinitions({}, _checked(bound), (), is_computed=True)
+        return MetricDefinitions({}, with_wide_labels(_checked(bound)), (), is_computed=True)
     if callable(value):
         value = caller.call(definition)
+    if is_by_output(value):
+        return metrics_by_output(value, lambda metrics: _metrics_by_name(definition, metrics))
     if isinstance(value, str):
         value = [value]
     by_output = isinstance(value, Mapping) and bool(value) and set(value) <= set(output_names)
@@ -132,8 +137,11 @@ def _metrics_by_name(definition: Definition, value: Any) -> MetricDefinitions:
                 if metric.lower() in _BY_SHAPE
                 else _by_name(definition, metric)
             )
-        if isinstance(metric, type) and issubclass(metric, keras.metrics.Metric):
+        if isinstance(metric, type) and (
+            issubclass(metric, keras.metrics.Metric) or compatibility.is_of_keras_2(metric)
+        ):
             metric = metric()
+        metric = compatibility.of_keras_3(metric)
         if isinstance(metric, keras.metrics.Metric):
             keras_metrics[name] = metric
         elif callable(metric):

@@ -7,6 +7,7 @@ import keras
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.arguments import Definition
 from edl_worker.model_file.definition_caller import DefinitionCaller
+from edl_worker.model_file.zoo import compatibility
 
 # The update rules that the master has, by the name of the Keras class.
 OPTIMIZERS = frozenset(
@@ -31,6 +32,7 @@ def adapt_optimizer(definition: Definition, caller: DefinitionCaller) -> keras.o
             value = caller.call(definition)
         if isinstance(value, str):
             value = _by_name(definition, value)
+        value = compatibility.of_keras_3(value)
     if not isinstance(value, keras.optimizers.Optimizer):
         verb = "is" if value is definition.value else "returned"
         what = f"{verb} a {type(value).__name__}, not a Keras optimizer"

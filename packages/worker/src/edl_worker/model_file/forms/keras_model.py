@@ -10,7 +10,12 @@ import keras
 
 from edl_worker.model_file.arguments import Definition, Role
 from edl_worker.model_file.definition_caller import DefinitionCaller
-from edl_worker.model_file.forms.model_definition import ModelDefinition, class_definitions
+from edl_worker.model_file.forms.model_definition import (
+    ModelDefinition,
+    class_definitions,
+    keras_3_model,
+)
+from edl_worker.model_file.zoo.compatibility import is_of_keras_2
 
 _MEMBER_NAMES: dict[Role, tuple[str, ...]] = {
     "input": ("default_input", "default_input_fn", "default_dataset_fn"),
@@ -29,7 +34,7 @@ class ModelInstance(ModelDefinition):
 
     @staticmethod
     def accepts(value: Any) -> bool:
-        return isinstance(value, keras.Model)
+        return isinstance(value, keras.Model) or _is_keras_2_model(type(value))
 
     def is_candidate(self) -> bool:
         return True
@@ -49,7 +54,7 @@ class ModelInstance(ModelDefinition):
         return []
 
     def create_model(self, caller: DefinitionCaller) -> keras.Model:
-        model: keras.Model = self.value
+        model = keras_3_model(Definition("model", self.name, self.value), self.value)
         caller.owner = model
         return model
 
@@ -64,7 +69,9 @@ class ModelClass(ModelDefinition):
 
     @staticmethod
     def accepts(value: Any) -> bool:
-        return inspect.isclass(value) and issubclass(value, keras.Model)
+        return inspect.isclass(value) and (
+            issubclass(value, keras.Model) or _is_keras_2_model(value)
+        )
 
     def is_candidate(self) -> bool:
         return self._is_of_module() and not inspect.isabstract(self.value)
@@ -74,3 +81,7 @@ class ModelClass(ModelDefinition):
 
     def _own_definitions(self) -> dict[Role, Definition]:
         return class_definitions(self.value, _MEMBER_NAMES)
+
+
+def _is_keras_2_model(kind: type) -> bool:
+    return is_of_keras_2(kind) and any(base.__name__ == "Model" for base in kind.__mro__)

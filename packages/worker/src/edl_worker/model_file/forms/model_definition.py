@@ -15,6 +15,7 @@ from edl_worker.model_file.arguments import Definition, Role
 from edl_worker.model_file.definition_caller import DefinitionCaller
 from edl_worker.model_file.description import FormName
 from edl_worker.model_file.errors import place_of
+from edl_worker.model_file.zoo import compatibility
 from edl_worker.tensorflow_internals import compile_arguments
 
 # Role and names of a module's definitions, the preferred one first.
@@ -30,6 +31,9 @@ _MODULE_NAMES: tuple[tuple[Role, tuple[str, ...]], ...] = (
     ("callbacks", ("callbacks",)),
     ("feature_columns", ("feature_columns",)),
     ("label_columns", ("label_columns",)),
+    ("learning_rate_scheduler", ("learning_rate_scheduler",)),
+    ("outputs_processor", ("PredictionOutputsProcessor",)),
+    ("custom_data_reader", ("custom_data_reader",)),
 )
 
 # Role and argument of ``model.compile``.
@@ -114,12 +118,7 @@ class ModelDefinition(ABC):
             created = _construct(constructor, caller)
             if caller.owner is None:
                 caller.owner = created
-        if not isinstance(created, keras.Model):
-            raise constructors[-1].error(
-                f"returned a {type(created).__name__}, not a Keras model",
-                "Return a keras.Model; Keras 3 comes with TensorFlow as tf.keras.",
-            )
-        return created
+        return keras_3_model(constructors[-1], created)
 
     def _own_definitions(self) -> dict[Role, Definition]:
         """The definitions that the model itself has."""
@@ -128,6 +127,24 @@ class ModelDefinition(ABC):
     def _is_of_module(self) -> bool:
         """Whether the module defines the object, and does not only import it."""
         return getattr(self.value, "__module__", None) == self.module.__name__
+
+
+def keras_3_model(definition: Definition, value: Any) -> keras.Model:
+    """The model of Keras 3 that a definition gives; a model of Keras 2 becomes one.
+
+    Raises:
+        EdlError: MODEL_CONTRACT, it is no model.
+    """
+    try:
+        model = compatibility.of_keras_3(value)
+    except ValueError as error:
+        raise definition.error(f"cannot be used: {error}", "Use tf.keras of Keras 3.") from error
+    if not isinstance(model, keras.Model):
+        raise definition.error(
+            f"returned a {type(value).__name__}, not a Keras model",
+            "Return a keras.Model; Keras 3 comes with TensorFlow as tf.keras.",
+        )
+    return model
 
 
 def _construct(constructor: Definition, caller: DefinitionCaller) -> Any:

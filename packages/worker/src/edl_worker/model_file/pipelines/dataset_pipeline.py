@@ -18,6 +18,7 @@ from edl_worker.model_file.batch import Batch, rows_of
 from edl_worker.model_file.errors import message_of, user_code_error
 from edl_worker.model_file.pipelines.map_execution import maps_in_calling_thread
 from edl_worker.model_file.pipelines.request import Blocks, MinibatchRequest, reading_error
+from edl_worker.model_file.pipelines.row_forms import RowForm, has_labels_of_text, row_forms
 from edl_worker.model_file.random_state import RandomDrawDetector, seeded
 from edl_worker.model_file.zoo import compatibility
 from edl_worker.tensorflow_internals import (
@@ -75,6 +76,7 @@ class DatasetPipeline:
         self._root = root
         self._idle: list[_Source] = []
         self._lock = threading.Lock()
+        self._row_form: RowForm | None = None  # the one that the function works with
 
     def batches(self, request: MinibatchRequest) -> Iterator[Batch]:
         """The minibatches of a task; see ``InputPipeline``."""
@@ -145,7 +147,7 @@ class DatasetPipeline:
         self, source: tf.data.Dataset, mode: Mode, columns: tuple[str, ...]
     ) -> tf.data.Dataset:
         try:
-            dataset = self._function(dataset=source, mode=mode, metadata=RecordMetadata(columns))
+            dataset = self._in_row_form(source, mode, columns)
         except Exception as error:
             raise user_code_error(
                 error,
@@ -156,6 +158,29 @@ class DatasetPipeline:
                 remedy="Fix the function. The detail has a traceback.",
             ) from error
         self._check(dataset, mode)
+        return dataset
+
+    def _in_row_form(
+        self, source: tf.data.Dataset, mode: Mode, columns: tuple[str, ...]
+    ) -> tf.data.Dataset:
+        """What the function returns for the first form of rows that it can work with."""
+        metadata = RecordMetadata(columns)
+        forms = [self._row_form] if self._row_form is not None else row_forms(columns)
+        kept: tuple[RowForm, Any] | None = None
+        raised: Exception | None = None
+        for form in forms:
+            try:
+                dataset = self._function(dataset=form(source), mode=mode, metadata=metadata)
+            except Exception as error:
+                raised = raised or error
+                continue
+            kept = form, dataset
+            if form is forms[0] or not has_labels_of_text(dataset):
+                break
+        if kept is None:
+            assert raised is not None
+            raise raised
+        self._row_form, dataset = kept
         return dataset
 
     def _check(self, dataset: Any, mode: Mode) -> None:

@@ -35,12 +35,16 @@ class FeatureRecord(dict[str, Any]):
 
     Args:
         placeholders: values of labels, which the data of a prediction need not have.
+        serialized: the record as it was read.
     """
 
-    __slots__ = ("_placeholders",)
+    __slots__ = ("_placeholders", "serialized")
 
-    def __init__(self, features: Mapping[str, Any], placeholders: Mapping[str, Any]) -> None:
+    def __init__(
+        self, features: Mapping[str, Any], placeholders: Mapping[str, Any], serialized: bytes
+    ) -> None:
         super().__init__(features)
+        self.serialized = serialized
         self._placeholders = placeholders
 
     def __missing__(self, name: str) -> Any:
@@ -65,6 +69,7 @@ class RecordsPipeline:
         self._root = root
         self._feature_columns = feature_columns
         self._label_columns = label_columns
+        self._takes_serialized: bool | None = None  # None before the first minibatch
 
     def batches(self, request: MinibatchRequest) -> Iterator[Batch]:
         """The minibatches of a task; see ``InputPipeline``."""
@@ -77,7 +82,7 @@ class RecordsPipeline:
         for index, records in enumerate(minibatches):
             if index < request.skip:
                 continue
-            rows = [FeatureRecord(decode(record), placeholders) for record in records]
+            rows = [FeatureRecord(decode(record), placeholders, record) for record in records]
             yield self._batch(rows, request, index)
 
     def _placeholders(self) -> dict[str, Any]:
@@ -90,9 +95,7 @@ class RecordsPipeline:
     def _batch(self, rows: list[FeatureRecord], request: MinibatchRequest, index: int) -> Batch:
         definition = self._function.definition
         try:
-            # Every minibatch has its own seed, so that skipped ones do not change the others.
-            with compatibility.removed_names_provided(), seeded(request.seed, index):
-                result = self._function(records=rows, mode=request.mode)
+            result = self._result(rows, request, index)
         except Exception as error:
             raise user_code_error(
                 error,
@@ -115,6 +118,31 @@ class RecordsPipeline:
         for which, nest in tensors.items():
             self._check_rows(nest, which, len(rows))
         return Batch(tensors["features"], tensors["labels"], len(rows), tensors["weights"])
+
+    def _result(self, rows: list[FeatureRecord], request: MinibatchRequest, index: int) -> Any:
+        """What the function returns.
+
+        Files of ElasticDL parse the records themselves: a function that cannot use dictionaries
+        and can use serialized records gets these from then on.
+        """
+        serialized = [row.serialized for row in rows]
+        if self._takes_serialized is not None:
+            return self._call(serialized if self._takes_serialized else rows, request, index)
+        try:
+            result = self._call(rows, request, index)
+            self._takes_serialized = False
+        except Exception as error:
+            try:
+                result = self._call(serialized, request, index)
+            except Exception:
+                raise error from None
+            self._takes_serialized = True
+        return result
+
+    def _call(self, records: Sequence[Any], request: MinibatchRequest, index: int) -> Any:
+        # Every minibatch has its own seed, so that skipped ones do not change the others.
+        with compatibility.removed_names_provided(), seeded(request.seed, index):
+            return self._function(records=records, mode=request.mode)
 
     def _parts(self, result: Any, mode: Mode) -> tuple[Any, Any, Any]:
         if isinstance(result, tuple) and len(result) in (2, 3):

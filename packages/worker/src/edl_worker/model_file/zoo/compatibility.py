@@ -8,11 +8,12 @@ write instead.
 from __future__ import annotations
 
 import functools
+import importlib
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import keras
@@ -20,12 +21,19 @@ import tensorflow as tf
 
 from edl_worker.model_file.zoo import removed_names
 from edl_worker.model_file.zoo.importer import ZooModuleLoader
-from edl_worker.tensorflow_internals import optimizer_base_class
+from edl_worker.tensorflow_internals import (
+    UnsupportedVersion,
+    handle_keras_tensors,
+    optimizer_base_class,
+)
 
 
 class CompatibilityWarning(UserWarning):
     """A model file uses a name that TensorFlow or Keras has removed."""
 
+
+# Keras 2 is a package of its own, and a part of TensorFlow.
+_KERAS_2 = ("tf_keras.", "tensorflow.python.keras.")
 
 _lock = threading.RLock()
 _depth = 0
@@ -76,6 +84,24 @@ def warn_once(text: str, place: tuple[str, int] | None = None) -> None:
         warnings.warn_explicit(text, CompatibilityWarning, filename, line)
 
 
+def is_of_keras_2(kind: type) -> bool:
+    """Whether a class comes from Keras 2, or inherits from a class of it."""
+    return any(base.__module__.startswith(_KERAS_2) for base in kind.__mro__)
+
+
+def of_keras_3(value: Any) -> Any:
+    """A model, optimizer or metric of Keras 2 as one of Keras 3; anything else as it is.
+
+    Raises:
+        ValueError: a model has no inputs yet.
+    """
+    if not is_of_keras_2(type(value)):
+        return value
+    from edl_worker.model_file.legacy.keras_2 import converted
+
+    return converted(value)
+
+
 def forget_warnings() -> None:
     """Forgets which warnings were shown, before a model file is loaded again."""
     _warned.clear()
@@ -98,6 +124,10 @@ _ABSENT = object()
 def _served_names() -> list[tuple[Any, str, Any, Any]]:
     """Owner, name, value while names are served, and value otherwise."""
     names: list[tuple[Any, str, Any, Any]] = []
+    # `from tensorflow.keras.layers import ...` makes a module of its own, and tf.keras.layers is
+    # that module from then on.
+    for module in ("layers", "losses", "metrics"):
+        importlib.import_module(f"tensorflow.keras.{module}")
 
     def provide(owner: Any, name: str, value: Any) -> None:
         """Never replaces a name that exists."""
@@ -117,6 +147,12 @@ def _served_names() -> list[tuple[Any, str, Any, Any]]:
             function = getattr(getattr(keras, module), name)
             provide(getattr(tf.keras, module), name, _with_warning(f"tf.{new}", new, function))
     provide(tf.Tensor, "flatten", _flatten)
+    new = "Keras preprocessing layers"
+    dense_features = _with_warning("tf.keras.layers.DenseFeatures", new, _dense_features)
+    provide(tf.keras.layers, "DenseFeatures", dense_features)
+    provide(keras.layers, "DenseFeatures", dense_features)
+    with suppress(UnsupportedVersion):  # then TensorFlow's own error says what is wrong
+        handle_keras_tensors(_on_keras_tensors)
     base = optimizer_base_class()
     names.append((base, "__init__", _accepts_lr(base.__init__), base.__init__))
     return names
@@ -151,6 +187,25 @@ def _resolve(dotted: str) -> Any:
 def _flatten(self: Any) -> Any:
     warn("Tensor.flatten()", "tf.reshape(tensor, [-1])")
     return tf.reshape(self, [-1])
+
+
+def _dense_features(*args: Any, **kwargs: Any) -> Any:
+    from edl_worker.model_file.legacy.feature_columns import DenseFeatures
+
+    return DenseFeatures(*args, **kwargs)
+
+
+def _on_keras_tensors(operation: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """What an operation of TensorFlow gives for Keras tensors; None outside of model files."""
+    if _depth == 0:
+        return None
+    from edl_worker.model_file.legacy.keras_tensors import apply
+
+    warn_once(
+        "TensorFlow operations do not take Keras tensors; edl makes a layer of the operation. "
+        "Write keras.ops instead."
+    )
+    return apply(operation, args, kwargs)
 
 
 def _accepts_lr(original: Callable[..., None]) -> Callable[..., None]:

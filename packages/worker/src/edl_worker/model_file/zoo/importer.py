@@ -22,9 +22,13 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+from edl_worker.model_file.legacy.old_modules import OldModules
+
 # Suffix for a top-level module with the name of an installed package.
 _ALIAS = "_of_model_zoo"
 _MOST_SUGGESTIONS = 400
+_OLD_KERAS = "tensorflow.python.keras"
+_ROOT_OF_ELASTICDL = "model_zoo"  # what files of ElasticDL call the folder, whatever its name
 
 
 class ModelZoo(MetaPathFinder):
@@ -46,6 +50,7 @@ class ModelZoo(MetaPathFinder):
             cls._open._close()
         zoo = cls(root)
         sys.meta_path.insert(0, zoo)
+        OldModules.serve()
         cls._open = zoo
         importlib.invalidate_caches()
         return zoo
@@ -152,6 +157,8 @@ class ModelZoo(MetaPathFinder):
     ) -> ModuleType:
         """``builtins.__import__`` for the module ``importer`` of the package ``package``."""
         target = self._resolve(importer, package, name, level)
+        if target is None and fromlist and level == 0 and _is_of_old_keras(name):
+            return _old_keras_module(name)
         if target is None:
             return builtins.__import__(name, globals, locals, fromlist or (), level)
         module = self.load(target) if target else _ZooRoot(self)
@@ -182,6 +189,8 @@ class ModelZoo(MetaPathFinder):
             return None if shadows_itself else name
         if self.locate(top) is not None:
             return None if _is_installed(top, self.root) else name
+        if top == _ROOT_OF_ELASTICDL and self.locate(rest):
+            return rest
         if top == self.root.name and (not rest or self.locate(rest)):
             return None if _is_installed(top, self.root) else rest
         return None
@@ -263,3 +272,19 @@ def _is_installed(top: str, root: Path) -> bool:
         if not all(inside):
             return True
     return False
+
+
+def _is_of_old_keras(name: str) -> bool:
+    return name == _OLD_KERAS or name.startswith(f"{_OLD_KERAS}.")
+
+
+def _old_keras_module(name: str) -> ModuleType:
+    """A module of the Keras that TensorFlow once contained, with the names of Keras 3."""
+    from edl_worker.model_file.legacy.old_keras import OldKerasModule, replacement
+    from edl_worker.model_file.zoo import compatibility
+
+    new = replacement(name)
+    compatibility.warn_once(
+        f"{name} is not the Keras that runs; edl provides names of {new}. Write {new} instead."
+    )
+    return OldKerasModule(name)
