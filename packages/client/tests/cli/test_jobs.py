@@ -132,7 +132,8 @@ def test_a_failed_job_says_what_where_and_what_to_do_on_one_screen(tidy: Edl) ->
         "code": "MODEL_CONTRACT",
         "what": "the model file has no loss",
         "where": "zoo/mine.py",
-        "remedy": "Write def loss(labels, predictions).",
+        "remedy": f"Write def loss(labels, predictions). edl resume {done.json['job']} starts it"
+        " again.",
     }
     assert "model file breaks the contract: the model file has no loss" in done.err
     assert "where: zoo/mine.py" in done.err
