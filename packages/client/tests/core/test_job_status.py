@@ -103,7 +103,7 @@ def test_an_error_stays_on_one_screen() -> None:
     )
     lines = job_text.failure_lines(failure)
     assert len(lines) < 30
-    assert lines[:3] == ["error: what", "  where: where", "  what to do: do"]
+    assert lines[:3] == ["what", "  where: where", "  what to do: do"]
     assert lines[3] == "  | ... 480 lines before these"
     assert lines[-1] == "  | line 499"
 
