@@ -11,7 +11,7 @@ from acting.job_settings import job_settings
 
 from edl_master.adapters.buffer_pool import BufferPool
 from edl_master.control import job_controller
-from edl_master.control.job_controller import GrantedLease, JobController
+from edl_master.control.job_controller import CapturedState, GrantedLease, JobController
 from edl_master.core.effects import JobPhase, LogEvent, LogScalar, WaitForWork
 from edl_master.core.events import (
     InstanceExited,
@@ -25,7 +25,6 @@ from edl_master.core.events import (
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.job import JobStateMachine
 from edl_master.core.parameters.modes import Async
-from edl_master.core.parameters.snapshot import Snapshot
 from edl_master.core.settings import JobType
 from edl_master.parameters.plane import build_local
 
@@ -50,8 +49,11 @@ class RecordedEffects:
     def log_scalar(self, point: LogScalar, at_s: float) -> None:
         self.done.append(("point", point.name))
 
-    def write_checkpoint(self, ledger: dict[str, Any], plane: Snapshot) -> None:
+    def write_checkpoint(self, state: CapturedState) -> None:
         self.done.append(("checkpoint",))
+
+    def write_snapshot(self, state: CapturedState) -> None:
+        self.done.append(("snapshot",))
 
     def finish_output(self) -> None:
         self.done.append(("finish output",))
@@ -129,13 +131,16 @@ def test_a_caller_that_is_gone_gets_no_task(controller: JobController) -> None:
     assert isinstance(controller.handle(ask(1)), GrantedLease)
 
 
-def test_the_end_is_reported_to_waiting_callers(controller: JobController) -> None:
+def test_the_end_is_reported_to_waiting_callers(
+    controller: JobController, external: RecordedEffects
+) -> None:
     assert controller.wait_for_end(0.01) is None
     controller.handle(StopRequested("enough"))
     for number in (0, 1):
         controller.handle(
             InstanceExited(WorkerId(number), InstanceId(f"host:{number}:0"), 0, None, False)
         )
+    assert ("snapshot",) in external.done  # a stopped job keeps its state
     end = controller.wait_for_end(LONG_S)
     assert end is not None
     assert end.phase is JobPhase.CANCELLED
