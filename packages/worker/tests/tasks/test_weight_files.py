@@ -107,7 +107,7 @@ def test_an_output_without_a_row_per_record_is_an_error(value: Any) -> None:
     with pytest.raises(EdlError) as caught:
         list(rows({"prediction": value}, 2))
     assert caught.value.code == error_pb2.SHAPE_MISMATCH
-    assert "2 records" in caught.value.what
+    assert "minibatch of 2" in caught.value.what
 
 
 @pytest.mark.parametrize(
