@@ -197,7 +197,7 @@ def chaos(session: nox.Session) -> None:
 
 @nox.session(**in_workspace)
 def simulate(session: nox.Session) -> None:
-    """Random schedules of the master's heart: --runs N [--from SEED] [--seconds S]."""
+    """Random schedules of the job state machine: --runs N [--from SEED] [--seconds S]."""
     script = "packages/master/tests/core/schedules.py"
     session.run("python", script, *session.posargs, external=True)
 
@@ -209,10 +209,10 @@ def engine(session: nox.Session) -> None:
     Needs root and Debian's docker.io, docker-registry and debootstrap. Skipped where these are
     not, with the reason; CI must have them.
     """
-    ask = "from tests.builder.docker_world import why_not; print(why_not())"
-    said = session.run("python", "-c", ask, silent=True)
-    if isinstance(said, str) and said.strip() and not os.environ.get("CI"):
-        session.skip(said.strip())
+    ask = "from tests.builder.docker_world import missing_requirements as m; print(m())"
+    reason = session.run("python", "-c", ask, silent=True)
+    if isinstance(reason, str) and reason.strip() and not os.environ.get("CI"):
+        session.skip(reason.strip())
     pytest(session, *(() if session.posargs else ("tests/builder",)), processes=0)
 
 

@@ -1,4 +1,4 @@
-"""The master's heart alone, with 1,000 workers and a million tasks of a thousand records each.
+"""The job state machine alone, with 1,000 workers and a million tasks of a thousand records each.
 
 No network and no parameters: what is measured is the time from the fact that a worker asks for a
 task to the decision. ``EDL_BENCH_TASKS`` plays fewer.
@@ -86,7 +86,7 @@ def measures() -> list[dict[str, object]]:
         ("leases, with completions and heartbeats", len(leases) / seconds, "/s", 1000.0, True),
         ("one lease, 99th percentile", cuts[989] * 1e3, "ms", 1.0, False),
         (f"start: {TASKS:,} tasks, {WORKERS} workers", start_s, "s", 1.0, False),
-        ("memory of the heart", peak / 2**20, "MiB", 100.0, False),
+        ("memory of the state machine", peak / 2**20, "MiB", 100.0, False),
         ("a snapshot", snapshot_s * 1e3, "ms", 100.0, False),
         ("size of a snapshot", size / 2**10, "KiB", 1024.0, False),
     ]

@@ -23,10 +23,10 @@ def measures() -> list[dict[str, Any]]:
     sys.path.insert(0, str(ROOT / "packages" / "builder" / "tests"))
     import zoos
 
-    from tests.builder.docker_world import NoEngine, open_world, why_not
+    from tests.builder.docker_world import NoEngine, open_world, missing_requirements
     from tests.builder.service import build, serving
 
-    reason = why_not()
+    reason = missing_requirements()
     if reason:
         print(f"bench: builds left out: {reason}", file=sys.stderr)
         return []

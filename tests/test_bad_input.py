@@ -43,7 +43,7 @@ def told(done: Done, code: int, *words: str) -> None:
     lines = done.err.splitlines()
     assert len(lines) <= SCREEN, str(done)
     for word in words:
-        assert word in done.err, f"{word!r} is not said\n{done}"
+        assert word in done.err, f"{word!r} is not shown\n{done}"
     assert "what to do" in done.err, str(done)
     left = list(Path(done.args[done.args.index("--output") + 1]).parent.glob("*model*"))
     assert not left, left

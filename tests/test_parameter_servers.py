@@ -79,7 +79,7 @@ def test_workers_reach_servers_directly_and_their_successors_too(
 def test_servers_that_are_killed_before_there_is_a_snapshot_begin_anew(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
 ) -> None:
-    """Once before any worker has said what is to be trained, and once more after that."""
+    """Once before any worker has described the model, and once after that."""
     total, epochs, output = 997, 3, tmp_path / "model"
     edl(
         *train(numbered(total), total, output, "--num-workers", "2", epochs=epochs),

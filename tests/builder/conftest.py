@@ -20,13 +20,13 @@ _ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(_ROOT / "packages" / "builder" / "tests"))
 
 from . import job_base  # noqa: E402
-from .docker_world import NoEngine, World, open_world, until, why_not  # noqa: E402
+from .docker_world import NoEngine, World, open_world, until, missing_requirements  # noqa: E402
 
 
 @pytest.fixture(scope="session")
 def world() -> Iterator[World]:
     """An engine and a registry with a base image; skipped, or failed in CI, where none can be."""
-    reason = why_not()
+    reason = missing_requirements()
     if not reason:
         try:
             with open_world() as found:

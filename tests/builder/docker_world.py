@@ -42,7 +42,7 @@ http: {{addr: "127.0.0.1:{port}"}}
 """
 
 
-def why_not() -> str:
+def missing_requirements() -> str:
     """Why there can be no engine here; empty if there can."""
     if os.geteuid() != 0:
         return "starting a Docker engine needs root"
@@ -306,7 +306,7 @@ def _remove(folder: Path) -> None:
 
 if __name__ == "__main__":
     # For a developer's many runs: keep a world, and name it to the tests.
-    missing = why_not()
+    missing = missing_requirements()
     if missing:
         raise SystemExit(missing)
     for number in (signal.SIGTERM, signal.SIGINT):  # also where a shell lets them be ignored

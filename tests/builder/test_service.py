@@ -80,7 +80,7 @@ def test_the_image_is_what_it_should_be(world: World, service: Service, reposito
     try:
         for image in client.images.list(name=repository):
             client.images.remove(image.id, force=True)
-        # Nothing is left here: it is pulled, by what the builder has said.
+        # Nothing is left here: the image is pulled by the builder's reference.
         pulled = client.images.pull(result.image)
         assert pulled.labels["team"] == "a"
         assert pulled.labels["io.edl.key"] == result.key

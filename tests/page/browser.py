@@ -192,7 +192,7 @@ class Chromium:
         return result
 
     def pump(self, wait_s: float) -> None:
-        """Takes in what the browser has said, waiting up to ``wait_s`` for the first word."""
+        """Read the browser's messages, waiting up to ``wait_s`` for the first one."""
         readable, _, _ = select.select([self._read], [], [], wait_s)
         if not readable:
             return
