@@ -23,7 +23,7 @@ def measures() -> list[dict[str, Any]]:
     sys.path.insert(0, str(ROOT / "packages" / "builder" / "tests"))
     import zoos
 
-    from tests.builder.docker_world import NoEngine, open_world, missing_requirements
+    from tests.builder.docker_world import NoEngine, missing_requirements, open_world
     from tests.builder.service import build, serving
 
     reason = missing_requirements()

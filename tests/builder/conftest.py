@@ -20,7 +20,7 @@ _ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(_ROOT / "packages" / "builder" / "tests"))
 
 from . import job_base  # noqa: E402
-from .docker_world import NoEngine, World, open_world, until, missing_requirements  # noqa: E402
+from .docker_world import NoEngine, World, missing_requirements, open_world, until  # noqa: E402
 
 
 @pytest.fixture(scope="session")
