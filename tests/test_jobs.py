@@ -70,7 +70,7 @@ def test_a_job_is_seen_scaled_stopped_and_forgotten(
 
 def test_logs_of_all_and_of_one_worker(edl: Edl, long_job: Callable[..., str]) -> None:
     name = long_job(workers="1")
-    assert "worker-0" in edl("logs", name).out
+    assert "[worker 0]" in edl("logs", name).out
     assert edl("logs", name, "--worker", "0", "--tail", "1").out.count("\n") == 1
     follower = edl.start("logs", name, "-f")
     edl("stop", name)

@@ -293,7 +293,8 @@ def test_a_file_for_fit_trains_exactly_once_though_a_worker_is_killed(
         *("--output", str(tmp_path / "model")),
     )
     eventually(lambda: int(edl.status("fit")["records_trained"]) > 0, "training has begun")
-    os.kill(next(iter(edl.workers("fit").values())), signal.SIGKILL)
+    workers = eventually(lambda: edl.workers("fit"), "a worker is in the written status")
+    os.kill(next(iter(workers.values())), signal.SIGKILL)
     result = edl("wait", "fit", "-o", "json").json
     assert (result["state"], result["epochs"], result["records_trained"]) == ("SUCCEEDED", 2, 4000)
     arrays = load_file(tmp_path / "model" / "parameters.safetensors")
