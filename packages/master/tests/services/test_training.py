@@ -180,14 +180,15 @@ def test_evaluations_are_of_one_frozen_version(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("update", ["ASYNC", "SYNC"])
 def test_a_stopped_job_goes_on_from_its_checkpoint(tmp_path: Path, update: str) -> None:
-    stop = threading.Event()
+    stop, accepted = threading.Event(), threading.Event()
     minibatches = 0
 
     def at_minibatch(worker: ActingWorker, minibatch: int) -> None:
         nonlocal minibatches
         minibatches += 1
-        if minibatches == 20:
+        if minibatches >= 20:  # the job must not be over before it is stopped
             stop.set()
+            accepted.wait(DEADLINE_S)
 
     spec = training_spec(tmp_path, SIZES)
     set_update(spec, update)
@@ -197,6 +198,7 @@ def test_a_stopped_job_goes_on_from_its_checkpoint(tmp_path: Path, update: str) 
     with RunningJob(spec, tmp_path / "job", acting) as job:
         assert stop.wait(DEADLINE_S)
         job.job.Stop(job_pb2.StopRequest(reason="a test"), timeout=200)
+        accepted.set()
         assert job.wait() == 1
         stopped = job.app.report.status()
     assert stopped.state == job_pb2.CANCELLED
@@ -225,11 +227,12 @@ def test_a_stopped_job_goes_on_from_its_checkpoint(tmp_path: Path, update: str) 
 def test_the_model_of_a_stopped_job_is_exported_by_another_before_it_goes_on(
     tmp_path: Path,
 ) -> None:
-    stop = threading.Event()
+    stop, accepted = threading.Event(), threading.Event()
 
     def at_minibatch(worker: ActingWorker, minibatch: int) -> None:
-        if minibatch == 2:
+        if minibatch >= 2:  # the job must not be over before it is stopped
             stop.set()
+            accepted.wait(DEADLINE_S)
 
     spec = training_spec(tmp_path, SIZES)
     acting = ActingBehavior(RECORDS, at_minibatch=at_minibatch)
@@ -240,6 +243,7 @@ def test_the_model_of_a_stopped_job_is_exported_by_another_before_it_goes_on(
         assert caught.value.code == error_pb2.OUTPUT_EXISTS
         assert "job is going to write" in caught.value.what, "not only after it has trained"
         job.job.Stop(job_pb2.StopRequest(reason="a test"), timeout=30)
+        accepted.set()
         assert job.wait() == 1
         stopped = job.app.report.status()
     assert stopped.saved_version == stopped.progress.parameter_version > 0
