@@ -95,8 +95,20 @@ class KubernetesApi:
     def get(self, path: str) -> JsonObject:
         return self._json("GET", path)
 
-    def create(self, path: str, item: JsonObject) -> JsonObject:
-        return self._json("POST", path, body=item)
+    def create(self, path: str, item: JsonObject, *, dry_run: bool = False) -> JsonObject:
+        """Create an object; the server refuses fields that it does not know.
+
+        Args:
+            dry_run: only check the object, with all that the server would check.
+        """
+        query = {"fieldValidation": "Strict"}
+        if dry_run:
+            query["dryRun"] = "All"
+        return self._json("POST", path, query, item)
+
+    def patch(self, path: str, changes: JsonObject) -> JsonObject:
+        """Set some fields; None removes a field, and a list is replaced as a whole."""
+        return self._json("PATCH", path, body=changes, content="application/merge-patch+json")
 
     def replace(self, path: str, item: JsonObject) -> JsonObject:
         """Fails with 409 if ``metadata.resourceVersion`` is not the newest."""
@@ -158,8 +170,9 @@ class KubernetesApi:
         path: str,
         query: Mapping[str, str] | None = None,
         body: JsonObject | None = None,
+        content: str = "application/json",
     ) -> JsonObject:
-        answer: JsonObject = json.loads(self._open(method, path, query, body).data)
+        answer: JsonObject = json.loads(self._open(method, path, query, body, content).data)
         return answer
 
     def _open(
@@ -168,9 +181,10 @@ class KubernetesApi:
         path: str,
         query: Mapping[str, str] | None = None,
         body: JsonObject | None = None,
+        content: str = "application/json",
         answer_s: float = _ANSWER_S,
     ) -> urllib3.BaseHTTPResponse:
-        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        headers = {"Accept": "application/json", "Content-Type": content}
         try:
             response: urllib3.BaseHTTPResponse = self._client.call_api(
                 path,

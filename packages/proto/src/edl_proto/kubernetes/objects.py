@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 MASTER_PORT = 7070
-"""gRPC of the master: tasks, job, and parameters."""
+"""gRPC of the master: tasks, job, and parameters; also of a parameter server."""
 
 STREAM_PORT = 7071
-"""Direct parameter connections of the master."""
+"""Direct parameter connections of the master; also of a parameter server."""
 
 PAGE_PORT = 7072
 """Status page and metrics of the master."""
@@ -32,8 +32,25 @@ LABEL_NUMBER = "edl/number"
 LABEL_ATTEMPT = "edl/attempt"
 """Number of the worker's start."""
 
-COMMON_LABELS = {"app.kubernetes.io/name": "edl", "app.kubernetes.io/managed-by": "edl"}
+COMMON_LABELS = {
+    "app.kubernetes.io/name": "edl",
+    "app.kubernetes.io/part-of": "edl",
+    "app.kubernetes.io/managed-by": "edl",
+}
 """On every object."""
+
+ANNOTATION_STOPPED = "edl/stopped"
+"""On a Job that ``edl stop --now`` suspended, with the reason. Without it, a suspended Job waits
+for a queue that will release it."""
+
+MASTER_ACCOUNT = "edl-master"
+"""The service account of a master's pod, unless the user names another one."""
+
+MASTER_COMMAND = ("python", "-m", "edl_master", "--in-pod")
+"""What the container of a master's pod runs; everything else is in the specification."""
+
+POD_NAME, POD_IP = "EDL_POD_NAME", "EDL_POD_IP"
+"""Variables that tell the processes of every pod its name and address."""
 
 CONTAINER = "edl"
 """The container of a pod that runs edl; a template may add others."""
@@ -54,6 +71,16 @@ STATE_DIRECTORY = "/var/lib/edl"
 def object_name(job: str) -> str:
     """The name of the job's Job, Secret, Service, claim, Lease and ConfigMap."""
     return f"edl-{job}"
+
+
+def service_host(job: str, namespace: str) -> str:
+    """Where the pods of a job reach its master, whichever pod that is at the moment."""
+    return f"{object_name(job)}.{namespace}.svc"
+
+
+def labels(job: str, role: str) -> dict[str, str]:
+    """The labels of an object that belongs to one role of a job."""
+    return {**COMMON_LABELS, LABEL_JOB: job, LABEL_ROLE: role}
 
 
 def pod_name(job: str, role: str, number: int, suffix: str) -> str:

@@ -447,10 +447,13 @@ class KubernetesSpec(_message.Message):
     WORKER_POD_FIELD_NUMBER: _builtins.int
     SERVER_POD_FIELD_NUMBER: _builtins.int
     WORKER_PRIORITIES_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     worker_pod: _builtins.str
     server_pod: _builtins.str
     """of a parameter server; empty: there are none"""
+    state: _builtins.str
+    """what keeps the state: volume, or pod"""
     @_builtins.property
     def worker_priorities(self) -> _containers.RepeatedCompositeFieldContainer[Global___PriorityShare]:
         """empty: as the pod says"""
@@ -462,10 +465,11 @@ class KubernetesSpec(_message.Message):
         worker_pod: _builtins.str = ...,
         server_pod: _builtins.str = ...,
         worker_priorities: _abc.Iterable[Global___PriorityShare] | None = ...,
+        state: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["namespace", b"namespace", "server_pod", b"server_pod", "worker_pod", b"worker_pod", "worker_priorities", b"worker_priorities"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["namespace", b"namespace", "server_pod", b"server_pod", "state", b"state", "worker_pod", b"worker_pod", "worker_priorities", b"worker_priorities"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
