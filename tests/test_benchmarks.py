@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import json
+import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,6 +21,14 @@ from edl_proto.v1 import job_pb2
 @pytest.mark.parametrize("name", names())
 def test_a_benchmark_can_be_loaded(name: str) -> None:
     assert callable(importlib.import_module(f"bench.{name}").measures)
+
+
+def test_the_threads_of_a_master_can_be_counted() -> None:
+    tool = Path(__file__).parents[1] / "tools/master_threads.py"
+    command = [sys.executable, str(tool), "--workers", "3", "--seconds", "1"]
+    found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    assert found["threads"] > 1
+    assert found["failed_calls"] == found["crashed_workers"] == 0
 
 
 def test_a_difference_is_as_probable_as_its_signs_are() -> None:

@@ -62,6 +62,8 @@ def write_job(job_dir: Path, workers: int) -> None:
     }.items():
         if name in spec.DESCRIPTOR.fields_by_name:  # not in every version
             setattr(spec, name, value)
+    if "prediction" in spec.DESCRIPTOR.fields_by_name:
+        spec.prediction.format = "recordio"
     (job_dir / "spec.json").write_text(json_format.MessageToJson(spec))
 
 
