@@ -260,7 +260,7 @@ def delete(
                     where="edl delete",
                     remedy=f"edl delete {name} --yes",
                 )
-            if not typer.confirm(f"Delete {name}, its logs and events ({location})?"):
+            if not terminal.confirm(f"Delete {name}, its logs and events ({location})?"):
                 terminal.message(f"{name} is kept")
                 raise typer.Exit(DECLINED)
         if state and not is_damaged:

@@ -189,11 +189,10 @@ def _progress(total: int | None, quiet: bool) -> Iterator[Callable[[int], None]]
     if quiet:
         yield lambda _: None
     elif terminal.may_animate(sys.stderr):
-        from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
         columns = ("records", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        with Progress(*columns, console=terminal.console(sys.stderr), transient=True) as bar:
             task = bar.add_task("", total=total)
             yield lambda done: bar.update(task, completed=done)
     else:

@@ -83,13 +83,11 @@ def top(name: Name) -> None:
     if not terminal.may_animate(sys.stdout):
         terminal.result("\n".join(status_lines(status)))
         return
-    from rich.console import Console
     from rich.live import Live
-    from rich.text import Text
 
-    with Live(console=Console(highlight=False), auto_refresh=False) as live:
+    with Live(console=terminal.console(sys.stdout), auto_refresh=False) as live:
         while True:
-            live.update(Text("\n".join(status_lines(status))), refresh=True)
+            live.update(terminal.styled("\n".join(status_lines(status))), refresh=True)
             if status.state.is_over:
                 return
             time.sleep(_TOP_EVERY_S)

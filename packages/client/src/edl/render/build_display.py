@@ -72,10 +72,9 @@ class LiveBuild:
     """One line that redraws itself: phase, time, the newest line of the log."""
 
     def __init__(self, every_line: bool = False) -> None:
-        from rich.console import Console
         from rich.status import Status
 
-        self._console = Console(file=sys.stderr, stderr=True, highlight=False)
+        self._console = terminal.console(sys.stderr)
         self._status = Status("", console=self._console)
         self._every_line = every_line
         self._since = time.monotonic()
@@ -91,11 +90,9 @@ class LiveBuild:
             self.tick()
 
     def line(self, text: str) -> None:
-        from rich.text import Text
-
         self._last = text
         if self._every_line:
-            self._console.print(Text(text, style="dim"))
+            self._console.print(terminal.styled((text, "dim")))
         self.tick()
 
     def say(self, text: str) -> None:
@@ -103,16 +100,13 @@ class LiveBuild:
         self.tick()
 
     def tick(self) -> None:
-        from rich.text import Text
-
         if not self._words:
             return
         spent = duration(time.monotonic() - self._since)
-        words = Text(f"image  {self._words}, {spent}  ")
+        words = f"image  {self._words}, {spent}  "
         room = self._console.width - len(words) - 4
-        if room > _CONTEXT and not self._every_line:
-            words.append(self._last[:room], style="dim")
-        self._status.update(words)
+        last = self._last[:room] if room > _CONTEXT and not self._every_line else ""
+        self._status.update(terminal.styled(words, (last, "dim")))
         if not self._shown:
             self._status.start()
             self._shown = True

@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 import sys
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.spinner import Spinner
 from rich.table import Table
-from rich.text import Text
 
 from edl.core import quantities
 from edl.core.job_status import JobEvent, JobState, JobStatus
-from edl.render import job_text
+from edl.render import job_text, terminal
 from edl.render.line_pace import EventPace
 
 _NARROW = 60
@@ -25,7 +24,7 @@ class LiveDisplay:
     """A bar with figures; notable events scroll by above it."""
 
     def __init__(self, with_workers: bool = True) -> None:
-        self._console = Console(file=sys.stderr, stderr=True, highlight=False)
+        self._console = terminal.console(sys.stderr)
         self._live = Live(console=self._console, transient=True, refresh_per_second=4)
         self._with_workers = with_workers
         self._spinner = Spinner("dots", style="cyan")
@@ -44,10 +43,10 @@ class LiveDisplay:
     def happened(self, event: JobEvent) -> None:
         if event.is_notable and self._events.is_due(event.kind):
             style = {"warning": "yellow", "error": "red"}.get(event.severity, "dim")
-            self._console.print(Text(job_text.event_line(event), style=style))
+            self._console.print(terminal.styled((job_text.event_line(event), style)))
 
     def say(self, text: str) -> None:
-        self._console.print(Text(text))
+        self._console.print(terminal.styled(text))
 
     def close(self) -> None:
         if self._shown:
@@ -60,22 +59,22 @@ class LiveDisplay:
             lines.append(self._bar(status))
         figures = job_text.figures(status)
         if figures:
-            lines.append(Text("  " + "   ".join(figures), style="green"))
+            lines.append(terminal.styled(("  " + "   ".join(figures), "green")))
         if self._with_workers and status.workers and self._console.width >= _NARROW:
             lines.append(_workers(status))
         return Group(*lines)
 
     def _headline(self, status: JobStatus) -> RenderableType:
         row = Table.grid(padding=(0, 1))
-        words = Text(status.job, style="bold")
-        words.append(f"  {job_text.phase(status)}, {job_text.workers_phrase(status)}", style="")
+        words = f"  {job_text.phase(status)}, {job_text.workers_phrase(status)}"
         if status.num_epochs > 1 and status.epoch:
-            words.append(f", epoch {status.epoch}/{status.num_epochs}")
+            words += f", epoch {status.epoch}/{status.num_epochs}"
+        name = (status.job, "bold")
         if status.state is JobState.STARTING:
-            words.append(f"  {quantities.duration(status.seconds)}", style="dim")
-            row.add_row(self._spinner, words)
+            since = f"  {quantities.duration(status.seconds)}"
+            row.add_row(self._spinner, terminal.styled(name, words, (since, "dim")))
         else:
-            row.add_row(words)
+            row.add_row(terminal.styled(name, words))
         return row
 
     def _bar(self, status: JobStatus) -> RenderableType:
@@ -83,13 +82,15 @@ class LiveDisplay:
         row = Table.grid(padding=(0, 1))
         row.add_row(
             ProgressBar(total=1.0, completed=status.fraction, width=width),
-            Text(f"{status.fraction:4.0%}"),
-            Text(
+            terminal.styled(f"{status.fraction:4.0%}"),
+            terminal.styled(
                 f"{quantities.count(status.records_done)}"
                 f"/{quantities.count(status.records_total)} records"
             ),
-            Text(f"{quantities.rate(status.records_per_s)}/s", style="cyan"),
-            Text(f"ETA {quantities.duration(status.eta_s)}" if status.eta_s >= 0 else ""),
+            terminal.styled((f"{quantities.rate(status.records_per_s)}/s", "cyan")),
+            terminal.styled(
+                f"ETA {quantities.duration(status.eta_s)}" if status.eta_s >= 0 else ""
+            ),
         )
         return row
 
@@ -100,12 +101,14 @@ def _workers(status: JobStatus) -> RenderableType:
         style = {"lost": "red", "gone": "dim", "leaving": "yellow"}.get(worker.state, "dim")
         pace = worker.records_per_s
         table.add_row(
-            Text(f"  worker {worker.id}", style="dim"),
-            Text(worker.state, style=style),
-            Text(worker.task, style="dim"),
-            Text(f"{quantities.rate(pace)}/s" if math.isfinite(pace) and pace else "", style="dim"),
+            terminal.styled((f"  worker {worker.id}", "dim")),
+            terminal.styled((worker.state, style)),
+            terminal.styled((worker.task, "dim")),
+            terminal.styled(
+                (f"{quantities.rate(pace)}/s" if math.isfinite(pace) and pace else "", "dim")
+            ),
         )
     hidden = len(status.workers) - _MOST_WORKERS
     if hidden > 0:
-        table.add_row(Text(f"  and {hidden} more", style="dim"))
+        table.add_row(terminal.styled((f"  and {hidden} more", "dim")))
     return table

@@ -1,4 +1,8 @@
-"""Messages on stderr and results on stdout."""
+"""Everything that the command prints: messages on stderr and results on stdout.
+
+No other module of the client prints, or makes what rich prints, so that here control characters in
+texts of others are shown and not obeyed (``edl_proto.printable``).
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,13 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-_BOLD, _RED, _YELLOW, _DIM, _PLAIN = "\033[1m", "\033[1;31m", "\033[33m", "\033[2m", "\033[0m"
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+_RED, _YELLOW, _DIM, _PLAIN = "\033[1;31m", "\033[33m", "\033[2m", "\033[0m"
 
 
 def may_animate(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
@@ -23,26 +31,21 @@ def may_colour(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
 
 def message(text: str) -> None:
     """A line or more for the person, on stderr."""
-    with contextlib.suppress(OSError):  # there is nowhere left to say so
-        print(_printable(text, sys.stderr), file=sys.stderr, flush=True)
+    _say(_printable(text, sys.stderr))
 
 
 def warning(text: str) -> None:
     """A warning, on stderr."""
-    message(_painted(_YELLOW, "warning: ") + text)
+    _say(_painted(_YELLOW, "warning: ") + _printable(text, sys.stderr))
 
 
 def error(lines: Iterable[str]) -> None:
     """An error; its first line is the heading."""
     first, *rest = lines
-    message(_painted(_RED, "error: ") + first)
+    _say(_painted(_RED, "error: ") + _printable(first, sys.stderr))
     for line in rest:
-        message(_painted(_DIM, line) if line.startswith("  |") else line)
-
-
-def heading(text: str) -> str:
-    """The text in bold, if the terminal has colours."""
-    return _painted(_BOLD, text)
+        shown = _printable(line, sys.stderr)
+        _say(_painted(_DIM, shown) if line.startswith("  |") else shown)
 
 
 def result(text: str) -> None:
@@ -55,8 +58,45 @@ def result(text: str) -> None:
         raise OSError(error.errno, error.strerror, "standard output") from error
 
 
+def confirm(question: str) -> bool:
+    """Ask the person, who answers yes or no. Raises: typer.Abort: Ctrl-C, or the end of stdin."""
+    import typer
+
+    return typer.confirm(_printable(question, sys.stdout))
+
+
+def console(stream: TextIO) -> Console:
+    """What a display that redraws itself writes to; it gets its texts from ``styled``."""
+    from rich.console import Console
+
+    return Console(file=stream, highlight=False)
+
+
+def styled(*parts: str | tuple[str, str]) -> Text:
+    """A text for ``console``.
+
+    Args:
+        parts: texts, alone or each with its style.
+    """
+    from rich.text import Text
+
+    from edl_proto.printable import visible
+
+    pairs = [(part, "") if isinstance(part, str) else part for part in parts]
+    return Text.assemble(*((visible(text), style) for text, style in pairs))
+
+
+def _say(printable: str) -> None:
+    with contextlib.suppress(OSError):  # there is nowhere left to say so
+        print(printable, file=sys.stderr, flush=True)
+
+
 def _printable(text: str, stream: TextIO) -> str:
     """The text as a stream can show it: it may be ASCII, and a file's name may be no UTF-8."""
+    # Help and completion print without it, and load nothing.
+    from edl_proto.printable import visible
+
+    text = visible(text)
     encoding = stream.encoding or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
 

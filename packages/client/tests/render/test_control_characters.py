@@ -1,0 +1,135 @@
+"""What others wrote cannot command the terminal, whichever way it is printed."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import edl
+from edl.core.image_build import BuildStatus
+from edl.core.job_status import JobEvent
+from edl.render import errors, terminal
+from edl.render.build_display import LiveBuild, PlainBuild
+from edl.render.live_display import LiveDisplay
+from edl_proto.errors import EdlError, ErrorCode
+
+TITLE = "\x1b]0;owned\x07"
+SHOWN = "\\x1b]0;owned\\x07"
+
+PRINTS = {"print", "echo", "secho", "confirm", "prompt", "launch", "pprint", "print_exception"}
+CLASSES = {"Console", "Text"}
+PRINTER = Path("render/terminal.py")
+WITHOUT_TEXTS_OF_OTHERS = {
+    Path("cli/root.py"): "the version",
+    Path("master_container.py"): "its stderr is a log of the job",
+    Path("adapters/machine_diagnostics.py"): "a program of its own, which answers in JSON",
+}
+
+
+class Tty(io.StringIO):
+    """A terminal."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+@contextlib.contextmanager
+def screen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tty]:
+    """Standard output and error as a terminal with colours."""
+    tty = Tty()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    with contextlib.redirect_stdout(tty), contextlib.redirect_stderr(tty):
+        yield tty
+
+
+def test_messages_results_and_errors_show_control_characters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with screen(monkeypatch) as tty:
+        terminal.message(TITLE)
+        terminal.warning(TITLE)
+        terminal.result(TITLE)
+        errors.show(EdlError(ErrorCode.INTERNAL, TITLE, where=TITLE, remedy=TITLE, detail=TITLE))
+    assert TITLE not in tty.getvalue()
+    assert tty.getvalue().count(SHOWN) == 7
+    assert "\x1b[33mwarning: \x1b[0m" in tty.getvalue(), "edl's own colours stay"
+
+
+def test_displays_show_control_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    with screen(monkeypatch) as tty:
+        live, build, plain = LiveDisplay(), LiveBuild(every_line=True), PlainBuild(every_line=True)
+        live.say(TITLE)
+        live.happened(JobEvent(1, "", 0.0, "StopRequested", "warning", TITLE))
+        build.line(TITLE)
+        build.say(TITLE)
+        build.update(BuildStatus("7", "building"))
+        build.close()
+        plain.line(TITLE)
+        plain.say(TITLE)
+    assert TITLE not in tty.getvalue()
+    assert tty.getvalue().count(SHOWN) == 5
+
+
+def test_a_question_shows_control_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    with screen(monkeypatch) as tty:
+        assert terminal.confirm(f"Delete {TITLE}?")
+    assert TITLE not in tty.getvalue()
+
+
+def test_nothing_else_prints() -> None:
+    root = Path(edl.__file__).parent
+    found = {
+        f"{path.relative_to(root)}:{line}: {what}"
+        for path in root.rglob("*.py")
+        if path.relative_to(root) not in (PRINTER, *WITHOUT_TEXTS_OF_OTHERS)
+        for line, what in _ways_to_print(ast.parse(path.read_text()))
+    }
+    assert not found, "print with edl.render.terminal"
+
+
+def test_the_search_finds_every_way_to_print() -> None:
+    ways = """
+print(1)
+typer.echo("x")
+typer.confirm("x")
+sys.stdout.write("x")
+sys.stderr.buffer.write(b"x")
+os.write(2, b"x")
+from rich.console import Console
+from rich import print
+import rich.text
+"""
+    lines = {line for line, _ in _ways_to_print(ast.parse(ways))}
+    assert lines == set(range(2, 11))
+
+
+def _ways_to_print(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id=name)) if name in PRINTS:
+                yield node.lineno, name
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=module), attr=name)) if (
+                name in PRINTS and module != "terminal"
+            ):
+                yield node.lineno, f"{module}.{name}"
+            case ast.Call(func=ast.Attribute(value=value, attr="write" | "writelines")) if (
+                "sys.std" in ast.unparse(value) or ast.unparse(value) == "os"
+            ):
+                yield node.lineno, ast.unparse(node.func)
+            case ast.ImportFrom(module=module, names=names) if (module or "").startswith("rich"):
+                wrong = {each.name for each in names} & (CLASSES | PRINTS)
+                if wrong:
+                    yield node.lineno, f"{module}.{wrong}"
+            case ast.Import(names=names):
+                for each in names:
+                    if each.name.startswith("rich"):
+                        yield node.lineno, each.name
