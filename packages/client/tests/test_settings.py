@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -101,3 +102,65 @@ def test_a_value_says_where_it_was_set(project: Path) -> None:
     assert found["seed"].where == f"{project / 'edl.toml'}: [train] seed"
     assert found["loss"].where == "$EDL_LOSS"
     assert not found["seed"].explicit
+
+
+# --- files of others ---------------------------------------------------------------------------
+
+
+def as_user(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: number)
+
+
+@pytest.mark.parametrize("name", ["edl.toml", "pyproject.toml"])
+def test_a_project_file_of_another_user_is_refused(
+    project: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    text = "builder = 'evil:1'\n"
+    (project / name).write_text(text if name == "edl.toml" else f"[tool.edl]\n{text}")
+    assert values(project)["builder"] == "evil:1"
+    owner = os.getuid()
+    if owner == 0:
+        os.chown(project / name, 4711, 4711)
+    else:
+        as_user(owner + 1, monkeypatch)
+    with pytest.raises(Problem, match="of another user") as refused:
+        values(project)
+    assert refused.value.where == str(project / name)
+    assert f"EDL_SAFE_DIRECTORY={project}" in refused.value.remedy
+    assert values(project, EDL_SAFE_DIRECTORY=f"/nowhere:{project}")["builder"] == "evil:1"
+    if owner == 0:
+        assert values(project, SUDO_UID="4711")["builder"] == "evil:1"
+
+
+def test_a_project_file_behind_a_link_of_another_user_is_refused(
+    project: Path, tmp_path: Path
+) -> None:
+    if os.getuid() != 0:
+        pytest.skip("only root can make a link of another user")
+    (tmp_path / "mine.toml").write_text("seed = 1\n")
+    (project / "edl.toml").symlink_to(tmp_path / "mine.toml")
+    assert values(project) == {"seed": 1}
+    os.chown(project / "edl.toml", 4711, 4711, follow_symlinks=False)
+    with pytest.raises(Problem, match="of another user"):
+        values(project)
+
+
+def test_a_project_file_that_every_user_can_write_is_refused(project: Path) -> None:
+    (project / "edl.toml").write_text("seed = 1\n")
+    (project / "edl.toml").chmod(0o666)
+    with pytest.raises(Problem, match="every user can write"):
+        values(project)
+    (project / "edl.toml").chmod(0o664)
+    project.chmod(0o777)
+    with pytest.raises(Problem, match="every user can write"):
+        values(project)
+    project.chmod(0o1777)  # as /tmp: nobody can replace the file of another user
+    assert values(project) == {"seed": 1}
+
+
+def test_a_project_file_of_root_is_read(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "edl.toml").write_text("seed = 1\n")
+    if os.getuid() != 0:
+        pytest.skip("only root can make a file of root")
+    as_user(4711, monkeypatch)
+    assert values(project) == {"seed": 1}

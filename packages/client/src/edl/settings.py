@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from edl.core.options import BY_NAME, Given, Option, Verb, options_of, unknown
 from edl.core.problem import usage
 
 PROJECT_FILE = "edl.toml"
+SAFE_DIRECTORY = "EDL_SAFE_DIRECTORY"
+"""Folders, separated by colons, whose project file is read whoever owns it; ``*`` is all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +26,13 @@ class SettingsFile:
     Attributes:
         common: values for all verbs.
         verbs: values in the section of one verb, such as ``[train]``.
+        is_project: it lies with the project, and not in the user's own settings.
     """
 
     path: Path
     common: Mapping[str, Any] = field(default_factory=dict)
     verbs: Mapping[Verb, Mapping[str, Any]] = field(default_factory=dict)
+    is_project: bool = False
 
     def given(self, verb: Verb) -> dict[str, Given]:
         found: dict[str, Given] = {}
@@ -36,7 +41,10 @@ class SettingsFile:
                 if option.name in values:
                     value = self._with_absolute_paths(option, values[option.name])
                     found[option.name] = Given(
-                        value, f"{self.path}: {section}{option.name}", explicit=False
+                        value,
+                        f"{self.path}: {section}{option.name}",
+                        explicit=False,
+                        from_project=self.is_project,
                     )
         return found
 
@@ -66,10 +74,11 @@ def gather(
         cwd: folder in which the search for a project file starts; it goes on in its parents.
 
     Raises:
-        Problem: a settings file cannot be read or names an unknown option.
+        Problem: a settings file cannot be read, names an unknown option, or is the project file of
+            somebody else.
     """
     found: dict[str, Given] = {}
-    for file in (user_file(environ), project_file(cwd)):
+    for file in (user_file(environ), project_file(cwd, environ)):
         if file is not None:
             found.update(file.given(verb))
     for option in options_of(verb):
@@ -87,18 +96,60 @@ def user_file(environ: Mapping[str, str]) -> SettingsFile | None:
     return _parse(path, _load(path)) if path.is_file() else None
 
 
-def project_file(cwd: Path) -> SettingsFile | None:
-    """The nearest ``edl.toml``, or ``pyproject.toml`` with ``[tool.edl]``, upwards from ``cwd``."""
+def project_file(cwd: Path, environ: Mapping[str, str]) -> SettingsFile | None:
+    """The nearest ``edl.toml``, or ``pyproject.toml`` with ``[tool.edl]``, upwards from ``cwd``.
+
+    Raises:
+        Problem: it cannot be read, names an unknown option, or others than the user can write it.
+    """
     for folder in (cwd, *cwd.parents):
         path = folder / PROJECT_FILE
         if path.is_file():
-            return _parse(path, _load(path))
+            _check_owner(path, environ)
+            return _parse(path, _load(path), is_project=True)
         path = folder / "pyproject.toml"
         if path.is_file():
             table = _load(path).get("tool", {}).get("edl")
             if table is not None:
-                return _parse(path, table)
+                _check_owner(path, environ)
+                return _parse(path, table, is_project=True)
     return None
+
+
+def _check_owner(path: Path, environ: Mapping[str, str]) -> None:
+    """Refuse a file that somebody else put above the user's folder, as git does.
+
+    Its settings choose the image that runs, the platform, and the builder that gets the token.
+    """
+    safe = environ.get(SAFE_DIRECTORY, "").split(":")
+    folder = path.parent
+    if "*" in safe or any(Path(each) in (folder, folder.resolve()) for each in safe if each):
+        return
+    trusted = {os.getuid(), 0}
+    if os.getuid() == 0 and environ.get("SUDO_UID", "").isdecimal():
+        trusted.add(int(environ["SUDO_UID"]))
+    # A link of somebody else leads wherever they like, so it counts beside what it leads to.
+    found = [path.lstat(), path.stat(), folder.stat()]
+    if foreign := [each.st_uid for each in found[:2] if each.st_uid not in trusted]:
+        what = f"a settings file of another user (number {foreign[0]}) is not read"
+    elif any(_others_write(each) for each in found):
+        what = "a settings file that every user can write is not read"
+    else:
+        return
+    raise usage(
+        what,
+        where=str(path),
+        remedy=f"If you trust it, set {SAFE_DIRECTORY}={folder}; or put your own {PROJECT_FILE}"
+        " into your folder.",
+    )
+
+
+def _others_write(found: os.stat_result) -> bool:
+    """Whether every user can write a file, or replace what is in a folder."""
+    mode = found.st_mode
+    if stat.S_ISLNK(mode) or (stat.S_ISDIR(mode) and mode & stat.S_ISVTX):
+        return False
+    return bool(mode & stat.S_IWOTH)
 
 
 def _load(path: Path) -> dict[str, Any]:
@@ -113,7 +164,7 @@ def _load(path: Path) -> dict[str, Any]:
         ) from None
 
 
-def _parse(path: Path, table: Mapping[str, Any]) -> SettingsFile:
+def _parse(path: Path, table: Mapping[str, Any], *, is_project: bool = False) -> SettingsFile:
     common: dict[str, Any] = {}
     verbs: dict[Verb, dict[str, Any]] = {}
     for key, value in table.items():
@@ -121,7 +172,7 @@ def _parse(path: Path, table: Mapping[str, Any]) -> SettingsFile:
             verbs[Verb(key)] = {_name(path, name, Verb(key)): v for name, v in value.items()}
         else:
             common[_name(path, key, None)] = value
-    return SettingsFile(path, common, verbs)
+    return SettingsFile(path, common, verbs, is_project)
 
 
 def _name(path: Path, key: str, verb: Verb | None) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from edl.core.image_build import service_of
 from edl.core.options import BY_NAME, OPTIONS, Given, Option, Verb, options_of
 from edl.core.options.kinds import Flag, WorkerRange
 from edl.core.problem import Problem
@@ -46,7 +47,9 @@ def test_four_options_make_a_training_job() -> None:
 def test_every_option_has_a_place_in_the_submission() -> None:
     slots = set(Submission.__dataclass_fields__)
     assert {option.name for option in OPTIONS} <= slots
-    assert slots - {"verb", "records_image"} == {option.name for option in OPTIONS}
+    assert slots - {"verb", "records_image", "builder_from_project"} == {
+        option.name for option in OPTIONS
+    }
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
@@ -231,3 +234,11 @@ def test_names_to_keep() -> None:
     assert made(Verb.PREDICT, USE | {"keep": ["a,b"]}).keep == ("a,b",)
     for wrong in ("id,,name", "id,id", ""):
         assert "--keep" in refused(Verb.PREDICT, USE | {"keep": wrong}).what
+
+
+@pytest.mark.parametrize("from_project", [True, False])
+def test_it_is_known_whether_a_project_file_names_the_builder(from_project: bool) -> None:
+    given = {name: Given(value, name) for name, value in TRAIN.items()}
+    given["builder"] = Given("b:1", "edl.toml", explicit=False, from_project=from_project)
+    job = build(Verb.TRAIN, given, cwd="/", environ={})
+    assert service_of(job).from_project is from_project

@@ -21,7 +21,7 @@ from edl.adapters import local_builder, zoo_archive
 from edl.core.image_build import BuilderEndpoint, BuildRequest, BuildStatus
 from edl.render.build_display import PlainBuild
 from edl.use_cases.image_build import build
-from edl_proto.errors import EdlError, ErrorInterceptor
+from edl_proto.errors import EdlError, ErrorCode, ErrorInterceptor
 from edl_proto.transport import channels
 from edl_proto.v1 import builder_pb2 as pb
 from edl_proto.v1 import builder_pb2_grpc, error_pb2
@@ -132,6 +132,29 @@ def test_a_folder_is_sent_and_an_image_comes_back(
     assert stand_in.spec.archive.nbytes == len(stand_in.archive)
     with tarfile.open(fileobj=io.BytesIO(stand_in.archive)) as tar:
         assert sorted(tar.getnames()) == ["link.py", "pkg/m.py"]
+
+
+def test_the_token_goes_only_to_the_host_that_it_is_for(
+    service: tuple[StandIn, str], zoo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in, address = service
+    order = BuildRequest(str(zoo), "registry.example.com/me/zoo")
+    monkeypatch.setenv("EDL_BUILDER_TOKEN", "secret")
+
+    def build_with(bound: str, *, from_project: bool = False) -> None:
+        monkeypatch.setenv("EDL_BUILDER_TOKEN_HOST", bound)
+        build(order, BuilderEndpoint(address, from_project=from_project), Notes())
+
+    build_with("")
+    build_with(address)
+    build_with("127.0.0.1", from_project=True)
+    assert stand_in.tokens == 3 * ["Bearer secret"]
+    for bound, from_project in (("", True), ("elsewhere.example.com", False), ("a:1", True)):
+        with pytest.raises(EdlError, match="no token is sent to") as refused:
+            build_with(bound, from_project=from_project)
+        assert refused.value.code == ErrorCode.USAGE
+        assert "secret" not in str(refused.value)
+    assert len(stand_in.tokens) == 3, "nothing was called"
 
 
 def test_the_same_folder_is_the_same_octets(zoo: Path) -> None:

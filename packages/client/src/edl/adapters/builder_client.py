@@ -21,6 +21,7 @@ from edl_proto.v1 import builder_pb2, builder_pb2_grpc
 
 TOKEN = "EDL_BUILDER_TOKEN"
 TOKEN_FILE = "EDL_BUILDER_TOKEN_FILE"
+TOKEN_HOST = "EDL_BUILDER_TOKEN_HOST"
 
 _CHUNK = 256 << 10
 _CONNECT_S = 10.0
@@ -40,16 +41,17 @@ class BuilderClient:
         environ: has the token, or names its file.
 
     Raises:
-        EdlError: USAGE; the address or one of the files is no good.
+        EdlError: USAGE; the address or one of the files is no good, or the token is not for this
+            address.
     """
 
     def __init__(
         self, address: str, service: BuilderEndpoint, environ: Mapping[str, str] = os.environ
     ) -> None:
         self.address = address
+        token = _token_for(address, service, environ)
         self._channel = _connect(address, service)
         self._stub = builder_pb2_grpc.BuilderStub(self._channel)
-        token = _token(environ)
         self._closed = False
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
 
@@ -219,6 +221,28 @@ def _read(path: str, option: str) -> bytes:
             where=path,
             remedy="Name a readable file in PEM format.",
         ) from error
+
+
+def _token_for(address: str, service: BuilderEndpoint, environ: Mapping[str, str]) -> str:
+    """The token for a builder; empty without one.
+
+    A project file must not direct the token to a host of its choice: it may have come with the
+    project. So the user binds the token to a host, or names the builder without that file.
+    """
+    token = _token(environ)
+    bound = environ.get(TOKEN_HOST, "").strip().lower()
+    if not token or bound in (address.lower(), address.rpartition(":")[0].lower()):
+        return token
+    if not bound and not service.from_project:
+        return token
+    host = f"the token is for {bound}" if bound else "a project file names the builder"
+    raise EdlError(
+        ErrorCode.USAGE,
+        f"{host}: no token is sent to {address}",
+        where=f"${TOKEN_HOST}",
+        remedy=f"If the token is for this builder, set {TOKEN_HOST}={address}"
+        + ("." if bound else ", or name the builder with --builder or EDL_BUILDER."),
+    )
 
 
 def _token(environ: Mapping[str, str]) -> str:

@@ -42,6 +42,7 @@ class BuilderEndpoint:
         config: settings file of the builder of this machine.
         network: of its build steps; empty: the engine's default.
         engine: URL of its engine; empty: the usual one.
+        from_project: a project file names it, so it gets only what is meant for its host.
     """
 
     address: str = ""
@@ -50,6 +51,7 @@ class BuilderEndpoint:
     config: str = ""
     network: str = ""
     engine: str = ""
+    from_project: bool = False
 
     @property
     def is_local(self) -> bool:
@@ -65,6 +67,7 @@ def service_of(job: Submission) -> BuilderEndpoint:
         config=job.builder_config,
         network=job.build_network,
         engine=job.engine,
+        from_project=job.builder_from_project,
     )
 
 

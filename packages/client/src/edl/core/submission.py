@@ -41,10 +41,12 @@ class Submission(
 
     Attributes:
         records_image: the user asked for an image, which the trained model is to name.
+        builder_from_project: a project file names the builder.
     """
 
     verb: Verb
     records_image: bool = False
+    builder_from_project: bool = False
 
     @property
     def runs_in_image(self) -> bool:
@@ -97,7 +99,13 @@ def build(
         else:
             values[option.name] = _location(option, value, given, cwd, environ)
     requested = any(name in given and given[name].explicit for name in conflicts.IMAGE_OPTIONS)
-    return Submission(verb=verb, records_image=requested, **values)
+    named_by = given.get("builder")
+    return Submission(
+        verb=verb,
+        records_image=requested,
+        builder_from_project=named_by is not None and named_by.from_project,
+        **values,
+    )
 
 
 def _location(

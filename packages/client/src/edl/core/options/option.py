@@ -119,8 +119,11 @@ class Given:
         where: the flag, variable or file that set the value, for messages.
         explicit: whether the value is for this very run, and not from a file or a variable that
             serves many runs.
+        from_project: whether a project file set it, which came with the project and may be the
+            work of others.
     """
 
     value: object
     where: str
     explicit: bool = True
+    from_project: bool = False
