@@ -1,6 +1,7 @@
 """``python -m edl_master --job-dir DIR``: work on the job that DIR/spec.json describes.
 
-``--view DIR`` serves the page of a job that is over.
+``--in-pod`` does so in a pod of a Job, with the specification of its Secret. ``--view DIR`` serves
+the page of a job that is over.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--job-dir", type=Path, metavar="DIR", help="directory with spec.json")
     what.add_argument(
+        "--in-pod", action="store_true", help="the job of this pod, as its Secret describes it"
+    )
+    what.add_argument(
         "--view", type=Path, metavar="DIR", help="serve the page of this job, which is over"
     )
     parser.add_argument("--port", type=int, default=0, help="of the page of --view; 0: any")
@@ -37,7 +41,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         end_with_parent()
     if options.view is not None:
         return view(options.view.absolute(), LOOPBACK, options.port)
+    if options.in_pod:
+        return _run_in_pod()
     return run(options.job_dir.absolute())
+
+
+def _run_in_pod() -> int:
+    # The client of the cluster is an extra, and takes long to import.
+    from edl_master.app import pod
+    from edl_proto.kubernetes import objects
+    from edl_proto.kubernetes.api import KubernetesApi
+
+    spec_file = Path(objects.SPEC_DIRECTORY, objects.SPEC_KEY)
+    return pod.run(spec_file, Path(objects.STATE_DIRECTORY), KubernetesApi.in_cluster)
 
 
 if __name__ == "__main__":

@@ -90,6 +90,7 @@ class Server:
         port: 0 for any.
         parameter_servers: how many servers will read the command log, each in one long call.
         on_internal_error: called for every call that failed with an internal error.
+        stream_port: of direct parameter connections; 0 for any.
 
     Raises:
         EdlError: PORT_IN_USE, or USAGE for an address that this machine does not have.
@@ -102,6 +103,7 @@ class Server:
         port: int,
         parameter_servers: int,
         on_internal_error: Callable[[], None] = lambda: None,
+        stream_port: int = 0,
     ) -> None:
         def note(method: str, error: Exception) -> None:
             log.error("%s\n%s", method, "".join(traceback.format_exception(error)))
@@ -127,9 +129,9 @@ class Server:
         names = [_TASKS, _JOB]
         self._direct: Listener | None = None
         if services.parameters is not None:
-            check_port(host, 0, _PORT_OPTION)
+            check_port(host, stream_port, _PORT_OPTION)
             role, servicer = services.parameters
-            self._direct = raw_calls.listen(role, servicer, host, errors.translate)
+            self._direct = raw_calls.listen(role, servicer, host, errors.translate, stream_port)
             raw_calls.add_to_server(role, servicer, self._server, self._direct.port)
             names.append(role.name)
         if services.servers is not None:

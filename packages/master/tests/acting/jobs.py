@@ -12,6 +12,7 @@ from acting.threads import Machine, ThreadPlatform
 
 import recordio
 from edl_master.adapters.job_directory import JobDirectory
+from edl_master.app.hosting import Hosting
 from edl_master.app.master import MasterApp
 from edl_master.config import job_config
 from edl_master.config.job_config import Config, Intervals
@@ -98,6 +99,7 @@ class RunningJob:
         acting: ActingBehavior,
         intervals: Intervals = FAST,
         machine: Machine | None = None,
+        hosting: Hosting | None = None,
     ) -> None:
         job_dir.mkdir(parents=True, exist_ok=True)
         self.acting = acting
@@ -111,7 +113,9 @@ class RunningJob:
 
         try:
             self.app = MasterApp(
-                job_config.read(spec, job_dir, {}, intervals), self.directory, platform_factory
+                job_config.read(spec, job_dir, {}, intervals),
+                self.directory,
+                replace(hosting or Hosting(), platform_factory=platform_factory),
             )
         except BaseException:
             self.directory.lock.release()

@@ -1,4 +1,4 @@
-"""The pods of a job's workers: what they have in common, and what differs."""
+"""The pods of one role of a job: what they have in common, and what differs."""
 
 from __future__ import annotations
 
@@ -12,25 +12,49 @@ from edl_proto.kubernetes.api import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
+class PriorityMix:
+    """Priority classes by the numbers of workers, so that the first ones are the safest.
+
+    Attributes:
+        shares: class and number of workers, one after the other; 0: all others.
+    """
+
+    shares: tuple[tuple[str, int], ...] = ()
+
+    def of(self, worker: int) -> str:
+        """The class of a worker; empty: as its pod says."""
+        before = 0
+        for priority_class, count in self.shares:
+            before += count
+            if not count or worker < before:
+                return priority_class
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
 class PodTemplate:
-    """What the pods of a job have in common.
+    """What the pods of one role have in common.
 
     Attributes:
         namespace: of all objects of the job.
         job: name of the job.
         owner: name and uid of the job's Job.
         pod: a v1 Pod as JSON, complete but for name, labels of the instance, owner and arguments.
+        priorities: classes that replace the pod's own.
+        role: of the pods.
     """
 
     namespace: str
     job: str
     owner: tuple[str, str]
     pod: Mapping[str, object]
+    priorities: PriorityMix = PriorityMix()
+    role: str = objects.WORKER
 
     @property
     def selector(self) -> str:
-        """Of the pods of workers."""
-        return f"{objects.LABEL_JOB_UID}={self.owner[1]},{objects.LABEL_ROLE}={objects.WORKER}"
+        """Of the pods of this role."""
+        return f"{objects.LABEL_JOB_UID}={self.owner[1]},{objects.LABEL_ROLE}={self.role}"
 
     def render(
         self, instance: InstanceId, worker: WorkerId, attempt: int, command: Sequence[str]
@@ -45,14 +69,14 @@ class PodTemplate:
         metadata["ownerReferences"] = [{**owner, "controller": False}]
         metadata.setdefault("labels", {}).update(
             {
-                **objects.COMMON_LABELS,
-                objects.LABEL_JOB: self.job,
+                **objects.labels(self.job, self.role),
                 objects.LABEL_JOB_UID: uid,
-                objects.LABEL_ROLE: objects.WORKER,
                 objects.LABEL_NUMBER: str(worker),
                 objects.LABEL_ATTEMPT: str(attempt),
             }
         )
+        if priority_class := self.priorities.of(worker):
+            pod["spec"]["priorityClassName"] = priority_class
         for container in pod["spec"]["containers"]:
             if container["name"] == objects.CONTAINER:
                 container["command"] = list(command)

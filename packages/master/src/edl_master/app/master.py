@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import signal
 import threading
 from contextlib import ExitStack
@@ -17,16 +16,17 @@ from types import TracebackType
 from typing import Self
 
 from edl_master.adapters.job_directory import JobDirectory
+from edl_master.app.hosting import Hosting
 from edl_master.app.services import MasterServices
 from edl_master.app.state import clear_up, open_state
 from edl_master.app.threads import MasterThreads
 from edl_master.config.job_config import Config
-from edl_master.control.worker_instances import PlatformFactory, adopt_instances
+from edl_master.control.worker_instances import adopt_instances
 from edl_master.core.effects import JobPhase, LogEvent, Severity
 from edl_master.core.events import InstanceFound
 from edl_master.core.outcome import JobEnd
 from edl_master.core.settings import JobType
-from edl_master.recovery.restart import RESTART, SUSPENDED
+from edl_master.recovery.restart import RESTART, SUPERSEDED, SUSPENDED
 from edl_master.reporting.job_report import JobReport
 from edl_master.server_group.processes import ParameterServers
 from edl_proto.errors import EdlError
@@ -48,26 +48,24 @@ class MasterApp:
     Args:
         config: of the job.
         directory: of the job, locked by this process.
-        platform_factory: makes the platform that runs the workers' instances.
+        hosting: where the master runs.
 
     Raises:
         EdlError: the job cannot be started; everything that was opened is closed again.
     """
 
-    def __init__(
-        self, config: Config, directory: JobDirectory, platform_factory: PlatformFactory
-    ) -> None:
+    def __init__(self, config: Config, directory: JobDirectory, hosting: Hosting) -> None:
         self._config = config
         self._directory = directory
-        self._incarnation = secrets.token_hex(4)
+        self._hosting = hosting
+        self._incarnation = hosting.incarnation
         with ExitStack() as opened:
             self._state = open_state(config, directory, self._incarnation, opened)
             self._services = MasterServices(
                 config,
                 directory,
-                self._incarnation,
+                hosting,
                 self._state,
-                platform_factory,
                 opened,
             )
             self._threads = MasterThreads(self._services, config.intervals.tick_s)
@@ -119,7 +117,7 @@ class MasterApp:
         """Work on the job until it has ended.
 
         Returns:
-            The exit code of the process, ``RESTART``, or ``SUSPENDED``.
+            The exit code of the process, ``RESTART``, ``SUSPENDED``, or ``SUPERSEDED``.
         """
         services, servers = self._services, self._services.servers
         self._announce()
@@ -131,9 +129,16 @@ class MasterApp:
             lost = servers.look() if servers else ""
             if servers is not None and lost and self._roll_back(servers, lost):
                 return RESTART
+            if self._hosting.is_superseded():
+                services.suspended = True
+                return SUPERSEDED
             if self.received_signal is not None:
                 self._suspend(self.received_signal)
                 return SUSPENDED
+        # Nothing final is written without certainty that no later master works on the job.
+        if not self._hosting.confirm():
+            services.suspended = True
+            return SUPERSEDED
         if not self._complete_files(end):
             return RESTART
         status = self._finish(end)
@@ -174,6 +179,8 @@ class MasterApp:
         self._services.suspended = True  # an error from here on does not end the job
         line = f"The master received {received.name} and ends; the job's state is kept."
         self._record(LogEvent("MasterSuspended", line, Severity.WARNING))
+        if not self._hosting.keeps_instances():
+            self._services.platform.close(self._config.worker_grace_s)
 
     def _record(self, event: LogEvent) -> None:
         self._services.effects.record(event, self._services.controller.seconds)

@@ -16,12 +16,12 @@ from edl_master.adapters.buffer_pool import BufferPool
 from edl_master.adapters.http import StatusServer
 from edl_master.adapters.job_directory import JobDirectory
 from edl_master.adapters.tcp_ports import is_free
+from edl_master.app.hosting import Hosting
 from edl_master.app.state import MasterState
 from edl_master.config.job_config import Config
 from edl_master.control.effect_executor import EffectExecutor, EffectTargets, failure_from_exception
 from edl_master.control.executors import run_in_background
 from edl_master.control.job_controller import JobController
-from edl_master.control.worker_instances import PlatformFactory
 from edl_master.core.events import Event, MasterFailed
 from edl_master.core.failure import Failure
 from edl_master.core.identifiers import TaskType
@@ -53,6 +53,7 @@ from edl_master.servicers.payloads import PayloadTransfer
 from edl_master.servicers.push_report import PushReporter
 from edl_master.servicers.servers import ServersServicer
 from edl_master.servicers.tasks import JobParameters, TaskFiles, TasksServicer
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.transport.parameters import COORDINATOR, PARAMETERS
 from edl_proto.transport.raw_calls import RawService
 
@@ -63,9 +64,8 @@ class MasterServices:
     Args:
         config: of the job.
         directory: of the job.
-        incarnation: of the master.
+        hosting: where the master runs.
         state: what stage 1 opened.
-        platform_factory: makes the platform that runs the workers' instances.
         opened: closes what this stage opens.
 
     Raises:
@@ -76,14 +76,14 @@ class MasterServices:
         self,
         config: Config,
         directory: JobDirectory,
-        incarnation: str,
+        hosting: Hosting,
         state: MasterState,
-        platform_factory: PlatformFactory,
         opened: ExitStack,
     ) -> None:
         self._config = config
         self._directory = directory
-        self._incarnation = incarnation
+        self._hosting = hosting
+        self._incarnation = hosting.incarnation
         self._state = state
         self.failure: Failure | None = None
         """The first failure of the master itself."""
@@ -97,7 +97,7 @@ class MasterServices:
         self.buffers = BufferPool()
         self.requests = RecordedRequests(directory)
         self.servers = self._build_parameter_servers(opened)
-        self.platform: Platform = platform_factory(config, lambda: self.address)
+        self.platform: Platform = hosting.platform_factory(config, lambda: self.address)
         opened.callback(self.platform.close, 0)
         curves = self._build_curves()
         self.report_writer = ReportWriter(
@@ -129,6 +129,7 @@ class MasterServices:
             config.spec.serving.port or self._former_port(),
             config.parameter_servers,
             self.metrics.internal_errors.inc,
+            hosting.stream_port,
         )
         opened.callback(self._server.close, 0)
         if self.servers is not None:
@@ -156,13 +157,17 @@ class MasterServices:
 
     @property
     def address(self) -> str:
-        """Where workers and clients of this machine reach the master."""
-        return f"{reachable(self._config.host)}:{self._server.port}"
+        """Where workers and clients reach the master."""
+        return f"{self._reachable_host}:{self._server.port}"
 
     @property
     def dashboard_url(self) -> str:
         """The status page."""
-        return f"http://{reachable(self._config.host)}:{self._page.port}/"
+        return f"http://{self._reachable_host}:{self._page.port}/"
+
+    @property
+    def _reachable_host(self) -> str:
+        return self._hosting.host or reachable(self._config.host)
 
     def _former_port(self) -> int:
         """The port at which workers expect a restarted master; 0 for any."""
@@ -206,6 +211,8 @@ class MasterServices:
         return EffectExecutor(targets, self.handle, self.fail, self._config.worker_grace_s)
 
     def _finish_output(self) -> None:
+        if not self._hosting.confirm():
+            raise stale_master(self._config.spec.name)
         counts = self.controller.view().tasks.get(TaskType.PREDICTION)
         self._state.storage.finish_output(counts.dead if counts else 0)
 
@@ -306,3 +313,13 @@ def reachable(host: str, *, bare: bool = False) -> str:
     """The address that a listener on ``host`` has for programs of the same machine."""
     local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"[{local}]" if ":" in local and not bare else local
+
+
+def stale_master(job: str) -> EdlError:
+    """What it means for a person that a later master has the job."""
+    return EdlError(
+        ErrorCode.STALE_INCARNATION,
+        f"another master of {job} has taken over; this one makes no result",
+        where="the master",
+        remedy="The later master goes on with the job.",
+    )

@@ -9,15 +9,17 @@ from pathlib import Path
 from edl_master import codec
 from edl_master.adapters.job_directory import JobDirectory, rfc3339
 from edl_master.adapters.journal import Journal, journal_event
+from edl_master.app.hosting import Hosting
 from edl_master.app.master import MasterApp
 from edl_master.app.state import clear_up
 from edl_master.config import job_config
 from edl_master.control.effect_executor import failure_from_exception
-from edl_master.control.worker_instances import PlatformFactory, platform_for_job
 from edl_master.core.failure import Failure
 from edl_master.recovery.restart import (
     RESTART,
+    SUPERSEDED,
     SUSPENDED,
+    end_at_once,
     end_by_signal,
     inherited_lock,
     restart_program,
@@ -32,11 +34,8 @@ FAILED = 1
 """Exit code of a master whose job did not succeed."""
 
 
-def run(job_dir: Path, platform_factory: PlatformFactory = platform_for_job) -> int:
-    """Work on a job until it has ended; return the exit code.
-
-    A job that cannot be started ends FAILED, with the reason in its status.
-    """
+def run(job_dir: Path) -> int:
+    """Work on a job of this machine until it has ended; return the exit code."""
     directory = JobDirectory(job_dir)
     try:
         directory.lock.hold(inherited_lock())
@@ -45,6 +44,15 @@ def run(job_dir: Path, platform_factory: PlatformFactory = platform_for_job) -> 
         log.error("%s", error)
         return job_directory.DIRECTORY_TAKEN if error.code == error_pb2.JOB_EXISTS else FAILED
     directory.lock.watch_supervisor()
+    return work(directory, Hosting())
+
+
+def work(directory: JobDirectory, hosting: Hosting) -> int:
+    """Work on the job whose directory this process holds until it has ended; return the exit code.
+
+    A job that cannot be started ends FAILED, with the reason in its status.
+    """
+    job_dir = directory.path
     if directory.is_over:
         # A former master ended the job while this one was starting.
         log.info("the job is over already")
@@ -55,7 +63,7 @@ def run(job_dir: Path, platform_factory: PlatformFactory = platform_for_job) -> 
     try:
         with directory.lock.life_signs():
             spec = directory.read_spec()
-            master = MasterApp(job_config.read(spec, job_dir), directory, platform_factory)
+            master = MasterApp(job_config.read(spec, job_dir), directory, hosting)
     except Exception as error:
         failure = failure_from_exception(error)
         log.error("the job cannot be started\n%s", error)
@@ -68,6 +76,8 @@ def run(job_dir: Path, platform_factory: PlatformFactory = platform_for_job) -> 
             code = master.run()
             if code == RESTART:
                 restart_program(directory.lock.hand_on())
+            if code == SUPERSEDED:
+                end_at_once(job_directory.DIRECTORY_TAKEN)
             if code == SUSPENDED and master.received_signal is not None:
                 end_by_signal(master.received_signal)
             return code

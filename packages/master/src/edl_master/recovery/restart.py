@@ -22,6 +22,9 @@ RESTART = 75
 SUSPENDED = 76
 """The result of ``App.run`` after a signal; no exit code of a process."""
 
+SUPERSEDED = 77
+"""The result of ``App.run`` when a later master has the job; no exit code of a process."""
+
 MAX_RESTARTS = 5
 """From one and the same snapshot: something ends the servers whenever they start."""
 
@@ -92,3 +95,10 @@ def end_by_signal(received: signal.Signals) -> NoReturn:
     signal.signal(received, signal.SIG_DFL)
     os.kill(os.getpid(), received)
     os._exit(128 + received)
+
+
+def end_at_once(code: int) -> NoReturn:
+    """End this process as if it had been killed: it writes nothing more, and ends no instance."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

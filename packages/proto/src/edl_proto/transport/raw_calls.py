@@ -67,14 +67,15 @@ def listen(
     servicer: object,
     host: str,
     failed: Callable[[str, Exception], EdlError],
+    port: int = 0,
 ) -> Listener:
-    """Answer direct calls of a service at a free port of ``host``.
+    """Answer direct calls of a service at a port of ``host``; 0 for a free one.
 
     Raises:
-        OSError: that is no address of this machine.
+        OSError: that is no address of this machine, or the port is taken.
     """
     named = zip(service.methods, service.implementations(servicer), strict=True)
-    return Listener([(service.path(name), method) for name, method in named], host, failed)
+    return Listener([(service.path(name), method) for name, method in named], host, failed, port)
 
 
 def add_to_server(

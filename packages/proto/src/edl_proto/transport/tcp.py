@@ -180,6 +180,7 @@ class Listener:
         methods: in the order of their numbers, with their names.
         host: address to listen on.
         failed: the error to answer for an exception of a method.
+        port: 0 for a free one.
 
     Raises:
         OSError: the address is not available.
@@ -190,6 +191,7 @@ class Listener:
         methods: Sequence[tuple[str, Method]],
         host: str,
         failed: Callable[[str, Exception], EdlError],
+        port: int = 0,
     ) -> None:
         self._methods = tuple(methods)
         self._failed = failed
@@ -197,7 +199,7 @@ class Listener:
         self._connections: set[socket.socket] = set()
         self._closed = False
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._listening = socket.create_server((host, 0), family=family, backlog=128)
+        self._listening = socket.create_server((host, port), family=family, backlog=128)
         self.port: int = self._listening.getsockname()[1]
         threading.Thread(target=self._listen, name="direct", daemon=True).start()
 

@@ -1,0 +1,182 @@
+"""What stays of a job on Kubernetes when its pods are gone: a ConfigMap with the ends of its files.
+
+It is copied from the job's directory while the master runs, and once more at the end. Clients read
+it when they reach no master. Only the newest master writes it: it has the number of its epoch, and
+is replaced by compare and swap.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from google.protobuf import json_format
+
+from edl_master.adapters.api_retry import retry_until_answered
+from edl_master.adapters.job_directory import to_json
+from edl_proto.kubernetes import objects
+from edl_proto.kubernetes.api import ApiError, ApiUnavailable, JsonObject, KubernetesApi
+from edl_proto.local import job_directory
+from edl_proto.v1 import job_pb2
+
+log = logging.getLogger(__name__)
+
+_EVERY_S = 10.0
+_EPOCH = "edl/epoch"
+
+# An object has at most 1 MiB; the limits are in octets, and leave room for JSON's escapes.
+_STATUS_BYTES = 200 << 10
+_EVENTS_BYTES = 128 << 10
+_ALL_LOGS_BYTES = 160 << 10
+_LOG_BYTES = 8 << 10
+
+
+class JobRecord:
+    """The record of one job.
+
+    Args:
+        api: of the cluster.
+        namespace: of the job.
+        job: name of the job.
+        owner: reference to the Job; the record is deleted with it.
+        epoch: of this master.
+        folder: directory of the job.
+    """
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        namespace: str,
+        job: str,
+        owner: JsonObject,
+        epoch: int,
+        folder: Path,
+    ) -> None:
+        self._api = api
+        self._all = f"/api/v1/namespaces/{namespace}/configmaps"
+        self._name = objects.object_name(job)
+        self._metadata: JsonObject = {
+            "name": self._name,
+            "labels": objects.labels(job, objects.MASTER),
+            "ownerReferences": [owner],
+            "annotations": {_EPOCH: str(epoch)},
+        }
+        self._epoch = epoch
+        self._folder = folder
+        self._last: Mapping[str, str] = {}
+        self._writing = threading.Lock()
+
+    def follow(self) -> None:
+        """Keep the record up to date from now on, as long as this process lives."""
+        threading.Thread(target=self._write_again, name="record", daemon=True).start()
+
+    def complete(self) -> None:
+        """Write the last state of the files; waits until the API server answers.
+
+        Raises:
+            ApiError: the Job is gone, or its ConfigMap may not be written.
+        """
+        retry_until_answered(self.write, "writing the job's record")
+
+    def write(self) -> None:
+        """Write what is new; nothing if a newer master has written.
+
+        Raises:
+            ApiError, ApiUnavailable: the record is as it was, or written.
+        """
+        with self._writing:
+            content = collect(self._folder)
+            while content != self._last:
+                if self._replace(content):
+                    self._last = content
+
+    def _write_again(self) -> None:
+        stopped = threading.Event()
+        while not stopped.wait(_EVERY_S):
+            try:
+                self.write()
+            except (ApiError, ApiUnavailable, OSError) as error:
+                log.warning("the job's record was not written: %s", error)
+
+    def _replace(self, content: Mapping[str, str]) -> bool:
+        """False if the record has changed meanwhile."""
+        item: JsonObject = {"apiVersion": "v1", "kind": "ConfigMap", "data": dict(content)}
+        item["metadata"] = dict(self._metadata)
+        try:
+            found = self._api.get(f"{self._all}/{self._name}")
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            found = None
+        try:
+            if found is None:
+                self._api.create(self._all, item)
+            elif int(found["metadata"].get("annotations", {}).get(_EPOCH, 0)) > self._epoch:
+                log.warning("a newer master keeps the job's record")
+            else:
+                item["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"]
+                self._api.replace(f"{self._all}/{self._name}", item)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+            return False
+        return True
+
+
+def collect(folder: Path) -> dict[str, str]:
+    """The content of a record: status, last events, and the ends of all logs, newest first."""
+    logs: dict[str, str] = {}
+    left = _ALL_LOGS_BYTES
+    for path in sorted((folder / job_directory.LOGS).glob("*.log"), key=_age):
+        if left <= 0:
+            break
+        logs[path.stem] = _end_of(path, min(left, _LOG_BYTES))
+        left -= len(logs[path.stem].encode())
+    return {
+        objects.STATUS_KEY: _status(folder / job_directory.STATUS),
+        objects.EVENTS_KEY: _end_of(folder / job_directory.EVENTS, _EVENTS_BYTES),
+        objects.LOGS_KEY: json.dumps(logs, ensure_ascii=False),
+    }
+
+
+def _age(path: Path) -> float:
+    try:
+        return -path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _status(path: Path) -> str:
+    """The status, without curves and single workers if it is too large."""
+    try:
+        text = path.read_text()
+        if len(text.encode()) <= _STATUS_BYTES:
+            return text
+        status = json_format.Parse(text, job_pb2.JobStatus(), True)
+    except (OSError, json_format.ParseError, UnicodeDecodeError):
+        return ""
+    status.ClearField("curves")
+    if len(to_json(status).encode()) > _STATUS_BYTES:
+        status.ClearField("workers")
+        del status.dead_letters[100:]
+    return to_json(status)
+
+
+def _end_of(path: Path, octets: int) -> str:
+    """The last whole lines of a file, in so many octets at most."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            start = max(0, size - octets)
+            file.seek(start)
+            content = file.read(octets)
+    except OSError:
+        return ""
+    if start:
+        content = content[content.find(b"\n") + 1 :]
+    # A torn last line belongs to what comes next; escapes must not multiply the size.
+    content = content[: content.rfind(b"\n") + 1]
+    return content.decode(errors="replace").replace("\x1b", "").replace("\0", "")

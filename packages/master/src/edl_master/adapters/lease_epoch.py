@@ -1,0 +1,135 @@
+"""The number of a master among all masters of its job, taken by compare and swap of a Lease.
+
+``leaseTransitions`` of the job's Lease counts the masters. Whoever increases it by one, against the
+version that it has read, is the newest master; a Job may run two pods for a while, and only one of
+them can have the highest number. Nothing expires: no clock decides who is the master.
+
+What this protects, and what not:
+
+- A master that can reach the API server learns of a newer one within ``_LOOK_EVERY_S`` and ends.
+- A master asks before it makes anything final: the output, the final status, the exit code.
+- A master that is cut off from the API server, but neither from its workers nor from the state
+  volume, does not learn it. It makes nothing final, since it cannot ask. What it writes to the
+  volume meanwhile is kept apart by the lock of the job's directory and the owner's mark of the
+  snapshots (``checkpoints.py``), not by the epoch. Its workers go on with it until it ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from edl_master.adapters.api_retry import retry_until_answered
+from edl_proto.kubernetes.api import ApiError, ApiUnavailable, JsonObject, KubernetesApi
+
+log = logging.getLogger(__name__)
+
+_LOOK_EVERY_S = 2.0
+_COUNT = "leaseTransitions"
+
+
+class LeaseEpoch:
+    """The epoch of one master.
+
+    Args:
+        api: of the cluster.
+        namespace: of the job.
+        name: of the Lease.
+        owner: reference to the Job; the Lease is deleted with it.
+        holder: name of the master's pod.
+    """
+
+    def __init__(
+        self, api: KubernetesApi, namespace: str, name: str, owner: JsonObject, holder: str
+    ) -> None:
+        self._api = api
+        self._all = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._name = name
+        self._owner = owner
+        self._holder = holder
+        self._superseded = threading.Event()
+        self.number = 0
+        """From 1; 0: it is not taken yet."""
+
+    def take(self) -> int:
+        """Become the newest master of the job; waits until the API server answers.
+
+        Raises:
+            ApiError: the service account may not read, create or update the Lease.
+        """
+        while not self.number:
+            # An increase that was not answered may have counted: then a number stays unused.
+            self.number = retry_until_answered(self._increase, "taking the epoch")
+        log.info("this is master %d of the job", self.number)
+        return self.number
+
+    def watch(self) -> None:
+        """Look for a newer master from now on, as long as this process lives."""
+        threading.Thread(target=self._look_again, name="epoch", daemon=True).start()
+
+    @property
+    def is_superseded(self) -> bool:
+        """Whether a newer master was seen."""
+        return self._superseded.is_set()
+
+    def confirm(self) -> bool:
+        """Ask whether this is the newest master; waits until the API server answers.
+
+        Raises:
+            ApiError: the Lease is gone, and with it the Job; or access was withdrawn.
+        """
+        retry_until_answered(self._look, "confirming the epoch")
+        return not self.is_superseded
+
+    def _look_again(self) -> None:
+        while not self.is_superseded:
+            time.sleep(_LOOK_EVERY_S)
+            try:
+                self._look()
+            except ApiUnavailable:
+                continue  # nothing is decided from silence
+            except ApiError as error:
+                log.warning("the Lease cannot be read: %s", error.message)
+
+    def _look(self) -> None:
+        newest = int(self._get()["spec"].get(_COUNT, 0))
+        if newest > self.number:
+            log.warning("master %d has taken over from this one, %d", newest, self.number)
+            self._superseded.set()
+
+    def _increase(self) -> int:
+        """The number that this call has taken; 0 if another one was faster."""
+        try:
+            lease = self._get()
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return self._write(None, 1)
+        return self._write(lease, int(lease["spec"].get(_COUNT, 0)) + 1)
+
+    def _write(self, lease: JsonObject | None, number: int) -> int:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec: dict[str, Any] = {
+            "holderIdentity": self._holder,
+            "acquireTime": now,
+            "renewTime": now,
+            _COUNT: number,
+        }
+        try:
+            if lease is None:
+                metadata = {"name": self._name, "ownerReferences": [self._owner]}
+                kind = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+                self._api.create(self._all, {**kind, "metadata": metadata, "spec": spec})
+            else:
+                self._api.replace(f"{self._all}/{self._name}", {**lease, "spec": spec})
+        except ApiError as error:
+            if error.status != 409:
+                raise
+            return 0
+        return number
+
+    def _get(self) -> JsonObject:
+        return self._api.get(f"{self._all}/{self._name}")

@@ -1,0 +1,37 @@
+"""What differs with where a master runs: on a machine, under a supervisor, or in a pod."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from edl_master.control.worker_instances import PlatformFactory, platform_for_job
+
+
+def _incarnation() -> str:
+    return secrets.token_hex(4)
+
+
+@dataclass(frozen=True, slots=True)
+class Hosting:
+    """The place of one master; the defaults are those of a machine.
+
+    Attributes:
+        platform_factory: makes the platform that runs the workers' instances.
+        incarnation: of the master; no other one of the job has it.
+        stream_port: of direct parameter connections; 0 for any.
+        host: by which workers and clients reach the master; empty: by the address of its listener.
+        is_superseded: whether a later master of the job was seen. The lock of the job's directory
+            keeps a second one away on a machine.
+        confirm: asks whether this is still the newest master of the job; may wait for long.
+        keeps_instances: whether instances wait for the next master after a signal.
+    """
+
+    platform_factory: PlatformFactory = platform_for_job
+    incarnation: str = field(default_factory=_incarnation)
+    stream_port: int = 0
+    host: str = ""
+    is_superseded: Callable[[], bool] = lambda: False
+    confirm: Callable[[], bool] = lambda: True
+    keeps_instances: Callable[[], bool] = lambda: True

@@ -1,0 +1,184 @@
+"""A master in a pod of a Job: Kubernetes starts it, and starts another one when it is gone.
+
+The exit code tells the Job what to do. 0: the job has its result. Any other one: the next pod goes
+on, unless the limit of the Job was lowered first because the job is over without a result.
+
+Two pods of the Job may run for a while. ``adapters/lease_epoch.py`` says what keeps them apart.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+
+from google.protobuf import json_format
+
+from edl_master.adapters.files import replace_file
+from edl_master.adapters.job_directory import JobDirectory
+from edl_master.adapters.job_record import JobRecord
+from edl_master.adapters.lease_epoch import LeaseEpoch
+from edl_master.adapters.owner_job import OwnerJob
+from edl_master.adapters.pod_template import PodTemplate, PriorityMix
+from edl_master.adapters.pods import KubernetesPods
+from edl_master.app import startup
+from edl_master.app.hosting import Hosting
+from edl_master.config.job_config import Config
+from edl_master.core.identifiers import WorkerId
+from edl_master.core.platform import Platform
+from edl_master.recovery.restart import inherited_lock
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.kubernetes import objects
+from edl_proto.kubernetes.api import ApiError, ApiUnavailable, KubernetesApi
+from edl_proto.local import job_directory
+from edl_proto.v1 import job_pb2
+
+log = logging.getLogger(__name__)
+
+_DIRECTORY_EVERY_S = 0.5
+_TERMINATED = 128 + signal.SIGTERM
+
+
+def run(spec_file: Path, state: Path, connect: Callable[[], KubernetesApi]) -> int:
+    """Work on the job of this pod until it has ended; return the exit code.
+
+    Args:
+        spec_file: of the mounted Secret.
+        state: where the volume is; the job's directory is below, by the job's name.
+        connect: makes the API of the cluster.
+    """
+    # The first process of a container ignores every signal that it does not handle.
+    signal.signal(signal.SIGTERM, _leave)
+    try:
+        text = spec_file.read_text()
+        spec = json_format.Parse(text, job_pb2.JobSpec())
+        api, namespace = connect(), spec.kubernetes.namespace
+        pod = os.environ.get(objects.POD_NAME) or socket.gethostname()
+        owner = OwnerJob.of_pod(api, namespace, pod)
+        name = objects.object_name(spec.name)
+        epoch = LeaseEpoch(api, namespace, name, owner.reference, pod)
+        epoch.take()
+    except (EdlError, ApiError, OSError, json_format.ParseError) as error:
+        log.error("the master cannot start: %s", error)
+        return startup.FAILED
+    epoch.watch()
+    folder = state / spec.name
+    folder.mkdir(parents=True, exist_ok=True)
+    directory = JobDirectory(folder)
+    if not _hold(directory, epoch):
+        return job_directory.DIRECTORY_TAKEN
+    _take_over(folder, text)
+    _keep_log(folder)
+    record = JobRecord(api, namespace, spec.name, owner.reference, epoch.number, folder)
+    record.follow()
+    startup.work(directory, _hosting(api, owner, epoch, spec))
+    return _end(api, owner, directory, record)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """A signal handler for as long as there is no job to suspend."""
+    os._exit(_TERMINATED)
+
+
+def _hold(directory: JobDirectory, epoch: LeaseEpoch) -> bool:
+    """Wait until a former master has left the directory; False if a later one has come."""
+    inherited = inherited_lock()
+    while not epoch.is_superseded:
+        try:
+            directory.lock.hold(inherited)
+        except EdlError as error:
+            if error.code != ErrorCode.JOB_EXISTS:
+                raise
+            log.info("a former master holds the job's directory still")
+            time.sleep(_DIRECTORY_EVERY_S)
+        else:
+            return True
+    return False
+
+
+def _take_over(folder: Path, spec: str) -> None:
+    """Make the directory that of this job: what a former job of the same name left is removed.
+
+    Names are unique in a namespace, so the former one was deleted, and its volume was kept.
+    """
+    path = folder / job_directory.SPEC
+    if path.exists():
+        if path.read_text() == spec:
+            return
+        log.warning("%s is of a former job of this name, which was deleted; it is emptied", folder)
+        for entry in folder.iterdir():
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+    replace_file(path, spec.encode(), durable=True)
+
+
+def _keep_log(folder: Path) -> None:
+    """Also write the log to a file of the directory: that of a pod is gone with the pod."""
+    path = folder / job_directory.LOGS / "master.log"
+    path.parent.mkdir(exist_ok=True)
+    copy = logging.FileHandler(path)
+    root = logging.getLogger()
+    copy.setFormatter(root.handlers[0].formatter if root.handlers else None)
+    root.addHandler(copy)
+
+
+def _hosting(
+    api: KubernetesApi, owner: OwnerJob, epoch: LeaseEpoch, spec: job_pb2.JobSpec
+) -> Hosting:
+    pods = spec.kubernetes
+    mix = PriorityMix(tuple((each.priority_class, each.workers) for each in pods.worker_priorities))
+    template = PodTemplate(
+        pods.namespace, spec.name, (owner.name, owner.uid), json.loads(pods.worker_pod), mix
+    )
+
+    def platform(config: Config, address: Callable[[], str]) -> Platform:
+        def command(worker: WorkerId, attempt: int) -> Sequence[str]:
+            python = ["python3", "-P", "-m", "edl_worker"]
+            return [*python, "--master", address(), "--worker-id", str(worker)]
+
+        return KubernetesPods(api, template, command, config.job_dir)
+
+    def keeps_instances() -> bool:
+        try:
+            return not owner.is_suspended(api)
+        except (ApiError, ApiUnavailable) as error:
+            log.warning("whether the Job is suspended is not known: %s", error)
+            return True
+
+    return Hosting(
+        platform_factory=platform,
+        incarnation=f"{epoch.number:06x}{os.urandom(2).hex()}",
+        stream_port=objects.STREAM_PORT,
+        host=objects.service_host(spec.name, pods.namespace),
+        is_superseded=lambda: epoch.is_superseded,
+        confirm=epoch.confirm,
+        keeps_instances=keeps_instances,
+    )
+
+
+def _end(api: KubernetesApi, owner: OwnerJob, directory: JobDirectory, record: JobRecord) -> int:
+    """Tell the Job and the record how the job ended."""
+    # The Job may be changed so that it ends now, and terminates this pod: nothing is left to lose.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        record.complete()
+    except ApiError as error:
+        log.error("the job's record cannot be written: %s", error.message)
+    if directory.read_status().state == job_pb2.SUCCEEDED:
+        return 0
+    try:
+        owner.accept_failure(api)
+    except ApiError as error:
+        log.error("the Job cannot be ended: %s", error.message)
+    sys.stderr.flush()
+    return startup.FAILED

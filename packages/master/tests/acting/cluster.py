@@ -1,0 +1,108 @@
+"""An API server in memory that behaves as Kubernetes does where the master's code depends on it."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import threading
+from collections.abc import Callable
+
+from edl_proto.kubernetes.api import ApiError, ApiUnavailable, JsonObject, KubernetesApi
+
+Fault = Callable[[str, str], None]
+"""Called with the method and the path before a call has an effect; it may raise."""
+
+
+def _no_fault(method: str, path: str) -> None:
+    return
+
+
+class ScriptedApi(KubernetesApi):
+    """Objects by path, with uids and resource versions."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, JsonObject] = {}
+        self.calls: list[tuple[str, str]] = []
+        self.before: Fault = _no_fault
+        self.after: Fault = _no_fault
+        """Also called with both, when the call has had its effect: the answer is lost."""
+        self._numbers = itertools.count(1)
+        self._lock = threading.RLock()
+
+    def put(self, path: str, item: JsonObject) -> JsonObject:
+        """Place an object as somebody else would."""
+        with self._lock:
+            item = copy.deepcopy(item)
+            metadata = item.setdefault("metadata", {})
+            metadata.setdefault("uid", f"uid-{next(self._numbers)}")
+            metadata["resourceVersion"] = str(next(self._numbers))
+            self.objects[path] = item
+            return copy.deepcopy(item)
+
+    def get(self, path: str) -> JsonObject:
+        with self._lock:
+            self._called("GET", path)
+            return copy.deepcopy(self._found(path))
+
+    def create(self, path: str, item: JsonObject, *, dry_run: bool = False) -> JsonObject:
+        with self._lock:
+            place = f"{path}/{item['metadata']['name']}"
+            self._called("POST", place)
+            if place in self.objects:
+                raise ApiError(409, "AlreadyExists", f"{place} already exists")
+            made = self.put(place, item)
+            self.after("POST", place)
+            return made
+
+    def replace(self, path: str, item: JsonObject) -> JsonObject:
+        with self._lock:
+            self._called("PUT", path)
+            present = self._found(path)["metadata"]
+            version = item["metadata"].get("resourceVersion")
+            if version is not None and version != present["resourceVersion"]:
+                raise ApiError(409, "Conflict", "the object has been modified")
+            item = copy.deepcopy(item)
+            item["metadata"]["uid"] = present["uid"]
+            made = self.put(path, item)
+            self.after("PUT", path)
+            return made
+
+    def patch(self, path: str, changes: JsonObject) -> JsonObject:
+        with self._lock:
+            self._called("PATCH", path)
+            present = copy.deepcopy(self._found(path))
+            uid = changes.get("metadata", {}).get("uid")
+            if uid is not None and uid != present["metadata"]["uid"]:
+                raise ApiError(409, "Conflict", "the uid in the precondition differs")
+            _merge(present, changes)
+            return self.put(path, present)
+
+    def _called(self, method: str, path: str) -> None:
+        self.calls.append((method, path))
+        self.before(method, path)
+
+    def _found(self, path: str) -> JsonObject:
+        if path not in self.objects:
+            raise ApiError(404, "NotFound", f"{path} not found")
+        return self.objects[path]
+
+
+def outage(calls: int) -> Fault:
+    """So many calls are not answered; then the server is back."""
+    left = itertools.count(calls, -1)
+
+    def fail(method: str, path: str) -> None:
+        if next(left) > 0:
+            raise ApiUnavailable("connection reset")
+
+    return fail
+
+
+def _merge(into: JsonObject, changes: JsonObject) -> None:
+    for key, value in changes.items():
+        if value is None:
+            into.pop(key, None)
+        elif isinstance(value, dict):
+            _merge(into.setdefault(key, {}), value)
+        else:
+            into[key] = value

@@ -1,0 +1,212 @@
+"""The start and the end of a master in a pod, with an API server in memory."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from acting.cluster import ScriptedApi, outage
+from google.protobuf import json_format
+
+from edl_master.adapters import api_retry
+from edl_master.adapters.job_directory import JobDirectory
+from edl_master.app import pod, startup
+from edl_master.app.hosting import Hosting
+from edl_proto.kubernetes import objects
+from edl_proto.local import job_directory
+from edl_proto.v1 import job_pb2
+
+JOB = "/apis/batch/v1/namespaces/team/jobs/edl-job"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/team/leases/edl-job"
+POD = "/api/v1/namespaces/team/pods/edl-job-abc"
+RECORD = "/api/v1/namespaces/team/configmaps/edl-job"
+
+
+@pytest.fixture(autouse=True)
+def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Leave signals, logging and variables of this process as they are."""
+    monkeypatch.setattr(api_retry, "_FIRST_S", 0.0)
+    monkeypatch.setattr(pod, "_DIRECTORY_EVERY_S", 0.01)
+    monkeypatch.setattr("edl_master.adapters.lease_epoch._LOOK_EVERY_S", 0.01)
+    monkeypatch.setenv(objects.POD_NAME, "edl-job-abc")
+    handler, handlers = signal.getsignal(signal.SIGTERM), list(logging.getLogger().handlers)
+    yield
+    signal.signal(signal.SIGTERM, handler)
+    for added in set(logging.getLogger().handlers) - set(handlers):
+        logging.getLogger().removeHandler(added)
+        added.close()
+
+
+@pytest.fixture
+def api() -> ScriptedApi:
+    api = ScriptedApi()
+    uid = api.put(JOB, {"spec": {"backoffLimit": 1000000}})["metadata"]["uid"]
+    owner = {"kind": "Job", "name": "edl-job", "uid": uid}
+    api.put(POD, {"metadata": {"ownerReferences": [owner], "labels": {objects.LABEL_JOB: "job"}}})
+    return api
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    return write_spec(tmp_path / "secret.json", submitted_at="2026-01-01T00:00:00Z")
+
+
+def write_spec(path: Path, submitted_at: str) -> Path:
+    spec = job_pb2.JobSpec(
+        name="job",
+        submitted_at=submitted_at,
+        kubernetes=job_pb2.KubernetesSpec(namespace="team", worker_pod="{}"),
+    )
+    path.write_text(json_format.MessageToJson(spec))
+    return path
+
+
+class Work:
+    """Stands for the work on a job: it ends in a state."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.state: job_pb2.JobState.ValueType = job_pb2.SUCCEEDED
+        self.hostings: list[Hosting] = []
+        monkeypatch.setattr(startup, "work", self)
+
+    def __call__(self, directory: JobDirectory, hosting: Hosting) -> int:
+        self.hostings.append(hosting)
+        directory.write_status(job_pb2.JobStatus(name="job", state=self.state), final=True)
+        directory.lock.release()
+        return 0
+
+
+@pytest.fixture
+def work(monkeypatch: pytest.MonkeyPatch) -> Work:
+    return Work(monkeypatch)
+
+
+def test_a_job_with_a_result_ends_with_code_0_and_leaves_the_job_alone(
+    api: ScriptedApi, secret: Path, tmp_path: Path, work: Work
+) -> None:
+    assert pod.run(secret, tmp_path / "state", lambda: api) == 0
+    assert api.objects[JOB]["spec"]["backoffLimit"] == 1000000
+    assert "SUCCEEDED" in api.objects[RECORD]["data"][objects.STATUS_KEY]
+    folder = tmp_path / "state" / "job"
+    assert (folder / job_directory.SPEC).read_text() == secret.read_text()
+    assert (folder / "logs" / "master.log").exists()
+
+
+@pytest.mark.parametrize("state", [job_pb2.FAILED, job_pb2.CANCELLED])
+def test_an_end_without_a_result_is_made_final_before_the_master_exits(
+    api: ScriptedApi,
+    secret: Path,
+    tmp_path: Path,
+    work: Work,
+    state: job_pb2.JobState.ValueType,
+) -> None:
+    work.state = state
+    assert pod.run(secret, tmp_path / "state", lambda: api) == startup.FAILED
+    assert api.objects[JOB]["spec"]["backoffLimit"] == 0
+
+
+def test_the_end_waits_for_an_api_server_that_is_away(
+    api: ScriptedApi, secret: Path, tmp_path: Path, work: Work
+) -> None:
+    work.state = job_pb2.FAILED
+    api.before = outage(40)
+    assert pod.run(secret, tmp_path / "state", lambda: api) == startup.FAILED
+    assert api.objects[JOB]["spec"]["backoffLimit"] == 0
+
+
+def test_a_later_job_of_the_same_name_is_not_ended(
+    api: ScriptedApi, secret: Path, tmp_path: Path, work: Work
+) -> None:
+    work.state = job_pb2.FAILED
+    later = api.put(JOB, {"spec": {"backoffLimit": 1000000}})
+    assert later["metadata"]["uid"] != api.objects[POD]["metadata"]["ownerReferences"][0]["uid"]
+    assert pod.run(secret, tmp_path / "state", lambda: api) == startup.FAILED
+    assert api.objects[JOB]["spec"]["backoffLimit"] == 1000000
+
+
+def test_each_master_has_an_incarnation_of_its_epoch(
+    api: ScriptedApi, secret: Path, tmp_path: Path, work: Work
+) -> None:
+    for _ in range(2):
+        pod.run(secret, tmp_path / "state", lambda: api)
+    first, second = (hosting.incarnation for hosting in work.hostings)
+    assert (first[:6], second[:6]) == ("000001", "000002")
+    assert first[6:] != second[6:], "a job of the same name begins with the same numbers"
+
+
+def test_the_next_master_keeps_the_directory_as_it_is(
+    api: ScriptedApi, secret: Path, tmp_path: Path, work: Work
+) -> None:
+    pod.run(secret, tmp_path / "state", lambda: api)
+    kept = tmp_path / "state" / "job" / "snapshots"
+    kept.mkdir()
+    spec = tmp_path / "state" / "job" / job_directory.SPEC
+    before = spec.stat().st_mtime_ns  # a later one would begin a job that is over again
+    pod.run(secret, tmp_path / "state", lambda: api)
+    assert kept.is_dir()
+    assert spec.stat().st_mtime_ns == before
+
+
+def test_another_job_of_the_same_name_does_not_go_on_from_the_state_of_the_former_one(
+    api: ScriptedApi, secret: Path, tmp_path: Path, work: Work
+) -> None:
+    pod.run(secret, tmp_path / "state", lambda: api)
+    folder = tmp_path / "state" / "job"
+    (folder / "snapshots").mkdir()
+    later = write_spec(tmp_path / "later.json", submitted_at="2026-02-02T00:00:00Z")
+    pod.run(later, tmp_path / "state", lambda: api)
+    assert not (folder / "snapshots").exists()
+    assert (folder / job_directory.SPEC).read_text() == later.read_text()
+
+
+def test_a_master_waits_until_the_former_one_has_left_the_directory(
+    api: ScriptedApi, secret: Path, tmp_path: Path, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "state" / "job"
+    folder.mkdir(parents=True)
+    former = JobDirectory(folder)
+    former.lock.hold()
+    tries = []
+
+    def leave_after_some(_: float) -> None:
+        tries.append(0)
+        if len(tries) == 5:
+            former.lock.release()
+
+    monkeypatch.setattr("edl_master.app.pod.time.sleep", leave_after_some)
+    assert pod.run(secret, tmp_path / "state", lambda: api) == 0
+    assert len(tries) >= 5
+
+
+def test_a_master_that_waits_gives_up_when_a_later_one_comes(
+    api: ScriptedApi, secret: Path, tmp_path: Path, work: Work
+) -> None:
+    folder = tmp_path / "state" / "job"
+    folder.mkdir(parents=True)
+    former = JobDirectory(folder)
+    former.lock.hold()
+    api.put(LEASE, {"spec": {"leaseTransitions": 1}})
+
+    def take_over(method: str, path: str) -> None:
+        if (method, path) == ("GET", LEASE) and ("PUT", LEASE) in api.calls:
+            api.put(LEASE, {"spec": {"leaseTransitions": 9}})
+
+    api.before = take_over
+    code = pod.run(secret, tmp_path / "state", lambda: api)
+    former.lock.release()
+    assert code == job_directory.DIRECTORY_TAKEN
+    assert work.hostings == []
+    assert not (folder / job_directory.SPEC).exists(), "it must write nothing"
+    assert api.objects[JOB]["spec"]["backoffLimit"] == 1000000, "the later master goes on"
+
+
+def test_a_pod_that_no_job_has_made_is_no_master(
+    api: ScriptedApi, secret: Path, tmp_path: Path, work: Work, caplog: pytest.LogCaptureFixture
+) -> None:
+    api.put(POD, {"metadata": {}})
+    assert pod.run(secret, tmp_path / "state", lambda: api) == startup.FAILED
+    assert "no Job has made it" in caplog.text
+    assert work.hostings == []
