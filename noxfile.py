@@ -216,14 +216,14 @@ def engine(session: nox.Session) -> None:
     pytest(session, *(() if session.posargs else ("tests/builder",)), processes=0)
 
 
-@nox.session(**in_workspace)
+@nox.session(tags=["test"], **in_workspace)
 def cluster(session: nox.Session) -> None:
-    """A real Kubernetes on this machine: tests on it, or ``up``, ``down`` and ``status``.
+    """A real Kubernetes on this machine: tests on it; or ``up``, ``image``, ``down``, ``status``.
 
-    Needs root, Go, and Debian's etcd-server, containerd and containernetworking-plugins. Skipped
-    where these are missing, with the reason; CI must have them.
+    Needs root, Go, and some of Debian's packages. Skipped where these are missing, with the reason;
+    CI must have them.
     """
-    if session.posargs and session.posargs[0] in ("up", "down", "status"):
+    if session.posargs and session.posargs[0] in ("up", "down", "status", "image", "build"):
         session.run("python", "-m", "tests.kubernetes.cluster", *session.posargs)
         return
     ask = "from tests.kubernetes.cluster.requirements import missing; print(*missing(), sep=', ')"

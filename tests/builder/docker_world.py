@@ -8,7 +8,6 @@ started here are ended.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import random
 import shutil
@@ -25,11 +24,10 @@ from typing import Any
 
 import docker
 
+from tests import debian_base
+
 DEADLINE_S = 200.0
 _PLENTY = 12 << 30
-SUITE = "bookworm"
-MIRROR = os.environ.get("EDL_DEBIAN_MIRROR", "http://deb.debian.org/debian")
-_CA = Path("/etc/ssl/certs/ca-certificates.crt")
 _ROOT = Path(__file__).parents[2]
 
 _REGISTRY = """\
@@ -118,7 +116,7 @@ def open_world() -> Iterator[World]:
             _make_base(world)
             yield world
     finally:
-        _remove(folder)
+        debian_base.remove(folder)
 
 
 def _fast_folder() -> str | None:
@@ -229,14 +227,11 @@ def _engine(folder: Path) -> Iterator[str]:
     raise NoEngine("no engine starts here: " + " | ".join(problems))
 
 
-def cache() -> Path:
-    """Where ``./dev`` keeps what takes long to get."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(os.environ.get("EDL_DEV_CACHE") or Path(base) / "edl-dev")
-
-
 def _make_base(world: World) -> None:
-    packed = _bare_system(world.folder)
+    try:
+        packed = debian_base.make()
+    except debian_base.Unavailable as error:
+        raise NoEngine(str(error)) from error
     client = world.client()
     with contextlib.closing(client):
         repository, _, tag = world.bare.rpartition(":")
@@ -254,54 +249,10 @@ def _make_base(world: World) -> None:
         push(client, world.base)
 
 
-def _bare_system(folder: Path) -> Path:
-    """Debian with Python and pip as a tar archive, made once a machine."""
-    packages = "python3,python3-pip,ca-certificates"
-    # Where this machine's own CA stands between it and the package index, pip must know it.
-    authorities = _CA.read_bytes() if _CA.exists() else b""
-    facts = f"{SUITE} {packages} {MIRROR} 1".encode() + authorities
-    packed = cache() / f"bare-{hashlib.sha256(facts).hexdigest()[:16]}.tar"
-    if packed.exists():
-        return packed
-    packed.parent.mkdir(parents=True, exist_ok=True)
-    root, log = folder / "root", folder / "debootstrap.log"
-    with log.open("wb") as file:
-        command = ["debootstrap", "--variant=minbase", f"--include={packages}", SUITE]
-        done = subprocess.run(
-            [*command, str(root), MIRROR], stdout=file, stderr=file, timeout=400, check=False
-        )
-    if done.returncode:
-        raise NoEngine(f"debootstrap failed: {log.read_text(errors='replace')[-500:]}")
-    # What is smaller is sooner packed, sent and unpacked.
-    for dull in ("var/lib/apt/lists", "var/cache/apt", "usr/lib/x86_64-linux-gnu/gconv"):
-        shutil.rmtree(root / dull, ignore_errors=True)
-    for dull in ("doc", "locale", "man", "i18n", "info", "zoneinfo", "lintian", "bash-completion"):
-        shutil.rmtree(root / "usr/share" / dull, ignore_errors=True)
-    if authorities:
-        (root / "etc/ssl/certs/ca-certificates.crt").write_bytes(authorities)
-        (root / "etc/pip.conf").write_text(f"[global]\ncert = {_CA}\n")
-    draft = packed.with_suffix(f".{os.getpid()}")
-    try:
-        pack = ["tar", "-C", str(root), "--one-file-system", "-cf", str(draft), "."]
-        subprocess.run(pack, check=True)
-        draft.replace(packed)
-    finally:
-        draft.unlink(missing_ok=True)
-        _remove(root)
-    return packed
-
-
 def push(client: Any, name: str) -> None:
     """Push an image, or fail with what the engine says."""
     for news in client.api.push(name, stream=True, decode=True):
         assert "error" not in news, news
-
-
-def _remove(folder: Path) -> None:
-    mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
-    for mount in sorted((m for m in mounts if m.startswith(f"{folder}/")), reverse=True):
-        subprocess.run(["umount", "--lazy", mount], check=False)
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

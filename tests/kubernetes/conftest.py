@@ -29,3 +29,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     started = Cluster.start(tmp_path_factory.mktemp("kubernetes") / "cluster", nodes=2)
     yield started
     started.end()
+
+
+@pytest.fixture(scope="session")
+def job_image(cluster: Cluster) -> str:
+    """The name of an image with client, master, worker and the model zoo, on all real nodes."""
+    return cluster.import_job_image()

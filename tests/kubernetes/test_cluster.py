@@ -8,9 +8,9 @@ from cluster.cluster import Cluster
 from cluster.images import BUSYBOX_IMAGE
 
 
-def pod(name: str, *command: str, **spec: object) -> str:
-    """A pod that runs a command of the shell's image, as JSON."""
-    container = {"name": "main", "image": BUSYBOX_IMAGE, "command": list(command)}
+def pod(name: str, *command: str, image: str = BUSYBOX_IMAGE, **spec: object) -> str:
+    """A pod that runs a command, as JSON."""
+    container = {"name": "main", "image": image, "command": list(command)}
     return json.dumps(
         {
             "apiVersion": "v1",
@@ -63,3 +63,14 @@ def test_the_api_server_comes_back_with_its_objects(cluster: Cluster) -> None:
     found = json.loads(cluster.kubectl("get", "configmap/kept", "--output=json"))
     assert found["data"] == {"key": "value"}
     cluster.kubectl("delete", "configmap/kept")
+
+
+def test_the_image_of_jobs_has_every_part_of_a_job(cluster: Cluster, job_image: str) -> None:
+    script = "edl version; ls; python3 -c 'import edl_master, edl_worker, kubernetes, tensorflow'"
+    whole = pod("parts", "sh", "-euc", script, image=job_image)
+    cluster.kubectl("create", "-f-", stdin=whole)
+    wait_for_phase(cluster, "parts", "Succeeded")
+    said = cluster.kubectl("logs", "parts")
+    assert "counting.py" in said
+    assert "edl " in said
+    cluster.kubectl("delete", "pod/parts")

@@ -1,4 +1,4 @@
-"""``./dev cluster up|down|status``: a Kubernetes for people to try things on."""
+"""A Kubernetes on this machine for people to try things on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from . import binaries, requirements
+from . import binaries, job_image, requirements
 from .cluster import Cluster
 
 ROOT = Path(__file__).parents[3] / "build" / "cluster"
@@ -23,7 +23,16 @@ def main() -> int:
     )
     actions.add_parser("down", help="end the cluster and remove its files")
     actions.add_parser("status", help="list nodes and pods")
+    actions.add_parser("image", help="give the cluster the image of this working tree; print it")
+    actions.add_parser("build", help="build the programs and the image, and start nothing")
     chosen = parser.parse_args()
+    if missing := requirements.missing():
+        print(f"A cluster needs: {', '.join(missing)}.", file=sys.stderr)
+        return 1
+    if chosen.action == "build":
+        print(binaries.build())
+        print(job_image.make().name)
+        return 0
     if chosen.action == "up":
         return start(chosen.nodes, chosen.simulated_nodes)
     try:
@@ -33,15 +42,14 @@ def main() -> int:
         return 1
     if chosen.action == "down":
         cluster.end()
+    elif chosen.action == "image":
+        print(cluster.import_job_image())
     else:
         print(cluster.kubectl("get", "nodes,pods", "--all-namespaces"), end="")
     return 0
 
 
 def start(nodes: int, simulated_nodes: int) -> int:
-    if missing := requirements.missing():
-        print(f"A cluster needs: {', '.join(missing)}.", file=sys.stderr)
-        return 1
     if (ROOT / "state.json").exists():
         print("A cluster is already running. End it with: ./dev cluster down", file=sys.stderr)
         return 1

@@ -9,6 +9,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from tests import dev_cache
+
 MODULE = Path(__file__).parent / "module"
 PACKAGES = {
     "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
@@ -26,10 +28,13 @@ PACKAGES = {
 def build() -> Path:
     """The folder with all binaries. The first call on a machine takes some five minutes."""
     folder = _cache() / _content_hash()
-    missing = [package for name, package in PACKAGES.items() if not (folder / name).is_file()]
-    if missing:
-        folder.mkdir(parents=True, exist_ok=True)
-        _compile(missing, folder)
+    if is_built():
+        return folder
+    folder.mkdir(parents=True, exist_ok=True)
+    with dev_cache.locked("kubernetes"):
+        missing = [package for name, package in PACKAGES.items() if not (folder / name).is_file()]
+        if missing:
+            _compile(missing, folder)
     return folder
 
 
@@ -39,8 +44,7 @@ def is_built() -> bool:
 
 
 def _cache() -> Path:
-    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(cache) / "edl-dev" / "kubernetes"
+    return dev_cache.folder() / "kubernetes"
 
 
 def _go(*arguments: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from . import binaries, control_plane, images, machine, node, simulated_nodes
+from . import binaries, control_plane, images, job_image, machine, node, simulated_nodes, volumes
 from .certificates import Authority
 from .layout import API_ADDRESS, API_PORT, DNS_ADDRESS, Layout, NodeAddress
 from .sandbox import Sandbox, wait_until
@@ -78,6 +78,25 @@ class Cluster:
     def import_image(self, archive: Path) -> None:
         for sandbox in self.sandboxes.values():
             node.import_image(sandbox, archive)
+
+    def import_job_image(self) -> str:
+        """Give all real nodes the image of this working tree; its name.
+
+        Raises:
+            Unavailable: a part of the image cannot be had.
+        """
+        image = job_image.make()
+        for sandbox in self.sandboxes.values():
+            node.import_job_image(sandbox, image)
+        return image.name
+
+    def add_claim(self, namespace: str, claim: str, folder: Path) -> None:
+        """A claim that is a folder of this machine, which pods of any user may write.
+
+        Jobs may mount it at the folder's own path, so that the paths of data stay the same.
+        """
+        folder.chmod(0o777)
+        self.kubectl("apply", "--filename=-", stdin=volumes.manifest(namespace, claim, folder))
 
     def add_simulated_nodes(self, count: int) -> None:
         first = self.sandboxes["node1"]

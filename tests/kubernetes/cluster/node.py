@@ -9,6 +9,7 @@ import yaml
 
 from .certificates import Authority
 from .control_plane import SERVER
+from .job_image import JobImage
 from .layout import DNS_ADDRESS, POD_RANGE, Layout, NodeAddress
 from .sandbox import Sandbox, wait_until
 
@@ -46,6 +47,14 @@ def start_kubelet(sandbox: Sandbox, layout: Layout, node: NodeAddress, binaries:
 def import_image(sandbox: Sandbox, archive: Path) -> None:
     """Make the image of a tar file available to pods, as if it had been pulled."""
     sandbox.run("ctr", "--namespace=k8s.io", "images", "import", str(archive))
+
+
+def import_job_image(sandbox: Sandbox, image: JobImage) -> None:
+    """Make the image of jobs available to pods, unless it is."""
+    listed = sandbox.run("ctr", "--namespace=k8s.io", "images", "list", "--quiet")
+    if image.name not in listed.split():
+        command = ("ctr", "--namespace=k8s.io", "images", "import", "-")
+        sandbox.stream(image.write, *command)
 
 
 def _start_containerd(sandbox: Sandbox, folder: Path, node: NodeAddress) -> None:

@@ -6,6 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
+SEARCH_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 PROGRAMS = {
     # program: Debian package
     "etcd": "etcd-server",
@@ -16,6 +17,7 @@ PROGRAMS = {
     "nsenter": "util-linux",
     "/usr/lib/cni/ptp": "containernetworking-plugins",
     "/bin/busybox": "busybox-static",
+    "debootstrap": "debootstrap",
 }
 
 
@@ -24,7 +26,7 @@ def missing() -> list[str]:
     absent = [
         f"{Path(program).name} (Debian's {package})"
         for program, package in PROGRAMS.items()
-        if not shutil.which(program)
+        if not shutil.which(program, path=SEARCH_PATH)
     ]
     if not shutil.which("go"):
         absent.append("Go 1.24 or later")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 INIT = Path(__file__).with_name("sandbox_init.py")
 NAMESPACES = ("--net", "--mount", "--pid", "--uts", "--ipc")
@@ -72,6 +74,20 @@ class Sandbox:
     def run(self, *command: str, stdin: str | None = None) -> str:
         """Standard output of a command in the namespaces; raises ``RuntimeError`` if it fails."""
         return _output(self._entered(*command), stdin)
+
+    def stream(self, write: Callable[[IO[bytes]], None], *command: str) -> None:
+        """Run a command that reads what ``write`` writes; raises ``RuntimeError`` if it fails."""
+        with tempfile.TemporaryFile() as output:
+            process = subprocess.Popen(
+                self._entered(*command), stdin=subprocess.PIPE, stdout=output, stderr=output
+            )
+            assert process.stdin is not None
+            with contextlib.suppress(BrokenPipeError), process.stdin:
+                write(process.stdin)
+            if process.wait():
+                output.seek(0)
+                said = output.read().decode(errors="replace")
+                raise RuntimeError(f"{command} ended with {process.returncode}: {said}")
 
     def run_on_network(self, *command: str) -> None:
         """Run a command in the network namespace alone: process ids are those of this machine."""

@@ -46,7 +46,7 @@ for a queue that will release it."""
 MASTER_ACCOUNT = "edl-master"
 """The service account of a master's pod, unless the user names another one."""
 
-MASTER_COMMAND = ("python", "-m", "edl_master", "--in-pod")
+MASTER_COMMAND = ("python3", "-P", "-m", "edl_master", "--in-pod")
 """What the container of a master's pod runs; everything else is in the specification."""
 
 POD_NAME, POD_IP = "EDL_POD_NAME", "EDL_POD_IP"
