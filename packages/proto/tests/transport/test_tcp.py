@@ -9,12 +9,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent import futures
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import grpc
 import pytest
 
 from edl_proto.errors import EdlError, ErrorInterceptor
+from edl_proto.identity.credentials import Credentials
+from edl_proto.identity.folder import IdentityFolder
+from edl_proto.identity.gate import Gate
+from edl_proto.identity.names import Role
+from edl_proto.identity.rules import RULES, AccessRule
 from edl_proto.transport import channels, parameters, raw_calls
 from edl_proto.transport import frames as raw_frames
 from edl_proto.transport.tcp import CallError, Connection, FrameError, IncomingMessage, Listener
@@ -26,9 +32,13 @@ ECHO, REFUSE, WAIT, LATE = range(4)
 
 
 class Place:
-    """What the listener of these tests does."""
+    """What the listener of these tests does; with identities for whom it admits."""
 
-    def __init__(self) -> None:
+    def __init__(self, identities: IdentityFolder | None) -> None:
+        gate, self.peer = None, None
+        if identities is not None:
+            gate = Gate(Credentials(identities.file(Role.MASTER)))
+            self.peer = Credentials(identities.file(Role.WORKER, 0)).to(Role.MASTER)
         self.internal_errors: list[str] = []
         self.waits = threading.Event()
         self.left = threading.Event()
@@ -37,10 +47,18 @@ class Place:
         noted = ErrorInterceptor(
             on_internal_error=lambda name, _: self.internal_errors.append(name)
         )
-        self.listener = Listener(methods, "127.0.0.1", noted.translate)
+        self.listener = Listener(methods, "127.0.0.1", noted.translate, 0, gate)
 
     def connect(self) -> Connection:
-        return Connection("127.0.0.1", self.listener.port, WAIT_S)
+        return Connection("127.0.0.1", self.listener.port, WAIT_S, self.peer)
+
+    def connect_socket(self) -> socket.socket:
+        """A connection of the same caller, which says what it likes."""
+        plain = socket.create_connection(("127.0.0.1", self.listener.port), WAIT_S)
+        if self.peer is None:
+            return plain
+        context = self.peer.credentials.current().client_context
+        return context.wrap_socket(plain, server_hostname=self.peer.host)
 
     def echo(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes | memoryview]:
         """Gives so many bytes back as the header says; their memory is used again at once."""
@@ -71,9 +89,17 @@ class Place:
         raise ZeroDivisionError
 
 
-@pytest.fixture
-def place() -> Iterator[Place]:
-    place = Place()
+@pytest.fixture(params=["plain", "secured"])
+def place(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Place]:
+    identities = None
+    if request.param == "secured":
+        identities = IdentityFolder(tmp_path / "identity", "w")
+        identities.create([(Role.MASTER, None), (Role.WORKER, 0)])
+        for name in ("echo", "refuse", "wait", "late"):
+            monkeypatch.setitem(cast(Any, RULES), name, AccessRule(frozenset((Role.WORKER,))))
+    place = Place(identities)
     yield place
     place.listener.close()
 
@@ -151,7 +177,7 @@ def test_a_payload_of_another_size_than_its_header_says_spoils_no_later_call(
     ids=["another protocol", "a huge header", "no such method"],
 )
 def test_a_peer_with_another_protocol_is_disconnected(place: Place, said: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", place.listener.port), WAIT_S) as stranger:
+    with place.connect_socket() as stranger:
         stranger.sendall(said)
         with contextlib.suppress(ConnectionResetError):
             assert stranger.recv(1) == b""
@@ -159,13 +185,13 @@ def test_a_peer_with_another_protocol_is_disconnected(place: Place, said: bytes)
 
 
 def test_a_huge_payload_takes_no_memory_before_it_comes(place: Place) -> None:
-    with socket.create_connection(("127.0.0.1", place.listener.port), WAIT_S) as stranger:
+    with place.connect_socket() as stranger:
         stranger.sendall(struct.pack("<4sBxxxIQ", b"edl\x01", ECHO, 1, 1 << 50) + b"4" + b"abcd")
         assert stranger.recv(64).endswith(b"4abcd")
 
 
 def test_a_caller_that_left_is_noticed(place: Place) -> None:
-    with socket.create_connection(("127.0.0.1", place.listener.port), WAIT_S) as caller:
+    with place.connect_socket() as caller:
         caller.sendall(struct.pack("<4sBxxxIQ", b"edl\x01", WAIT, 0, 0))
         assert place.waits.wait(WAIT_S)
         assert not place.left.wait(0.05)

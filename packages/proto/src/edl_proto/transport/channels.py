@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import grpc
 
+from edl_proto.identity.credentials import Peer
+from edl_proto.identity.gate import Gate
+from edl_proto.transport.secured_channel import SecuredChannel
+
 _MEGABYTE = 1 << 20
 
 # Keepalive: a peer that vanished without closing its connection (power loss, cut network) is
@@ -35,6 +39,21 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
 )
 
 
-def connect(address: str) -> grpc.Channel:
-    """An insecure channel to ``host:port`` with edl's settings."""
-    return grpc.insecure_channel(address, options=CLIENT_OPTIONS)
+def connect(address: str, peer: Peer | None = None) -> grpc.Channel:
+    """A channel to ``host:port`` with edl's settings.
+
+    Args:
+        peer: what has to be there, which then gets to know who calls; None: an insecure channel.
+    """
+    if peer is None:
+        return grpc.insecure_channel(address, options=CLIENT_OPTIONS)
+    return SecuredChannel(address, peer, CLIENT_OPTIONS)
+
+
+def add_port(server: grpc.Server, address: str, gate: Gate | None = None) -> int:
+    """Have a server listen at ``host:port``, where the gate lets in whom it may; returns the port.
+
+    Raises:
+        RuntimeError: gRPC cannot listen there.
+    """
+    return server.add_insecure_port(address) if gate is None else gate.add_port(server, address)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import grpc
 
+from edl_proto.identity.credentials import Peer
 from edl_proto.transport.frames import fill
 from edl_proto.transport.raw_calls import RawService, RawStub, first_frame
 from edl_proto.transport.tcp import FrameError
@@ -58,8 +59,8 @@ class ParametersStub(RowsStub):
     that for rows of embedding tables.
     """
 
-    def __init__(self, channel: grpc.Channel, address: str = "") -> None:
-        super().__init__(PARAMETERS, channel, address)
+    def __init__(self, channel: grpc.Channel, address: str = "", peer: Peer | None = None) -> None:
+        super().__init__(PARAMETERS, channel, address, peer)
 
     def initialize(
         self, header: pb.InitializeHeader, values: memoryview, timeout_s: float
@@ -103,8 +104,8 @@ class ParametersStub(RowsStub):
 class ShardStub(RowsStub):
     """Client side of ``SHARD``; buffers as in ``ParametersStub``."""
 
-    def __init__(self, channel: grpc.Channel, address: str = "") -> None:
-        super().__init__(SHARD, channel, address)
+    def __init__(self, channel: grpc.Channel, address: str = "", peer: Peer | None = None) -> None:
+        super().__init__(SHARD, channel, address, peer)
 
     def propose(
         self, header: pb.ProposeHeader, values: memoryview, timeout_s: float
@@ -135,8 +136,8 @@ class ShardStub(RowsStub):
 class CoordinatorStub(RawStub):
     """Client side of ``COORDINATOR``."""
 
-    def __init__(self, channel: grpc.Channel, address: str = "") -> None:
-        super().__init__(COORDINATOR, channel, address)
+    def __init__(self, channel: grpc.Channel, address: str = "", peer: Peer | None = None) -> None:
+        super().__init__(COORDINATOR, channel, address, peer)
 
     def commit_initial_values(
         self, request: pb.CommitInitialValuesRequest, timeout_s: float

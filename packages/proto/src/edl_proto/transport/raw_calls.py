@@ -19,6 +19,8 @@ from typing import Any
 import grpc
 
 from edl_proto.errors import EdlError
+from edl_proto.identity.credentials import Peer
+from edl_proto.identity.gate import Gate
 from edl_proto.transport.frames import Frames, split
 from edl_proto.transport.tcp import (
     CallError,
@@ -68,14 +70,18 @@ def listen(
     host: str,
     failed: Callable[[str, Exception], EdlError],
     port: int = 0,
+    gate: Gate | None = None,
 ) -> Listener:
-    """Answer direct calls of a service at a port of ``host``; 0 for a free one.
+    """Answer direct calls of a service at a port of ``host``, 0 for a free one.
+
+    The gate lets callers in; without one everybody may come.
 
     Raises:
         OSError: that is no address of this machine, or the port is taken.
     """
     named = zip(service.methods, service.implementations(servicer), strict=True)
-    return Listener([(service.path(name), method) for name, method in named], host, failed, port)
+    methods = [(service.path(name), method) for name, method in named]
+    return Listener(methods, host, failed, port, gate)
 
 
 def add_to_server(
@@ -107,7 +113,13 @@ def _framed(method: Method) -> Callable[[Frames, grpc.ServicerContext], Frames]:
 class RawStub:
     """Client side of a service; every call has a deadline and raises ``grpc.RpcError``."""
 
-    def __init__(self, service: RawService, channel: grpc.Channel, address: str = "") -> None:
+    def __init__(
+        self,
+        service: RawService,
+        channel: grpc.Channel,
+        address: str = "",
+        peer: Peer | None = None,
+    ) -> None:
         """Call through a channel.
 
         Args:
@@ -115,6 +127,7 @@ class RawStub:
             channel: to the server.
             address: ``host:port`` of the server; if given, calls go over direct connections
                 to this host where that is possible.
+            peer: what has to be at the other end of them; None: anything may be.
         """
         self._service = service
         self._open: Any = channel.unary_unary(service.path("Open"))
@@ -122,6 +135,7 @@ class RawStub:
             channel.stream_stream(service.path(name)) for name in service.methods
         ]
         self._address = address
+        self._peer = peer
         self._lock = threading.Lock()
         self._free: list[Connection] = []
         self._used: set[Connection] = set()
@@ -192,7 +206,7 @@ class RawStub:
         host = self._address.rpartition(":")[0].strip("[]")
         try:
             if port:
-                return self._use(Connection(host, port, min(timeout_s, _CONNECT_S)))
+                return self._use(Connection(host, port, min(timeout_s, _CONNECT_S), self._peer))
         except OSError as error:
             log.info("parameters of %s travel over gRPC: port %d: %s", host, port, error)
         self._streams_until = time.monotonic() + _TRY_AGAIN_S

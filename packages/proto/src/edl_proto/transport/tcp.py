@@ -1,4 +1,4 @@
-"""Direct connections of the parameter plane: headers and payloads over plain TCP.
+"""Direct connections of the parameter plane: headers and payloads over TCP, or TLS over TCP.
 
 A call over HTTP/2 costs about a millisecond of Python on each side and copies its payload several
 times; an exchange of embedding rows takes less. So these calls have their own connections
@@ -15,6 +15,9 @@ A connection carries one call after the other. A peer that breaks off a call clo
 The listener has one thread per connection, because a call that waits for a step permit blocks its
 thread anyway, and a connection without a call costs 16 KiB of memory. ``_MOST_CONNECTIONS`` bounds
 the threads; a connection above the bound is closed, and its caller sees UNAVAILABLE.
+
+In a secured job (docs/adr/0021) both ends prove who they are before the first byte of a call. One
+thread at a time uses a connection, which TLS requires; another one may only shut the socket down.
 """
 
 from __future__ import annotations
@@ -32,6 +35,11 @@ from typing import Any, Protocol
 import grpc
 
 from edl_proto.errors import EdlError, error_metadata
+from edl_proto.identity import rules
+from edl_proto.identity.credentials import Peer
+from edl_proto.identity.gate import Gate
+from edl_proto.identity.names import Identity
+from edl_proto.transport.sockets import prepare, receive, send_together, shut_down
 
 log = logging.getLogger(__name__)
 
@@ -46,12 +54,6 @@ _PIECE_BYTES = 1 << 20
 
 _STALLED_S = 60.0
 """A connection that transfers nothing for this long in the middle of a call is closed."""
-
-# A peer that vanished without closing is detected within about 10 s + 5 s, as in ``channels``.
-_KEEPALIVE = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 1))
-
-_MORE: int = getattr(socket, "MSG_MORE", 0)
-"""The next send follows at once: it shares packets, and the peer wakes up once."""
 
 
 class FrameError(ValueError):
@@ -133,7 +135,7 @@ class IncomingMessage:
                 raise FrameError(f"the payload ended {size - self._left} of {size} bytes early")
             self._left -= size
         try:
-            _receive(self._connection, target, self._deadline)
+            receive(self._connection, target, self._deadline)
         except OSError:
             self.broken = True
             raise
@@ -167,8 +169,10 @@ class _Caller:
         readable = select.poll()
         readable.register(self._connection, select.POLLIN)
         try:
-            # A waiting caller sends nothing: a readable connection has ended.
-            return not readable.poll(0) or self._connection.recv(1, socket.MSG_PEEK) != b""
+            # A waiting caller sends nothing: a readable connection has ended. Also under TLS, which
+            # does not let anybody peek: so this looks below it.
+            peek = socket.socket.recv
+            return not readable.poll(0) or peek(self._connection, 1, socket.MSG_PEEK) != b""
         except OSError:
             return False
 
@@ -181,6 +185,7 @@ class Listener:
         host: address to listen on.
         failed: the error to answer for an exception of a method.
         port: 0 for a free one.
+        gate: lets callers in; None: everybody may come.
 
     Raises:
         OSError: the address is not available.
@@ -192,9 +197,11 @@ class Listener:
         host: str,
         failed: Callable[[str, Exception], EdlError],
         port: int = 0,
+        gate: Gate | None = None,
     ) -> None:
         self._methods = tuple(methods)
         self._failed = failed
+        self._gate = gate
         self._lock = threading.Lock()
         self._connections: set[socket.socket] = set()
         self._closed = False
@@ -209,8 +216,7 @@ class Listener:
             self._closed = True
             connections = list(self._connections)
         for one in (self._listening, *connections):
-            with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+            shut_down(one)
         self._listening.close()
 
     def _listen(self) -> None:
@@ -235,9 +241,14 @@ class Listener:
             ).start()
 
     def _serve(self, connection: socket.socket) -> None:
+        caller = None
         try:
-            _prepare(connection)
-            while self._answer(connection):
+            prepare(connection)
+            if self._gate is not None:
+                plain = connection
+                connection, caller = self._gate.admit(plain)
+                self._replace(plain, connection)
+            while self._answer(connection, caller):
                 pass
         except OSError as error:
             log.debug("a direct connection ended: %s", error)
@@ -246,12 +257,19 @@ class Listener:
                 self._connections.discard(connection)
             connection.close()
 
-    def _answer(self, connection: socket.socket) -> bool:
+    def _replace(self, plain: socket.socket, secured: socket.socket) -> None:
+        with self._lock:
+            self._connections.discard(plain)
+            self._connections.add(secured)
+            if self._closed:
+                shut_down(secured)
+
+    def _answer(self, connection: socket.socket, caller: Identity | None) -> bool:
         """Answer one call; returns whether another one may follow."""
         connection.settimeout(None)
         prefix = memoryview(bytearray(_REQUEST.size))
         try:
-            _receive(connection, prefix)
+            receive(connection, prefix)
         except ConnectionResetError:
             return False  # the caller has left
         magic, number, header_nbytes, nbytes = _REQUEST.unpack(prefix)
@@ -259,11 +277,13 @@ class Listener:
             return False
         connection.settimeout(_STALLED_S)
         header = bytearray(header_nbytes)
-        _receive(connection, memoryview(header))
+        receive(connection, memoryview(header))
         received = IncomingMessage(connection, bytes(header), nbytes, None)
         name, method = self._methods[number]
         with contextlib.closing(method(received, _Caller(connection))) as pieces:
             try:
+                if caller is not None:
+                    rules.check(name, caller, bytes(header))
                 answer = bytes(next(pieces))
                 status = _OK
             except Exception as error:
@@ -279,9 +299,8 @@ class Listener:
             if following is None:
                 connection.sendall(prefixed)
             else:
-                connection.sendall(prefixed, _MORE)
                 # The method may reuse the memory of a piece when the next piece is requested.
-                connection.sendall(following)
+                send_together(connection, [prefixed, following])
                 for piece in pieces:
                     connection.sendall(piece)
         received.skip()
@@ -291,21 +310,32 @@ class Listener:
 class Connection:
     """A caller's connection, for one call at a time.
 
+    Args:
+        host, port: where to connect to.
+        timeout_s: for that.
+        peer: what has to be there; None: anything may be.
+
     Raises:
-        OSError: no process listens there.
+        OSError: no process listens there, or not this one.
     """
 
-    def __init__(self, host: str, port: int, timeout_s: float) -> None:
+    def __init__(self, host: str, port: int, timeout_s: float, peer: Peer | None = None) -> None:
         self._socket = socket.create_connection((host, port), timeout_s)
-        _prepare(self._socket)
+        prepare(self._socket)
+        if peer is not None:
+            try:
+                context = peer.credentials.current().client_context
+                self._socket = context.wrap_socket(self._socket, server_hostname=peer.host)
+            except BaseException:
+                self._socket.close()
+                raise
 
     def close(self) -> None:
         self._socket.close()
 
     def break_off(self) -> None:
         """End the call that another thread makes here; that thread closes the connection."""
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+        shut_down(self._socket)
 
     def call(
         self, number: int, header: bytes, payloads: Sequence[memoryview], timeout_s: float
@@ -321,16 +351,14 @@ class Connection:
         pieces = [part.cast("B") for part in payloads if part.nbytes]
         nbytes = sum(len(piece) for piece in pieces)
         prefix = _REQUEST.pack(_MAGIC, number, len(header), nbytes) + header
-        for piece, more in _with_more([memoryview(prefix), *pieces]):
-            self._socket.settimeout(_left(deadline))
-            self._socket.sendall(piece, more)
+        send_together(self._socket, [prefix, *pieces], deadline)
         answer = memoryview(bytearray(_ANSWER.size))
-        _receive(self._socket, answer, deadline)
+        receive(self._socket, answer, deadline)
         magic, status, header_nbytes = _ANSWER.unpack(answer)
         if magic != _MAGIC or header_nbytes > _MOST_HEADER_BYTES:
             raise FrameError("an answer does not begin as answers do")
         content = bytearray(header_nbytes)
-        _receive(self._socket, memoryview(content), deadline)
+        receive(self._socket, memoryview(content), deadline)
         if status == _ERROR:
             error = EdlError.from_bytes(bytes(content))
             raise CallError(error.status, error.what, error)
@@ -342,38 +370,6 @@ def translate_os_error(error: OSError, where: str) -> CallError:
     if isinstance(error, TimeoutError):
         return CallError(grpc.StatusCode.DEADLINE_EXCEEDED, f"no answer from {where} in time")
     return CallError(grpc.StatusCode.UNAVAILABLE, f"the connection to {where} broke: {error}")
-
-
-def _prepare(connection: socket.socket) -> None:
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _KEEPALIVE:
-        if (option := getattr(socket, name, None)) is not None:
-            connection.setsockopt(socket.IPPROTO_TCP, option, value)
-
-
-def _receive(connection: socket.socket, target: memoryview, deadline: float | None = None) -> None:
-    at = 0
-    while at < len(target):
-        if deadline is not None:
-            connection.settimeout(_left(deadline))
-        n = connection.recv_into(target[at:])
-        if not n:
-            raise ConnectionResetError(f"it ended after {at} of {len(target)} bytes")
-        at += n
-
-
-def _left(deadline: float) -> float:
-    left_s = deadline - time.monotonic()
-    if left_s <= 0:
-        raise TimeoutError
-    return left_s
-
-
-def _with_more(pieces: list[memoryview]) -> Iterator[tuple[memoryview, int]]:
-    for piece in pieces[:-1]:
-        yield piece, _MORE
-    yield pieces[-1], 0
 
 
 def _not_empty(pieces: Iterator[Any]) -> Iterator[Any]:

@@ -1,0 +1,136 @@
+"""The identities of a job as files: made by the client, completed and renewed by the master.
+
+``authority.pem`` is the job's authority. Beside it each identity has a folder, so that it can be
+mounted by itself, with the one file ``identity.pem``. A file's modification time is when it was
+signed. Importing the authority takes a tenth of a second, so nothing here does that at import.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.identity.names import Identity, Role
+
+LIFETIME = timedelta(days=1)
+"""Of a certificate."""
+
+_AUTHORITY = "authority.pem"
+_FILE = "identity.pem"
+
+
+class IdentityFolder:
+    """The files; a job whose folder exists is secured.
+
+    Args:
+        path: of the folder.
+        job: name of the job.
+        lifetime: of the certificates.
+
+    Raises:
+        EdlError: SYSTEM for every method that writes: the folder cannot be written, or is damaged.
+    """
+
+    def __init__(self, path: Path, job: str, lifetime: timedelta = LIFETIME) -> None:
+        self._path = path
+        self._job = job
+        self._lifetime_s = lifetime.total_seconds()
+        self._lock = threading.Lock()
+
+    @property
+    def exists(self) -> bool:
+        """Whether the job is secured."""
+        return self._path.is_dir()
+
+    def create(self, identities: Iterable[tuple[Role, int | None]]) -> None:
+        """Make the folder with a new authority, and sign these identities."""
+        from edl_proto.identity.authority import Authority
+
+        with self._writing():
+            self._path.mkdir(0o700)
+            _write(self._path / _AUTHORITY, Authority.create(self._job).to_pem())
+        self._sign([Identity(self._job, role, number) for role, number in identities])
+
+    def file(self, role: Role, number: int | None = None) -> Path:
+        """Where the key and the certificate of an identity are, or will be."""
+        return self._path / Identity(self._job, role, number).name / _FILE
+
+    def provide(self, role: Role, number: int | None = None) -> Path:
+        """The same, for a process that starts now: signed if it is not, or not for long any more.
+
+        Raises:
+            EdlError: SYSTEM.
+        """
+        identity = Identity(self._job, role, number)
+        with self._lock:
+            if self._is_due(identity):
+                self._sign([identity])
+        return self.file(role, number)
+
+    def renew(self) -> None:
+        """Sign again what has lived for two thirds of its time; else this only looks."""
+        with self._lock:
+            found = [self._identity_of(path.parent.name) for path in self._path.glob(f"*/{_FILE}")]
+            if due := [identity for identity in found if identity and self._is_due(identity)]:
+                self._sign(due)
+
+    def _identity_of(self, name: str) -> Identity | None:
+        role, _, number = name.partition("-")
+        try:
+            return Identity(self._job, Role(role), int(number) if number else None)
+        except ValueError:
+            return None
+
+    def _is_due(self, identity: Identity) -> bool:
+        try:
+            signed = (self._path / identity.name / _FILE).stat().st_mtime
+        except OSError:
+            return True
+        # A clock that was set back counts, too: it was the wrong one that signed.
+        return not -60 < time.time() - signed < self._lifetime_s * 2 / 3
+
+    def _sign(self, identities: Iterable[Identity]) -> None:
+        from edl_proto.identity.authority import Authority
+
+        with self._writing():
+            authority = Authority.load((self._path / _AUTHORITY).read_bytes())
+            for identity in identities:
+                folder = self._path / identity.name
+                folder.mkdir(0o700, exist_ok=True)
+                path = folder / _FILE
+                former = path.read_bytes() if path.exists() else b""
+                lifetime = timedelta(seconds=self._lifetime_s)
+                _write(path, authority.issue(identity, lifetime, former))
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            raise EdlError(
+                ErrorCode.SYSTEM,
+                f"the identities of job {self._job} cannot be written: {error}",
+                where=str(self._path),
+                remedy="Check the space there, and that the folder is yours alone.",
+            ) from error
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Replace a file in one step; never is any of it readable for others."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(draft, flags, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)

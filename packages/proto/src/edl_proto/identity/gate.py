@@ -1,0 +1,119 @@
+"""The gate of a process's ports: lets in whom the job's authority has signed, as the rules say."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+
+from edl_proto.errors import EdlError, error_metadata
+from edl_proto.identity import rules
+from edl_proto.identity.credentials import Credentials, server_credentials
+from edl_proto.identity.names import Identity
+
+_HANDSHAKE_S = 10.0
+"""How long a caller may take to prove who it is."""
+
+
+class Gate:
+    """Of one process; all its ports have the same.
+
+    Args:
+        credentials: of the process.
+    """
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+        self.interceptor = _Interceptor()
+        """Of the gRPC server: comes before all others."""
+
+    def add_port(self, server: grpc.Server, address: str) -> int:
+        """Listen at ``host:port``; returns the port.
+
+        Raises:
+            RuntimeError: gRPC cannot listen there.
+        """
+        return server.add_secure_port(address, server_credentials(self._credentials))
+
+    def admit(self, connection: socket.socket) -> tuple[socket.socket, Identity]:
+        """Receive a caller on a plain connection, which may not be used any more.
+
+        Returns:
+            the secured connection, and who called.
+
+        Raises:
+            OSError: the caller did not prove to be of this job, or not in time.
+        """
+        connection.settimeout(_HANDSHAKE_S)
+        context = self._credentials.current().server_context
+        secured = context.wrap_socket(connection, server_side=True)
+        try:
+            certificate: Any = secured.getpeercert() or {}
+            names = certificate.get("subjectAltName", ())
+            return secured, _identity([name for kind, name in names if kind == "URI"])
+        except ValueError as error:
+            secured.close()
+            raise ssl.SSLError(f"a caller has no identity: {error}") from error
+
+
+def _identity(uris: list[str]) -> Identity:
+    """Raises: ValueError."""
+    if len(uris) != 1:
+        raise ValueError(f"{len(uris)} names")
+    return Identity.parse(uris[0])
+
+
+class _Interceptor(grpc.ServerInterceptor):
+    """Checks each call before anything of it is done."""
+
+    def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
+        handler = continuation(handler_call_details)
+        if handler is None:
+            return None
+        method = handler_call_details.method
+        make, inner = _of(handler)
+
+        def single(request: Any, context: grpc.ServicerContext) -> Any:
+            _check(method, context, request)
+            return inner(request, context)
+
+        def stream(requests: Iterator[Any], context: grpc.ServicerContext) -> Any:
+            rule = rules.RULES.get(method)
+            if rule is None or rule.header is None:
+                _check(method, context, None)
+                return inner(requests, context)
+            header = next(requests, b"")
+            _check(method, context, header)
+            return inner(itertools.chain((header,), requests), context)
+
+        checked = stream if handler.request_streaming else single
+        return make(checked, handler.request_deserializer, handler.response_serializer)
+
+
+def _of(handler: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """What makes a handler of this kind, and what it does."""
+    match handler.request_streaming, handler.response_streaming:
+        case False, False:
+            return grpc.unary_unary_rpc_method_handler, handler.unary_unary
+        case False, True:
+            return grpc.unary_stream_rpc_method_handler, handler.unary_stream
+        case True, False:
+            return grpc.stream_unary_rpc_method_handler, handler.stream_unary
+        case _:
+            return grpc.stream_stream_rpc_method_handler, handler.stream_stream
+
+
+def _check(method: str, context: Any, request: Any) -> None:
+    """Let a call pass, or end it."""
+    try:
+        uris = context.auth_context().get("peer_uri", ())
+        rules.check(method, _identity([uri.decode() for uri in uris]), request)
+    except EdlError as error:
+        context.set_trailing_metadata(error_metadata(error))
+        context.abort(error.status, error.what)
+    except ValueError as error:
+        context.abort(grpc.StatusCode.UNAUTHENTICATED, f"the caller has no identity: {error}")
