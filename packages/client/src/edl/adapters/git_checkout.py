@@ -33,7 +33,7 @@ def fetch(zoo: GitSource, root: Path | None = None) -> Path:
     """The zoo's folder at the ref's present commit. Callers must not change it.
 
     Raises:
-        EdlError: SOURCE_UNREACHABLE, MODEL_NOT_FOUND (no such folder), or DISK_FULL.
+        EdlError: SOURCE_UNREACHABLE, MODEL_NOT_FOUND (no such folder), FORBIDDEN, or DISK_FULL.
     """
     name = str(zoo.url).rstrip("/").rpartition("/")[2].removesuffix(".git")
     mark = hashlib.sha256(str(zoo.url).encode()).hexdigest()[:16]
@@ -74,11 +74,26 @@ def _checkout(zoo: GitSource, place: Path) -> Path:
         index = {"GIT_INDEX_FILE": str(place / "git" / "index.new")}
         tree = [f"--work-tree={draft}", "checkout", "--quiet", "--force", commit, "--", "."]
         _run(zoo, [*git, *tree], index)
+        _check_links(zoo, draft)
         draft.rename(checkout)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
         (place / "git" / "index.new").unlink(missing_ok=True)
     return checkout
+
+
+def _check_links(zoo: GitSource, checkout: Path) -> None:
+    """Refuse a repository with links to files of the user, which a build would pack and push."""
+    root = checkout.resolve()
+    for folder, folders, names in os.walk(root):
+        for path in (Path(folder) / name for name in (*folders, *names)):
+            if path.is_symlink() and not path.resolve().is_relative_to(root):
+                raise EdlError(
+                    ErrorCode.FORBIDDEN,
+                    "a link in the repository leads out of it",
+                    where=f"{zoo}: {path.relative_to(root)}",
+                    remedy="Put the file itself into the repository.",
+                )
 
 
 @contextlib.contextmanager

@@ -12,17 +12,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from google.protobuf.message import DecodeError
-
-from edl.adapters import data_files, launcher, model_zoo, storage
+from edl.adapters import data_files, launcher, model_zoo, storage, trained_models
 from edl.core.locations import scheme
 from edl.core.options import Verb
 from edl.core.platforms import PROCESSES
 from edl.core.submission import HOST, Submission
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.local import job_directory
-from edl_proto.trained_model import TRAINED_MODEL
-from edl_proto.v1 import model_pb2
 
 _LEAST_FREE = 1 << 20  # octets; a job that cannot even log is not started
 
@@ -37,9 +33,9 @@ def check(job: Submission) -> None:
         if job.git_source is None:  # what a builder fetches, the worker looks at
             model_zoo.check(job)
     else:
-        trained_model(job.trained_model)
-    if job.init_from:
-        trained_model(job.init_from)
+        trained_models.check(job)
+    if job.init_from:  # only its parameters are used
+        trained_models.read(job.init_from)
     data_files.check(job.data, job.data_format, "--data")
     if job.validation_data:
         data_files.check(job.validation_data, job.data_format, "--validation-data")
@@ -53,32 +49,6 @@ def check(job: Submission) -> None:
             check_writable(Path(folder))
     if job.dashboard_port:
         check_port(HOST, job.dashboard_port)
-
-
-def trained_model(folder: str) -> model_pb2.TrainedModel:
-    """The description of a trained model. Raises: EdlError: MODEL_NOT_FOUND."""
-    place = f"{folder.rstrip('/')}/{TRAINED_MODEL}"
-    try:
-        message = model_pb2.TrainedModel.FromString(storage.read(place))
-        if not message.model_def:
-            raise DecodeError("no model is named")
-        return message
-    except (FileNotFoundError, NotADirectoryError):
-        there = "has no trained_model.pb" if Path(folder).is_dir() else "does not exist"
-        raise EdlError(
-            ErrorCode.MODEL_NOT_FOUND,
-            f"the trained model {there}",
-            where=place,
-            remedy="Name the --output folder of a training job that succeeded.",
-        ) from None
-    except (OSError, DecodeError, storage.StoreError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise EdlError(
-            ErrorCode.MODEL_NOT_FOUND,
-            f"the trained model cannot be read: {reason}",
-            where=place,
-            remedy="Train the model again, or copy the complete folder again.",
-        ) from None
 
 
 def check_output(place: str, option: str = "--output") -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from edl import codec, settings
-from edl.adapters import git_checkout, model_zoo, preflight_checks, zoo_archive
+from edl.adapters import git_checkout, model_zoo, trained_models, zoo_archive
 from edl.core.image_build import BuildRequest, BuiltImage, service_of
 from edl.core.locations import scheme
 from edl.core.options import Given, Verb
@@ -18,6 +18,7 @@ from edl.core.submission import build as build_submission
 from edl.use_cases.image_build import BuildDisplay, build
 from edl_proto import zoo_files
 from edl_proto.git_source import GitSource
+from edl_proto.trained_model import MODEL_ZOO
 
 
 def fetched(job: Submission) -> Path | None:
@@ -36,7 +37,7 @@ def image_of(job: Submission) -> str:
     """The image that exists already: named by the user, or by the trained model."""
     if job.image or job.verb is Verb.TRAIN or not job.runs_in_image:
         return job.image
-    return preflight_checks.trained_model(job.trained_model).docker_commit_id
+    return trained_models.read(job.trained_model).docker_commit_id
 
 
 def request_of(job: Submission, folder: Path | None) -> BuildRequest | None:
@@ -52,14 +53,13 @@ def request_of(job: Submission, folder: Path | None) -> BuildRequest | None:
         return None
     zoo: str | GitSource = job.model_zoo
     if job.verb is not Verb.TRAIN:
-        message = preflight_checks.trained_model(job.trained_model)
         if scheme(job.trained_model):
             raise usage(
                 "the trained model names no image, and is not on this machine to build one from",
                 where="--trained-model",
                 remedy="Name an image with --image, or copy the trained model to this machine.",
             )
-        zoo = str(Path(job.trained_model) / (message.model_zoo or "model_zoo"))
+        zoo = str(Path(job.trained_model) / MODEL_ZOO)
     elif job.git_source is not None:
         # A builder of this machine uses the user's own git, with the user's own credentials.
         own = service_of(job).is_local and folder is not None

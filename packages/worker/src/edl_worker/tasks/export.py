@@ -19,6 +19,7 @@ import keras
 import tensorflow as tf
 
 from edl_proto import zoo_files
+from edl_proto.trained_model import MODEL_ZOO
 from edl_worker.codec.jobs import encode_trained_model
 from edl_worker.core.job import JobDescription
 from edl_worker.core.model_description import TrainedModelDescription
@@ -123,7 +124,7 @@ class Exporter:
                 to / trained_model.SAVED_MODEL, self._save_for_serving, _lacks_serving, warnings
             ),
         )
-        warnings += self._copy_zoo(to / trained_model.MODEL_ZOO)
+        warnings += self._copy_zoo(to / MODEL_ZOO)
         (to / trained_model.DESCRIPTION).write_bytes(encode_trained_model(description))
         return tuple(warnings)
 
@@ -163,7 +164,7 @@ class Exporter:
             eval_metrics_fn=spec.eval_metrics_fn,
             feature_columns=spec.feature_columns,
             label_columns=spec.label_columns,
-            model_zoo=trained_model.MODEL_ZOO,
+            model_zoo=MODEL_ZOO,
             minibatch_size=self.job.minibatch_size,
             job=self.job.exported_job or self.job.name,
             created_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

@@ -9,7 +9,7 @@ from pathlib import Path
 import keras
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.trained_model import TRAINED_MODEL
+from edl_proto.trained_model import MODEL_ZOO, TRAINED_MODEL, check_zoo
 from edl_worker.codec.jobs import decode_trained_model
 from edl_worker.core.job import ModelReference
 from edl_worker.core.model_description import TrainedModelDescription
@@ -19,7 +19,6 @@ DESCRIPTION = TRAINED_MODEL
 PARAMETERS = "parameters.safetensors"
 KERAS = "model.keras"
 SAVED_MODEL = "saved_model"
-MODEL_ZOO = "model_zoo"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class TrainedModelDirectory:
         """Which model this is; the job's own options take precedence."""
         mine = self.description
         options = ModelReference(
-            model_zoo=str(self.path / (mine.model_zoo or MODEL_ZOO)),
+            model_zoo=str(self.path / MODEL_ZOO),
             model_def=mine.model_def,
             params=mine.model_def_params,
             input_fn=mine.input_function,
@@ -59,7 +58,9 @@ def open_directory(uri: str) -> TrainedModelDirectory:
     path = _local(uri)
     try:
         content = (path / DESCRIPTION).read_bytes()
-        return TrainedModelDirectory(path, decode_trained_model(content))
+        description = decode_trained_model(content)
+        check_zoo(description.model_zoo)
+        return TrainedModelDirectory(path, description)
     except (FileNotFoundError, NotADirectoryError):
         raise EdlError(
             ErrorCode.MODEL_NOT_FOUND,

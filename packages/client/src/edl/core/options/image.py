@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edl.core.options.kinds import Text
-from edl.core.options.option import TRAIN, Option, declare
+from edl.core.options.kinds import Flag, Names, Text
+from edl.core.options.option import EVALUATE_OR_PREDICT, TRAIN, Option, declare
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +19,25 @@ class ImageOptions:
             "registry.example.com/me/zoo@sha256:" + 64 * "0",
             default_text="the trained model's image, or built from the model zoo",
             spec="image",
+        )
+    )
+    trusted_images: tuple[str, ...] = declare(
+        Option(
+            Names("REPOSITORY,..."),
+            "Image repositories, or the beginnings of their paths, that trained models may name.",
+            "registry.example.com/team",
+            default=(),
+            default_text="the one of --repository",
+            verbs=EVALUATE_OR_PREDICT,
+        )
+    )
+    trust_model: bool = declare(
+        Option(
+            Flag(),
+            "Run the code of a trained model that others made: its image, its model zoo.",
+            default=False,
+            verbs=EVALUATE_OR_PREDICT,
+            per_run=True,
         )
     )
     builder: str = declare(

@@ -96,6 +96,8 @@ class EvaluateOptions(TypedDict, total=False):
     keep_page: str | float
     platform: Literal["processes", "docker"]
     image: str
+    trusted_images: str | Sequence[str]
+    trust_model: bool
     builder: str
     repository: str
     base_image: str
@@ -134,6 +136,8 @@ class PredictOptions(TypedDict, total=False):
     keep_page: str | float
     platform: Literal["processes", "docker"]
     image: str
+    trusted_images: str | Sequence[str]
+    trust_model: bool
     builder: str
     repository: str
     base_image: str

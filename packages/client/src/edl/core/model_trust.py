@@ -1,0 +1,67 @@
+"""Whose code a trained model may run here. A trained model carries code, as a program does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+
+from edl.core.problem import Problem
+
+_PINNED = re.compile(r"([a-z0-9][a-z0-9._:/-]*)@sha256:[0-9a-f]{64}")
+
+
+def check_image(image: str, repositories: Iterable[str], *, where: str, accepted: bool) -> None:
+    """Check the image that a trained model names, and that its master and workers would run.
+
+    Args:
+        repositories: those whose images may be run, and those below them; empty ones are none.
+        where: the trained model.
+        accepted: the user trusts the model.
+
+    Raises:
+        Problem: FORBIDDEN.
+    """
+    pinned = _PINNED.fullmatch(image)
+    if pinned is None:
+        raise _forbidden(
+            f"the trained model names the image {image!r}, which is not pinned by a digest",
+            where,
+            "Name an image with --image.",
+        )
+    if accepted or any(_is_within(pinned[1], each) for each in repositories):
+        return
+    raise _forbidden(
+        f"the trained model names the image {image}, which would run with your rights",
+        where,
+        f"If you trust whoever made it: --trust-model, or --trusted-images {pinned[1]} (also in"
+        " edl.toml) for all models with images of this repository. --image names another image.",
+    )
+
+
+def check_owners(owners: Collection[int], user: int, *, where: str, accepted: bool) -> None:
+    """Check that no other user of the machine but root can have written a trained model's code.
+
+    Args:
+        owners: numbers of the users to whom its files belong.
+        user: number of the user who runs the command.
+
+    Raises:
+        Problem: FORBIDDEN.
+    """
+    others = sorted(set(owners) - {user, 0})
+    if accepted or not others:
+        return
+    raise _forbidden(
+        f"the trained model belongs to another user (number {others[0]}), and its code would run"
+        " with your rights",
+        where,
+        "If you trust this user: --trust-model.",
+    )
+
+
+def _is_within(name: str, repository: str) -> bool:
+    return bool(repository) and f"{name}/".startswith(f"{repository.rstrip('/')}/")
+
+
+def _forbidden(what: str, where: str, remedy: str) -> Problem:
+    return Problem("FORBIDDEN", what, where=where, remedy=remedy)
