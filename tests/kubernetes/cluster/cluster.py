@@ -33,7 +33,7 @@ class Cluster:
         """Build what is missing, start everything, and wait until each node is ready."""
         folder = binaries.build()
         root.mkdir(parents=True)
-        layout = Layout(root)
+        layout = Layout(root.absolute())
         cluster = cls(layout, folder)
         try:
             cluster._start(nodes)
@@ -46,7 +46,7 @@ class Cluster:
     @classmethod
     def load(cls, root: Path) -> Cluster:
         """The cluster that another process started; raises ``FileNotFoundError``."""
-        layout = Layout(root)
+        layout = Layout(root.absolute())
         state = json.loads(layout.state.read_text())
         sandboxes = {name: Sandbox.from_state(one) for name, one in state["sandboxes"].items()}
         return cls(layout, Path(state["binaries"]), sandboxes, state["relay"])

@@ -62,6 +62,8 @@ def _start_api_server(sandbox: Sandbox, layout: Layout, binaries: Path) -> None:
         f"--kubelet-client-key={keys}/kubelet-client.key",
         f"--kubelet-certificate-authority={keys}/ca.crt",
         *("--kubelet-preferred-address-types=InternalIP", "--profiling=false"),
+        # As in most clusters; pod security decides by namespace.
+        "--allow-privileged=true",
     )
 
 

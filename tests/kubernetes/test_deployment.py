@@ -1,0 +1,146 @@
+"""``deploy/kubernetes`` on a real API server: it is accepted, and gives no right too many."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+from cluster.cluster import Cluster
+from cluster.images import BUSYBOX_IMAGE
+
+from edl_proto.kubernetes import objects
+
+DEPLOYMENT = Path(__file__).parents[2] / "deploy" / "kubernetes"
+MASTER, SUBMITTER = "edl-master", "edl-submitter"
+
+
+@pytest.fixture(scope="module")
+def deployed(cluster: Cluster) -> Iterator[Cluster]:
+    """A cluster to which everything was applied, as the documentation says."""
+    cluster.kubectl("apply", "--kustomize", str(DEPLOYMENT))
+    yield cluster
+    cluster.kubectl("delete", "--kustomize", str(DEPLOYMENT), "--wait=false")
+
+
+Asked = tuple[str, str]
+"""A verb and a resource."""
+
+GROUPS = {
+    "jobs": "batch",
+    "leases": "coordination.k8s.io",
+    "ingresses": "networking.k8s.io",
+    "networkpolicies": "networking.k8s.io",
+    "rolebindings": "rbac.authorization.k8s.io",
+    "priorityclasses": "scheduling.k8s.io",
+}
+
+
+def allowed(
+    cluster: Cluster, account: str, asked: Sequence[Asked], namespace: str = "edl-jobs"
+) -> list[Asked]:
+    """What the API server would let a service account do."""
+    reviews = [_review(account, verb, what, namespace) for verb, what in asked]
+    listed = {"apiVersion": "v1", "kind": "List", "items": reviews}
+    show = "--output=jsonpath={.status.allowed}{' '}"
+    answers = cluster.kubectl("create", "-f-", show, stdin=json.dumps(listed)).split()
+    return [each for each, answer in zip(asked, answers, strict=True) if answer == "true"]
+
+
+def _review(account: str, verb: str, what: str, namespace: str) -> dict[str, object]:
+    resource, _, part = what.partition("/")
+    attributes = {"group": GROUPS.get(resource, ""), "resource": resource, "subresource": part}
+    return {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": f"system:serviceaccount:edl-jobs:{account}",
+            "groups": ["system:serviceaccounts", "system:authenticated"],
+            "resourceAttributes": {**attributes, "verb": verb, "namespace": namespace},
+        },
+    }
+
+
+def test_applying_it_again_changes_nothing(deployed: Cluster) -> None:
+    said = deployed.kubectl(
+        *("apply", "--kustomize", str(DEPLOYMENT), "--dry-run=server", "--validate=strict")
+    )
+    lines = said.splitlines()
+    assert len(lines) > 20
+    # A pod template's defaults are filled in by the server, so no line may say "created".
+    assert [line for line in lines if "unchanged" not in line] == []
+
+
+def test_masters_may_do_what_they_need_and_read_no_secret(deployed: Cluster) -> None:
+    needed = [
+        *(("get", "pods"), ("list", "pods"), ("watch", "pods"), ("create", "pods")),
+        *(("delete", "pods"), ("get", "pods/log"), ("get", "jobs"), ("patch", "jobs")),
+        *(("get", "leases"), ("create", "leases"), ("update", "leases")),
+        *(("get", "configmaps"), ("create", "configmaps"), ("update", "configmaps")),
+    ]
+    assert allowed(deployed, MASTER, needed) == needed
+    refused = [
+        *(("get", "secrets"), ("list", "secrets"), ("create", "jobs")),
+        *(("delete", "jobs"), ("create", "pods/exec"), ("get", "pods/portforward")),
+        *(("patch", "pods"), ("create", "serviceaccounts/token"), ("get", "nodes")),
+        *(("create", "rolebindings"), ("list", "configmaps"), ("delete", "configmaps")),
+    ]
+    assert allowed(deployed, MASTER, refused) == []
+    assert allowed(deployed, MASTER, needed, "default") == []
+
+
+def test_submitters_may_submit_and_follow_jobs_in_their_namespace_alone(deployed: Cluster) -> None:
+    needed = [
+        *((verb, "jobs") for verb in ("create", "get", "list", "patch", "delete")),
+        *((verb, "pods") for verb in ("get", "list", "create", "delete")),
+        *(("create", "secrets"), ("get", "secrets"), ("create", "services")),
+        *(("create", "persistentvolumeclaims"), ("create", "ingresses"), ("get", "configmaps")),
+        *(("get", "pods/portforward"), ("get", "pods/log"), ("list", "events")),
+        *(("get", "serviceaccounts"), ("get", "priorityclasses")),
+    ]
+    assert allowed(deployed, SUBMITTER, needed) == needed
+    refused = [
+        *(("list", "secrets"), ("delete", "secrets"), ("create", "pods/exec")),
+        *(("create", "rolebindings"), ("update", "networkpolicies"), ("create", "priorityclasses")),
+        *(("create", "serviceaccounts/token"), ("delete", "persistentvolumeclaims")),
+    ]
+    assert allowed(deployed, SUBMITTER, refused) == []
+    elsewhere = [each for each in needed if each != ("get", "priorityclasses")]
+    for namespace in ("default", "edl-builder", "kube-system"):
+        assert allowed(deployed, SUBMITTER, elsewhere, namespace) == []
+
+
+def test_the_namespace_of_jobs_refuses_pods_that_are_not_restricted(deployed: Cluster) -> None:
+    container = {"name": "main", "image": BUSYBOX_IMAGE}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "privileged"},
+        "spec": {"containers": [container]},
+    }
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        deployed.kubectl("create", "-f-", "--namespace=edl-jobs", stdin=json.dumps(pod))
+    assert 'violates PodSecurity "restricted' in refused.value.stderr
+
+
+def test_policies_and_scraping_name_the_labels_and_ports_that_pods_have() -> None:
+    rendered = list(
+        yaml.safe_load_all((DEPLOYMENT / "namespace/network-policies.yaml").read_text())
+    )
+    role = {objects.LABEL_ROLE: objects.MASTER}
+    (page,) = (one for one in rendered if one["metadata"]["name"] == "edl-pages")
+    assert page["spec"]["podSelector"]["matchLabels"].items() >= role.items()
+    assert page["spec"]["ingress"][0]["ports"][0]["port"] == objects.PAGE_PORT
+    (inner,) = (one for one in rendered if one["metadata"]["name"] == "edl-masters-and-servers")
+    ports = [one["port"] for one in inner["spec"]["ingress"][0]["ports"]]
+    assert ports == [objects.MASTER_PORT, objects.STREAM_PORT]
+    values = inner["spec"]["podSelector"]["matchExpressions"][0]["values"]
+    assert values == [objects.MASTER, objects.SERVER]
+    monitor = yaml.safe_load((DEPLOYMENT / "monitoring/pod-monitor.yaml").read_text())
+    assert monitor["spec"]["selector"]["matchLabels"].items() >= role.items()
+    scraping = (DEPLOYMENT / "monitoring/scrape-config.yaml").read_text()
+    assert f"{objects.LABEL_ROLE}={objects.MASTER}" in scraping
+    assert objects.MASTER_ACCOUNT == MASTER
