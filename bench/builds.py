@@ -42,7 +42,7 @@ def measures() -> list[dict[str, Any]]:
                 name = uuid.uuid4().hex[:8]
                 found = []
                 for code in ("x = 1\n", "x = 2\n", "x = 2\n"):
-                    wanted = f"toolz==1.0.0\n# {name}\n"
+                    wanted = f"toolz==1.0.0 ; platform_version != '{name}'\n"
                     archive = zoos.tar({"requirements.txt": wanted, "m.py": code})
                     outcome = build(stub, f"{world.registry}/bench/{name}", archive)
                     if outcome.error is not None:

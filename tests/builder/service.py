@@ -155,7 +155,8 @@ def left_in(world: World) -> tuple[int, int]:
     """How many half-built images of the builder are in the engine, and how many containers."""
     client = world.client()
     try:
-        half_built = client.images.list(filters={"dangling": True, "label": "io.edl.image=1"})
+        # Not the list with all details: an image may go while it is made.
+        half_built = client.api.images(filters={"dangling": True, "label": "io.edl.image=1"})
         return len(half_built), len(client.containers.list(all=True, ignore_removed=True))
     finally:
         client.close()

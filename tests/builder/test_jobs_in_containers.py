@@ -157,7 +157,7 @@ def test_ctrl_c_during_a_build_names_the_state_of_the_build(
     job_world: World, in_containers: Edl, circle: tuple[str, ...], tmp_path: Path
 ) -> None:
     edl = in_containers
-    unique = f"# {edl.env['EDL_REPOSITORY']}\ntoolz==1.0.0\n"
+    unique = f"toolz==1.0.0 ; platform_version != '{edl.env['EDL_REPOSITORY']}'\n"
     (tmp_path / "circle" / "requirements.txt").write_text(unique)
     child = edl.start(*circle, "--name", "never", "--build-log")
     try:

@@ -78,7 +78,8 @@ def test_killed(
     state, options = tmp_path / "state", ("--config", str(settings))
     repository = f"{world.registry}/kills/{uuid.uuid4().hex[:8]}"
     # Like nobody else's: neither the registry nor the engine's cache has it.
-    archive = zoos.tar({"requirements.txt": f"toolz==1.0.0 # {repository}\n", "m.py": "x = 1\n"})
+    unique = f"toolz==1.0.0 ; platform_version != '{repository}'\n"
+    archive = zoos.tar({"requirements.txt": unique, "m.py": "x = 1\n"})
     spec = spec_for(repository, archive)
     if point.git:
         git = pb.GitSource(url=remote.url(), ref="v1", folder="zoo")

@@ -33,7 +33,8 @@ def repository(world: World) -> str:
 
 def zoo(repository: str, code: str = "x = 1\n", requirements: str = REQUIREMENTS) -> bytes:
     """A zoo like nobody else's, in gzip."""
-    unique = f"{requirements}# {repository}\n"
+    # pip leaves out what is for another machine, but the engine's cache sees another file.
+    unique = f"{requirements}toolz==1.0.0 ; platform_version == '{repository}'\n"
     return zoos.tar(
         {"requirements.txt": unique, "pkg/model.py": code, "pkg/__init__.py": ""}, zipped=True
     )

@@ -34,6 +34,10 @@ class FakeRegistry:
             if name.tag:
                 images[name.tag] = found
 
+    def forget(self, repository: str) -> None:
+        with self._lock:
+            del self._images[repository]
+
     def find(self, name: Reference) -> RegistryImage | None:
         if self.down:
             raise BuilderError(Reason.REGISTRY, f"the registry {name.registry} cannot be reached")

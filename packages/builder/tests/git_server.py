@@ -23,6 +23,7 @@ class Remote:
     port: int
     ca: Path
     commits: list[str]
+    served: Path
     asked: list[str] = field(default_factory=list)
 
     def url(self, name: str = "zoo") -> str:
@@ -88,7 +89,7 @@ def serving(
 
     ca = certificates.make_ca(folder / "ca")
     mine = certificates.make_certificate(ca, folder, "server")
-    found = Remote(0, ca.certificate, commits)
+    found = Remote(0, ca.certificate, commits, served)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(served, found, password))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(mine.certificate, mine.key)

@@ -16,22 +16,29 @@ from prometheus_client import start_http_server
 from edl_builder.adapters.build_store import BuildStore
 from edl_builder.adapters.docker_engine import DockerEngine
 from edl_builder.adapters.git import Git
+from edl_builder.adapters.image_records import ImageRecords
 from edl_builder.adapters.registry import HttpRegistry
 from edl_builder.build_service import BuildService
 from edl_builder.build_steps import BuildSteps
 from edl_builder.config import Config
+from edl_builder.core.build import BuildLimits
 from edl_builder.core.limits import ServiceLimits
 from edl_builder.core.names import BuilderError, Reason
+from edl_builder.core.open_calls import OpenCallLimits, OpenCalls
 from edl_builder.core.ports import Engine, Registry
 from edl_builder.core.redaction import Redactor
 from edl_builder.metrics import Metrics
-from edl_builder.server import Server
+from edl_builder.server import HEALTH, REFLECTION, Server
 from edl_builder.servicers.authentication import Authenticator
 from edl_builder.servicers.builder import BuilderServicer
+from edl_builder.servicers.guard import Guard
 
 log = logging.getLogger(__name__)
 
 _GRACE_S = 2.0
+_OTHER_CALLS = 64
+_OTHER_CALLS_PER_CALLER = 32
+_REFLECTIONS = 4
 _STOP_S = 15.0
 
 
@@ -71,6 +78,7 @@ class App:
             config.index,
             config.wheels,
             config.requirements,
+            ImageRecords(config.state_dir / "images"),
         )
         service = BuildService(
             ServiceLimits(config.limits, config.archive, config.log_nbytes, config.keep_images),
@@ -81,13 +89,14 @@ class App:
             redact,
         )
         opened.callback(service.close, _STOP_S)
-        servicer = BuilderServicer(service, Authenticator(config.access), config.policy, metrics)
+        limits = _call_limits(config.limits)
+        guard = Guard(Authenticator(config.access), OpenCalls(limits), lambda _: None, (HEALTH,))
         self._server = Server(
-            servicer,
-            config.host,
-            config.port,
-            config.limits.waiting,
+            BuilderServicer(service, guard.call_of, config.policy, metrics),
+            config.target,
+            limits.all_callers,
             config.tls,
+            guard,
             redact,
             metrics.internal_errors.inc,
         )
@@ -118,9 +127,11 @@ class App:
 
     @property
     def address(self) -> str:
-        """Where it listens."""
-        host = self._config.host
-        return f"[{host}]:{self._server.port}" if ":" in host else f"{host}:{self._server.port}"
+        """Where it listens: host:port, or ``unix:`` and a path."""
+        target = self._config.target
+        if self._config.socket is not None:
+            return target
+        return f"{target.rpartition(':')[0]}:{self._server.port}"
 
     def __enter__(self) -> Self:
         return self
@@ -157,3 +168,16 @@ class App:
     def close(self) -> None:
         """Close everything; the next service continues the builds under way."""
         self._opened.close()
+
+
+def _call_limits(builds: BuildLimits) -> OpenCallLimits:
+    """Each build has a call that waits for it; everything else is short, or one of a few."""
+    return OpenCallLimits(
+        all_callers=builds.waiting + _OTHER_CALLS,
+        per_caller=builds.waiting_per_caller + _OTHER_CALLS_PER_CALLER,
+        per_method=_OTHER_CALLS_PER_CALLER,
+        methods={
+            "/edl.v1.Builder/Build": builds.waiting_per_caller + 1,
+            f"/{REFLECTION}/ServerReflectionInfo": _REFLECTIONS,
+        },
+    )

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from edl_builder.adapters import archives, build_store
-from edl_builder.adapters.build_log import BuildLog
+from edl_builder.adapters.build_log import BuildLogs, WrittenLines
 from edl_builder.adapters.build_store import BuildStore
 from edl_builder.adapters.cancellation import CancellationFlag
 from edl_builder.adapters.clock import Clock
@@ -75,7 +75,9 @@ class BuildService:
         self._changed = threading.Condition()
         self._builds = BuildStateMachine(limits.builds)
         self._requests: dict[BuildId, BuildRequest] = {}
-        self._logs: dict[BuildId, BuildLog] = {}
+        self._logs = BuildLogs(
+            store.folder, limits.log_nbytes, lambda: rfc3339(self._now()), redact
+        )
         self._cancellations: dict[BuildId, CancellationFlag] = {}
         self._engine_lock = EngineLock()
         self._pruner = ImagePruner(engine, limits.keep_images, self._engine_lock, metrics.up.set)
@@ -97,6 +99,7 @@ class BuildService:
         self._store.create(build)
         with self._changed:
             self._requests[build] = request
+            self._logs.open(build)
         self._handle(ev.BuildRequested(build, tenant.name, source))
         return build
 
@@ -173,6 +176,7 @@ class BuildService:
         A build that is merged into another continues as that build, from its first line.
         """
         shown: BuildStatus | None = None
+        written: WrittenLines | None = None
         current = build
         while active():
             with self._changed:
@@ -180,18 +184,20 @@ class BuildService:
                 if found is None:
                     return
                 view = self._view(found)
-                if view.id != current:
-                    current, after = view.id, 0
-                lines = self._log(view.id).after(after)
-                if not lines and view == shown:
+                if written is None or view.id != current:
+                    after = after if view.id == current else 0
+                    current, written = view.id, self._logs.find(view.id)
+                if written is None:
+                    return
+                if len(written) <= after and view == shown:
                     self._changed.wait(_LOOK_S)
                     continue
             if view != shown and not view.phase.is_final:
                 yield view
             shown = view
-            for line in lines:
-                yield line
-                after = line.number
+            while lines := written.after(after):
+                yield from lines
+                after = lines[-1].number
             if view.phase.is_final:
                 yield view
                 return
@@ -215,6 +221,7 @@ class BuildService:
         closer = threading.Thread(target=self._threads.shutdown, daemon=True)
         closer.start()
         closer.join(longest_s)
+        self._logs.close_all()
         self._store.close()
 
     # --- events in, effects out -------------------------------------------------------------
@@ -240,24 +247,18 @@ class BuildService:
                         build.result = replace(build.result, seconds=seconds)
                     self._save(build)
             case fx.BuildMerged(name, other):
-                self._log(other).add(self._view_phase(other), f"merged with {name}")
+                self._logs.open(other).add(self._view_phase(other), f"merged with {name}")
                 self._metrics.builds.labels("merged").inc()
-                self._store.remove(name)
-                self._requests.pop(name, None)
-                self._logs.pop(name, None)
+                self._forget(name)
             case fx.StartPreparing(name) | fx.StartBuilding(name):
                 self._cancellations[name] = CancellationFlag()
             case fx.BuildFinished(name):
                 self._metrics.count(self._builds.get(name))
+                self._logs.close(name)
                 self._store.clean(name)
                 self._cancellations.pop(name, None)
-            case fx.ForgetBuild(name):
-                self._store.remove(name)
-                self._requests.pop(name, None)
-                self._logs.pop(name, None)
-            case fx.RequestRejected(name):
-                self._store.remove(name)
-                self._requests.pop(name, None)
+            case fx.ForgetBuild(name) | fx.RequestRejected(name):
+                self._forget(name)
 
     def _execute(self, effect: fx.Effect) -> None:
         match effect:
@@ -342,7 +343,7 @@ class BuildService:
             ready = build_store.read_ready(self._store.folder(record.id)) is not None
             if not ready:
                 self._store.clean(record.id)
-            self._log(record.id).add(record.phase, "the builder was restarted")
+            self._logs.open(record.id).add(record.phase, "the builder was restarted")
             self._metrics.restarts.inc()
             source = ev.SourceKind.GIT if record.request.git else ev.SourceKind.ARCHIVE
             self._handle(
@@ -361,21 +362,23 @@ class BuildService:
         names = self._builds.names_of(build.id)
         self._store.save(build_store.record_of(build, self._requests[build.id], names))
 
-    def _log(self, build: BuildId) -> BuildLog:
-        if build not in self._logs:
-            path = self._store.folder(build) / "log.jsonl"
-            self._logs[build] = BuildLog(
-                path, self._limits.log_nbytes, lambda: rfc3339(self._now()), self._redact
-            )
-        return self._logs[build]
+    def _forget(self, build: BuildId) -> None:
+        self._logs.close(build)
+        self._requests.pop(build, None)
+        self._store.remove(build)
 
     def _line_writer(self, build: BuildId) -> Callable[[str], None]:
         def write_line(text: str) -> None:
             with self._changed:
                 found = self._builds.get(build)
-                if found is not None and not found.phase.is_final:
-                    self._log(found.id).add(found.phase, text)
-                    self._changed.notify_all()
+                written = self._logs.get(found.id) if found is not None else None
+                if found is None or written is None:
+                    return
+                phase = found.phase
+            # Not under the service's lock: a slow disk keeps nobody else waiting.
+            written.add(phase, text)
+            with self._changed:
+                self._changed.notify_all()
 
         return write_line
 

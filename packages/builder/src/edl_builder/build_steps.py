@@ -12,6 +12,7 @@ from pathlib import Path
 from edl_builder.adapters import archives, build_store
 from edl_builder.adapters.cancellation import CancellationFlag
 from edl_builder.adapters.git import Git
+from edl_builder.adapters.image_records import ImageRecords
 from edl_builder.core import events as ev
 from edl_builder.core.archive import ArchiveLimits
 from edl_builder.core.build_request import BuildRequest
@@ -48,6 +49,7 @@ class BuildSteps:
         index: for pip.
         wheels: of the worker.
         requirements: of the worker.
+        records: of the images that were built.
     """
 
     def __init__(
@@ -59,10 +61,12 @@ class BuildSteps:
         index: PackageIndex,
         wheels: Sequence[Path],
         requirements: Sequence[str],
+        records: ImageRecords,
     ) -> None:
         self._engine = engine
         self._registry = registry
         self._git = git
+        self._records = records
         self._limits = limits
         self._index = index
         self._wheels = tuple(wheels)
@@ -91,10 +95,14 @@ class BuildSteps:
         base = self._resolve(request.base)
         write_line(f"base {base}")
         cancellation.check()
-        recipe = dockerfile(str(base), self._runtime, bool(zoo.requirements), self._index)
-        key = content_key(zoo, base.digest, self._runtime, recipe, dict(request.labels))
+        recipe = dockerfile(
+            str(base), self._runtime, bool(zoo.requirements), self._index, request.cache
+        )
+        repository = request.repository.repository
+        labels = dict(request.labels)
+        key = content_key(zoo, base.digest, self._runtime, recipe, labels, repository)
         write_line(f"key {key}")
-        identity = BuildIdentity(request.repository.repository, key, request.tag)
+        identity = BuildIdentity(repository, key, request.tag)
         found = self._look_up(request, identity)
         if found is not None:
             write_line("the registry has this image")
@@ -130,16 +138,18 @@ class BuildSteps:
         )
         handle_event(ev.PushStarted(build))
         digest = self._engine.push(name, write_line, cancellation)
-        pushed = self._registry.find(name)
-        if pushed is None or pushed.digest != digest:
+        image = replace(name, tag="", digest=digest)
+        pushed = self._registry.find(image)
+        if pushed is None:
             raise BuilderError(
                 Reason.REGISTRY,
                 "the registry does not have what was pushed",
                 where=str(name),
-                remedy="Another program may push to this repository; try again.",
+                remedy="Another program may delete images of this repository; try again.",
             )
+        self._records.add(identity.repository, identity.key, digest)
         if identity.tag:
-            self._registry.tag(name, identity.tag)
+            self._registry.tag(image, identity.tag)
         return ev.BuildSucceeded(
             build, _result(request, identity, pushed, (steps.layers, steps.cached), reused=False)
         )
@@ -158,10 +168,16 @@ class BuildSteps:
         return replace(base, tag="", digest=found.digest)
 
     def _look_up(self, request: BuildRequest, identity: BuildIdentity) -> RegistryImage | None:
-        name = replace(request.repository, tag=key_tag(identity.key))
-        found = self._registry.find(name)
-        if found is not None and identity.tag:
-            self._registry.tag(name, identity.tag)
+        """The image that this builder has built, by its digest: whoever pushes can set a tag."""
+        digest = self._records.find(identity.repository, identity.key)
+        if digest is None:
+            return None
+        image = replace(request.repository, tag="", digest=digest)
+        found = self._registry.find(image)
+        if found is None or found.digest != digest:
+            return None
+        if identity.tag:
+            self._registry.tag(image, identity.tag)
         return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -33,6 +34,9 @@ KEEP_IMAGES = 20
 """Finished images that stay in the engine: their layers are the cache of the next builds."""
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_UNIX = "unix:"
+_LONGEST_SOCKET = 107
+"""Bytes; the kernel's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,14 @@ class Config:
     tls: Tls | None = None
     metrics_port: int | None = None
     until_stdin_closes: bool = False
+    socket: Path | None = None
+
+    @property
+    def target(self) -> str:
+        """Where to listen: host:port, or ``unix:`` and the path of the socket."""
+        if self.socket is not None:
+            return f"unix:{self.socket}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -104,7 +116,9 @@ def parser() -> argparse.ArgumentParser:
         prog="edl_builder", description="Turns model zoos into images. See docs/builder.md."
     )
     add = found.add_argument
-    add("--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="default %(default)s")
+    add(
+        "--listen", default="127.0.0.1:0", metavar="HOST:PORT|unix:PATH", help="default %(default)s"
+    )
     add("--state-dir", type=Path, required=True, metavar="DIR", help="kept over restarts")
     add("--config", type=Path, metavar="FILE.toml", help="tenants, credentials, limits")
     add("--engine", default="", metavar="URL", help="unix:///... or tcp://...; else DOCKER_HOST")
@@ -140,7 +154,7 @@ def read(arguments: Sequence[str] | None = None) -> Config:
         {"tenants", "registries", "git", "limits", "policy", "git_policy", "tls"},
         "the file",
     )
-    host, port = _split(options.listen)
+    host, port, socket = _split(options.listen)
     policy = _section(file, "policy", {"default_base", "bases", "registries"})
     sources = _section(file, "git_policy", {"hosts", "private_hosts", "ca_file"})
     registries = _registries(file, options.plain_http)
@@ -177,8 +191,9 @@ def read(arguments: Sequence[str] | None = None) -> Config:
         tls=_tls(options, file),
         metrics_port=options.metrics_port,
         until_stdin_closes=options.until_stdin_closes,
+        socket=socket,
     )
-    if host not in _LOOPBACK and not options.insecure:
+    if socket is None and host not in _LOOPBACK and not options.insecure:
         if config.tls is None:
             raise _wrong("--listen", f"{host} is reached from other machines, without TLS")
         if config.access.is_open and config.tls.client_ca is None:
@@ -206,11 +221,26 @@ def _load(path: Path) -> dict[str, Any]:
         raise _wrong(f"--config {path}", f"the file cannot be read: {error}") from error
 
 
-def _split(text: str) -> tuple[str, int]:
+def _split(text: str) -> tuple[str, int, Path | None]:
+    if text.startswith(_UNIX):
+        return "", 0, _socket(Path(text.removeprefix(_UNIX)))
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535 or not host:
         raise _wrong("--listen", f"{text!r} is not HOST:PORT")
-    return host.strip("[]"), int(port)
+    return host.strip("[]"), int(port), None
+
+
+def _socket(path: Path) -> Path:
+    """A socket has no password: the folder decides who may reach it."""
+    if not path.is_absolute() or len(os.fsencode(path)) > _LONGEST_SOCKET:
+        raise _wrong("--listen", f"{path} is no absolute path of at most {_LONGEST_SOCKET} bytes")
+    try:
+        found = path.parent.stat()
+    except OSError as error:
+        raise _wrong("--listen", f"{path.parent}: {error.strerror}") from error
+    if found.st_uid not in (0, os.getuid()) or found.st_mode & 0o022:
+        raise _wrong("--listen", f"other users may write to {path.parent}")
+    return path
 
 
 def _no_others(found: Mapping[str, Any], known: set[str], where: str) -> None:

@@ -16,14 +16,31 @@ from edl_builder.codec import error_to
 from edl_builder.config import Tls
 from edl_builder.core.names import BuilderError, Failure, Reason
 from edl_builder.servicers.builder import BuilderServicer
+from edl_builder.servicers.guard import Guard, OwnThreads
 from edl_proto.errors import EdlError, ErrorInterceptor
 from edl_proto.transport.channels import SERVER_OPTIONS
 from edl_proto.v1 import builder_pb2, builder_pb2_grpc
 
 log = logging.getLogger(__name__)
 
-_OTHER_CALLS = 64
-"""Watchers, probes, questions."""
+_SPARE_THREADS = 16
+"""More than the calls that the guard admits: threads that refuse the others."""
+
+_HEALTH_THREADS = 4
+
+OPTIONS = {
+    **dict(SERVER_OPTIONS),
+    # A connection that never says a word, and one without calls, are closed.
+    "grpc.server_handshake_timeout_ms": 10_000,
+    "grpc.max_connection_idle_ms": 120_000,
+    "grpc.max_concurrent_streams": 128,
+    "grpc.max_metadata_size": 16 << 10,
+    # A chunk of an archive; edl sends 256 KiB, other callers what gRPC allows by default.
+    "grpc.max_receive_message_length": 4 << 20,
+}
+
+REFLECTION = reflection.SERVICE_NAME
+HEALTH = health.SERVICE_NAME
 
 
 class Server:
@@ -31,10 +48,10 @@ class Server:
 
     Args:
         servicer: what is served.
-        host: address to listen on.
-        port: 0 for any.
-        calls: how many builds may be waited for at a time.
+        address: host:port, or ``unix:`` and the path of a socket.
+        calls: how many calls the guard admits at a time.
         tls: None for none.
+        guard: stands before every method but health.
         redact: removes secrets from logged tracebacks.
         on_internal_error: called for each call that failed with an internal error.
 
@@ -45,10 +62,10 @@ class Server:
     def __init__(
         self,
         servicer: BuilderServicer,
-        host: str,
-        port: int,
+        address: str,
         calls: int,
         tls: Tls | None,
+        guard: Guard,
         redact: Callable[[str], str],
         on_internal_error: Callable[[], None],
     ) -> None:
@@ -56,10 +73,17 @@ class Server:
             log.error("%s\n%s", method, redact("".join(traceback.format_exception(error))))
             on_internal_error()
 
+        self._health_threads = futures.ThreadPoolExecutor(
+            _HEALTH_THREADS, thread_name_prefix="health"
+        )
         self._server = grpc.server(
-            futures.ThreadPoolExecutor(calls + _OTHER_CALLS, thread_name_prefix="grpc"),
-            interceptors=[ErrorInterceptor(_translate, note)],
-            options=SERVER_OPTIONS,
+            futures.ThreadPoolExecutor(calls + _SPARE_THREADS, thread_name_prefix="grpc"),
+            interceptors=[
+                OwnThreads(HEALTH, "Check", self._health_threads),
+                ErrorInterceptor(_translate, note),
+                guard,
+            ],
+            options=list(OPTIONS.items()),
         )
         builder_pb2_grpc.add_BuilderServicer_to_server(servicer, self._server)
         name = builder_pb2.DESCRIPTOR.services_by_name["Builder"].full_name
@@ -67,12 +91,8 @@ class Server:
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         for each in ("", name):
             self._health.set(each, health_pb2.HealthCheckResponse.SERVING)
-        reflection.enable_server_reflection(
-            (name, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server
-        )
-        shown = f"[{host}]" if ":" in host else host
+        reflection.enable_server_reflection((name, HEALTH, REFLECTION), self._server)
         try:
-            address = f"{shown}:{port}"
             self.port = (
                 self._server.add_secure_port(address, _credentials(tls))
                 if tls
@@ -81,7 +101,7 @@ class Server:
         except RuntimeError:
             raise BuilderError(
                 Reason.INVALID,
-                f"the builder cannot listen on {shown}:{port}",
+                f"the builder cannot listen on {address}",
                 where="--listen",
                 remedy="Choose another port (0 for any), or an address of this machine.",
             ) from None
@@ -91,6 +111,7 @@ class Server:
         """Take no more calls, and give those that run ``grace_s`` to end."""
         self._health.enter_graceful_shutdown()
         self._server.stop(grace_s).wait(grace_s + 1)
+        self._health_threads.shutdown(wait=False)
 
 
 def _credentials(tls: Tls) -> grpc.ServerCredentials:

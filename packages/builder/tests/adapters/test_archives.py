@@ -6,6 +6,7 @@ import gzip
 import io
 import tarfile
 import tempfile
+import zlib
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,90 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path) -> None:
         repack(bomb, tmp_path)
     assert refused.value.failure.reason is Reason.LIMIT
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 4 << 20
+
+
+def test_a_bomb_is_refused_at_its_first_header(tmp_path: Path) -> None:
+    """Neither read to its end nor written: 2 GB of zeros in an entry that says so."""
+    header = zoos.member("x", size=2 << 30).tobuf()
+    packer = zlib.compressobj(9, wbits=31)
+    bomb = packer.compress(header) + b"".join(packer.compress(bytes(1 << 20)) for _ in range(64))
+    content = io.BytesIO(bomb + packer.flush())
+    folder = tmp_path / "f"
+    folder.mkdir()
+    (folder / "archive").write_bytes(content.getvalue())
+    inflated = archives._Content(content)
+    assert inflated.read(512) == header
+    assert content.tell() <= 1 << 20
+    with pytest.raises(BuilderError) as refused:
+        archives.repack(folder / "archive", folder, ArchiveLimits(1 << 30, 1 << 30, 20_000))
+    assert refused.value.failure.reason is Reason.LIMIT
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 1 << 20
+
+
+def _pax(body: bytes, kind: bytes = tarfile.XHDTYPE) -> bytes:
+    info = zoos.member("x", type=kind, size=len(body))
+    return info.tobuf(tarfile.USTAR_FORMAT) + body + bytes(-len(body) % 512)
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+@pytest.mark.parametrize("count", [9, 5000])
+def test_headers_in_a_row_are_refused(tmp_path: Path, kind: bytes, count: int) -> None:
+    with pytest.raises(BuilderError) as refused:
+        repack(_pax(b"11 path=abc\n", kind) * count + zoos.tar({"a": "x"}), tmp_path)
+    assert refused.value.failure.reason is Reason.INVALID
+
+
+def test_a_few_headers_in_a_row_are_taken(tmp_path: Path) -> None:
+    row = _pax(b"16 comment=abcd\n", tarfile.XGLTYPE) + _pax(b"13 path=b.py\n")
+    zoo, _ = repack(row + zoos.tar({"a.py": "x"}), tmp_path)
+    assert [file.path for file in zoo.files] == ["b.py"]
+
+
+def test_extensions_are_bounded_in_sum(tmp_path: Path) -> None:
+    one = _pax(b"15001 comment=" + b"x" * 14986 + b"\n") + zoos.member("d", type=b"5").tobuf()
+    with pytest.raises(BuilderError, match="too many headers"):
+        repack(one * 1200, tmp_path, ArchiveLimits(1 << 30, 1 << 30, 20_000))
+
+
+def test_an_extension_that_is_slow_to_search_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BuilderError):
+        repack(_pax(b"1" * 16_000) + zoos.tar({"a": "x"}), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        _pax(b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n"),
+        _pax(b"24 GNU.sparse.map=0,1,2\n"),
+        zoos.member("s", type=tarfile.GNUTYPE_SPARSE).tobuf(tarfile.GNU_FORMAT)[:482] + b"\1",
+    ],
+)
+def test_sparse_files_are_refused_without_their_map(tmp_path: Path, header: bytes) -> None:
+    with pytest.raises(BuilderError) as refused:
+        repack(header + bytes(-len(header) % 512) + zoos.tar({"a": "x"}), tmp_path)
+    assert refused.value.failure.reason in (Reason.UNSAFE, Reason.INVALID)
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_much_after_the_end_is_refused(tmp_path: Path, zipped: bool) -> None:
+    content = zoos.tar({"a.py": "a"}) + bytes(3 << 20)
+    with pytest.raises(BuilderError, match="goes on after its end"):
+        repack(gzip.compress(content) if zipped else content, tmp_path)
+
+
+def test_a_link_in_the_place_of_the_requirements_is_refused(tmp_path: Path) -> None:
+    link = zoos.member("./requirements.txt", type=b"2", linkname="deps.txt")
+    with pytest.raises(BuilderError, match="is a symbolic link"):
+        repack(zoos.tar({"deps.txt": "numpy\n"}, [link]), tmp_path)
+
+
+def test_pip_gets_the_requirements_as_they_were_judged(tmp_path: Path) -> None:
+    text = "# -*- coding: utf-7 -*-\nnumpy==1.2  # \\\n"
+    zoo, context = repack(zoos.tar({"requirements.txt": text, "m.py": ""}), tmp_path)
+    archives.complete(context, "FROM x", zoo, [])
+    found = names(context)
+    assert found["zoo/requirements.txt"][2] == text.encode()
+    assert found["requirements/requirements.txt"][2] == b"numpy==1.2\n"
 
 
 def test_a_header_that_asks_for_much_memory_is_refused(tmp_path: Path) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import base64
+import io
 import os
 import shutil
+import subprocess
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from git_server import Remote, serving
+from git_server import Remote, git, serving
 
+from edl_builder.adapters import git as git_adapter
 from edl_builder.adapters.cancellation import CancellationFlag
 from edl_builder.adapters.git import Git, GitCredential
 from edl_builder.core.archive import ArchiveLimits
@@ -51,14 +54,14 @@ class Fetching:
             "wrong": GitCredential("me", "wrong-password", (here,)),
             "elsewhere": GitCredential("me", SECRET, ("github.com",)),
         }
-        git = Git(
+        adapter = Git(
             policy if self.private else SourcePolicy(),
             credentials,
             self.limits,
             str(self.remote.ca),
             self.longest_s,
         )
-        return git.fetch(source, self.folder, self.lines.append, CancellationFlag())
+        return adapter.fetch(source, self.folder, self.lines.append, CancellationFlag())
 
 
 @pytest.fixture
@@ -134,6 +137,122 @@ def test_a_large_repository_is_not_kept(fetch: Fetching) -> None:
         fetch(name="big")
     assert refused.value.failure.reason is Reason.LIMIT
     assert list(fetch.folder.iterdir()) == []
+
+
+def _repository(remote: Remote, name: str, trees: Sequence[str]) -> int:
+    """Serve a repository whose commit has the last of these trees; its size in bytes.
+
+    In a tree, ``%BLOB%`` is the id of 1 MiB of zeros, and ``%TREE%`` that of the tree before.
+    """
+    folder = remote.served / f"{name}.git"
+    folder.mkdir()
+    git(folder, "init", "-q", "--bare", "-b", "main")
+    zeros = folder / "zeros"
+    zeros.write_bytes(bytes(1 << 20))
+    blob, tree = git(folder, "hash-object", "-w", str(zeros)), ""
+    zeros.unlink()
+    for text in trees:
+        listing = text.replace("%BLOB%", blob).replace("%TREE%", tree)
+        made = subprocess.run(
+            ["git", "-C", str(folder), "mktree"],
+            input=listing,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        tree = made.stdout.strip()
+    commit = git(folder, "commit-tree", "-m", "x", tree)
+    git(folder, "update-ref", "refs/heads/main", commit)
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_repository_that_names_one_file_many_times_is_not_written(
+    fetch: Fetching, remote: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some kilobytes of repository that would be 4 GB of archive."""
+    files = "".join(f"100644 blob %BLOB%\tf{n}\n" for n in range(4096))
+    assert _repository(remote, "many", [files]) < 1 << 20
+    fetch.limits = ArchiveLimits(1 << 20, 1 << 30, 20_000)
+    written: list[str] = []
+    monkeypatch.setattr(git_adapter, "copy_bounded", lambda *_: written.append("archive") or "")
+    with pytest.raises(BuilderError) as refused:
+        fetch(name="many")
+    assert refused.value.failure.reason is Reason.LIMIT
+    assert written == []
+    assert list(fetch.folder.iterdir()) == []
+
+
+def test_a_forest_of_equal_trees_is_not_walked_to_its_end(fetch: Fetching, remote: Remote) -> None:
+    """Ten levels of ten: ten thousand million files in two kilobytes."""
+    leaf = "".join(f"100644 blob %BLOB%\tf{n}\n" for n in range(10))
+    level = "".join(f"040000 tree %TREE%\td{n}\n" for n in range(10))
+    _repository(remote, "forest", [leaf, *[level] * 9])
+    with pytest.raises(BuilderError) as refused:
+        fetch(name="forest")
+    assert refused.value.failure.reason is Reason.LIMIT
+
+
+class _Endless(io.RawIOBase):
+    """Output that never ends."""
+
+    def __init__(self, line: bytes) -> None:
+        self._line = line
+        self.given = 0
+
+    def read1(self, size: int = -1) -> bytes:
+        self.given += len(self._line)
+        return self._line
+
+
+def test_no_more_is_written_than_a_zoo_may_have(tmp_path: Path) -> None:
+    output, limits = _Endless(bytes(1 << 16)), ArchiveLimits(1 << 20, 1 << 20, 10)
+    with pytest.raises(BuilderError) as refused:
+        git_adapter.copy_bounded(output, tmp_path / "a", limits)  # type: ignore[arg-type]
+    assert refused.value.failure.reason is Reason.LIMIT
+    assert (tmp_path / "a").stat().st_size <= (1 << 20) + 10 * 2048
+
+
+@pytest.mark.parametrize("line", [b"040000 tree abc       -\td\0", b"x" * 1000])
+def test_no_more_of_a_listing_is_read_than_a_zoo_may_have(line: bytes) -> None:
+    output = _Endless(line)
+    with pytest.raises(BuilderError) as refused:
+        git_adapter.check_tree(output, LIMITS)  # type: ignore[arg-type]
+    assert refused.value.failure.reason is Reason.LIMIT
+    assert output.given < 1 << 17
+
+
+@pytest.mark.parametrize(
+    ("program", "reason", "what"),
+    [
+        # More of one file than a repository may have, in less time than sizes are looked at.
+        ("head -c 9000000 /dev/zero > $folder/pack", Reason.LIMIT, "the repository is larger"),
+        # More memory than it may have.
+        ("exec python3 -c 'x = bytearray(4 << 30)'", Reason.SOURCE, "MemoryError"),
+        # Messages without end.
+        ("yes message | head -c 30000000 >&2; exit 3", Reason.SOURCE, "message"),
+    ],
+)
+def test_limits_hold_while_git_runs(
+    fetch: Fetching,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    program: str,
+    reason: Reason,
+    what: str,
+) -> None:
+    stand_in = tmp_path / "bin" / "git"
+    stand_in.parent.mkdir()
+    stand_in.write_text(
+        f"#!/bin/sh\nfolder={fetch.folder}/git; mkdir -p $folder\n"
+        f"case \"$*\" in *' fetch '*) {program};; esac\n"
+    )
+    stand_in.chmod(0o755)
+    monkeypatch.setenv("PATH", str(stand_in.parent), prepend=os.pathsep)
+    with pytest.raises(BuilderError, match=what) as refused:
+        fetch()
+    assert refused.value.failure.reason is reason
+    assert not (fetch.folder / "git").exists()
+    assert len(fetch.lines) < 30
 
 
 def test_a_server_that_says_nothing_is_not_waited_for(

@@ -1,18 +1,16 @@
-"""Keys, recipes, requirements, secrets."""
+"""Keys, recipes, secrets."""
 
 from __future__ import annotations
 
 import random
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from edl_builder.core.content import Runtime, Zoo, ZooFile, content_key
-from edl_builder.core.names import BuilderError, Key
+from edl_builder.core.names import Key
 from edl_builder.core.recipe import PackageIndex, dockerfile
 from edl_builder.core.redaction import Redactor
-from edl_builder.core.requirements import check_requirements
 
 FILES = (ZooFile("a.py", "1"), ZooFile("b/c.py", "2", True), ZooFile("l", target="a.py"))
 RUNTIME = Runtime((("w.whl", "3"),), ("edl-worker",))
@@ -23,9 +21,10 @@ def key(
     base: str = "sha256:0",
     runtime: Runtime = RUNTIME,
     recipe: str = "FROM x",
+    repository: str = "r.com/a",
     **labels: str,
 ) -> Key:
-    return content_key(Zoo(files, 10), base, runtime, recipe, labels)
+    return content_key(Zoo(files, 10), base, runtime, recipe, labels, repository)
 
 
 def test_the_order_of_an_archive_does_not_count() -> None:
@@ -46,6 +45,7 @@ def test_everything_else_counts() -> None:
         key(runtime=Runtime((("w.whl", "4"),), ("edl-worker",))),
         key(runtime=Runtime((("w.whl", "3"),), ("edl-worker[cpu]",))),
         key(recipe="FROM y"),
+        key(repository="r.com/b"),
         key(team="a"),
         key(team="b"),
     ]
@@ -77,89 +77,6 @@ def test_a_recipe_quotes_what_the_operator_sets() -> None:
     )
     assert "'edl-worker[cpu]>=1; x'" in recipe
     assert "'https://x/;id'" in recipe
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "numpy\n",
-        "numpy==1.2 # why\n\n# all\nscipy[all]>=1,<2; python_version > '3'\n",
-        "a @ https://example.com/a.whl\n",
-        "a @ git+https://example.com/a.git@v1\n",
-        "--extra-index-url https://download.example.com/whl\nx\n",
-        "--index-url=https://x.com/s\n--pre\n--no-binary :all:\n",
-        "a==1 \\\n  --hash=sha256:00 \\\n  --hash=sha256:11\n",
-        "\ufeffnumpy\r\nscipy\r\n",
-    ],
-)
-def test_packages_are_taken(text: str) -> None:
-    check_requirements(text.encode())
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "-r other.txt",
-        "-c x.txt",
-        "-e .",
-        "./local",
-        "/etc/x",
-        "../x",
-        "a --global-option=x",
-        "--trusted-host x",
-        "--proxy http://x",
-        "--extra-index-url http://x.com",
-        "--index-url https://user:secret@x.com",
-        "-f /etc",
-        "https://x.com/a.whl",
-        "file:///etc/passwd",
-        "a @ file:///etc/passwd",
-        "a @ http://x.com/a.whl",
-        "a @ git+ssh://x.com/a",
-        "a @ https://user:secret@x.com/a.whl",
-        "numpy\n-r \\\n other.txt",
-        "$(id)",
-        "`id`",
-        "a;;\n--install-option=x",
-    ],
-)
-def test_other_lines_are_refused_with_their_number(text: str) -> None:
-    with pytest.raises(BuilderError) as refused:
-        check_requirements(b"toolz\n" + text.encode())
-    failure = refused.value.failure
-    assert failure.where.startswith("requirements.txt, line")
-    assert "secret" not in str(failure)
-
-
-def test_text_that_is_none_is_refused() -> None:
-    for content in (b"\xff\xfe", b"x" * 300_000):
-        with pytest.raises(BuilderError):
-            check_requirements(content)
-
-
-@given(st.text(max_size=60))
-def test_no_option_gets_through_but_those_that_are_meant(text: str) -> None:
-    """Fuzz: what pip would take for an option was looked at."""
-    try:
-        check_requirements(text.encode("utf-8", "surrogatepass"))
-    except BuilderError:
-        return
-    for line in text.replace("\\\n", " ").splitlines():
-        words = line.split()
-        if words and words[0].startswith("-"):
-            assert words[0].partition("=")[0] in {
-                "--pre",
-                "--prefer-binary",
-                "--require-hashes",
-                "--only-binary",
-                "--no-binary",
-                "--index-url",
-                "-i",
-                "--extra-index-url",
-                "--find-links",
-                "-f",
-            }
 
 
 def test_secrets_are_taken_out() -> None:

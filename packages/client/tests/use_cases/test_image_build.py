@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
+import subprocess
 import sys
 import tarfile
 import threading
@@ -247,7 +249,8 @@ def test_ctrl_c_leaves_a_service_and_says_what_it_does(
 
     class Impatient(Notes):
         def tick(self) -> None:
-            raise KeyboardInterrupt
+            if self.phases:  # the build is known
+                raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt) as interrupt:
         build(BuildRequest(str(zoo), "r/x"), BuilderEndpoint(address), Impatient())
@@ -318,6 +321,41 @@ def test_a_builder_runs_for_one_call_and_one_at_a_time(
     assert second_in.wait(200)
     thread.join(200)
     assert said == ["waiting for another build on this machine"]
+
+
+_LISTENING = """
+import json, os, socket, sys
+where = sys.argv[sys.argv.index("--listen") + 1]
+server = socket.socket(socket.AF_UNIX)
+server.bind(where.removeprefix("unix:"))
+server.listen()
+print(json.dumps({"address": where}), flush=True)
+while os.read(0, 1024): pass
+"""
+
+
+@pytest.mark.parametrize("home", ["home", "h" * 120])
+def test_nobody_else_can_reach_the_builder_of_one_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str
+) -> None:
+    folder = tmp_path / home / "builder"
+    folder.mkdir(parents=True)
+    folder.chmod(0o755)
+    monkeypatch.setenv("EDL_HOME", str(tmp_path / home))
+    environ, order = _command(tmp_path, _LISTENING), BuildRequest("zoo", "127.0.0.1:5000/x")
+    with local_builder.running(order, BuilderEndpoint(), print, environ) as address:
+        path = Path(address.removeprefix("unix:"))
+        assert path.is_socket()
+        assert path.parent.stat().st_mode & 0o077 == 0
+        assert folder.stat().st_mode & 0o077 == 0
+        assert len(os.fsencode(path)) <= 107
+        if os.geteuid() == 0 and (setpriv := shutil.which("setpriv")):
+            program = f"import socket; socket.socket(socket.AF_UNIX).connect({str(path)!r})"
+            another = [setpriv, "--reuid", "65534", "--clear-groups", "/usr/bin/python3", "-c"]
+            done = subprocess.run(
+                [*another, program], capture_output=True, text=True, check=False, timeout=200
+            )
+            assert "PermissionError" in done.stderr
 
 
 def test_a_builder_that_is_not_installed_is_reported(edl: Edl) -> None:

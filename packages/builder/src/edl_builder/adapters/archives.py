@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 import tarfile
 import zlib
 from collections.abc import Callable, Iterable
@@ -19,15 +20,26 @@ from edl_builder.core.content import Zoo, ZooFile
 from edl_builder.core.names import BuilderError, Reason
 from edl_builder.core.recipe import CONTEXT_REQUIREMENTS, CONTEXT_RUNTIME, CONTEXT_ZOO
 from edl_builder.core.requirements import FILE as REQUIREMENTS
-from edl_builder.core.requirements import check_requirements
+from edl_builder.core.requirements import read_requirements
 
 _CHUNK = 1 << 20
 _GZIP = b"\x1f\x8b"
-_LARGEST_HEADER = 1 << 20
-"""Bytes of a header for long names; tarfile reads it in one piece."""
+_LARGEST_EXTENSION = 16 << 10
+_MOST_EXTENSIONS = 8
+"""Headers in a row that only extend the next one; archivers write two or three."""
 
-_MOST_OVERHEAD = 2048
-"""Bytes of tar around one entry: its header, a header for its name, padding."""
+_EXTENSIONS_NBYTES = 16 << 20
+"""Of all extensions of an archive; tarfile keeps them in memory."""
+
+_EXTENSIONS = (
+    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
+)
+_MANY_DIGITS = re.compile(rb"[0-9]{256}")
+"""The patterns that tarfile searches in an extension take quadratic time for these."""
+
+_LARGEST_PADDING = 1 << 20
+"""Bytes after the end of an archive; tar fills up its last record of some KiB."""
 
 
 def receive(
@@ -44,6 +56,8 @@ def receive(
             nbytes += len(chunk)
             if nbytes > limits.archive_nbytes:
                 raise too_large(limits.archive_nbytes, "archive")
+            if announced and nbytes > announced:
+                raise _damaged(f"{announced} bytes of archive were announced, more came")
             digest.update(chunk)
             file.write(chunk)
     if announced and nbytes != announced:
@@ -71,16 +85,15 @@ def repack(
     Raises:
         BuilderError: the archive is damaged, unsafe or too large.
     """
-    plain = _unzip(archive, folder / "plain.tar", limits)
     context = folder / "context.tar"
     try:
-        with plain.open("rb") as raw, tarfile.open(context, "w", format=tarfile.PAX_FORMAT) as out:
-            zoo = _copy(_Bounded(raw), out, EntryValidator(limits), check)
+        with (
+            archive.open("rb") as raw,
+            tarfile.open(context, "w", format=tarfile.PAX_FORMAT) as out,
+        ):
+            zoo = _copy(_Content(raw), out, EntryValidator(limits), check)
     except (tarfile.TarError, EOFError, ValueError, OverflowError, UnicodeError) as error:
         raise _damaged(f"the archive cannot be read: {type(error).__name__}") from error
-    finally:
-        if plain != archive:
-            plain.unlink(missing_ok=True)
     return zoo, context
 
 
@@ -96,42 +109,43 @@ def complete(context: Path, dockerfile: str, zoo: Zoo, wheels: Iterable[Path]) -
                 _add(out, _info(f"{CONTEXT_RUNTIME}/{wheel.name}", wheel.stat().st_size), file)
 
 
-def _unzip(archive: Path, plain: Path, limits: ArchiveLimits) -> Path:
-    """The archive without its compression, which may not hide more than is allowed."""
-    most = limits.unpacked_nbytes + limits.files * _MOST_OVERHEAD + _LARGEST_HEADER
-    with archive.open("rb") as raw:
-        if raw.read(len(_GZIP)) != _GZIP:
-            return archive
-        raw.seek(0)
-        with plain.open("wb") as out:
-            nbytes = 0
-            unzip = zlib.decompressobj(wbits=31)
-            data, whole = b"", False
-            try:
-                while data or (data := raw.read(_CHUNK)):
-                    piece = unzip.decompress(data, _CHUNK)
-                    data, whole = unzip.unconsumed_tail, unzip.eof
-                    nbytes += len(piece)
-                    if nbytes > most:
-                        raise too_large(limits.unpacked_nbytes, "unpacked zoo")
-                    out.write(piece)
-                    if unzip.eof:
-                        data = unzip.unused_data
-                        unzip = zlib.decompressobj(wbits=31)
-                        if data and not data.strip(b"\0"):
-                            data = b""
-            except zlib.error as error:
-                raise _damaged(f"the archive's gzip is damaged: {error}") from error
-            if not whole:
-                raise _damaged("the archive's gzip is cut off")
-    return plain
+class _Content(io.RawIOBase):
+    """What an archive holds, decompressed as it is read: nobody unpacks what is then refused.
 
+    It is read forwards only, and no large piece at once, as damaged headers would ask for.
+    """
 
-class _Bounded(io.RawIOBase):
-    """A file of which no large piece can be read at once, as damaged headers would ask for."""
+    def __init__(self, archive: IO[bytes]) -> None:
+        self._archive = archive
+        self._is_zipped = archive.read(len(_GZIP)) == _GZIP
+        archive.seek(0)
+        self._gzip = zlib.decompressobj(wbits=31)
+        self._packed = b""
+        self._position = 0
+        self._expected: int | None = None
+        self._in_a_row = 0
+        self._extensions_nbytes = 0
+        self.newest = b""
+        """What the last call of ``read`` has returned."""
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
+    def expect(self, extension: int | None) -> None:
+        """Say what comes next: an extension of so many bytes, or something else.
+
+        Raises:
+            BuilderError: there are too many extensions, or they are too large.
+        """
+        self._expected = extension
+        if extension is None:
+            self._in_a_row = 0
+            return
+        self._in_a_row += 1
+        self._extensions_nbytes += extension
+        if (
+            self._in_a_row > _MOST_EXTENSIONS
+            or not 0 <= extension <= _LARGEST_EXTENSION
+            or self._extensions_nbytes > _EXTENSIONS_NBYTES
+        ):
+            raise _damaged("the archive has too many headers that extend others, or too large ones")
 
     def readable(self) -> bool:
         return True
@@ -139,27 +153,101 @@ class _Bounded(io.RawIOBase):
     def seekable(self) -> bool:
         return True
 
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return self._file.seek(offset, whence)
-
     def tell(self) -> int:
-        return self._file.tell()
+        return self._position
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        if whence or offset < self._position:
+            raise tarfile.ReadError("an archive is read forwards")
+        while self._position < offset and self._take(min(_CHUNK, offset - self._position)):
+            pass
+        return self._position
 
     def read(self, size: int | None = -1) -> bytes:
-        if size is None or size < 0 or size > _LARGEST_HEADER:
+        if size is None or not 0 <= size <= _CHUNK:
             raise tarfile.HeaderError("a header is too large")
-        return self._file.read(size)
+        pieces = []
+        while size and (piece := self._take(size)):
+            pieces.append(piece)
+            size -= len(piece)
+        self.newest = b"".join(pieces)
+        if self._expected is not None:
+            self._expected = None
+            if _MANY_DIGITS.search(self.newest):
+                raise tarfile.HeaderError("an extension is damaged")
+            if b"GNU.sparse" in self.newest:
+                raise BuilderError(
+                    Reason.UNSAFE,
+                    "the archive holds a sparse file",
+                    where="archive",
+                    remedy="Send plain files, folders, and links that stay within the zoo.",
+                )
+        return self.newest
+
+    def check_padding(self) -> None:
+        """Read what follows the end. Raises: BuilderError: it is much, or cut off."""
+        end = self._position + _LARGEST_PADDING
+        while self._take(_CHUNK):
+            if self._position > end:
+                raise BuilderError(
+                    Reason.LIMIT,
+                    "the archive goes on after its end",
+                    where="archive",
+                    remedy="Send one tar archive, as it is or in gzip.",
+                )
+
+    def _take(self, size: int) -> bytes:
+        piece = self._inflate(size) if self._is_zipped else self._archive.read(size)
+        self._position += len(piece)
+        return piece
+
+    def _inflate(self, size: int) -> bytes:
+        piece = b""
+        while not piece:
+            if self._gzip.eof:
+                # A gzip may have several parts, and padding after the last.
+                rest = self._gzip.unused_data or self._archive.read(_CHUNK)
+                if not rest.strip(b"\0"):
+                    return b""
+                self._packed, self._gzip = rest, zlib.decompressobj(wbits=31)
+            self._packed = self._packed or self._archive.read(_CHUNK)
+            try:
+                piece = self._gzip.decompress(self._packed, size)
+            except zlib.error as error:
+                raise _damaged(f"the archive's gzip is damaged: {error}") from error
+            if not self._packed and not piece and not self._gzip.eof:
+                raise _damaged("the archive's gzip is cut off")
+            self._packed = self._gzip.unconsumed_tail
+        return piece
+
+
+class _Header(tarfile.TarInfo):
+    """A header that is judged before what belongs to it is read."""
+
+    def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
+        # tarfile's own place for subclasses that look at the type.
+        content = cast(_Content, tar.fileobj)
+        content.expect(self.size if self.type in _EXTENSIONS else None)
+        if self.type == tarfile.GNUTYPE_SPARSE:
+            # Refused as an entry, without its map.
+            return cast(tarfile.TarInfo, self._proc_builtin(tar))  # type: ignore[attr-defined]
+        return cast(tarfile.TarInfo, super()._proc_member(tar))  # type: ignore[misc]
 
 
 def _copy(
-    raw: _Bounded, out: tarfile.TarFile, authorize: EntryValidator, check: Callable[[], None]
+    content: _Content, out: tarfile.TarFile, authorize: EntryValidator, check: Callable[[], None]
 ) -> Zoo:
     files: list[ZooFile] = []
     requirements = b""
     total = 0
     # The folder is there even if the zoo is empty.
     _add(out, _info(CONTEXT_ZOO, 0, folder=True))
-    with tarfile.open(fileobj=raw, mode="r:", encoding="utf-8", errors="surrogateescape") as tar:
+    with tarfile.TarFile(
+        fileobj=cast(IO[bytes], content),
+        tarinfo=_Header,
+        encoding="utf-8",
+        errors="surrogateescape",
+    ) as tar:
         for member in tar:
             check()
             path = authorize.accept(_entry(member))
@@ -171,6 +259,13 @@ def _copy(
                 info = _info(name, 0)
                 info.type, info.linkname = tarfile.SYMTYPE, member.linkname
                 _add(out, info)
+                if path == REQUIREMENTS:
+                    raise BuilderError(
+                        Reason.INVALID,
+                        f"{REQUIREMENTS} is a symbolic link",
+                        where=REQUIREMENTS,
+                        remedy="Send the file itself.",
+                    )
                 files.append(ZooFile(path, target=member.linkname))
             else:
                 executable = bool(member.mode & 0o100)
@@ -182,12 +277,11 @@ def _copy(
                 files.append(ZooFile(path, hashing.sha256.hexdigest(), executable))
                 total += member.size
                 if path == REQUIREMENTS:
-                    requirements = bytes(hashing.kept)
-                    check_requirements(requirements)
+                    requirements = read_requirements(bytes(hashing.kept))
         # Also where a header is damaged, tarfile takes this for the end.
-        raw.seek(tar.offset)
-        if raw.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+        if content.newest != bytes(tarfile.BLOCKSIZE):
             raise _damaged("the archive is cut off or damaged")
+        content.check_padding()
     if not files:
         raise BuilderError(
             Reason.INVALID,
@@ -227,7 +321,7 @@ def _entry(member: tarfile.TarInfo) -> Entry:
         kind = EntryKind.HARDLINK
     elif member.isdir():
         kind = EntryKind.FOLDER
-    elif member.isreg() and member.sparse is None:
+    elif member.isreg() and member.type != tarfile.GNUTYPE_SPARSE and member.sparse is None:
         kind = EntryKind.FILE
     else:
         kind = EntryKind.OTHER

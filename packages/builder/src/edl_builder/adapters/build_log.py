@@ -1,25 +1,64 @@
-"""A build's log: numbered lines, in memory for subscribers, and on disk."""
+"""A build's log: numbered lines in a file, of which only the places are in memory."""
 
 from __future__ import annotations
 
 import json
 import threading
+from array import array
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 from edl_builder.core.build_status import LogLine
-from edl_builder.core.names import Phase
+from edl_builder.core.names import BuildId, Phase
+from edl_builder.core.redaction import printable
 
+_FILE = "log.jsonl"
 _FULL = "the log is full; further lines are not kept"
+_LONGEST_LINE = 4000
+_LARGEST_BATCH = 1 << 18
 
 
-class BuildLog:
-    """The log of one build.
+class WrittenLines:
+    """Lines in a file.
+
+    Args:
+        path: of the file.
+        ends: where each line ends.
+    """
+
+    def __init__(self, path: Path, ends: array[int]) -> None:
+        self._path = path
+        self._ends = ends
+
+    def __len__(self) -> int:
+        """How many lines there are."""
+        return len(self._ends)
+
+    def after(self, number: int) -> list[LogLine]:
+        """The next lines with higher numbers, in order; not all of them if they are many."""
+        count = len(self._ends)
+        if not 0 <= number < count:
+            return []
+        begin = self._ends[number - 1] if number else 0
+        last = number
+        while last + 1 < count and self._ends[last + 1] - begin <= _LARGEST_BATCH:
+            last += 1
+        try:
+            with self._path.open("rb") as file:
+                file.seek(begin)
+                content = file.read(self._ends[last] - begin)
+            return [_decoded(line) for line in content.splitlines()]
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return []  # the build was forgotten meanwhile, or the disk has damaged its log
+
+
+class BuildLog(WrittenLines):
+    """The log of one build; its file stays open until ``close``.
 
     Args:
         path: of the file; what is in it already stays.
-        nbytes: how large it may become.
+        nbytes: how large the file may become.
         clock: the time in words.
         redact: applied to every line.
     """
@@ -27,61 +66,118 @@ class BuildLog:
     def __init__(
         self, path: Path, nbytes: int, clock: Callable[[], str], redact: Callable[[str], str]
     ) -> None:
-        self._path = path
-        self._left = nbytes
+        super().__init__(path, _ends(path, is_checked=True))
         self._clock = clock
         self._redact = redact
         self._lock = threading.Lock()
-        self._full = False
-        self._lines = _read(path)
-        self._left -= sum(_weight(line) for line in self._lines)
+        self._left = nbytes - self._nbytes
+        self._file = path.open("ab")
+        # What was cut off when the service ended would hide what is added.
+        self._file.truncate(self._nbytes)
+
+    @property
+    def _nbytes(self) -> int:
+        return self._ends[-1] if self._ends else 0
 
     def add(self, phase: Phase, text: str) -> None:
-        """Write lines down; nothing once the log is full."""
+        """Write lines down; nothing once the log is full or closed."""
         with self._lock:
-            if self._full:
-                return
             for part in text.splitlines():
-                line = self._line(phase, self._redact(part))
-                self._left -= _weight(line)
-                if self._left < 0:
-                    self._full = True
-                    line = self._line(phase, _FULL)
-                self._lines.append(line)
-                with self._path.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(asdict(line)) + "\n")
-                if self._full:
+                if self._left < 0 or self._file.closed:
                     return
+                line = self._line(phase, printable(self._redact(part[: 2 * _LONGEST_LINE])))
+                self._left -= len(line)
+                if self._left < 0:
+                    line = self._line(phase, _FULL)
+                self._file.write(line)
+                self._file.flush()
+                self._ends.append(self._nbytes + len(line))
 
-    def _line(self, phase: Phase, text: str) -> LogLine:
-        return LogLine(len(self._lines) + 1, self._clock(), phase, text)
+    def _line(self, phase: Phase, text: str) -> bytes:
+        line = LogLine(len(self._ends) + 1, self._clock(), phase, text[:_LONGEST_LINE])
+        return json.dumps(asdict(line)).encode() + b"\n"
 
-    def after(self, number: int) -> list[LogLine]:
-        """Lines with higher numbers, in order."""
+    def close(self) -> None:
+        """Write no more; what is there can still be read."""
         with self._lock:
-            return self._lines[number:]
+            self._file.close()
 
 
-def _weight(line: LogLine) -> int:
-    return len(line.text.encode()) + 32
+class BuildLogs:
+    """The logs of all builds: open while a build has not ended, in their files after that.
+
+    Not thread-safe: its owner holds a lock. The logs themselves are.
+
+    Args:
+        folder: that of a build.
+        nbytes, clock, redact: see ``BuildLog``.
+    """
+
+    def __init__(
+        self,
+        folder: Callable[[BuildId], Path],
+        nbytes: int,
+        clock: Callable[[], str],
+        redact: Callable[[str], str],
+    ) -> None:
+        self._folder = folder
+        self._nbytes = nbytes
+        self._clock = clock
+        self._redact = redact
+        self._open: dict[BuildId, BuildLog] = {}
+
+    def get(self, build: BuildId) -> BuildLog | None:
+        """The log of a build that has not ended."""
+        return self._open.get(build)
+
+    def open(self, build: BuildId) -> BuildLog:
+        """The log of a build that has not ended, opened once."""
+        if build not in self._open:
+            path = self._folder(build) / _FILE
+            self._open[build] = BuildLog(path, self._nbytes, self._clock, self._redact)
+        return self._open[build]
+
+    def close(self, build: BuildId) -> None:
+        """The build has ended; whoever follows it reads on in what is written."""
+        if (written := self._open.pop(build, None)) is not None:
+            written.close()
+
+    def close_all(self) -> None:
+        """Write no more."""
+        for build in list(self._open):
+            self.close(build)
+
+    def find(self, build: BuildId) -> WrittenLines | None:
+        """What is written of a build; None if it was forgotten."""
+        found = self._open.get(build)
+        if found is not None:
+            return found
+        path = self._folder(build) / _FILE
+        return WrittenLines(path, _ends(path)) if path.exists() else None
 
 
-def _read(path: Path) -> list[LogLine]:
+def _decoded(line: bytes) -> LogLine:
+    each = json.loads(line)
+    return LogLine(each["number"], each["at"], Phase(each["phase"]), str(each["text"]))
+
+
+def _ends(path: Path, *, is_checked: bool = False) -> array[int]:
+    """Where the lines of a file end, as far as they are whole."""
+    found = array("Q")
     if not path.exists():
-        return []
-    found: list[LogLine] = []
-    with path.open(encoding="utf-8", errors="replace") as file:
-        for text in file:
-            try:
-                each = json.loads(text)
-                line = LogLine(each["number"], each["at"], Phase(each["phase"]), str(each["text"]))
-            except (ValueError, KeyError, TypeError):
-                break  # cut off when the service ended
-            if line.number != len(found) + 1:
+        return found
+    end = 0
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.endswith(b"\n") or (is_checked and not _is_line(line, number)):
                 break
-            found.append(line)
-    # What cannot be read would hide what is added.
-    temporary = path.with_suffix(".new")
-    temporary.write_text("".join(json.dumps(asdict(line)) + "\n" for line in found))
-    temporary.replace(path)
+            end += len(line)
+            found.append(end)
     return found
+
+
+def _is_line(line: bytes, number: int) -> bool:
+    try:
+        return _decoded(line).number == number
+    except (ValueError, KeyError, TypeError):
+        return False

@@ -207,6 +207,7 @@ def _record(d: dict[str, Any]) -> BuildRecord:
             _allowed_source(git) if git else None,
             request["archive_nbytes"],
             request["archive_sha256"],
+            request.get("cache", ""),
         ),
         Phase(d["phase"]),
         d["submitted_at"],

@@ -5,25 +5,27 @@ from __future__ import annotations
 import base64
 import os
 import shutil
-import signal
 import socket
-import subprocess
-import threading
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
-from edl_builder.core.archive import ArchiveLimits, too_large
+from edl_builder.adapters.git_runner import GitRunner
+from edl_builder.core.archive import ArchiveLimits, too_large, too_many
 from edl_builder.core.names import BuilderError, Reason
 from edl_builder.core.ports import Cancellation, WriteLine
 from edl_builder.core.source_policy import AllowedSource, SourcePolicy, choose_address
 
-_LOOK_S = 0.5
 _LONGEST_S = 900.0
 """A server that says nothing, or next to nothing, must not hold a build's place for ever."""
 
-_LINES = 20
+_CHUNK = 1 << 18
+_LONGEST_ENTRY = 1 << 16
+"""Of the listing of a tree: a path below many folders."""
+
+_MOST_OVERHEAD = 2048
+"""Bytes of tar around one entry: its header, a header for its name, padding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +85,17 @@ class Git:
             *("-c", "protocol.https.allow=always"),
             *("-c", "http.followRedirects=false"),
             *("-c", f"http.curloptResolve={url.host}:{url.port}:{address}"),
+            *("-c", "http.lowSpeedLimit=1000", "-c", "http.lowSpeedTime=60"),
             *("-c", "core.hooksPath=/dev/null"),
             *("-c", "credential.helper="),
+            # What is fetched stays in one file, whose size has a limit; large files go through
+            # memory in pieces.
+            *("-c", "fetch.unpackLimit=1", "-c", "core.bigFileThreshold=1m"),
+            *("-c", "core.packedGitWindowSize=32m", "-c", "pack.threads=1"),
         ]
-        most = self._limits.archive_nbytes
-        run = _Runner(environment, repository, most, self._longest_s, on_line, cancellation)
+        limits = self._limits
+        most = limits.archive_nbytes
+        run = GitRunner(environment, repository, most, self._longest_s, on_line, cancellation)
         try:
             run([*git, "init", "--quiet", "--bare", "--template=", str(repository)])
             # What the repository says about archives would change what is built.
@@ -99,7 +107,15 @@ class Git:
             commit = run([*git, "rev-parse", "--verify", "FETCH_HEAD^{commit}"]).strip()
             on_line(f"commit {commit}")
             tree = f"{commit}:{source.folder}" if source.folder else commit
-            run([*git, "archive", "--format=tar", f"--output={archive}", tree])
+            # A few kilobytes can name one file a million times: the whole is added up first, and
+            # counted again as it is written.
+            run(
+                [*git, "ls-tree", "-r", "-t", "-l", "-z", tree], lambda out: check_tree(out, limits)
+            )
+            run(
+                [*git, "archive", "--format=tar", tree],
+                lambda out: copy_bounded(out, archive, limits),
+            )
         except BaseException:
             archive.unlink(missing_ok=True)
             raise
@@ -142,105 +158,43 @@ class Git:
         return found
 
 
-class _Runner:
-    """Runs git, ends it when it is to stop or takes too much room or time."""
+def check_tree(listing: IO[bytes], limits: ArchiveLimits) -> str:
+    """Add up what ``git ls-tree -r -t -l -z`` lists, as it comes.
 
-    def __init__(
-        self,
-        environment: Mapping[str, str],
-        folder: Path,
-        most: int,
-        longest_s: float,
-        on_line: WriteLine,
-        cancellation: Cancellation,
-    ) -> None:
-        self._environment = environment
-        self._folder = folder
-        self._most = most
-        self._longest_s = longest_s
-        self._on_line = on_line
-        self._stop = cancellation
-
-    def __call__(self, command: Sequence[str]) -> str:
-        self._stop.check()
-        process = subprocess.Popen(
-            command,
-            env=dict(self._environment),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            text=True,
-            errors="replace",
-        )
-        over = threading.Event()
-        too_much, too_long = threading.Event(), threading.Event()
-        deadline = time.monotonic() + self._longest_s
-
-        def watch() -> None:
-            while not over.wait(_LOOK_S):
-                if time.monotonic() > deadline:
-                    too_long.set()
-                    _end(process)
-                    return
-                if _nbytes(self._folder) > self._most:
-                    too_much.set()
-                    _end(process)
-                    return
-
-        watcher = threading.Thread(target=watch, daemon=True)
-        watcher.start()
-        unregister = self._stop.on_cancel(lambda: _end(process))
-        try:
-            # The watcher sees to its end.
-            output, errors = process.communicate()
-        finally:
-            unregister()
-            over.set()
-            watcher.join()
-            _end(process)
-        self._stop.check()
-        if too_long.is_set():
-            raise BuilderError(
-                Reason.SOURCE,
-                f"git was not done within {self._longest_s:.0f} s",
-                where=f"git {command[-1][:80]}",
-                remedy="Try again; a large repository is better sent as a folder of its own.",
-            )
-        if too_much.is_set() or _nbytes(self._folder) > self._most:
-            raise too_large(self._most, "repository")
-        lines = errors.splitlines()[-_LINES:]
-        if process.returncode:
-            for line in lines:
-                self._on_line(line)
-            raise BuilderError(
-                Reason.SOURCE,
-                f"git could not fetch the zoo: {lines[-1] if lines else 'no message'}",
-                where=f"git {command[-1][:80]}",
-                remedy="Check the URL, the ref, the folder and the credential's name.",
-                detail="\n".join(lines),
-            )
-        return output
+    Raises:
+        BuilderError: LIMIT, as soon as it is too much.
+    """
+    entries, nbytes, rest = 0, 0, b""
+    while chunk := listing.read1(_CHUNK):  # type: ignore[attr-defined]
+        *lines, rest = (rest + chunk).split(b"\0")
+        for line in lines:
+            # "MODE TYPE ID SIZE<tab>PATH"; folders have "-" for a size.
+            size = line.partition(b"\t")[0].split()[-1:]
+            entries += 1
+            nbytes += int(size[0]) if size and size[0].isdigit() else 0
+            if entries > limits.files:
+                raise too_many(limits.files)
+            if nbytes > limits.unpacked_nbytes:
+                raise too_large(limits.unpacked_nbytes, "unpacked zoo")
+        if len(rest) > _LONGEST_ENTRY:
+            raise too_large(_LONGEST_ENTRY, "path of a file")
+    return ""
 
 
-def _end(process: subprocess.Popen[str]) -> None:
-    if process.poll() is None:
-        try:
-            # The group is the process's own: git's children go with it.
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return
+def copy_bounded(content: IO[bytes], path: Path, limits: ArchiveLimits) -> str:
+    """Write an archive as it comes.
 
-
-def _nbytes(folder: Path) -> int:
-    total = 0
-    for root, _, names in os.walk(folder):
-        for name in names:
-            try:
-                total += os.lstat(os.path.join(root, name)).st_size
-            except FileNotFoundError:
-                continue
-    return total
+    Raises:
+        BuilderError: LIMIT, before more is written than a zoo may have.
+    """
+    left = limits.unpacked_nbytes + limits.files * _MOST_OVERHEAD
+    with path.open("xb") as file:
+        while chunk := content.read1(_CHUNK):  # type: ignore[attr-defined]
+            left -= len(chunk)
+            if left < 0:
+                raise too_large(limits.unpacked_nbytes, "unpacked zoo")
+            file.write(chunk)
+    return ""
 
 
 def _addresses(host: str, port: int) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -60,7 +61,8 @@ class HttpRegistry:
         if answer.status_code != _OK:
             raise _refusal(name, answer.status_code)
         digest = answer.headers.get("Docker-Content-Digest", "")
-        if not _DIGEST.fullmatch(digest):
+        computed = f"sha256:{hashlib.sha256(answer.content).hexdigest()}"
+        if not _DIGEST.fullmatch(digest) or (name.digest and computed != name.digest):
             raise _unreadable(name)
         try:
             manifest = answer.json()

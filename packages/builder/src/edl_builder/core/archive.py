@@ -85,12 +85,7 @@ class EntryValidator:
     def _count(self, entry: Entry) -> None:
         self._entries += 1
         if self._entries > self._limits.files:
-            raise BuilderError(
-                Reason.LIMIT,
-                f"the zoo has more than {self._limits.files} files and folders",
-                where="archive",
-                remedy="Leave data, caches and version control out of the zoo.",
-            )
+            raise too_many(self._limits.files)
         if entry.nbytes < 0:
             raise _unsafe(f"{_show(entry.path)} has a negative size", entry.path)
         self._nbytes += entry.nbytes
@@ -122,6 +117,16 @@ def too_large(limit: int, what: str) -> BuilderError:
     return BuilderError(
         Reason.LIMIT,
         f"the {what} is larger than {limit} bytes",
+        where="archive",
+        remedy="Leave data, caches and version control out of the zoo.",
+    )
+
+
+def too_many(limit: int) -> BuilderError:
+    """The refusal of more entries than the limit."""
+    return BuilderError(
+        Reason.LIMIT,
+        f"the zoo has more than {limit} files and folders",
         where="archive",
         remedy="Leave data, caches and version control out of the zoo.",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,12 +30,20 @@ class Tenant:
         name: as shown in logs.
         repositories: patterns of ``registry/path`` to which it may push.
         credentials: names of the server's git credentials that it may use.
+        sees_all: whether it sees the builds of all.
+        is_anonymous: whether it is any caller of an open service.
     """
 
     name: Caller
     repositories: tuple[str, ...] = ("*",)
     credentials: tuple[str, ...] = ("*",)
     sees_all: bool = False
+    is_anonymous: bool = False
+
+    @property
+    def cache(self) -> str:
+        """Under which name its layers are kept in the engine; empty for an open service."""
+        return "" if self.is_anonymous else hashlib.sha256(self.name.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +72,11 @@ class UncheckedRequest:
 
 @dataclass(frozen=True, slots=True)
 class BuildRequest:
-    """An authorized request."""
+    """An authorized request.
+
+    Attributes:
+        cache: whose layers in the engine may be used again; empty: those of an open service.
+    """
 
     repository: Reference
     tag: str
@@ -72,6 +85,7 @@ class BuildRequest:
     git: AllowedSource | None
     archive_nbytes: int = 0
     archive_sha256: str = ""
+    cache: str = ""
 
 
 def authorize(asked: UncheckedRequest, tenant: Tenant, policy: RequestPolicy) -> BuildRequest:
@@ -108,7 +122,7 @@ def authorize(asked: UncheckedRequest, tenant: Tenant, policy: RequestPolicy) ->
                 where="git credential",
                 remedy="Ask the operator of the builder.",
             )
-        return BuildRequest(repository, asked.tag, base, labels, source)
+        return BuildRequest(repository, asked.tag, base, labels, source, cache=tenant.cache)
     if asked.archive_nbytes is None:
         raise BuilderError(
             Reason.INVALID,
@@ -123,7 +137,14 @@ def authorize(asked: UncheckedRequest, tenant: Tenant, policy: RequestPolicy) ->
             Reason.INVALID, "sha256 is not 64 lower-case hexadecimal digits", where="archive"
         )
     return BuildRequest(
-        repository, asked.tag, base, labels, None, asked.archive_nbytes, asked.archive_sha256
+        repository,
+        asked.tag,
+        base,
+        labels,
+        None,
+        asked.archive_nbytes,
+        asked.archive_sha256,
+        tenant.cache,
     )
 
 

@@ -29,7 +29,10 @@ class ZooFile:
 
 @dataclass(frozen=True, slots=True)
 class Zoo:
-    """A model zoo as received: its files in any order, and its requirements."""
+    """A model zoo as received: its files in any order.
+
+    ``requirements`` is what pip gets: its requirements.txt, judged and written anew.
+    """
 
     files: tuple[ZooFile, ...]
     nbytes: int
@@ -55,17 +58,19 @@ def content_key(
     runtime: Runtime,
     recipe: str,
     labels: Mapping[str, str],
+    repository: str,
 ) -> Key:
     """The key of the image that these make.
 
     Times, owners and the order of an archive do not count. ``recipe`` is the text of the
     Dockerfile, so that a new version of the builder makes new images where it would build
-    differently.
+    differently; ``repository`` is the one that the image is for.
     """
 
     def lines() -> Sequence[object]:
         return [
-            "edl image 1",
+            "edl image 2",
+            repository,
             base_digest,
             recipe,
             sorted(runtime.wheels),

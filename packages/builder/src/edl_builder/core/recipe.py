@@ -24,6 +24,7 @@ IMAGE_LABEL = f"{OUR_LABELS}image"
 """Label of each image and half-built image that the builder has made."""
 
 KEY_LABEL = f"{OUR_LABELS}key"
+CACHE_LABEL = f"{OUR_LABELS}cache"
 
 _PIP = "PIP_BREAK_SYSTEM_PACKAGES=1 PIP_ROOT_USER_ACTION=ignore python3 -m pip install"
 _PIP_OPTIONS = "--no-input --no-cache-dir --disable-pip-version-check"
@@ -42,7 +43,13 @@ class PackageIndex:
     find_links: str = ""
 
 
-def dockerfile(base: str, runtime: Runtime, has_requirements: bool, index: PackageIndex) -> str:
+def dockerfile(
+    base: str,
+    runtime: Runtime,
+    has_requirements: bool,
+    index: PackageIndex,
+    cache: str = "",
+) -> str:
     """The recipe of an image.
 
     Args:
@@ -50,13 +57,16 @@ def dockerfile(base: str, runtime: Runtime, has_requirements: bool, index: Packa
         runtime: the worker, unless the base has it.
         has_requirements: whether the zoo asks for packages.
         index: where pip looks.
+        cache: whose layers may be used again; others would learn what somebody has installed.
     """
     pip = f"{_PIP} {_PIP_OPTIONS}"
     if index.url:
         pip += f" --index-url {shlex.quote(index.url)}"
     if index.find_links:
         pip += f" --find-links {shlex.quote(index.find_links)}"
-    lines = [f"FROM {base}", f'LABEL {IMAGE_LABEL}="1"', "USER 0"]
+    # The first step already differs, so that no layer is shared with another cache.
+    own = f' {CACHE_LABEL}="{cache}"' if cache else ""
+    lines = [f"FROM {base}", f'LABEL {IMAGE_LABEL}="1"{own}', "USER 0"]
     if runtime.requirements:
         asked = " ".join(shlex.quote(each) for each in runtime.requirements)
         found = ""

@@ -1,4 +1,4 @@
-"""Secrets never leave: every line and message passes here."""
+"""Secrets never leave, nor what a terminal would obey: every line and message passes here."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ _SHORTEST = 4
 """Shorter ones would mask half of every log, and protect nothing."""
 
 _USERINFO = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30}://)[^/\s@'\"]{1,512}@")
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.?")
 _AUTHORIZATION = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9+/=._~-]{8,}")
 
 
@@ -25,3 +26,9 @@ class Redactor:
             text = self._known.sub(_MASK, text)
         text = _USERINFO.sub(rf"\g<scheme>{_MASK}@", text)
         return _AUTHORIZATION.sub(rf"\1 {_MASK}", text)
+
+
+def printable(text: str) -> str:
+    """A line without what a terminal would obey: escapes go, other controls become ``?``."""
+    clean = _ESCAPES.sub("", text)
+    return "".join(ch if ch.isprintable() or ch == "\t" else "?" for ch in clean)

@@ -1,9 +1,16 @@
-"""What a zoo's requirements.txt may hold: packages, not options for pip."""
+"""What a zoo's requirements.txt may hold: packages, not options for pip.
+
+pip never sees the file of the zoo. It gets what was read here, written anew: pip's own reader
+expands variables, obeys a declared encoding and follows other files.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from urllib.parse import urlsplit
+
+from packaging.requirements import InvalidRequirement, Requirement
 
 from edl_builder.core.names import BuilderError, Reason
 
@@ -13,15 +20,23 @@ _FREE = frozenset({"--pre", "--prefer-binary", "--require-hashes"})
 _WITH_NAME = frozenset({"--only-binary", "--no-binary"})
 _WITH_URL = frozenset({"--index-url", "-i", "--extra-index-url", "--find-links", "-f"})
 _NAME = re.compile(r"[A-Za-z0-9:,._-]+")
-_PACKAGE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?=$|[\s\[<>=!~;@(])")
+_HASH = re.compile(r"--hash=(?:sha256|sha384|sha512):[0-9a-f]+")
+_VERSIONS = re.compile(r"[A-Za-z0-9.*+!,<>=~-]*")
+_URL = re.compile(r"[A-Za-z0-9._~:/?#\[\]@!&()*+,=%-]+")
+_COMMENT = re.compile(r"(^|\s+)#.*$")
+_ARCHIVES = (".whl", ".zip", ".tar", ".gz", ".tgz", ".bz2", ".tbz", ".xz", ".txz", ".tlz", ".lzma")
+"""pip takes a name that ends so for a file of the machine."""
 
 
-def check_requirements(content: bytes) -> None:
-    """Judge a requirements.txt.
+def read_requirements(content: bytes) -> bytes:
+    """Judge a requirements.txt and write it anew, as the one file that pip gets.
 
     Packages, hashes, and indexes over https without passwords are accepted. Other files,
-    editable and local packages, and options that weaken the transport are not: only this file
-    is in the layer that pip installs.
+    editable and local packages, variables, and options that weaken the transport are not: only
+    this file is in the layer that pip installs.
+
+    Returns:
+        One requirement or option per line, in ASCII, without comments; empty if there is none.
 
     Raises:
         BuilderError: with the number of the line.
@@ -32,36 +47,47 @@ def check_requirements(content: bytes) -> None:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise BuilderError(Reason.INVALID, f"{FILE} is not UTF-8 text", where=FILE) from None
-    number, pending, start = 0, "", 1
-    for number, line in enumerate(text.splitlines(), start=1):
+    read = (_read_line(line, number) for number, line in _lines(text))
+    return "".join(f"{line}\n" for line in read if line).encode("ascii")
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """The lines, joined where one continues; as pip joins them, a comment continues nothing."""
+    pending, start = "", 1
+    for number, line in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
         if not pending:
             start = number
-        if line.endswith("\\"):
+        if line.endswith("\\") and not _COMMENT.match(line):
             pending += line[:-1] + " "
             continue
-        _check_line(pending + line, start)
+        yield start, pending + line
         pending = ""
-    if pending:
-        _check_line(pending, start)
+    yield start, pending
 
 
-def _check_line(line: str, number: int) -> None:
-    words = re.sub(r"(^|\s)#.*$", "", line).split()
-    if not words:
-        return
+def _read_line(line: str, number: int) -> str:
+    """A line as pip gets it; empty if it says nothing."""
     where = f"{FILE}, line {number}"
+    line = _COMMENT.sub("", line).replace("\t", " ")
+    if not (line.isascii() and line.isprintable()):
+        raise BuilderError(
+            Reason.INVALID, "only plain ASCII is accepted outside of comments", where=where
+        )
+    words = line.split()
+    if not words:
+        return ""
     first, _, value = words[0].partition("=")
     if not first.startswith("-"):
-        _check_package(words, where)
-        return
+        return _read_package(words, where)
     values = [value] if value else words[1:]
-    if first in _FREE and not values:
-        return
-    if first in _WITH_NAME and len(values) == 1 and _NAME.fullmatch(values[0]):
-        return
-    if first in _WITH_URL and len(values) == 1:
-        _check_url(values[0], where)
-        return
+    if first in _FREE and len(words) == 1 and not value:
+        return first
+    if len(values) == 1 and len(words) <= 2:
+        if first in _WITH_NAME and _NAME.fullmatch(values[0]):
+            return f"{first} {values[0]}"
+        if first in _WITH_URL:
+            _check_url(values[0], where)
+            return f"{first} {values[0]}"
     raise BuilderError(
         Reason.INVALID,
         f"{first[:40]!r} is not taken here",
@@ -70,31 +96,49 @@ def _check_line(line: str, number: int) -> None:
     )
 
 
-def _check_package(words: list[str], where: str) -> None:
-    text = " ".join(word for word in words if not word.startswith("--hash="))
-    if not _PACKAGE.match(text) or " --" in f" {text}":
-        raise BuilderError(
-            Reason.INVALID,
-            f"{text.split('@')[0][:80]!r} is no package",
-            where=where,
-            remedy="Write name, name==1.2.3 or name @ https://….",
-        )
-    _, at, url = text.partition("@")
-    if at:
-        _check_url(url.split(";")[0].strip(), where)
+def _read_package(words: list[str], where: str) -> str:
+    text = " ".join(words).replace("--hash ", "--hash=")
+    package, *hashes = re.split(r" (?=--)", text)
+    try:
+        found = Requirement(package)
+    except InvalidRequirement:
+        raise _no_package(package, where) from None
+    local = f"{found.name}{found.specifier}".lower().endswith(_ARCHIVES)
+    if (local and not found.url) or not _VERSIONS.fullmatch(str(found.specifier)):
+        raise _no_package(package, where)
+    if not all(_HASH.fullmatch(each) for each in hashes):
+        raise _no_package(package, where)
+    if found.url:
+        _check_url(found.url, where)
+    shown = str(found)
+    # A marker may hold any text: none that pip would expand or split.
+    if "${" in shown or "\\" in shown or " --" in shown:
+        raise _no_package(package, where)
+    return " ".join([shown, *hashes])
+
+
+def _no_package(text: str, where: str) -> BuilderError:
+    return BuilderError(
+        Reason.INVALID,
+        # What follows an @ may hold a password.
+        f"{text.split('@')[0][:80]!r} is no package",
+        where=where,
+        remedy="Write name, name==1.2.3 or name @ https://….",
+    )
 
 
 def _check_url(text: str, where: str) -> None:
     try:
         parts = urlsplit(text)
+        host = parts.hostname
     except ValueError:
-        parts = urlsplit("")
+        parts, host = urlsplit(""), None
     # The text is not shown: it may hold a password.
     scheme = parts.scheme.removeprefix("git+")
-    if scheme != "https" or "@" in parts.netloc or not parts.hostname:
+    if scheme != "https" or "@" in parts.netloc or not host or not _URL.fullmatch(text):
         raise BuilderError(
             Reason.UNSAFE,
-            "only https URLs without a user name or password are accepted",
+            "only plain https URLs without a user name or password are accepted",
             where=where,
             remedy="Have the operator of the builder set up a private index.",
         )

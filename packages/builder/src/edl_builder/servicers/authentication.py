@@ -50,7 +50,7 @@ class Authenticator:
         if not self._access.is_open:
             _refuse(context, "the call has no bearer token and no known client certificate")
         # An open service has one caller per connection, and each caller sees all builds.
-        return Tenant(Caller(context.peer()), sees_all=True)
+        return Tenant(Caller(context.peer()), sees_all=True, is_anonymous=True)
 
 
 def _refuse(context: grpc.ServicerContext, what: str) -> NoReturn:

@@ -10,11 +10,11 @@ import grpc
 
 from edl_builder import codec
 from edl_builder.build_service import BuildService
-from edl_builder.core.build_request import RequestPolicy, authorize
+from edl_builder.core.build_request import RequestPolicy, Tenant, authorize
 from edl_builder.core.build_status import BuildStatus
 from edl_builder.core.names import BuilderError, BuildId, Reason
 from edl_builder.metrics import Metrics
-from edl_builder.servicers.authentication import Authenticator
+from edl_builder.servicers.guard import Call
 from edl_proto.v1 import builder_pb2, builder_pb2_grpc
 
 _LOOK_S = 1.0
@@ -30,16 +30,20 @@ class BuilderServicer(builder_pb2_grpc.BuilderServicer):
 
     Args:
         service: all builds.
-        callers: who calls.
+        call_of: the admitted call of a context.
         policy: what may be asked.
         metrics: counts refusals.
     """
 
     def __init__(
-        self, service: BuildService, callers: Authenticator, policy: RequestPolicy, metrics: Metrics
+        self,
+        service: BuildService,
+        call_of: Callable[[grpc.ServicerContext], Call],
+        policy: RequestPolicy,
+        metrics: Metrics,
     ) -> None:
         self._service = service
-        self._callers = callers
+        self._call_of = call_of
         self._policy = policy
         self._metrics = metrics
 
@@ -49,14 +53,16 @@ class BuilderServicer(builder_pb2_grpc.BuilderServicer):
         context: grpc.ServicerContext,
     ) -> Iterator[builder_pb2.BuildProgress]:
         """Ends with the final status; the call itself fails if the build does."""
-        tenant = self._callers.authenticate(context)
+        call = self._call_of(context)
         try:
             spec = _spec(request_iterator)
-            request = authorize(codec.request_from(spec), tenant, self._policy)
-            build = self._service.submit(tenant, request)
+            call.about["repository"] = spec.repository
+            request = authorize(codec.request_from(spec), call.tenant, self._policy)
+            build = self._service.submit(call.tenant, request)
         except BuilderError as error:
             self._metrics.refused.labels(str(error.failure.reason)).inc()
             raise
+        call.about["build"] = build
         context.add_callback(self._service.wake)
         last: BuildStatus | None = None
         with self._service.subscription(build):
@@ -78,8 +84,7 @@ class BuilderServicer(builder_pb2_grpc.BuilderServicer):
     def Watch(
         self, request: builder_pb2.WatchBuildRequest, context: grpc.ServicerContext
     ) -> Iterator[builder_pb2.BuildProgress]:
-        tenant = self._callers.authenticate(context)
-        build = self._service.get(tenant, BuildId(request.id)).id
+        build = self._service.get(self._tenant(context, request.id), BuildId(request.id)).id
         context.add_callback(self._service.wake)
         with self._service.subscription(build):
             for news in self._service.follow(build, request.after_line, context.is_active):
@@ -88,21 +93,26 @@ class BuilderServicer(builder_pb2_grpc.BuilderServicer):
     def Get(
         self, request: builder_pb2.GetBuildRequest, context: grpc.ServicerContext
     ) -> builder_pb2.BuildStatus:
-        tenant = self._callers.authenticate(context)
+        tenant = self._tenant(context, request.id)
         return codec.status_to(self._service.get(tenant, BuildId(request.id)))
 
     def List(
         self, request: builder_pb2.ListBuildsRequest, context: grpc.ServicerContext
     ) -> builder_pb2.ListBuildsReply:
-        tenant = self._callers.authenticate(context)
+        tenant = self._call_of(context).tenant
         views = self._service.newest(tenant, min(request.limit or _LIST, _MOST_LISTED))
         return builder_pb2.ListBuildsReply(builds=[codec.status_to(view) for view in views])
 
     def Cancel(
         self, request: builder_pb2.CancelBuildRequest, context: grpc.ServicerContext
     ) -> builder_pb2.BuildStatus:
-        tenant = self._callers.authenticate(context)
+        tenant = self._tenant(context, request.id)
         return codec.status_to(self._service.cancel(tenant, BuildId(request.id)))
+
+    def _tenant(self, context: grpc.ServicerContext, build: str) -> Tenant:
+        call = self._call_of(context)
+        call.about["build"] = build
+        return call.tenant
 
 
 def _spec(requests: Iterator[builder_pb2.BuildRequest]) -> builder_pb2.BuildSpec:

@@ -29,6 +29,7 @@ _AGAIN_S = 60.0
 """How long a builder that has gone away is waited for: what was there survives a restart."""
 
 _CALL_S = 10.0
+_UNIX = "unix:/"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -36,7 +37,7 @@ class BuilderClient:
     """Calls to one builder. Also a context manager.
 
     Args:
-        address: host:port.
+        address: host:port, or ``unix:`` and the path of a socket of this machine.
         service: how it is to be trusted.
         environ: has the token, or names its file.
 
@@ -185,6 +186,8 @@ def _with_archive(
 
 
 def _connect(address: str, service: BuilderEndpoint) -> grpc.Channel:
+    if address.startswith(_UNIX):
+        return channels.connect(address)
     host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isdecimal():
         raise EdlError(
@@ -227,8 +230,11 @@ def _token_for(address: str, service: BuilderEndpoint, environ: Mapping[str, str
     """The token for a builder; empty without one.
 
     A project file must not direct the token to a host of its choice: it may have come with the
-    project. So the user binds the token to a host, or names the builder without that file.
+    project. So the user binds the token to a host, or names the builder without that file. A socket
+    of this machine needs none: its folder says who may reach it.
     """
+    if address.startswith(_UNIX):
+        return ""
     token = _token(environ)
     bound = environ.get(TOKEN_HOST, "").strip().lower()
     if not token or bound in (address.lower(), address.rpartition(":")[0].lower()):

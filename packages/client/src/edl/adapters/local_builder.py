@@ -1,4 +1,8 @@
-"""A builder as a process of this machine, for one call."""
+"""A builder as a process of this machine, for one call.
+
+It listens on a socket in a folder of the user's own, which nobody else can reach: the builder has
+the user's credentials for registries and the engine.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ import os
 import select
 import shlex
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +27,9 @@ from edl_proto.local import job_directory
 _START_S = 60.0
 _END_S = 20.0
 _LOG_LINES = 15
+_LONGEST_SOCKET = 107
+"""Bytes; the kernel's."""
+
 _LOOPBACK = ("127.", "localhost", "[::1]")
 
 
@@ -40,16 +48,43 @@ def running(
     Raises:
         EdlError: USAGE, or BUILDER_UNAVAILABLE with the end of its log.
     """
-    folder = job_directory.home() / "builder"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder = _own(job_directory.home() / "builder")
     log = folder / "builder.log"
-    with (folder / "turn").open("w") as turn:
+    with (folder / "turn").open("w") as turn, _socket(folder) as socket:
         _take(turn.fileno(), say)
-        process, address = _start(_command(order, service, folder, environ), log, environ)
+        command = _command(order, service, folder, socket, environ)
+        process, address = _start(command, log, environ)
         try:
             yield address
         finally:
             _end(process)
+
+
+def _own(folder: Path) -> Path:
+    """The folder, which only this user can open."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    found = folder.stat()
+    if found.st_uid != os.geteuid():
+        raise EdlError(
+            ErrorCode.USAGE,
+            "the folder of the builder belongs to another user",
+            where=str(folder),
+            remedy="Set EDL_HOME to a folder of your own.",
+        )
+    if found.st_mode & 0o077:
+        folder.chmod(0o700)
+    return folder
+
+
+@contextlib.contextmanager
+def _socket(folder: Path) -> Iterator[Path]:
+    """Where the builder listens; in a folder for this call if the usual path is too long."""
+    path = folder / "socket"
+    if len(os.fsencode(path)) <= _LONGEST_SOCKET:
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="edl-builder-", dir="/tmp") as short:  # mode 0700
+        yield Path(short) / "socket"
 
 
 def _take(turn: int, say: Callable[[str], None]) -> None:
@@ -65,12 +100,16 @@ def _take(turn: int, say: Callable[[str], None]) -> None:
 
 
 def _command(
-    order: BuildRequest, service: BuilderEndpoint, folder: Path, environ: Mapping[str, str]
+    order: BuildRequest,
+    service: BuilderEndpoint,
+    folder: Path,
+    socket: Path,
+    environ: Mapping[str, str],
 ) -> list[str]:
     registry = order.repository.partition("/")[0]
     custom = environ.get("EDL_BUILDER_COMMAND")
     command = shlex.split(custom) if custom else [python(environ), "-m", "edl_builder"]
-    command += ["--listen", "127.0.0.1:0", "--until-stdin-closes"]
+    command += ["--listen", f"unix:{socket}", "--until-stdin-closes"]
     command += ["--state-dir", str(folder / "state"), "--registry", registry]
     if registry.startswith(_LOOPBACK):
         # As the engine itself has it; the settings file may say otherwise.

@@ -1,0 +1,69 @@
+"""Which images this builder has built: the only ones that it hands out again.
+
+A tag in a registry says nothing about who has pushed it. What counts is the digest, which
+the builder noted when it pushed the image.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+_MOST = 20_000
+"""Records; of those that were not used for longest, the images are built again."""
+
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+class ImageRecords:
+    """A folder with one small file for each image.
+
+    Args:
+        folder: made if it is not there.
+        most: how many records a start of the builder leaves.
+    """
+
+    def __init__(self, folder: Path, most: int = _MOST) -> None:
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for path in _newest_first(list(folder.iterdir()))[most:]:
+            path.unlink(missing_ok=True)
+
+    def find(self, repository: str, key: str) -> str | None:
+        """The digest of the image that was built for a key in a repository; None if none was."""
+        path = self._path(repository, key)
+        try:
+            found = json.loads(path.read_text("utf-8"))
+            if (found["repository"], found["key"]) != (repository, key):
+                return None
+            digest = str(found["digest"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        if not _DIGEST.fullmatch(digest):
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path)
+        return digest
+
+    def add(self, repository: str, key: str, digest: str) -> None:
+        """Note an image, whole or not at all; it takes the place of an earlier one."""
+        path = self._path(repository, key)
+        # The same content is built once at a time, so nobody else writes this file.
+        temporary = path.with_suffix(".new")
+        with temporary.open("w", encoding="utf-8") as file:
+            json.dump({"repository": repository, "key": key, "digest": digest}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+
+    def _path(self, repository: str, key: str) -> Path:
+        return self._folder / hashlib.sha256(f"{repository}\0{key}".encode()).hexdigest()
+
+
+def _newest_first(paths: Sequence[Path]) -> list[Path]:
+    return sorted(paths, key=lambda path: path.stat().st_mtime, reverse=True)

@@ -1,0 +1,199 @@
+"""Who may call, before anything of a call is read; and that nobody stops the service for others."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import zoos
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from test_builder_service import (
+    ANN,
+    BOB,
+    DEADLINE_S,
+    ZOO,
+    Bench,
+    build,
+    requests,
+    serving,
+    settings,
+    spec_of,
+    until,
+)
+
+from edl_builder.config import Access, hash_token
+from edl_proto.v1 import builder_pb2 as pb
+from edl_proto.v1 import builder_pb2_grpc
+
+TOKENS = Access(tokens={hash_token("ann-token"): ANN, hash_token("bob-token"): BOB})
+AS_ANN = (("authorization", "Bearer ann-token"),)
+AS_BOB = (("authorization", "Bearer bob-token"),)
+STATUS = grpc.StatusCode
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    with serving(replace(settings(tmp_path / "state"), access=TOKENS)) as found:
+        yield found
+
+
+@pytest.fixture
+def channel(bench: Bench) -> Iterator[grpc.Channel]:
+    with grpc.insecure_channel(bench.app.address) as found:
+        yield found
+
+
+def check_health(bench: Bench) -> None:
+    """On a connection of its own, as a probe does."""
+    own = (("grpc.use_local_subchannel_pool", 1),)
+    with grpc.insecure_channel(bench.app.address, options=own) as channel:
+        asked = health_pb2.HealthCheckRequest(service="edl.v1.Builder")
+        answer = health_pb2_grpc.HealthStub(channel).Check(
+            asked, timeout=DEADLINE_S, wait_for_ready=True
+        )
+    assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+@contextlib.contextmanager
+def silent() -> Iterator[Callable[[], Iterator[Any]]]:
+    """Makes the messages of callers that send none."""
+    over = threading.Event()
+
+    def messages() -> Iterator[Any]:
+        over.wait(DEADLINE_S)
+        yield from ()
+
+    try:
+        yield messages
+    finally:
+        over.set()
+
+
+def test_every_method_refuses_who_has_no_token_before_a_message(channel: grpc.Channel) -> None:
+    """Walks the services; only health answers everybody."""
+    methods = [
+        f"/{service.full_name}/{method.name}"
+        for service in (
+            pb.DESCRIPTOR.services_by_name["Builder"],
+            reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"],
+        )
+        for method in service.methods
+    ]
+    assert len(methods) == 6
+    for method in methods:
+        for metadata in ((), (("authorization", "Bearer eve"),), (("authorization", "ann-token"),)):
+            with silent() as messages:
+                call = channel.stream_stream(method)(
+                    messages(), metadata=metadata, timeout=DEADLINE_S
+                )
+                assert call.code() is STATUS.UNAUTHENTICATED, method
+
+
+def test_idle_streams_of_strangers_do_not_stop_the_service(
+    bench: Bench, channel: grpc.Channel
+) -> None:
+    stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+    with silent() as messages:
+        calls = [stub.ServerReflectionInfo(messages(), timeout=DEADLINE_S) for _ in range(300)]
+        check_health(bench)
+        refused = {call.code() for call in calls}
+        assert STATUS.UNAUTHENTICATED in refused <= {STATUS.UNAUTHENTICATED, STATUS.UNAVAILABLE}
+
+
+def test_idle_streams_of_a_tenant_have_a_limit(bench: Bench, channel: grpc.Channel) -> None:
+    stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+    with silent() as messages:
+        calls = [stub.ServerReflectionInfo(messages(), metadata=AS_ANN) for _ in range(100)]
+        until(lambda: sum(call.done() for call in calls) == 96)
+        check_health(bench)
+        refused = {call.code() for call in calls if call.done()}
+        assert (
+            STATUS.RESOURCE_EXHAUSTED in refused <= {STATUS.RESOURCE_EXHAUSTED, STATUS.UNAVAILABLE}
+        )
+        for call in calls:
+            call.cancel()
+
+
+def test_a_tenant_that_watches_three_hundred_times_stops_nobody(bench: Bench) -> None:
+    bench.engine.hold.set()
+    archive = zoos.tar(ZOO)
+    with bench.stub() as stub:
+        running = stub.Build(
+            requests(spec_of(archive), archive), timeout=DEADLINE_S, metadata=AS_ANN
+        )
+        name = next(iter(running)).status.id
+        asked = pb.WatchBuildRequest(id=name)
+        watching = [stub.Watch(asked, metadata=AS_ANN, timeout=DEADLINE_S) for _ in range(300)]
+        until(lambda: sum(call.done() for call in watching) >= 268)
+        check_health(bench)
+        assert list(stub.List(pb.ListBuildsRequest(), metadata=AS_BOB).builds) == []
+        assert stub.Get(pb.GetBuildRequest(id=name), metadata=AS_ANN).id == name
+        refused = [call for call in watching if call.done()]
+        assert len(refused) == 268
+        # UNAVAILABLE: more streams than a connection may have, before it was told so.
+        codes = {call.code() for call in refused}
+        assert STATUS.RESOURCE_EXHAUSTED in codes <= {STATUS.RESOURCE_EXHAUSTED, STATUS.UNAVAILABLE}
+        bench.engine.hold.clear()
+        # Who was admitted sees the end, and makes room.
+        for call in watching:
+            if call not in refused:
+                assert list(call)[-1].status.phase == pb.DONE
+        until(lambda: list(stub.Watch(asked, metadata=AS_ANN))[-1].status.phase == pb.DONE)
+
+
+def test_health_cannot_be_watched(channel: grpc.Channel) -> None:
+    """A stream of health would hold a thread for as long as its caller likes."""
+    call = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+    assert call.code() is STATUS.UNIMPLEMENTED
+
+
+def test_connections_that_say_nothing_do_not_stop_the_service(bench: Bench) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 10_000 if hard == resource.RLIM_INFINITY else min(10_000, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(before[0], wanted), hard))
+    host, _, port = bench.app.address.rpartition(":")
+    # Both ends are in this process.
+    count = min(4096, (wanted - 1000) // 2)
+    try:
+        with contextlib.ExitStack() as opened:
+            for _ in range(count):
+                opened.enter_context(socket.create_connection((host, int(port)), DEADLINE_S))
+            check_health(bench)
+            with bench.stub() as stub:
+                assert build(stub, zoos.tar(ZOO), AS_ANN).status is STATUS.OK
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_a_connection_that_says_nothing_is_closed(bench: Bench) -> None:
+    host, _, port = bench.app.address.rpartition(":")
+    with socket.create_connection((host, int(port)), DEADLINE_S) as idle:
+        idle.settimeout(DEADLINE_S)
+        while idle.recv(4096):
+            pass
+
+
+def test_a_unary_call_without_a_message_is_refused(channel: grpc.Channel) -> None:
+    call = channel.stream_unary("/edl.v1.Builder/Get").future(iter(()), metadata=AS_ANN)
+    assert call.exception(DEADLINE_S).code() is STATUS.INVALID_ARGUMENT
+
+
+def test_a_socket_of_this_machine(tmp_path: Path) -> None:
+    config = replace(settings(tmp_path / "s"), socket=tmp_path / "socket")
+    with serving(config) as bench, bench.stub() as stub:
+        assert bench.app.address == f"unix:{tmp_path}/socket"
+        assert build(stub, zoos.tar(ZOO)).status is STATUS.OK
+    with grpc.insecure_channel(bench.app.address) as channel:
+        builder = builder_pb2_grpc.BuilderStub(channel)
+        with pytest.raises(grpc.RpcError):
+            builder.List(pb.ListBuildsRequest(), timeout=1)
