@@ -15,7 +15,7 @@ from conftest import Edl, read_all
 from git_server import Remote
 from git_server import serving as git_serving
 
-from edl_builder.config import hash_token
+from edl_builder.access import hash_token
 
 from . import sqlflow
 from .docker_world import World
@@ -40,6 +40,7 @@ def guarded(
     ca = certificates.make_ca(folder / "ca")
     mine = certificates.make_certificate(ca, folder, "service")
     (folder / "git-password").write_text("of-the-builder\n")
+    (folder / "git-password").chmod(0o600)
     settings = folder / "builder.toml"
     host = f"127.0.0.1:{remote.port}"
     settings.write_text(f"""
@@ -71,6 +72,7 @@ def calling(edl: Edl, world: World, guarded: tuple[Service, Path], tmp_path: Pat
     service, ca = guarded
     token = tmp_path / "token"
     token.write_text(f"{TOKEN}\n")
+    token.chmod(0o600)
     edl.env |= {
         "EDL_BUILDER": service.address,
         "EDL_BUILDER_CA": str(ca),

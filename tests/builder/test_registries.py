@@ -90,6 +90,7 @@ def guarded(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Guarded]
 
 def settings_for(guarded: Guarded, folder: Path, password: str) -> Path:
     (folder / "password").write_text(f"{password}\n")
+    (folder / "password").chmod(0o600)
     ca = f'ca_file = "{guarded.ca}"\n' if guarded.ca else "plain_http = true\n"
     path = folder / "builder.toml"
     path.write_text(

@@ -7,17 +7,21 @@ import os
 import signal
 import sys
 import threading
+import time
 from contextlib import ExitStack
 from types import FrameType, TracebackType
 from typing import Self
 
 from prometheus_client import start_http_server
 
+from edl_builder.access import AccessFile
+from edl_builder.adapters.audit_log import AuditLog
 from edl_builder.adapters.build_store import BuildStore
 from edl_builder.adapters.docker_engine import DockerEngine
 from edl_builder.adapters.git import Git
 from edl_builder.adapters.image_records import ImageRecords
 from edl_builder.adapters.registry import HttpRegistry
+from edl_builder.adapters.usage_store import UsageStore
 from edl_builder.build_service import BuildService
 from edl_builder.build_steps import BuildSteps
 from edl_builder.config import Config
@@ -87,10 +91,14 @@ class App:
             engine,
             metrics,
             redact,
+            UsageStore(config.state_dir / "usage.json", time.time),
         )
         opened.callback(service.close, _STOP_S)
         limits = _call_limits(config.limits)
-        guard = Guard(Authenticator(config.access), OpenCalls(limits), lambda _: None, (HEALTH,))
+        access = AccessFile(config.access_file, config.access) if config.access_file else None
+        callers = Authenticator(access or (lambda: config.access))
+        audit = AuditLog(config.state_dir, time.time)
+        guard = Guard(callers, OpenCalls(limits), audit, (HEALTH,))
         self._server = Server(
             BuilderServicer(service, guard.call_of, config.policy, metrics),
             config.target,

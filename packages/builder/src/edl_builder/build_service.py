@@ -18,6 +18,7 @@ from edl_builder.adapters.build_log import BuildLogs, WrittenLines
 from edl_builder.adapters.build_store import BuildStore
 from edl_builder.adapters.cancellation import CancellationFlag
 from edl_builder.adapters.clock import Clock
+from edl_builder.adapters.usage_store import UsageStore
 from edl_builder.build_steps import ARCHIVE, BuildSteps, failure_of
 from edl_builder.core import effects as fx
 from edl_builder.core import events as ev
@@ -55,6 +56,7 @@ class BuildService:
         engine: whose images are pruned.
         metrics: counters of the service.
         redact: removes secrets from log lines and failures.
+        usage: counts what tenants use.
     """
 
     def __init__(
@@ -65,12 +67,14 @@ class BuildService:
         engine: Engine,
         metrics: Metrics,
         redact: Callable[[str], str],
+        usage: UsageStore,
     ) -> None:
         self._limits = limits
         self._store = store
         self._steps = steps
         self._metrics = metrics
         self._redact = redact
+        self._usage = usage
         self._now = Clock()
         self._changed = threading.Condition()
         self._builds = BuildStateMachine(limits.builds)
@@ -93,7 +97,8 @@ class BuildService:
     # --- calls ---------------------------------------------------------------------
 
     def submit(self, tenant: Tenant, request: BuildRequest) -> BuildId:
-        """Start a build. Raises: BuilderError: LIMIT, if the queue is full."""
+        """Start a build. Raises: BuilderError: LIMIT, if the queue is full or a quota used up."""
+        self._usage.begin(tenant.name, tenant.quota)
         build = BuildId(secrets.token_hex(8))
         source = ev.SourceKind.ARCHIVE if request.git is None else ev.SourceKind.GIT
         self._store.create(build)
@@ -103,7 +108,7 @@ class BuildService:
         self._handle(ev.BuildRequested(build, tenant.name, source))
         return build
 
-    def receive_archive(self, build: BuildId, chunks: Iterable[bytes]) -> None:
+    def receive_archive(self, tenant: Tenant, build: BuildId, chunks: Iterable[bytes]) -> None:
         """Receive the archive of a build; a failure fails the build and is not raised."""
         request = self._requests[build]
 
@@ -113,17 +118,13 @@ class BuildService:
                 if view.phase.is_final:
                     return
                 self._metrics.received.inc(len(chunk))
+                self._usage.add_bytes(tenant.name, tenant.quota, len(chunk))
                 yield chunk
 
         try:
             path = self._store.folder(build) / ARCHIVE
-            archives.receive(
-                counted(),
-                path,
-                request.archive_nbytes,
-                request.archive_sha256,
-                self._limits.archive,
-            )
+            nbytes, sha256 = request.archive_nbytes, request.archive_sha256
+            archives.receive(counted(), path, nbytes, sha256, self._limits.archive)
         except Exception as error:
             if not self.view(build).phase.is_final:
                 self._handle(ev.WorkFailed(build, failure_of(error, Phase.RECEIVING)))
@@ -295,17 +296,15 @@ class BuildService:
 
         def work() -> ev.Event:
             with self._engine_lock.building():
+                write = self._line_writer(name)
                 return self._steps.build(
-                    name,
-                    request,
-                    identity,
-                    folder,
-                    self._handle,
-                    self._line_writer(name),
-                    cancellation,
+                    name, request, identity, folder, self._handle, write, cancellation
                 )
 
-        self._run(name, work, cancellation)
+        with self._changed:
+            build = self._builds.get(name)
+        with self._usage.timed(build.caller if build else _OPERATOR.name):
+            self._run(name, work, cancellation)
 
     def _run(
         self, name: BuildId, work: Callable[[], ev.Event], cancellation: CancellationFlag

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import os
-import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from edl_builder.access import Access, read_access
 from edl_builder.adapters.git import GitCredential
 from edl_builder.adapters.registry import RegistryAccess
 from edl_builder.core.archive import ArchiveLimits
 from edl_builder.core.build import BuildLimits
-from edl_builder.core.build_request import RequestPolicy, Tenant
-from edl_builder.core.names import BuilderError, Caller, Reason
+from edl_builder.core.build_request import RequestPolicy
+from edl_builder.core.names import BuilderError, Reason
 from edl_builder.core.recipe import PackageIndex
 from edl_builder.core.references import parse_reference
 from edl_builder.core.source_policy import SourcePolicy
@@ -49,24 +48,6 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
-    """Who may call.
-
-    Attributes:
-        tokens: SHA-256 of a bearer token, hex, to tenant.
-        certificates: common name or DNS name of a client certificate to tenant.
-    """
-
-    tokens: Mapping[str, Tenant] = field(default_factory=dict)
-    certificates: Mapping[str, Tenant] = field(default_factory=dict)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether every caller that reaches the port is allowed."""
-        return not self.tokens and not self.certificates
-
-
-@dataclass(frozen=True, slots=True)
 class Config:
     """All settings."""
 
@@ -89,6 +70,7 @@ class Config:
     git_credentials: Mapping[str, GitCredential] = field(default_factory=dict)
     git_ca_file: str = ""
     access: Access = field(default_factory=Access)
+    access_file: Path | None = None
     tls: Tls | None = None
     metrics_port: int | None = None
     until_stdin_closes: bool = False
@@ -187,7 +169,8 @@ def read(arguments: Sequence[str] | None = None) -> Config:
         registries=registries,
         git_credentials=_git(file),
         git_ca_file=str(sources.get("ca_file", "")),
-        access=_access(file),
+        access=read_access(file.get("tenants", {})),
+        access_file=options.config,
         tls=_tls(options, file),
         metrics_port=options.metrics_port,
         until_stdin_closes=options.until_stdin_closes,
@@ -263,9 +246,16 @@ def _secret(found: Mapping[str, Any], where: str) -> str:
     if not path:
         return ""
     try:
+        _check_private(Path(path), where)
         return Path(path).read_text("utf-8").rstrip("\n")
     except OSError as error:
         raise _wrong(where, f"password_file cannot be read: {error.strerror}") from error
+
+
+def _check_private(path: Path, where: str) -> None:
+    """Raises: BuilderError: every user of the machine may read, or change, a secret; OSError."""
+    if path.stat().st_mode & 0o007:
+        raise _wrong(where, f"every user may read {path}: chmod 600")
 
 
 def _registries(file: Mapping[str, Any], plain: Sequence[str]) -> dict[str, RegistryAccess]:
@@ -293,35 +283,6 @@ def _git(file: Mapping[str, Any]) -> dict[str, GitCredential]:
             each.get("username", "git"), _secret(each, where), tuple(each["hosts"])
         )
     return found
-
-
-def _access(file: Mapping[str, Any]) -> Access:
-    tokens: dict[str, Tenant] = {}
-    certificates: dict[str, Tenant] = {}
-    for name, each in file.get("tenants", {}).items():
-        where = f"[tenants.{name}]"
-        _no_others(
-            each,
-            {"token_sha256", "certificates", "repositories", "credentials", "sees_all"},
-            where,
-        )
-        tenant = Tenant(
-            Caller(name),
-            tuple(each.get("repositories", ())),
-            tuple(each.get("credentials", ())),
-            bool(each.get("sees_all", False)),
-        )
-        for digest in each.get("token_sha256", ()):
-            if not re.fullmatch("[0-9a-f]{64}", digest):
-                raise _wrong(where, "token_sha256 holds the SHA-256 of tokens, never tokens")
-            tokens[digest] = tenant
-        certificates |= dict.fromkeys(each.get("certificates", ()), tenant)
-    return Access(tokens, certificates)
-
-
-def hash_token(token: str) -> str:
-    """What is written into the settings for a token."""
-    return hashlib.sha256(token.encode()).hexdigest()
 
 
 def _limits(
@@ -367,4 +328,5 @@ def _tls(options: argparse.Namespace, file: Mapping[str, Any]) -> Tls | None:
     for path in (tls.certificate, tls.key, tls.client_ca):
         if path is not None and not path.is_file():
             raise _wrong("[tls]", f"there is no file {path}")
+    _check_private(tls.key, "[tls]")
     return tls

@@ -18,8 +18,9 @@ from fakes import FakeEngine, FakeRegistry
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from edl_builder.access import Access, Token, hash_token
 from edl_builder.app import App
-from edl_builder.config import Access, Config, Tls, hash_token
+from edl_builder.config import Config, Tls
 from edl_builder.core.archive import ArchiveLimits
 from edl_builder.core.build import BuildLimits
 from edl_builder.core.build_request import RequestPolicy, Tenant
@@ -460,7 +461,8 @@ BOB = Tenant(Caller("bob"), ("registry.test/team-b/*",), ())
 
 
 def test_tokens_and_per_tenant_repositories(tmp_path: Path) -> None:
-    access = Access(tokens={hash_token("ann-token"): ANN, hash_token("bob-token"): BOB})
+    tokens = {hash_token("ann-token"): Token(ANN), hash_token("bob-token"): Token(BOB)}
+    access = Access(tokens=tokens)
     ann = (("authorization", "Bearer ann-token"),)
     bob = (("authorization", "bearer bob-token"),)
     archive = zoos.tar(ZOO)

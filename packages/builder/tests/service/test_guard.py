@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import resource
 import socket
 import threading
@@ -30,11 +31,12 @@ from test_builder_service import (
     until,
 )
 
-from edl_builder.config import Access, hash_token
+from edl_builder.access import Access, Token, hash_token
+from edl_builder.core.quota import Quota
 from edl_proto.v1 import builder_pb2 as pb
 from edl_proto.v1 import builder_pb2_grpc
 
-TOKENS = Access(tokens={hash_token("ann-token"): ANN, hash_token("bob-token"): BOB})
+TOKENS = Access(tokens={hash_token("ann-token"): Token(ANN), hash_token("bob-token"): Token(BOB)})
 AS_ANN = (("authorization", "Bearer ann-token"),)
 AS_BOB = (("authorization", "Bearer bob-token"),)
 STATUS = grpc.StatusCode
@@ -197,3 +199,62 @@ def test_a_socket_of_this_machine(tmp_path: Path) -> None:
         builder = builder_pb2_grpc.BuilderStub(channel)
         with pytest.raises(grpc.RpcError):
             builder.List(pb.ListBuildsRequest(), timeout=1)
+
+
+def _audited(bench: Bench) -> list[dict[str, Any]]:
+    path = bench.config.state_dir / "audit.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_every_call_that_matters_is_recorded_with_its_tenant(bench: Bench) -> None:
+    with bench.stub() as stub:
+        name = build(stub, zoos.tar(ZOO), AS_ANN).last.id
+        build(stub, zoos.tar(ZOO), AS_BOB)
+        build(stub, zoos.tar(ZOO))
+        with pytest.raises(grpc.RpcError):
+            stub.Cancel(pb.CancelBuildRequest(id=name), metadata=AS_BOB)
+        stub.Get(pb.GetBuildRequest(id=name), metadata=AS_ANN)
+    until(lambda: len(_audited(bench)) == 4)
+    found = [(each["tenant"], each["method"], each["status"]) for each in _audited(bench)]
+    assert found == [
+        ("ann", "Build", "OK"),
+        ("bob", "Build", "PERMISSION_DENIED"),
+        ("", "Build", "UNAUTHENTICATED"),
+        ("bob", "Cancel", "NOT_FOUND"),
+    ]
+    assert _audited(bench)[0]["build"] == name
+    assert all("127.0.0.1" in each["peer"] for each in _audited(bench))
+    assert "token" not in (bench.config.state_dir / "audit.jsonl").read_text()
+
+
+def test_a_token_that_has_expired_is_refused(tmp_path: Path) -> None:
+    tokens = {hash_token("old"): Token(ANN, 1.0), hash_token("new"): Token(ANN, 1e12)}
+    config = replace(settings(tmp_path / "s"), access=Access(tokens=tokens))
+    with serving(config) as bench, bench.stub() as stub:
+        with pytest.raises(grpc.RpcError) as refused:
+            stub.List(pb.ListBuildsRequest(), metadata=(("authorization", "Bearer old"),))
+        assert refused.value.code() is STATUS.UNAUTHENTICATED
+        assert "expired" in (refused.value.details() or "")
+        stub.List(pb.ListBuildsRequest(), metadata=(("authorization", "Bearer new"),))
+
+
+def test_a_tenant_has_its_quota_and_no_more_also_after_a_restart(tmp_path: Path) -> None:
+    archive = zoos.tar(ZOO)
+    ann = replace(ANN, quota=Quota(builds=2))
+    bob = replace(BOB, quota=Quota(nbytes=len(archive) - 1))
+    access = Access(
+        tokens={hash_token("ann-token"): Token(ann), hash_token("bob-token"): Token(bob)}
+    )
+    config = replace(settings(tmp_path / "s"), access=access)
+    with serving(config) as bench, bench.stub() as stub:
+        assert build(stub, archive, AS_ANN).status is STATUS.OK
+        assert build(stub, archive, AS_ANN).status is STATUS.OK
+        told = build(stub, archive, AS_BOB, repository="registry.test/team-b/x")
+        assert told.status is STATUS.RESOURCE_EXHAUSTED
+        assert told.error is not None
+        assert "bob has used up its" in told.error.what
+    with serving(config, bench.engine) as bench, bench.stub() as stub:
+        told = build(stub, archive, AS_ANN)
+        assert told.status is STATUS.RESOURCE_EXHAUSTED
+        assert told.error is not None
+        assert told.error.what == "ann has used up its 2 builds of today (UTC)"

@@ -10,7 +10,7 @@ import pytest
 import zoos
 from test_builder_service import REPOSITORY, ZOO, Bench, build, serving, settings
 
-from edl_builder.config import Access, hash_token
+from edl_builder.access import Access, Token, hash_token
 from edl_builder.core.build_request import Tenant
 from edl_builder.core.names import Caller, Key
 from edl_builder.core.ports import RegistryImage
@@ -75,7 +75,7 @@ def test_an_image_that_is_gone_is_built_again(bench: Bench) -> None:
 def test_a_tenant_does_not_learn_what_another_has_installed(tmp_path: Path) -> None:
     """Neither from the count of cached layers, nor from the time: its layers are its own."""
     tenants = {name: Tenant(Caller(name), ("registry.test/*",), ()) for name in ("ann", "bob")}
-    access = Access(tokens={hash_token(name): tenant for name, tenant in tenants.items()})
+    access = Access(tokens={hash_token(name): Token(tenant) for name, tenant in tenants.items()})
     with serving(replace(settings(tmp_path / "s"), access=access)) as bench, bench.stub() as stub:
 
         def result_of(name: str, repository: str, code: str) -> tuple[int, bool]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from edl_builder.core.archive import too_large
 from edl_builder.core.names import BuilderError, Caller, Reason
+from edl_builder.core.quota import Quota
 from edl_builder.core.references import (
     Reference,
     check_labels,
@@ -32,6 +33,7 @@ class Tenant:
         credentials: names of the server's git credentials that it may use.
         sees_all: whether it sees the builds of all.
         is_anonymous: whether it is any caller of an open service.
+        quota: what it may use in a day.
     """
 
     name: Caller
@@ -39,6 +41,7 @@ class Tenant:
     credentials: tuple[str, ...] = ("*",)
     sees_all: bool = False
     is_anonymous: bool = False
+    quota: Quota = field(default_factory=Quota)
 
     @property
     def cache(self) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn, cast
 
 import grpc
 
-from edl_builder.config import Access
+from edl_builder.access import Access
 from edl_builder.core.build_request import Tenant
 from edl_builder.core.names import Caller
 
@@ -20,37 +21,50 @@ class Authenticator:
     """Finds the tenant of a call.
 
     Args:
-        access: who may call.
+        access: who may call now.
+        clock: seconds since 1970.
     """
 
-    def __init__(self, access: Access) -> None:
+    def __init__(
+        self, access: Callable[[], Access], clock: Callable[[], float] = time.time
+    ) -> None:
         self._access = access
+        self._clock = clock
 
     def authenticate(self, context: grpc.ServicerContext) -> Tenant:
         """The tenant of a call; aborts the call as UNAUTHENTICATED if there is none."""
+        access = self._access()
         for name, value in context.invocation_metadata() or ():
             if name == "authorization":
-                text = value if isinstance(value, str) else ""
-                if not text.lower().startswith(_BEARER):
-                    _refuse(context, "the authorization is not a bearer token")
-                # Found by its hash: the time of the look-up reveals nothing about the token.
-                digest = hashlib.sha256(text[len(_BEARER) :].strip().encode()).hexdigest()
-                tenant = self._access.tokens.get(digest)
-                if tenant is None and not self._access.is_open:
-                    _refuse(context, "the bearer token is not known")
+                tenant = self._of_token(access, value if isinstance(value, str) else "", context)
                 if tenant is not None:
                     return tenant
         # gRPC gives a list of values for each name, whatever its stubs say.
         found = cast(Mapping[str, Sequence[bytes]], context.auth_context() or {})
         for kind in _NAMES:
             for shown in found.get(kind, ()):
-                tenant = self._access.certificates.get(shown.decode("utf-8", "replace"))
+                tenant = access.certificates.get(shown.decode("utf-8", "replace"))
                 if tenant is not None:
                     return tenant
-        if not self._access.is_open:
+        if not access.is_open:
             _refuse(context, "the call has no bearer token and no known client certificate")
         # An open service has one caller per connection, and each caller sees all builds.
         return Tenant(Caller(context.peer()), sees_all=True, is_anonymous=True)
+
+    def _of_token(self, access: Access, text: str, context: grpc.ServicerContext) -> Tenant | None:
+        """The tenant of an authorization; None in an open service, which knows no tokens."""
+        if not text.lower().startswith(_BEARER):
+            _refuse(context, "the authorization is not a bearer token")
+        # Found by its hash: the time of the look-up reveals nothing about the token.
+        digest = hashlib.sha256(text[len(_BEARER) :].strip().encode()).hexdigest()
+        token = access.tokens.get(digest)
+        if token is None and not access.is_open:
+            _refuse(context, "the bearer token is not known")
+        if token is None:
+            return None
+        if token.expires is not None and self._clock() >= token.expires:
+            _refuse(context, "the bearer token has expired")
+        return token.tenant
 
 
 def _refuse(context: grpc.ServicerContext, what: str) -> NoReturn:

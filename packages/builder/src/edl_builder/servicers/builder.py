@@ -73,7 +73,7 @@ class BuilderServicer(builder_pb2_grpc.BuilderServicer):
                     context.is_active,
                     lambda: self._service.view(build).phase.is_final,
                 )
-                self._service.receive_archive(build, chunks)
+                self._service.receive_archive(call.tenant, build, chunks)
             for news in self._service.follow(build, 0, context.is_active):
                 if isinstance(news, BuildStatus):
                     last = news

@@ -15,10 +15,13 @@ from typing import Any, cast
 
 import grpc
 
-from edl_builder.codec import refusal
+from edl_builder.codec import error_to, refusal
 from edl_builder.core.build_request import Tenant
+from edl_builder.core.call_record import CallRecord
+from edl_builder.core.names import BuilderError
 from edl_builder.core.open_calls import OpenCalls
 from edl_builder.servicers.authentication import Authenticator
+from edl_proto.errors import EdlError
 
 
 @dataclass(slots=True)
@@ -27,27 +30,6 @@ class Call:
 
     tenant: Tenant
     about: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class CallRecord:
-    """A call that has ended.
-
-    Attributes:
-        tenant: empty if none was found.
-        method: full name.
-        peer: where it came from.
-        about: what it was about, such as the id of a build.
-        status: name of the gRPC status.
-        seconds: how long it was open.
-    """
-
-    tenant: str
-    method: str
-    peer: str
-    about: dict[str, str]
-    status: str
-    seconds: float
 
 
 class Guard(grpc.ServerInterceptor):
@@ -148,7 +130,11 @@ def _status(error: Exception, context: grpc.ServicerContext) -> str:
     code = cast(Any, context).code()
     if code is not None:
         return str(code.name)
-    return "CANCELLED" if not context.is_active() else type(error).__name__
+    if not context.is_active():
+        return "CANCELLED"
+    # What the interceptor around this one makes of it.
+    known = error_to(error.failure) if isinstance(error, BuilderError) else error
+    return known.status.name if isinstance(known, EdlError) else "INTERNAL"
 
 
 class OwnThreads(grpc.ServerInterceptor):

@@ -255,4 +255,14 @@ def _token(environ: Mapping[str, str]) -> str:
     if token := environ.get(TOKEN, "").strip():
         return token
     path = environ.get(TOKEN_FILE, "")
-    return _read(path, TOKEN_FILE).decode("utf-8", "replace").strip() if path else ""
+    if not path:
+        return ""
+    token = _read(path, TOKEN_FILE).decode("utf-8", "replace").strip()
+    if Path(path).stat().st_mode & 0o007:
+        raise EdlError(
+            ErrorCode.USAGE,
+            f"{TOKEN_FILE}: every user of this machine may read the token",
+            where=path,
+            remedy=f"chmod 600 {path}, and ask for a new token if others were here.",
+        )
+    return token

@@ -1,0 +1,170 @@
+"""Who may call: tenants with their tokens and certificates; read again when the file changes."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import threading
+import time
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from edl_builder.core.build_request import Tenant
+from edl_builder.core.names import BuilderError, Caller, Reason
+from edl_builder.core.quota import Quota
+
+log = logging.getLogger(__name__)
+
+_LOOK_S = 1.0
+_SETTINGS = {
+    *("token_sha256", "tokens", "certificates", "repositories", "credentials", "sees_all", "quota"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What a bearer token gives; ``expires`` is in seconds since 1970, None for never."""
+
+    tenant: Tenant
+    expires: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may call.
+
+    Attributes:
+        tokens: SHA-256 of a bearer token, hex, to what it gives.
+        certificates: common name or DNS name of a client certificate to tenant.
+    """
+
+    tokens: Mapping[str, Token] = field(default_factory=dict)
+    certificates: Mapping[str, Tenant] = field(default_factory=dict)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether every caller that reaches the port is allowed."""
+        return not self.tokens and not self.certificates
+
+
+def hash_token(token: str) -> str:
+    """What is written into the settings for a token."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def read_access(tenants: Mapping[str, Any]) -> Access:
+    """Who may call, from the section ``tenants`` of the settings file.
+
+    Raises:
+        BuilderError: a setting is wrong; says which.
+    """
+    tokens: dict[str, Token] = {}
+    certificates: dict[str, Tenant] = {}
+    for name, each in tenants.items():
+        where = f"[tenants.{name}]"
+        for setting in each:
+            if setting not in _SETTINGS:
+                known = ", ".join(sorted(_SETTINGS))
+                raise _wrong(where, f"there is no setting {setting!r}; known: {known}")
+        tenant = Tenant(
+            Caller(name),
+            tuple(each.get("repositories", ())),
+            tuple(each.get("credentials", ())),
+            bool(each.get("sees_all", False)),
+            quota=_quota(each.get("quota", {}), where),
+        )
+        plain = [{"sha256": digest} for digest in each.get("token_sha256", ())]
+        for token in (*plain, *each.get("tokens", ())):
+            tokens[_digest(token, where)] = Token(tenant, _expiry(token.get("expires"), where))
+        certificates |= dict.fromkeys(each.get("certificates", ()), tenant)
+    return Access(tokens, certificates)
+
+
+def _digest(token: Mapping[str, Any], where: str) -> str:
+    found = str(token.get("sha256", ""))
+    if set(token) - {"sha256", "expires"} or not re.fullmatch("[0-9a-f]{64}", found):
+        raise _wrong(where, "a token is given by its SHA-256 (and expires), never by itself")
+    return found
+
+
+def _expiry(value: object, where: str) -> float | None:
+    if value is None:
+        return None
+    if not isinstance(value, datetime):
+        raise _wrong(where, "expires is no date and time, such as 2027-01-31T00:00:00Z")
+    return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+
+
+def _quota(found: Mapping[str, Any], where: str) -> Quota:
+    known = set(Quota.__slots__)
+    for name, value in found.items():
+        if name not in known or isinstance(value, bool) or not isinstance(value, int | float):
+            raise _wrong(f"{where} quota", f"{name} is no number of {', '.join(sorted(known))}")
+        if value < 0:
+            raise _wrong(f"{where} quota", f"{name} is negative")
+    return Quota(**found)
+
+
+class AccessFile:
+    """The tenants of a settings file, as the file is now: tokens change without a restart.
+
+    Args:
+        path: of the file.
+        access: what was read from it at the start.
+        clock: seconds, for how often the file is looked at.
+    """
+
+    def __init__(
+        self, path: Path, access: Access, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._path = path
+        self._access = access
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._seen = _version(path)
+        self._next = clock() + _LOOK_S
+
+    def __call__(self) -> Access:
+        """Who may call now. A file that is damaged, or would let everybody in, changes nothing."""
+        with self._lock:
+            if self._clock() >= self._next:
+                self._next = self._clock() + _LOOK_S
+                seen = _version(self._path)
+                if seen != self._seen:
+                    self._seen = seen
+                    self._read()
+            return self._access
+
+    def _read(self) -> None:
+        try:
+            found = read_access(tomllib.loads(self._path.read_text("utf-8")).get("tenants", {}))
+            if found.is_open:
+                raise ValueError("it has no tenants")
+        except (OSError, ValueError, TypeError, AttributeError, BuilderError) as error:
+            log.error("%s stays as it was read before: %s", self._path, error)
+            return
+        self._access = found
+        log.info("%s: read again, %d tokens", self._path, len(found.tokens))
+
+
+def _version(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _wrong(where: str, what: str) -> BuilderError:
+    return BuilderError(
+        Reason.INVALID,
+        what,
+        where=where,
+        remedy="See `python -m edl_builder --help` and docs/builder.md.",
+    )

@@ -1,0 +1,80 @@
+"""What tenants have used today, kept over restarts."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from edl_builder.core.names import Caller
+from edl_builder.core.quota import Quota, Usage, UsageLedger
+
+log = logging.getLogger(__name__)
+
+
+class UsageStore:
+    """The usage ledger behind its lock and in its file.
+
+    Args:
+        path: of the file.
+        clock: seconds since 1970.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float]) -> None:
+        self._path = path
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._ledger = _read(path)
+
+    def begin(self, tenant: Caller, quota: Quota) -> None:
+        """Count a build. Raises: BuilderError: LIMIT, if a quota is used up."""
+        with self._lock:
+            self._ledger.check(tenant, quota, self._clock())
+            self._ledger.usage(tenant, self._clock()).builds += 1
+            self._write()
+
+    def add_bytes(self, tenant: Caller, quota: Quota, nbytes: int) -> None:
+        """Count bytes of an archive. Raises: BuilderError: LIMIT, if they are too many."""
+        with self._lock:
+            used = self._ledger.usage(tenant, self._clock())
+            used.nbytes += nbytes
+            if quota.nbytes and used.nbytes > quota.nbytes:
+                self._ledger.check(tenant, Quota(nbytes=quota.nbytes), self._clock())
+
+    @contextlib.contextmanager
+    def timed(self, tenant: Caller) -> Iterator[None]:
+        """Count the time of what runs in this context."""
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            minutes = (time.monotonic() - begin) / 60
+            with self._lock:
+                self._ledger.usage(tenant, self._clock()).minutes += minutes
+                self._write()
+
+    def _write(self) -> None:
+        found = {
+            "day": self._ledger.day,
+            "usages": {tenant: asdict(used) for tenant, used in self._ledger.usages.items()},
+        }
+        temporary = self._path.with_suffix(".new")
+        try:
+            temporary.write_text(json.dumps(found), "utf-8")
+            temporary.replace(self._path)
+        except OSError as error:
+            log.error("%s cannot be written: %s", self._path, error)
+
+
+def _read(path: Path) -> UsageLedger:
+    try:
+        found = json.loads(path.read_text("utf-8"))
+        usages = {Caller(tenant): Usage(**used) for tenant, used in found["usages"].items()}
+        return UsageLedger(int(found["day"]), usages)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return UsageLedger()

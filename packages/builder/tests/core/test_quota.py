@@ -1,0 +1,35 @@
+"""What a tenant may use in a day."""
+
+from __future__ import annotations
+
+import pytest
+
+from edl_builder.core.names import BuilderError, Caller, Reason
+from edl_builder.core.quota import Quota, UsageLedger
+
+ANN, BOB = Caller("ann"), Caller("bob")
+DAY = 86400.0
+
+
+@pytest.mark.parametrize(
+    ("quota", "what"),
+    [
+        (Quota(builds=2), "2 builds"),
+        (Quota(nbytes=20), "20 bytes of archives"),
+        (Quota(minutes=0.5), "0.5 minutes of building"),
+    ],
+)
+def test_what_is_used_up_is_refused_until_tomorrow(quota: Quota, what: str) -> None:
+    ledger = UsageLedger()
+    now = 100.5 * DAY
+    ledger.check(ANN, quota, now)
+    used = ledger.usage(ANN, now)
+    used.builds, used.nbytes, used.minutes = 2, 20, 0.5
+    with pytest.raises(BuilderError, match=f"ann has used up its {what}") as refused:
+        ledger.check(ANN, quota, now + DAY / 3)
+    assert refused.value.failure.reason is Reason.LIMIT
+    ledger.check(BOB, quota, now)
+    ledger.check(ANN, Quota(), now)
+    with pytest.raises(BuilderError):
+        ledger.check(ANN, quota, now - 2 * DAY)  # a clock that was set back
+    ledger.check(ANN, quota, now + DAY)

@@ -1,0 +1,108 @@
+"""Tenants: their tokens expire, and change without a restart."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from edl_builder import config
+from edl_builder.access import AccessFile, hash_token, read_access
+from edl_builder.core.names import BuilderError
+from edl_builder.core.quota import Quota
+
+
+def test_tokens_with_and_without_an_expiry() -> None:
+    access = read_access(
+        tomllib.loads(
+            f"""
+[ann]
+token_sha256 = ["{hash_token("one")}"]
+tokens = [{{ sha256 = "{hash_token("two")}", expires = 2026-01-01T00:00:00Z }}]
+quota = {{ builds = 10, minutes = 1.5 }}
+"""
+        )
+    )
+    assert access.tokens[hash_token("one")].expires is None
+    two = access.tokens[hash_token("two")]
+    assert two.expires == 1767225600.0
+    assert two.tenant.name == "ann"
+    assert two.tenant.quota == Quota(builds=10, minutes=1.5)
+
+
+@pytest.mark.parametrize(
+    "tenant",
+    [
+        {"token_sha256": ["a-token-itself"]},
+        {"tokens": [{"sha256": "0" * 64, "expires": "tomorrow"}]},
+        {"tokens": [{"sha256": "0" * 64, "expiry": 1}]},
+        {"tokens": [{"token": "secret"}]},
+        {"quota": {"builds": -1}},
+        {"quota": {"bytes": 1}},
+        {"quota": {"builds": True}},
+        {"unknown": 1},
+    ],
+)
+def test_what_is_wrong_is_refused(tenant: dict[str, object]) -> None:
+    with pytest.raises(BuilderError) as refused:
+        read_access({"ann": tenant})
+    assert "ann" in refused.value.failure.where
+
+
+class Seconds:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 10  # long enough that every call looks at the file
+        return self.now
+
+
+def _write(path: Path, *tokens: str) -> None:
+    listed = ", ".join(f'"{hash_token(token)}"' for token in tokens)
+    new = path.with_suffix(".new")
+    new.write_text(f"[tenants.ann]\ntoken_sha256 = [{listed}]\n")
+    os.replace(new, path)
+
+
+def test_tokens_change_without_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "builder.toml"
+    _write(path, "old")
+    first = read_access({"ann": {"token_sha256": [hash_token("old")]}})
+    access = AccessFile(path, first, Seconds())
+    assert set(access().tokens) == {hash_token("old")}
+    _write(path, "old", "new")
+    assert set(access().tokens) == {hash_token("old"), hash_token("new")}
+    _write(path, "new")
+    assert set(access().tokens) == {hash_token("new")}
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[tenants", "[tenants]\n", "tenants = 1", "[tenants.x]\ny=1"]
+)
+def test_a_damaged_file_lets_nobody_in_and_nobody_out(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "builder.toml"
+    _write(path, "old")
+    first = read_access({"ann": {"token_sha256": [hash_token("old")]}})
+    access = AccessFile(path, first, Seconds())
+    path.write_text(content)
+    assert access() is first
+    path.unlink()
+    assert access() is first
+
+
+def test_secrets_that_everybody_may_read_are_refused(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("hunter22\n")
+    settings = tmp_path / "builder.toml"
+    settings.write_text(f'[registries."r.com"]\nusername = "me"\npassword_file = "{password}"\n')
+    arguments = ["--state-dir", str(tmp_path / "s"), "--config", str(settings)]
+    for mode in (0o644, 0o604, 0o602, 0o666):
+        password.chmod(mode)
+        with pytest.raises(BuilderError, match="every user may read"):
+            config.read(arguments)
+    for mode in (0o600, 0o400, 0o640):
+        password.chmod(mode)
+        assert config.read(arguments).registries["r.com"].password == "hunter22"
