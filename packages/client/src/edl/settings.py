@@ -6,13 +6,19 @@ import os
 import stat
 import tomllib
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from edl.core.cluster.choice import ClusterChoice
 from edl.core.locations import absolute
 from edl.core.options import BY_NAME, Given, Option, Verb, options_of, unknown
-from edl.core.problem import usage
+from edl.core.platforms import KUBERNETES
+from edl.core.problem import Problem, usage
+
+command_flags: ContextVar[Mapping[str, str] | None] = ContextVar("command_flags", default=None)
+"""Options of jobs that a command about jobs takes as flags: platform, context, namespace."""
 
 PROJECT_FILE = "edl.toml"
 SAFE_DIRECTORY = "EDL_SAFE_DIRECTORY"
@@ -87,6 +93,24 @@ def gather(
             found[option.name] = Given(value, f"${option.variable}", explicit=False)
     found.update(flags)
     return found
+
+
+def cluster_choice(environ: Mapping[str, str], cwd: Path) -> ClusterChoice | None:
+    """The cluster whose jobs commands look at; None unless Kubernetes is the platform.
+
+    A kubeconfig alone chooses no cluster: commands about local jobs would wait for it. A settings
+    file that cannot be read chooses none, either.
+    """
+    flags = command_flags.get() or {}
+    try:
+        found = gather(Verb.TRAIN, {}, environ=environ, cwd=cwd)
+    except Problem:
+        found = {}
+    values = {name: str(entry.value) for name, entry in found.items()} | dict(flags)
+    if values.get("platform") != KUBERNETES.name:
+        return None
+    everywhere = "all_namespaces" in flags
+    return ClusterChoice(values.get("context", ""), values.get("namespace", ""), everywhere)
 
 
 def user_file(environ: Mapping[str, str]) -> SettingsFile | None:

@@ -67,6 +67,9 @@ class ContainerPlacement:
     def describe(self, job: Submission) -> Mapping[str, Any]:
         return codec.to_dict(self._encode(job))
 
+    def manifest(self, job: Submission) -> Mapping[str, Any]:
+        return self.describe(job)
+
     def provide_image(
         self,
         job: Submission,

@@ -55,6 +55,9 @@ class ProcessPlacement:
     def describe(self, job: Submission) -> Mapping[str, Any]:
         return codec.to_dict(self._encode(job))
 
+    def manifest(self, job: Submission) -> Mapping[str, Any]:
+        return self.describe(job)
+
     def provide_image(
         self,
         job: Submission,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from edl.cli.cluster_flags import finds_jobs
 from edl.cli.commands import CONTEXT, EdlCommand
 from edl.cli.output import Name, Output, Quiet, put, reporting
 from edl.cli.submit import finish, follow, make_display, put_detached
@@ -18,6 +19,7 @@ app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
 
 
 @app.command(cls=EdlCommand, epilog="edl resume my-job\nedl resume my-job --detach -o json")
+@finds_jobs
 def resume(
     name: Name,
     detach: Annotated[
@@ -47,6 +49,7 @@ def resume(
 
 
 @app.command(cls=EdlCommand, epilog="edl export my-job\nedl export my-job --output so_far")
+@finds_jobs
 def export(
     name: Name,
     output: Annotated[

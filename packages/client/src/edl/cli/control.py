@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from edl.cli.cluster_flags import finds_jobs
 from edl.cli.commands import CONTEXT, EdlCommand
 from edl.cli.completion import job_names
 from edl.cli.output import Name, NoInput, Output, Quiet, put, reporting
@@ -24,6 +25,7 @@ _POLL_S = 0.25
 
 
 @app.command(cls=EdlCommand, epilog="edl wait my-job\nedl wait first second --timeout 2h -o json")
+@finds_jobs
 def wait(
     names: Annotated[
         list[str],
@@ -102,6 +104,7 @@ def _await_ends(catalog: JobCatalog, names: list[str], timeout_s: float | None) 
 
 
 @app.command(cls=EdlCommand, epilog="edl scale my-job --workers 4\nedl scale my-job --workers 1:8")
+@finds_jobs
 def scale(
     name: Name,
     workers: Annotated[
@@ -161,6 +164,7 @@ def _scale(backend: JobBackend, name: str, wanted: WorkerRange) -> WorkerRange:
 @app.command(
     cls=EdlCommand, epilog="edl stop my-job\nedl stop my-job --export\nedl stop my-job --now"
 )
+@finds_jobs
 def stop(
     name: Name,
     now: Annotated[
@@ -179,7 +183,7 @@ def stop(
         from edl.app import job_catalog
         from edl.cli.continuation import write_model
         from edl.core.job_result import of_status
-        from edl.core.job_status import JobState, ways_on
+        from edl.core.job_status import JobState
         from edl.render import terminal
 
         catalog = job_catalog()
@@ -192,7 +196,7 @@ def stop(
             terminal.message(lines[0])
             write_model(catalog, name, "", output_format, quiet=False)
             return
-        if (ways := ways_on(status)) and output_format is None:
+        if (ways := backend.continuation.ways_on(status)) and output_format is None:
             terminal.message(ways)
         put(of_status(status).to_dict(), output_format, lines, [name])
 
@@ -227,6 +231,7 @@ def _state_of(backend: JobBackend, name: str) -> tuple[str, str, bool]:
 
 
 @app.command(cls=EdlCommand, epilog="edl delete my-job\nedl delete my-job --stop --yes")
+@finds_jobs
 def delete(
     name: Name,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from edl.cli.cluster_flags import finds_jobs
 from edl.cli.commands import CONTEXT, EdlCommand
 from edl.cli.output import Name, Output, reporting
 from edl.render.output_format import Format
@@ -25,6 +26,7 @@ Follow = Annotated[bool, typer.Option("--follow", "-f", help="Continue until the
     cls=EdlCommand,
     epilog="edl logs my-job\nedl logs -f my-job\nedl logs my-job --worker 1 --tail 50",
 )
+@finds_jobs
 def logs(
     name: Name,
     follow: Follow = False,
@@ -71,6 +73,7 @@ def logs(
 @app.command(
     cls=EdlCommand, epilog="edl events my-job\nedl events -f my-job\nedl events my-job -o json"
 )
+@finds_jobs
 def events(name: Name, follow: Follow = False, output_format: Output = None) -> None:
     """Show a job's events, oldest first; with -o json, one object per line."""
     with reporting(output_format):

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from edl.cli.cluster_flags import finds_jobs
 from edl.cli.commands import CONTEXT, EdlCommand
 from edl.cli.output import Name, Output, put, reporting
 from edl.render.output_format import Format
@@ -18,10 +19,20 @@ _TOP_EVERY_S = 1.0
 
 
 @app.command("list", cls=EdlCommand, epilog="edl list\nedl list --running\nedl list -o json")
+@finds_jobs
 def list_jobs(
     output_format: Output = None,
     running: Annotated[
         bool, typer.Option("--running", help="List only jobs that are not over.")
+    ] = False,
+    all_namespaces: Annotated[
+        bool,
+        typer.Option(
+            "--all-namespaces",
+            "-A",
+            help="List the jobs of all namespaces, as NAMESPACE/NAME.",
+            rich_help_panel="Jobs on Kubernetes",
+        ),
     ] = False,
 ) -> None:
     """List all jobs, newest first."""
@@ -55,6 +66,7 @@ def list_jobs(
 
 
 @app.command("status", cls=EdlCommand, epilog="edl status my-job\nedl status my-job -o json")
+@finds_jobs
 def show_status(name: Name, output_format: Output = None) -> None:
     """Show a job: progress, metrics, workers, and the error if it failed."""
     with reporting(output_format):
@@ -72,6 +84,7 @@ def show_status(name: Name, output_format: Output = None) -> None:
 
 
 @app.command(cls=EdlCommand, epilog="edl top my-job")
+@finds_jobs
 def top(name: Name) -> None:
     """Show a job and its workers until its end; only once if stdout is no terminal."""
     from edl.app import job_catalog
@@ -95,6 +108,7 @@ def top(name: Name) -> None:
 
 
 @app.command(cls=EdlCommand, epilog="edl dashboard my-job\nedl dashboard my-job --open --port 8080")
+@finds_jobs
 def dashboard(
     name: Name,
     output_format: Output = None,

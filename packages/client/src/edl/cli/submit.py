@@ -90,7 +90,7 @@ def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet
         if plan.job.dry_run:
             for warning in submitter.rehearse(plan):
                 terminal.warning(warning)
-            _put_plan(plan, form)
+            _put_plan(plan, submitter.manifest(plan), form)
             return
         if plan.zoo is not None and not quiet:
             terminal.message(zoo_archive.describe(plan.zoo))
@@ -98,7 +98,8 @@ def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet
         started = submitter.start(plan)
         if not quiet:
             how = "runs already; watching it" if started.attached else "started"
-            terminal.message(f"{started.name} {how}, page: {started.dashboard_url}")
+            page = started.dashboard_url or f"edl dashboard {started.name}"
+            terminal.message(f"{started.name} {how}, page: {page}")
         if plan.job.detach:
             put_detached(submitter.catalog, started.name, started.dashboard_url, form, quiet=quiet)
             return
@@ -218,11 +219,11 @@ def _refused(flags: Mapping[str, Given], error: dict[str, str]) -> dict[str, Any
     return JobResult(job=name, state=JobState.NOT_STARTED.value, error=error).to_dict()
 
 
-def _put_plan(plan: SubmissionPlan, form: Format | None) -> None:
+def _put_plan(plan: SubmissionPlan, manifest: Mapping[str, Any], form: Format | None) -> None:
     """Print what would be submitted, for ``--dry-run``."""
     from edl.render.output_format import dump
 
-    values = dict(plan.description)
+    values = dict(manifest)
     put(values, form, [dump(values, Format.YAML)], [plan.job.name])
 
 

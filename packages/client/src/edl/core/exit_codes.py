@@ -19,8 +19,8 @@ MEANINGS: dict[int, str] = {
     7: "the machine: disk full, output cannot be written, no memory",
     8: "stopped, declined, or timed out",
     9: "the image cannot be built",
-    10: "not allowed, or over a limit of the builder",
-    11: "builder, container engine or registry is not available",
+    10: "not allowed, or over a limit of the builder or the cluster",
+    11: "builder, container engine, registry or cluster is not available",
     70: "internal error of edl",
     INTERRUPTED: "interrupted by Ctrl-C; the job continues, or was not started",
 }
@@ -84,6 +84,7 @@ PRESENTATIONS: dict[str, ErrorPresentation] = {
     "BUILDER_UNAVAILABLE": ErrorPresentation(11),
     "PARAMETER_SERVER_LOST": ErrorPresentation(1),
     "SYSTEM": ErrorPresentation(7),
+    "CLUSTER_UNAVAILABLE": ErrorPresentation(11),
 }
 
 

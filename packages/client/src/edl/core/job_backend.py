@@ -119,6 +119,13 @@ class JobPlacement(Protocol):
             EdlError: USAGE, naming an option whose location the backend's processes cannot use.
         """
 
+    def manifest(self, job: Submission) -> Mapping[str, Any]:
+        """What ``submit`` would create, as plain values: the specification, or the objects.
+
+        Raises:
+            EdlError: as ``describe``.
+        """
+
     def provide_image(
         self,
         job: Submission,
@@ -143,6 +150,9 @@ class JobContinuation(Protocol):
 
     Names and processes are those of ``JobBackend``.
     """
+
+    def ways_on(self, status: JobStatus) -> str:
+        """How a person can go on with a job that is over; empty if there is nothing to say."""
 
     def resume(self, name: str) -> bool:
         """Continue a job that is over and has not succeeded; return when its master answers.

@@ -24,6 +24,7 @@ class JobPlatform:
 
 
 PROCESSES = JobPlatform("processes", "edl.adapters.local_processes:local_processes", False)
+KUBERNETES = JobPlatform("kubernetes", "edl.adapters.kubernetes.backend:kubernetes_jobs", True)
 DOCKER = JobPlatform("docker", "edl.adapters.local_containers:local_containers", True)
 
-PLATFORMS = {platform.name: platform for platform in (PROCESSES, DOCKER)}
+PLATFORMS = {platform.name: platform for platform in (PROCESSES, DOCKER, KUBERNETES)}

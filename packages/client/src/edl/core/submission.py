@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from edl.core import names
 from edl.core.locations import absolute, scheme
 from edl.core.options import Given, Option, Verb, conflicts, defaults, options_of, read
+from edl.core.options.cluster import ClusterOptions, PodOptions
 from edl.core.options.command import CommandOptions
 from edl.core.options.data import DataOptions
 from edl.core.options.image import ImageOptions
@@ -33,6 +34,8 @@ class Submission(
     PredictionOptions,
     JobOptions,
     ImageOptions,
+    ClusterOptions,
+    PodOptions,
     CommandOptions,
 ):
     """A complete job. Paths are absolute; names are as the user typed them.

@@ -30,7 +30,7 @@ class JobCatalog:
     @property
     def location(self) -> str:
         """Where the state of all jobs is, for messages."""
-        return ", ".join(dict.fromkeys(backend.location for backend in self._backends))
+        return ", ".join(dict.fromkeys(it.location for it in self._backends if it.location))
 
     def names(self) -> list[str]:
         """Names of all jobs, the newest first."""

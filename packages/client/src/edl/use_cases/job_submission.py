@@ -13,7 +13,6 @@ from edl import codec, settings
 from edl.adapters import model_zoo, zoo_archive
 from edl.core.image_build import BuildRequest, BuildStatus, service_of
 from edl.core.job_backend import JobBackend
-from edl.core.job_status import ways_on
 from edl.core.options import Given, Verb
 from edl.core.problem import Problem
 from edl.core.submission import Submission, build
@@ -141,6 +140,11 @@ class JobSubmitter:
             raise first
         return verdict.warnings
 
+    def manifest(self, plan: SubmissionPlan) -> Mapping[str, Any]:
+        """What starting the job would create, as plain values."""
+        job = replace(plan.job, image=plan.image) if plan.image else plan.job
+        return self.catalog.backend_for(job).placement.manifest(job)
+
     def provide_image(self, plan: SubmissionPlan, display: BuildDisplay) -> SubmissionPlan:
         """Provide the image of a plan, if it needs one: build it, or have the backend pull it.
 
@@ -184,11 +188,12 @@ class JobSubmitter:
 
     def _same_job_runs(self, backend: JobBackend, job: Submission) -> bool:
         """True if the job of this name is the same and not over; an error otherwise."""
-        found = self.catalog.find(job.name).status(job.name, ask=False)
+        holder = self.catalog.find(job.name)
+        found = holder.status(job.name, ask=False)
         remedy = f"Choose another --name, or delete that job first: edl delete {job.name} --yes"
         if found.is_over:
             what = f"a job named {job.name} exists already; it is over ({found.status.state.words})"
-            if ways := ways_on(found.status):
+            if ways := holder.continuation.ways_on(found.status):
                 remedy = f"{ways} {remedy}"
         elif other := codec.differences(found.description(), backend.placement.describe(job)):
             what = f"a job named {job.name} is running with other options: {', '.join(other)}"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from edl.core.job_backend import JobBackend, MasterUnreachable
-from edl.core.job_status import Failure, JobEvent, JobState, JobStatus, ways_on
+from edl.core.job_status import Failure, JobEvent, JobState, JobStatus
 from edl.core.quantities import duration
 from edl_proto.errors import EdlError, ErrorCode
 
@@ -129,13 +129,14 @@ class JobWatcher:
     def _end(self, status: JobStatus) -> JobStatus:
         status = self._backend.conclude(self._name, status)
         if self._timed_out and status.state is not JobState.SUCCEEDED:
+            ways = self._backend.continuation.ways_on(status)
             status = replace(
                 status,
                 failure=Failure(
                     code="TIMED_OUT",
                     what=f"job {self._name} was not over within {self._limit()} and was stopped",
                     where="--timeout",
-                    remedy=f"Allow more time, or more workers. {ways_on(status)}",
+                    remedy=f"Allow more time, or more workers. {ways}".rstrip(),
                 ),
             )
         self._display.update(status)

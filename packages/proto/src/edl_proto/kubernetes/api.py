@@ -7,6 +7,7 @@ reject fields that are newer than they are, and decoding a thousand pods with th
 from __future__ import annotations
 
 import json
+import urllib.parse
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,18 @@ from typing import Any
 import urllib3
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
+from kubernetes.stream import ws_client
+
+from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable
+
+__all__ = [
+    "ApiError",
+    "ApiUnavailable",
+    "JsonObject",
+    "KubernetesApi",
+    "Listing",
+    "WatchEvent",
+]
 
 JsonObject = dict[str, Any]
 
@@ -22,31 +35,6 @@ _ANSWER_S = 30.0
 _WATCH_MARGIN_S = 15.0
 """How much longer than the server's own limit a silent watch may last."""
 _PAGE = 500
-
-
-class ApiUnavailable(Exception):
-    """The API server did not answer, or asked for patience. The call may have had an effect."""
-
-
-class ApiError(Exception):
-    """The API server refused a call.
-
-    Attributes:
-        status: HTTP status, or the code in an error event of a watch.
-        reason: one of Kubernetes' own words, such as ``AlreadyExists``.
-        message: a sentence for people.
-    """
-
-    def __init__(self, status: int, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.reason = reason
-        self.message = message
-
-    @property
-    def is_quota(self) -> bool:
-        """Whether a quota is exhausted; the call can succeed later."""
-        return self.status == 403 and "exceeded quota" in self.message
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +113,10 @@ class KubernetesApi:
         """A resource that is plain text, such as a log."""
         return self._open("GET", path, query).data.decode(errors="replace")
 
-    def list(self, path: str, selector: str) -> Listing:
-        """All objects with these labels, in pages."""
+    def list(self, path: str, selector: str = "", fields: str = "") -> Listing:
+        """All objects with these labels and values of fields, in pages."""
         items: list[JsonObject] = []
-        query = {"labelSelector": selector, "limit": str(_PAGE)}
+        query = {"labelSelector": selector, "fieldSelector": fields, "limit": str(_PAGE)}
         while True:
             page = self._json("GET", path, query)
             items += page["items"]
@@ -160,6 +148,20 @@ class KubernetesApi:
             raise ApiUnavailable(str(error)) from error
         finally:
             response.close()
+
+    def web_socket(self, path: str, query: Mapping[str, str]) -> Any:
+        """A web socket to a subresource such as ``portforward``, as ``websocket-client`` has it.
+
+        Raises:
+            Exception: what that library raises.
+        """
+        configuration = self._client.configuration
+        headers = {"sec-websocket-protocol": "v4.channel.k8s.io"}
+        self._client.update_params_for_auth(headers, [], ["BearerToken"])
+        headers = {name.lower(): value for name, value in headers.items()}
+        host = configuration.host.replace("http", "ws", 1)
+        url = f"{host}{path}?{urllib.parse.urlencode(query)}"
+        return ws_client.create_websocket(configuration, url, headers)
 
     def close(self) -> None:
         self._client.close()

@@ -46,6 +46,12 @@ for a queue that will release it."""
 MASTER_ACCOUNT = "edl-master"
 """The service account of a master's pod, unless the user names another one."""
 
+ANNOTATION_SUBMITTING = "edl/submitting"
+"""On a Job whose other objects are still being created."""
+
+ANNOTATION_PAGE = "edl/page"
+"""On a Job whose page is published, with the host name."""
+
 MASTER_COMMAND = ("python3", "-P", "-m", "edl_master", "--in-pod")
 """What the container of a master's pod runs; everything else is in the specification."""
 

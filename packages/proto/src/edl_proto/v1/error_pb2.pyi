@@ -93,6 +93,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     WORKER_NOT_FOUND: _ErrorCode.ValueType  # 41
     SYSTEM: _ErrorCode.ValueType  # 42
     """the operating system refuses an operation"""
+    CLUSTER_UNAVAILABLE: _ErrorCode.ValueType  # 43
+    """the cluster does not answer, or refuses the job"""
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
     """Every failure that a user can see has one of these codes. edl_proto.errors maps each code to a
@@ -169,6 +171,8 @@ JOB_OVER: ErrorCode.ValueType  # 40
 WORKER_NOT_FOUND: ErrorCode.ValueType  # 41
 SYSTEM: ErrorCode.ValueType  # 42
 """the operating system refuses an operation"""
+CLUSTER_UNAVAILABLE: ErrorCode.ValueType  # 43
+"""the cluster does not answer, or refuses the job"""
 Global___ErrorCode: _TypeAlias = ErrorCode  # noqa: Y015
 
 @_typing.final

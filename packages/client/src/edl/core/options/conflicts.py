@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from edl.core import names
 from edl.core.options import prediction
+from edl.core.options.cluster import ClusterOptions, PodOptions
 from edl.core.options.option import Given, Verb
 from edl.core.options.table import BY_NAME
-from edl.core.platforms import PLATFORMS
+from edl.core.platforms import KUBERNETES, PLATFORMS
 from edl.core.problem import usage
 
 IMAGE_OPTIONS = ("image", "builder", "repository")
@@ -32,6 +34,7 @@ def check(verb: Verb, given: Mapping[str, Given], values: Mapping[str, Any]) -> 
             remedy="Leave one out; edl wait NAME --timeout waits for a detached job.",
         )
     _check_image(given, values)
+    _check_cluster(given, values)
     if verb is Verb.PREDICT:
         _check_format(given, values)
     if verb is Verb.TRAIN:
@@ -60,6 +63,21 @@ def _check_image(given: Mapping[str, Given], values: Mapping[str, Any]) -> None:
             where=given["image"].where,
             remedy="Write registry/path@sha256:..., as edl zoo build prints it.",
         )
+
+
+def _check_cluster(given: Mapping[str, Given], values: Mapping[str, Any]) -> None:
+    if values["platform"] == KUBERNETES.name:
+        entry = given.get("dashboard_port")
+        if entry is not None and entry.explicit:
+            raise usage(
+                "--dashboard-port has no effect on Kubernetes",
+                where=entry.where,
+                remedy="edl dashboard NAME --port N forwards the page to a port of this machine.",
+            )
+        return
+    for group in (ClusterOptions, PodOptions):
+        for field in dataclasses.fields(group):
+            _needs(field.name, f"--platform {KUBERNETES.name}", given)
 
 
 def _check_format(given: Mapping[str, Given], values: Mapping[str, Any]) -> None:

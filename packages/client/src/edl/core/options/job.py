@@ -82,7 +82,8 @@ class JobOptions:
     platform: str = declare(
         Option(
             Choice(tuple(PLATFORMS)),
-            "Run master and workers as processes or as containers of this machine.",
+            "Run master and workers as processes or containers of this machine, or as pods of a "
+            "Kubernetes cluster.",
             DOCKER.name,
             default=PROCESSES.name,
             spec="platform",

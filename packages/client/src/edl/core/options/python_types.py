@@ -55,7 +55,7 @@ class TrainOptions(TypedDict, total=False):
     snapshot_interval: str | float
     dashboard_port: int
     keep_page: str | float
-    platform: Literal["processes", "docker"]
+    platform: Literal["processes", "docker", "kubernetes"]
     image: str
     builder: str
     repository: str
@@ -66,6 +66,29 @@ class TrainOptions(TypedDict, total=False):
     builder_config: PathOrUri
     build_network: str
     engine: str
+    context: str
+    namespace: str
+    state_volume: str
+    service_account: str
+    worker_service_account: str
+    priority_class: str
+    worker_priority_class: str
+    ingress: str
+    suspend: bool
+    start_timeout: str | float
+    master_resources: str | dict[str, str]
+    worker_resources: str | dict[str, str]
+    server_resources: str | dict[str, str]
+    node_selector: str | dict[str, str]
+    tolerations: str | Sequence[str]
+    volumes: str | Sequence[str]
+    env: str | Sequence[str]
+    env_from: str | Sequence[str]
+    image_pull_secrets: str | Sequence[str]
+    labels: str | dict[str, str]
+    annotations: str | dict[str, str]
+    pod_template: PathOrUri
+    worker_pod_template: PathOrUri
     build_log: bool
     detach: bool
     dry_run: bool
@@ -94,7 +117,7 @@ class EvaluateOptions(TypedDict, total=False):
     snapshot_interval: str | float
     dashboard_port: int
     keep_page: str | float
-    platform: Literal["processes", "docker"]
+    platform: Literal["processes", "docker", "kubernetes"]
     image: str
     trusted_images: str | Sequence[str]
     trust_model: bool
@@ -106,6 +129,28 @@ class EvaluateOptions(TypedDict, total=False):
     builder_config: PathOrUri
     build_network: str
     engine: str
+    context: str
+    namespace: str
+    state_volume: str
+    service_account: str
+    worker_service_account: str
+    priority_class: str
+    worker_priority_class: str
+    ingress: str
+    suspend: bool
+    start_timeout: str | float
+    master_resources: str | dict[str, str]
+    worker_resources: str | dict[str, str]
+    node_selector: str | dict[str, str]
+    tolerations: str | Sequence[str]
+    volumes: str | Sequence[str]
+    env: str | Sequence[str]
+    env_from: str | Sequence[str]
+    image_pull_secrets: str | Sequence[str]
+    labels: str | dict[str, str]
+    annotations: str | dict[str, str]
+    pod_template: PathOrUri
+    worker_pod_template: PathOrUri
     build_log: bool
     detach: bool
     dry_run: bool
@@ -134,7 +179,7 @@ class PredictOptions(TypedDict, total=False):
     snapshot_interval: str | float
     dashboard_port: int
     keep_page: str | float
-    platform: Literal["processes", "docker"]
+    platform: Literal["processes", "docker", "kubernetes"]
     image: str
     trusted_images: str | Sequence[str]
     trust_model: bool
@@ -146,6 +191,28 @@ class PredictOptions(TypedDict, total=False):
     builder_config: PathOrUri
     build_network: str
     engine: str
+    context: str
+    namespace: str
+    state_volume: str
+    service_account: str
+    worker_service_account: str
+    priority_class: str
+    worker_priority_class: str
+    ingress: str
+    suspend: bool
+    start_timeout: str | float
+    master_resources: str | dict[str, str]
+    worker_resources: str | dict[str, str]
+    node_selector: str | dict[str, str]
+    tolerations: str | Sequence[str]
+    volumes: str | Sequence[str]
+    env: str | Sequence[str]
+    env_from: str | Sequence[str]
+    image_pull_secrets: str | Sequence[str]
+    labels: str | dict[str, str]
+    annotations: str | dict[str, str]
+    pod_template: PathOrUri
+    worker_pod_template: PathOrUri
     build_log: bool
     detach: bool
     dry_run: bool

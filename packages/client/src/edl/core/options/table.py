@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from edl.core.options.cluster import ClusterOptions, PodOptions
 from edl.core.options.command import CommandOptions
 from edl.core.options.data import DataOptions
 from edl.core.options.image import ImageOptions
@@ -24,6 +25,8 @@ OPTIONS: tuple[Option, ...] = (
     *declared(PredictionOptions, "Predictions"),
     *declared(JobOptions, "The job"),
     *declared(ImageOptions, "The image"),
+    *declared(ClusterOptions, "Kubernetes"),
+    *declared(PodOptions, "Pods on Kubernetes"),
     *declared(CommandOptions, "This command"),
 )
 

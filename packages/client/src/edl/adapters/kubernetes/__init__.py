@@ -1,0 +1,1 @@
+"""Jobs on Kubernetes (``--platform kubernetes``): docs/adr/0018-kubernetes.md."""

@@ -1,0 +1,269 @@
+"""The ``JobBackend`` of a Kubernetes cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+
+from edl import codec, settings
+from edl.adapters.kubernetes.cluster_job import (
+    ClusterJob,
+    created_s,
+    describe,
+)
+from edl.adapters.kubernetes.continuation import ClusterContinuation
+from edl.adapters.kubernetes.job_creation import JobCreation
+from edl.adapters.kubernetes.job_objects import JobObjects
+from edl.adapters.kubernetes.master_links import MasterLinks
+from edl.adapters.kubernetes.placement import ClusterPlacement
+from edl.adapters.kubernetes.pod_logs import PodLogs
+from edl.adapters.kubernetes.session import ClusterSession
+from edl.adapters.kubernetes.start import JobStart
+from edl.core.cluster import manifest
+from edl.core.job_backend import (
+    JobEntry,
+    JobLogs,
+    JobSnapshot,
+    MasterUnreachable,
+    ServedPage,
+)
+from edl.core.job_status import Failure, JobEvent, JobState, JobStatus
+from edl.core.options.kinds import WorkerRange
+from edl.core.platforms import KUBERNETES
+from edl.core.submission import Submission
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.kubernetes import objects
+from edl_proto.v1 import job_pb2
+
+_LOG_LINES = 15
+_PAGE_POLL_S = 2.0
+
+
+class KubernetesJobBackend:
+    """Jobs of one namespace. Another namespace's job is named ``NAMESPACE/NAME``.
+
+    Args:
+        session: which cluster. While none is chosen, there are no jobs.
+    """
+
+    def __init__(self, session: ClusterSession) -> None:
+        self.platform = KUBERNETES.name
+        self._session = session
+        self._placement = ClusterPlacement(session)
+        self.placement = self._placement
+        self._objects = JobObjects(session)
+        self._links = MasterLinks(session, self._objects)
+        self.continuation = ClusterContinuation(session, self._objects)
+
+    @property
+    def location(self) -> str:
+        return self._session.description if self._session.is_chosen else ""
+
+    def list(self) -> Sequence[JobEntry]:
+        if not self._session.is_chosen:
+            return []
+        return [JobEntry(name, created_s(item)) for name, item in self._objects.jobs()]
+
+    def submit(self, job: Submission) -> bool:
+        creation = JobCreation(self._session, self._placement, job)
+        created = creation.create()
+        if created and manifest.is_queued(job):
+            return True
+        try:
+            start = JobStart(self._session, self._objects, job.name, job.start_timeout)
+            start.wait()
+        except BaseException:  # Ctrl-C, too
+            if created and not self._has_reported(job.name):
+                creation.withdraw()
+            raise
+        if not job.detach:
+            self._links.forward_page(job.name)
+        return created
+
+    def _has_reported(self, name: str) -> bool:
+        """Whether a master has said how the job ended; then the job stays, to be looked at."""
+        try:
+            return self._objects.read(name).message().error.code != 0
+        except EdlError:
+            return False
+
+    def status(self, name: str, *, ask: bool = True) -> JobSnapshot:
+        if ask and self._links.is_open(name):
+            # A master that answers needs no other question to the cluster.
+            with contextlib.suppress(MasterUnreachable):
+                return self._answer(self._links.known(name), name)
+        job = self._objects.read(name)
+        if ask and not job.status().state.is_over:
+            with contextlib.suppress(MasterUnreachable):
+                self._links.connect(job)
+                return self._answer(job, name)
+        return self._snapshot(job, job.message(), job.status(), answered=False)
+
+    def events(self, name: str, after: int = 0) -> Sequence[JobEvent]:
+        if self._links.is_open(name):
+            with contextlib.suppress(MasterUnreachable):
+                return self._links.call(name, lambda it: it.events(after))
+        job = self._objects.read(name)
+        if not job.status().state.is_over:
+            with contextlib.suppress(MasterUnreachable):
+                self._links.connect(job)
+                return self._links.call(name, lambda it: it.events(after))
+        return job.events(after)
+
+    def logs(self, name: str, *, master: bool, worker: int | None, tail: int | None) -> JobLogs:
+        self._objects.read(name)
+        return PodLogs(
+            lambda: self._objects.pods(name),
+            lambda pod, query: self._objects.log(name, pod, query),
+            lambda: self._objects.read(name).logs(),
+            master=master,
+            worker=worker,
+            tail=tail,
+        )
+
+    def scale(self, name: str, workers: WorkerRange) -> WorkerRange:
+        job = self._objects.read(name)
+        if job.status().state.is_over:
+            raise EdlError(
+                ErrorCode.JOB_OVER,
+                f"{name} is over ({job.status().state.words})",
+                where=self._objects.location(name),
+                remedy="edl list --running lists the running jobs.",
+            )
+        self._links.connect(job)
+        return self._links.call(name, lambda it: it.scale(workers))
+
+    def stop(self, name: str, reason: str, *, now: bool = False) -> None:
+        job = self._objects.read(name, needs_spec=not now)
+        if now:
+            self._objects.suspend(name, reason)
+            self._links.disconnect(name)
+            return
+        if job.status().state.is_over:
+            return
+        if job.is_suspended:
+            # No master runs that could be asked: the job waits in a queue.
+            self._objects.suspend(name, reason)
+            return
+        self._links.connect(job)
+        self._links.call(name, lambda it: it.stop(reason))
+
+    def conclude(self, name: str, status: JobStatus) -> JobStatus:
+        if self._links.is_open(name):
+            with contextlib.suppress(MasterUnreachable, EdlError):
+                # A master that has ended already needs no acknowledgement.
+                self._links.call(name, lambda it: it.acknowledge())
+            self._links.disconnect(name)
+        if status.state is JobState.SUCCEEDED:
+            return status
+        if not status.state.is_final:
+            return replace(status, state=JobState.LOST, failure=self._lost(name))
+        stopped = status.state is JobState.CANCELLED
+        failure = status.failure or Failure(
+            "STOPPED" if stopped else "INTERNAL",
+            f"job {name} " + ("was stopped" if stopped else "failed without a reason"),
+            where=name,
+            remedy=f"edl events {name} shows what happened before.",
+        )
+        return replace(status, failure=failure)
+
+    def delete(self, name: str) -> None:
+        self._objects.delete(name)
+        self._links.disconnect(name)
+
+    def reach(self, name: str) -> str:
+        self._objects.check(name)
+        return self._links.reach(name)
+
+    def close(self) -> None:
+        self._links.close()
+
+    def serve_page(self, name: str, port: int) -> AbstractContextManager[ServedPage]:
+        return self._serve_page(name, port)
+
+    @contextlib.contextmanager
+    def _serve_page(self, name: str, port: int) -> Iterator[ServedPage]:
+        job = self._objects.read(name)
+        if job.status().state.is_over and not self._links.reach(name):
+            raise EdlError(
+                ErrorCode.JOB_OVER,
+                f"the page of {name} ended with its master",
+                where=self._objects.location(name),
+                remedy=f"edl status {name} and edl events {name} show the job;"
+                " --keep-page keeps the page of the next one.",
+            )
+        url = self._links.forward_page(name, port)
+        if not url:
+            raise EdlError(
+                ErrorCode.MASTER_LOST,
+                f"the master of job {name} does not run at the moment",
+                where=self._objects.location(name),
+                remedy="Try again in a moment.",
+            )
+
+        def wait() -> None:
+            while self._links.reach(name):
+                time.sleep(_PAGE_POLL_S)
+
+        yield ServedPage(url, wait)
+
+    def _answer(self, job: ClusterJob, name: str) -> JobSnapshot:
+        message = self._links.call(name, lambda it: it.status_message())
+        message.name = name
+        return self._snapshot(job, message, codec.decode_status(message), answered=True)
+
+    def _snapshot(
+        self, job: ClusterJob, message: job_pb2.JobStatus, status: JobStatus, *, answered: bool
+    ) -> JobSnapshot:
+        url = self._page_url(job, status)
+        message.dashboard_url = url
+        return JobSnapshot(
+            status=replace(status, dashboard_url=url),
+            answered=answered,
+            location=self._objects.location(job.name),
+            keep_page_s=job.spec.serving.keep_page_s,
+            dashboard_url=url,
+            description=lambda: describe(job.spec),
+            details=lambda: {**codec.to_dict(message), "state": status.state.value},
+        )
+
+    def _page_url(self, job: ClusterJob, status: JobStatus) -> str:
+        """Where the page is now: published, or forwarded by this very process."""
+        if status.state.is_over and not job.spec.serving.keep_page_s:
+            return ""
+        host = job.annotations.get(objects.ANNOTATION_PAGE, "")
+        return f"http://{host}/" if host else self._links.page_url(job.name)
+
+    def _lost(self, name: str) -> Failure:
+        """The end of a job whose master is gone and left no final status."""
+        lines = PodLogs(
+            lambda: self._objects.pods(name),
+            lambda pod, query: self._objects.log(name, pod, query),
+            lambda: self._objects.read(name).logs(),
+            master=True,
+            worker=None,
+            tail=_LOG_LINES,
+        )
+        return Failure(
+            code="MASTER_LOST",
+            what=f"the master of job {name} is gone and left no final status",
+            where=self._objects.location(name),
+            remedy=f"edl resume {name} starts it again if edl stop --now ended it;"
+            f" edl delete {name} removes it.",
+            detail="\n".join(line.text for line in lines.poll(final=True)),
+        )
+
+
+def kubernetes_jobs(session: ClusterSession | None = None) -> KubernetesJobBackend:
+    """The backend for Kubernetes.
+
+    Args:
+        session: by default for the cluster that the settings choose, if they do.
+    """
+    choice = settings.cluster_choice(os.environ, Path.cwd())
+    return KubernetesJobBackend(session or ClusterSession(choice))

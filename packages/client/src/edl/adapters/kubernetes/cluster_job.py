@@ -1,0 +1,150 @@
+"""A job as its objects in the cluster show it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from google.protobuf import json_format
+
+from edl import codec
+from edl.core.job_status import JobEvent, JobState, JobStatus
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.kubernetes import objects
+from edl_proto.v1 import job_pb2
+
+JsonObject = dict[str, Any]
+
+_SUBMISSION_S = 300.0
+"""A submission that takes longer was interrupted."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterJob:
+    """What the Job and the record say.
+
+    Attributes:
+        name: as the caller named it; with a namespace if that is another one.
+        item: the Job.
+        record: content of the ConfigMap; empty if the master has not written it yet.
+        spec: what the master was started with.
+    """
+
+    name: str
+    item: JsonObject
+    record: Mapping[str, str]
+    spec: job_pb2.JobSpec
+
+    @property
+    def uid(self) -> str:
+        return str(self.item["metadata"]["uid"])
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        found: Mapping[str, str] = self.item["metadata"].get("annotations") or {}
+        return found
+
+    @property
+    def is_suspended(self) -> bool:
+        return bool(self.item["spec"].get("suspend"))
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether Kubernetes starts no master any more."""
+        conditions = self.item.get("status", {}).get("conditions") or ()
+        return any(
+            it["type"] in ("Complete", "Failed") and it["status"] == "True" for it in conditions
+        )
+
+    def message(self) -> job_pb2.JobStatus:
+        """The recorded status as the master's message."""
+        message = job_pb2.JobStatus()
+        try:
+            json_format.Parse(
+                self.record.get(objects.STATUS_KEY) or "{}", message, ignore_unknown_fields=True
+            )
+        except json_format.ParseError:
+            message.Clear()  # the record is for reading only; the job goes on without it
+        message.name = self.name
+        message.type = message.type or self.spec.type
+        message.output = message.output or self.spec.output
+        return message
+
+    def status(self) -> JobStatus:
+        """The recorded status, with the state that follows from the Job."""
+        status = codec.decode_status(self.message())
+        return replace(status, state=self._state(status.state))
+
+    def events(self, after: int) -> list[JobEvent]:
+        """Recorded events with a number above ``after``, oldest first."""
+        found = []
+        for line in self.record.get(objects.EVENTS_KEY, "").splitlines():
+            message = job_pb2.Event()
+            try:
+                json_format.Parse(line, message, ignore_unknown_fields=True)
+            except json_format.ParseError:
+                continue
+            if message.number > after:
+                found.append(codec.decode_event(message))
+        return found
+
+    def logs(self) -> Mapping[str, Sequence[str]]:
+        """The recorded ends of logs as lines, by ``master`` and ``worker-N``."""
+        try:
+            found = json.loads(self.record.get(objects.LOGS_KEY) or "{}")
+        except ValueError:
+            return {}
+        return {str(name): str(text).splitlines() for name, text in found.items()}
+
+    def _state(self, recorded: JobState) -> JobState:
+        if recorded.is_final:
+            return recorded
+        if self.has_ended or objects.ANNOTATION_STOPPED in self.annotations:
+            return JobState.LOST
+        if objects.ANNOTATION_SUBMITTING in self.annotations:
+            age_s = time.time() - created_s(self.item)
+            return JobState.NOT_STARTED if age_s > _SUBMISSION_S else JobState.STARTING
+        return recorded
+
+
+def created_s(item: JsonObject) -> float:
+    """When an object was created, in seconds since the epoch."""
+    return datetime.fromisoformat(item["metadata"]["creationTimestamp"]).timestamp()
+
+
+def decode_spec(secret: JsonObject, name: str) -> job_pb2.JobSpec:
+    """The specification in a job's Secret.
+
+    Raises:
+        EdlError: DATA_DAMAGED.
+    """
+    import base64
+
+    try:
+        text = base64.b64decode((secret.get("data") or {})[objects.SPEC_KEY])
+        return json_format.Parse(text, job_pb2.JobSpec(), ignore_unknown_fields=True)
+    except (KeyError, ValueError, json_format.ParseError) as error:
+        raise EdlError(
+            ErrorCode.DATA_DAMAGED,
+            f"the description of job {name} cannot be read: {error}",
+            where=f"secret/{objects.object_name(name)}",
+            remedy=f"Delete the job: edl delete {name} --yes",
+        ) from None
+
+
+def describe(spec: job_pb2.JobSpec) -> dict[str, Any]:
+    """A specification as plain values; the pods are objects, and name no image."""
+    described = codec.to_dict(spec)
+    cluster = described["kubernetes"] or {}
+    for key in ("worker_pod", "server_pod"):
+        if not cluster.get(key):
+            continue
+        pod = cluster[key] = json.loads(cluster[key])
+        for container in pod["spec"]["containers"]:
+            if container["name"] == objects.CONTAINER:
+                container.pop("image", None)
+    return described

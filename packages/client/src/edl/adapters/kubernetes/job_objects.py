@@ -1,0 +1,219 @@
+"""Reads and changes the objects of jobs, by name."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+
+from edl.adapters.kubernetes.cluster_job import ClusterJob, JsonObject, decode_spec
+from edl.adapters.kubernetes.session import ClusterConnection, ClusterSession
+from edl.core import names
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.kubernetes import objects
+from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable
+from edl_proto.v1 import job_pb2
+
+_JOBS = "batch/v1 jobs"
+_SOON_S = 1
+"""A grace period of 0 would free a pod's name while its processes may still run."""
+
+
+class JobObjects:
+    """The objects of all jobs that can be reached.
+
+    Every method raises EdlError: JOB_NOT_FOUND for a name that no job has, and
+    CLUSTER_UNAVAILABLE or FORBIDDEN.
+    """
+
+    def __init__(self, session: ClusterSession) -> None:
+        self._session = session
+        self._specs: dict[str, job_pb2.JobSpec] = {}  # by uid: a Job's specification stays
+
+    def jobs(self) -> list[tuple[str, JsonObject]]:
+        """All Jobs of the namespace, or of all namespaces if these were chosen, by name."""
+        everywhere = self._session.is_everywhere
+        with self._calls("listing jobs"):
+            connection = self._session.connect()
+            place = "/apis/batch/v1/jobs" if everywhere else connection.place(_JOBS)
+            selector = f"{_LABEL_MANAGED},{objects.LABEL_ROLE}={objects.MASTER}"
+            items = connection.api.list(place, selector).items
+        found = []
+        for item in items:
+            metadata = item["metadata"]
+            name = metadata["labels"].get(objects.LABEL_JOB, "")
+            found.append((f"{metadata['namespace']}/{name}" if everywhere else name, item))
+        return found
+
+    def read(self, name: str, *, needs_spec: bool = True) -> ClusterJob:
+        """A job; without its specification if that is not needed.
+
+        Raises:
+            EdlError: DATA_DAMAGED, if the specification cannot be read.
+        """
+        namespace, job = self._locate(name)
+        own = objects.object_name(job)
+        with self._calls("reading the job", name):
+            connection = self._session.connect()
+            item = connection.api.get(f"{connection.place(_JOBS, namespace)}/{own}")
+            record = self._find(f"{connection.place('v1 configmaps', namespace)}/{own}")
+            spec = self._specs.get(item["metadata"]["uid"], job_pb2.JobSpec())
+            if needs_spec and not spec.name:
+                spec = self._spec(connection, namespace, job, item)
+        return ClusterJob(name, item, (record or {}).get("data") or {}, spec)
+
+    def check(self, name: str) -> None:
+        """Check that a job exists, also if it is damaged."""
+        self.read(name, needs_spec=False)
+
+    def location(self, name: str) -> str:
+        """Where a job is, for messages."""
+        namespace, job = self._locate(name)
+        connection = self._session.connect()
+        return f"{connection.cluster}/{namespace}/{job}"
+
+    def pods(self, name: str, role: str = "") -> Sequence[JsonObject]:
+        """The job's pods that exist, of one role or all."""
+        namespace, job = self._locate(name)
+        selector = f"{_LABEL_MANAGED},{objects.LABEL_JOB}={job}"
+        if role:
+            selector += f",{objects.LABEL_ROLE}={role}"
+        with self._calls("listing pods", name):
+            connection = self._session.connect()
+            return connection.api.list(connection.place("v1 pods", namespace), selector).items
+
+    def pod_path(self, name: str, pod: str) -> str:
+        """The path of a pod in the API."""
+        namespace, _ = self._locate(name)
+        return f"{self._session.connect().place('v1 pods', namespace)}/{pod}"
+
+    def log(self, name: str, pod: str, query: Mapping[str, str]) -> str:
+        """A pod's log; empty if it has none yet or is gone."""
+        try:
+            return self._session.connect().api.text(f"{self.pod_path(name, pod)}/log", query)
+        except ApiError as error:
+            if error.status in (400, 404):
+                return ""
+            raise self._session.translate(error, "reading logs") from None
+        except ApiUnavailable:
+            return ""  # the next poll asks again
+
+    def warnings(self, name: str) -> Sequence[str]:
+        """What Kubernetes' events say against the Job, oldest first."""
+        namespace, job = self._locate(name)
+        fields = f"involvedObject.kind=Job,involvedObject.name={objects.object_name(job)}"
+        with contextlib.suppress(ApiError, ApiUnavailable):
+            connection = self._session.connect()
+            place = connection.place("v1 events", namespace)
+            items = connection.api.list(place, fields=fields).items
+            return [it.get("message", "") for it in items if it.get("type") == "Warning"]
+        return ()
+
+    def suspend(self, name: str, reason: str) -> None:
+        """End all pods of a job; Kubernetes starts no master any more."""
+        namespace, job = self._locate(name)
+        with self._calls("stopping the job", name):
+            connection = self._session.connect()
+            path = f"{connection.place(_JOBS, namespace)}/{objects.object_name(job)}"
+            changes = {
+                "metadata": {"annotations": {objects.ANNOTATION_STOPPED: reason}},
+                "spec": {"suspend": True},
+            }
+            connection.api.patch(path, changes)
+            for pod in self.pods(name):
+                self._remove(self.pod_path(name, pod["metadata"]["name"]))
+
+    def release(self, name: str) -> bool:
+        """Start a job again that ``suspend`` has stopped; False if it was not stopped."""
+        namespace, job = self._locate(name)
+        own = self.read(name)
+        if objects.ANNOTATION_STOPPED not in own.annotations:
+            return False
+        with self._calls("resuming the job", name):
+            connection = self._session.connect()
+            changes: JsonObject = {
+                # Of several callers one finds this version.
+                "metadata": {
+                    "annotations": {objects.ANNOTATION_STOPPED: None},
+                    "resourceVersion": own.item["metadata"]["resourceVersion"],
+                },
+                "spec": {"suspend": False},
+            }
+            path = f"{connection.place(_JOBS, namespace)}/{objects.object_name(job)}"
+            try:
+                connection.api.patch(path, changes)
+            except ApiError as error:
+                if error.status != 409:
+                    raise
+                return False
+        return True
+
+    def delete(self, name: str) -> None:
+        """Delete a job, and with it everything that it owns."""
+        namespace, job = self._locate(name)
+        with self._calls("deleting the job", name):
+            connection = self._session.connect()
+            connection.api.delete(
+                f"{connection.place(_JOBS, namespace)}/{objects.object_name(job)}"
+            )
+
+    def _locate(self, name: str) -> tuple[str, str]:
+        """Namespace and name of a job."""
+        namespace, slash, job = name.rpartition("/")
+        if names.fault(job) or (slash and names.fault(namespace)) or not self._session.is_chosen:
+            raise self._unknown(name)
+        return namespace or self._session.connect().namespace, job
+
+    def _spec(
+        self, connection: ClusterConnection, namespace: str, job: str, item: JsonObject
+    ) -> job_pb2.JobSpec:
+        """The specification; empty if it does not exist yet, or if the user may not read it."""
+        path = f"{connection.place('v1 secrets', namespace)}/{objects.object_name(job)}"
+        try:
+            secret = self._find(path)
+        except ApiError as error:
+            if error.status != 403:
+                raise
+            return job_pb2.JobSpec()
+        if secret is None and objects.ANNOTATION_SUBMITTING in item["metadata"].get(
+            "annotations", {}
+        ):
+            return job_pb2.JobSpec()
+        spec = self._specs[item["metadata"]["uid"]] = decode_spec(secret or {}, job)
+        return spec
+
+    def _find(self, path: str) -> JsonObject | None:
+        try:
+            return self._session.connect().api.get(path)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return None
+
+    def _remove(self, path: str) -> None:
+        try:
+            self._session.connect().api.delete(path, _SOON_S)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+    @contextlib.contextmanager
+    def _calls(self, doing: str, name: str = "") -> Iterator[None]:
+        try:
+            yield
+        except ApiError as error:
+            if name and error.status == 404:
+                raise self._unknown(name) from None
+            raise self._session.translate(error, doing) from None
+        except ApiUnavailable as error:
+            raise self._session.translate(error, doing) from None
+
+    def _unknown(self, name: str) -> EdlError:
+        return EdlError(
+            ErrorCode.JOB_NOT_FOUND,
+            f"there is no job named {name}",
+            where=self._session.description,
+            remedy="edl list shows all jobs.",
+        )
+
+
+_LABEL_MANAGED = "app.kubernetes.io/managed-by=edl"

@@ -1,0 +1,119 @@
+"""The pods of a job's master: which one answers, and why one does not start."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from edl_proto.kubernetes import objects
+
+JsonObject = dict[str, Any]
+
+_NEVER = ("InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RunContainerError")
+_NOT_YET = (
+    *("ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError", "CreateContainerError"),
+)
+_HOPELESS = ("not found", "manifest unknown", "no match for platform", "unauthorized", "denied")
+"""What a registry says that another attempt will not change."""
+
+
+@dataclass(frozen=True, slots=True)
+class MasterProblem:
+    """Why a master does not start.
+
+    Attributes:
+        what: a clause, with the words of Kubernetes.
+        is_final: waiting would not help.
+        is_room: the cluster has no room for the pod.
+        has_run: the container ran; its log says more.
+    """
+
+    what: str
+    remedy: str
+    is_final: bool = False
+    is_room: bool = False
+    has_run: bool = False
+
+
+def ready_pod(pods: Sequence[JsonObject]) -> JsonObject | None:
+    """The newest pod that is ready; None if there is none."""
+    ready = [pod for pod in pods if _is_ready(pod) and "deletionTimestamp" not in pod["metadata"]]
+    return max(ready, key=lambda pod: pod["metadata"]["creationTimestamp"], default=None)
+
+
+def start_problem(pods: Sequence[JsonObject]) -> MasterProblem | None:
+    """What keeps the newest pod from being ready, if it is known."""
+    newest = max(pods, key=lambda pod: pod["metadata"]["creationTimestamp"], default=None)
+    if newest is None:
+        return None
+    status = newest.get("status", {})
+    container = _container(newest)
+    if waiting := container.get("state", {}).get("waiting"):
+        return _waiting(waiting)
+    if ended := container.get("state", {}).get("terminated"):
+        return None if _is_disrupted(newest) else _ended(ended)
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
+            return MasterProblem(
+                f"no node has room for it: {condition.get('message', '')}",
+                "Ask for less with --master-resources, or wait longer with --start-timeout.",
+                is_room=True,
+            )
+    return None
+
+
+def _waiting(waiting: JsonObject) -> MasterProblem | None:
+    reason, said = waiting.get("reason", ""), waiting.get("message", "")
+    if reason not in _NEVER + _NOT_YET:
+        return None
+    is_image = "Image" in reason
+    remedy = (
+        "Check --image, its architecture, and --image-pull-secrets."
+        if is_image
+        else "Correct --env-from, --volumes or the pod template."
+    )
+    hopeless = reason in _NEVER or any(word in said for word in _HOPELESS)
+    return MasterProblem(f"{reason}: {said}".rstrip(": "), remedy, is_final=hopeless)
+
+
+def _ended(ended: JsonObject) -> MasterProblem:
+    said, code = ended.get("message", "").strip(), ended.get("exitCode")
+    last = said.splitlines()[-1] if said else ended.get("reason", "")
+    if "exec format error" in said:
+        return MasterProblem(
+            "the image is for another architecture than the node's",
+            "Build the image for the nodes, or choose nodes with --node-selector.",
+            is_final=True,
+        )
+    if ("No module named" in said and "edl_" in said) or "executable file not found" in said:
+        return MasterProblem(
+            f"the image has no edl_master: {last}",
+            "Use an image that edl zoo build has made, or one made from its base image.",
+            is_final=True,
+        )
+    return MasterProblem(
+        f"it ended with exit code {code}: {last}",
+        "The end of its log is below.",
+        is_final=True,
+        has_run=True,
+    )
+
+
+def _is_ready(pod: JsonObject) -> bool:
+    conditions = pod.get("status", {}).get("conditions") or ()
+    return any(it["type"] == "Ready" and it["status"] == "True" for it in conditions)
+
+
+def _is_disrupted(pod: JsonObject) -> bool:
+    conditions = pod.get("status", {}).get("conditions") or ()
+    return "deletionTimestamp" in pod["metadata"] or any(
+        it["type"] == "DisruptionTarget" and it["status"] == "True" for it in conditions
+    )
+
+
+def _container(pod: JsonObject) -> JsonObject:
+    for found in pod.get("status", {}).get("containerStatuses") or ():
+        if found["name"] == objects.CONTAINER:
+            return dict(found)
+    return {}

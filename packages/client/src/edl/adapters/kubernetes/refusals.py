@@ -1,0 +1,72 @@
+"""What users see when a cluster refuses something, or does not answer."""
+
+from __future__ import annotations
+
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable
+
+
+def no_cluster(what: str, where: str) -> EdlError:
+    """No cluster is configured."""
+    return EdlError(
+        ErrorCode.CLUSTER_UNAVAILABLE,
+        what,
+        where=where,
+        remedy="Get a kubeconfig of your cluster, and name it with KUBECONFIG;"
+        " kubectl cluster-info tries it.",
+    )
+
+
+def refusal(error: ApiError | ApiUnavailable, doing: str, cluster: str, namespace: str) -> EdlError:
+    """A failed call of the API server.
+
+    Args:
+        doing: what was tried, such as ``creating the job``.
+    """
+    where = f"{cluster}/{namespace}"
+    if isinstance(error, ApiUnavailable):
+        return EdlError(
+            ErrorCode.CLUSTER_UNAVAILABLE,
+            f"the cluster does not answer ({doing})",
+            where=where,
+            remedy="Check the network, and the address in your kubeconfig: kubectl cluster-info;"
+            " --context chooses another cluster.",
+            detail=str(error),
+        )
+    code, remedy = _judge(error, namespace)
+    if error.status == 401:
+        what = "the cluster does not accept your credentials"
+    else:
+        what = f"the cluster refuses {doing}: {error.message}"
+    return EdlError(code, what, where=where, remedy=remedy)
+
+
+def _judge(error: ApiError, namespace: str) -> tuple[ErrorCode.ValueType, str]:
+    """Code and remedy."""
+    said = error.message
+    if error.status == 401:
+        return (
+            ErrorCode.FORBIDDEN,
+            "They may have expired: log in to the cluster again; kubectl auth whoami tries them.",
+        )
+    if "exceeded quota" in said or "failed quota" in said:
+        return (
+            ErrorCode.LIMIT_EXCEEDED,
+            f"Ask for less with --master-resources, --worker-resources or --num-workers;"
+            f" kubectl --namespace {namespace} describe quota shows what is left.",
+        )
+    if "violates PodSecurity" in said:
+        return ErrorCode.FORBIDDEN, "Remove from the pod template what the namespace forbids."
+    if "no PriorityClass with name" in said:
+        return ErrorCode.USAGE, "kubectl get priorityclasses lists those of the cluster."
+    if error.status == 403 and "is forbidden" in said and "namespaces" not in said:
+        return (
+            ErrorCode.FORBIDDEN,
+            "Ask who runs the cluster for the role of submitters (deploy/kubernetes), or choose"
+            " another --namespace.",
+        )
+    if error.status == 404 and f'namespaces "{namespace}"' in said:
+        return ErrorCode.USAGE, "kubectl get namespaces lists those of the cluster."
+    if error.status in (400, 422):
+        return ErrorCode.USAGE, "Correct the option or the pod template that the message names."
+    return ErrorCode.CLUSTER_UNAVAILABLE, "kubectl get events may show the reason."

@@ -1,0 +1,124 @@
+"""Waits until a job's master answers, or says why none will."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from edl import codec
+from edl.adapters.kubernetes.cluster_job import ClusterJob
+from edl.adapters.kubernetes.job_objects import JobObjects
+from edl.adapters.kubernetes.master_pods import MasterProblem, ready_pod, start_problem
+from edl.adapters.kubernetes.session import ClusterSession
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.kubernetes import objects
+
+_POLL_S = 0.3
+_PATIENCE_S = 60.0
+"""How long a node may try again to get the image, or what a pod's variables refer to."""
+
+_NO_POD_S = 5.0
+"""After this time without a pod, Kubernetes' events say why."""
+
+_LOG_LINES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class JobStart:
+    """The start of one job."""
+
+    session: ClusterSession
+    objects: JobObjects
+    name: str
+    timeout_s: float
+
+    def wait(self) -> None:
+        """Return when a master is ready.
+
+        Raises:
+            EdlError: what the master has reported; or MASTER_LOST, TIMED_OUT or LIMIT_EXCEEDED
+                with the words of Kubernetes.
+        """
+        began = time.monotonic()
+        stuck_since: float | None = None
+        while True:
+            job = self.objects.read(self.name)
+            if job.status().state.is_over:
+                self._report(job)
+                return
+            if job.is_suspended and objects.ANNOTATION_SUBMITTING not in job.annotations:
+                return  # it waits in a queue
+            pods = self.objects.pods(self.name, objects.MASTER)
+            if ready_pod(pods) is not None:
+                return
+            now = time.monotonic()
+            problem = start_problem(pods)
+            stuck_since = (stuck_since or now) if problem and not problem.is_room else None
+            stuck = stuck_since is not None and now - stuck_since > _PATIENCE_S
+            if problem and (problem.is_final or stuck):
+                self._check_record()
+                raise self._failed(problem)
+            if not pods and now - began > _NO_POD_S:
+                self._check_events()
+            if now - began > self.timeout_s:
+                raise self._late(problem)
+            time.sleep(_POLL_S)
+
+    def _check_record(self) -> None:
+        """A master that reports what is wrong writes the record before its pod ends."""
+        self._report(self.objects.read(self.name))
+
+    def _report(self, job: ClusterJob) -> None:
+        """Raises: EdlError: the job has failed with it."""
+        failure = job.status().failure
+        if failure is not None:
+            raise codec.error_of(failure)
+        if job.status().state.is_over and not job.record:
+            raise self._failed(
+                MasterProblem("it ended without a word", "The end of its log is below.", True)
+            )
+
+    def _check_events(self) -> None:
+        for said in self.objects.warnings(self.name):
+            if "forbidden" not in said and "quota" not in said:
+                continue
+            quota = "quota" in said
+            raise EdlError(
+                ErrorCode.LIMIT_EXCEEDED if quota else ErrorCode.FORBIDDEN,
+                f"the cluster refuses the master of job {self.name}: {said}",
+                where=self.objects.location(self.name),
+                remedy="Ask for less with --master-resources."
+                if quota
+                else "Correct the option or the pod template that the message names.",
+            )
+
+    def _failed(self, problem: MasterProblem) -> EdlError:
+        lines = []
+        if problem.has_run or not problem.remedy.startswith("Check"):
+            for pod in self.objects.pods(self.name, objects.MASTER)[-1:]:
+                query = {"container": objects.CONTAINER, "tailLines": str(_LOG_LINES)}
+                lines = self.objects.log(self.name, pod["metadata"]["name"], query).splitlines()
+        return EdlError(
+            ErrorCode.MASTER_LOST,
+            f"the master of job {self.name} does not start: {problem.what}",
+            where=self.objects.location(self.name),
+            remedy=problem.remedy,
+            detail="\n".join(lines),
+        )
+
+    def _last_words(self) -> str:
+        """What a master says that runs and is not ready."""
+        for pod in self.objects.pods(self.name, objects.MASTER)[-1:]:
+            query = {"container": objects.CONTAINER, "tailLines": "1"}
+            if said := self.objects.log(self.name, pod["metadata"]["name"], query).strip():
+                return f"; the last line of its log: {said}"
+        return ""
+
+    def _late(self, problem: MasterProblem | None) -> EdlError:
+        why = f": {problem.what}" if problem else self._last_words()
+        return EdlError(
+            ErrorCode.TIMED_OUT,
+            f"the master of job {self.name} was not ready within {self.timeout_s:.0f} s{why}",
+            where=self.objects.location(self.name),
+            remedy=problem.remedy if problem else "Allow more time with --start-timeout.",
+        )

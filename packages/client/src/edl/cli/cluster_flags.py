@@ -1,0 +1,92 @@
+"""The flags of commands about jobs that say where the jobs are."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+Command = Callable[..., None]
+
+_SECTION = "Jobs on Kubernetes"
+_FLAGS: dict[str, Any] = {
+    "platform": Annotated[
+        str | None,
+        typer.Option(
+            "--platform",
+            metavar="kubernetes",
+            help="Look at the jobs of a cluster, too; EDL_PLATFORM and edl.toml say it for good.",
+            rich_help_panel=_SECTION,
+        ),
+    ],
+    "context": Annotated[
+        str | None,
+        typer.Option(
+            "--context",
+            metavar="NAME",
+            help="Context of the kubeconfig.",
+            rich_help_panel=_SECTION,
+        ),
+    ],
+    "namespace": Annotated[
+        str | None,
+        typer.Option(
+            "--namespace",
+            "-n",
+            metavar="NAME",
+            help="Namespace of the jobs.",
+            rich_help_panel=_SECTION,
+        ),
+    ],
+}
+
+
+def finds_jobs(command: Command) -> Command:
+    """Decorate a command about jobs with the flags that say where they are.
+
+    A context or namespace alone means a cluster, too.
+    """
+
+    @functools.wraps(command)
+    def run(**values: Any) -> None:
+        from edl import settings
+        from edl.core.platforms import KUBERNETES, PLATFORMS
+        from edl.core.problem import usage
+
+        flags = {name: values.pop(name) for name in _FLAGS if values.get(name)}
+        for name in _FLAGS:
+            values.pop(name, None)
+        if values.get("all_namespaces"):
+            flags["all_namespaces"] = "yes"
+        platform = flags.setdefault("platform", KUBERNETES.name) if flags else ""
+        if platform and platform not in PLATFORMS:
+            raise usage(
+                f"--platform: {platform!r} is not one of {', '.join(PLATFORMS)}",
+                where="--platform",
+            )
+        token = settings.command_flags.set(flags)
+        try:
+            command(**values)
+        finally:
+            settings.command_flags.reset(token)
+
+    signature = inspect.signature(command)
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    added = [
+        inspect.Parameter(name, keyword, default=None, annotation=annotation)
+        for name, annotation in _FLAGS.items()
+    ]
+    hints = get_type_hints(command, include_extras=True)
+    # Commands are called by name, so that these may follow.
+    own = [
+        item.replace(kind=keyword, annotation=hints[item.name])
+        for item in signature.parameters.values()
+    ]
+    run.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*own, *added]
+    )
+    run.__annotations__ = {**hints, **_FLAGS}
+    return run

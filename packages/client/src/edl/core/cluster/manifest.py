@@ -1,0 +1,118 @@
+"""All objects that the client creates for a job on Kubernetes: docs/adr/0018-kubernetes.md."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from edl.core.cluster.pods import PodTemplates, master_pod, metadata
+from edl.core.cluster.templates import JsonObject
+from edl.core.options import cluster_kinds
+from edl.core.submission import Submission
+from edl_proto.kubernetes import objects
+
+UNLIMITED = 2**31 - 1
+"""Restarts of a master: a disruption counts as a failure for the Job, but never ends it."""
+
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+"""A Job with this label is released by Kueue."""
+
+
+def is_queued(job: Submission) -> bool:
+    """Whether somebody else releases the job's Job."""
+    return job.suspend or QUEUE_LABEL in dict(job.labels)
+
+
+def job_object(
+    job: Submission, namespace: str, user_templates: PodTemplates, *, suspended: bool
+) -> JsonObject:
+    """The Job, which owns everything else."""
+    made = _object("batch/v1", "Job", job, namespace)
+    if host := page_host(job, namespace):
+        made["metadata"].setdefault("annotations", {})[objects.ANNOTATION_PAGE] = host
+    made["spec"] = {
+        "suspend": suspended,
+        "completions": 1,
+        "parallelism": 1,
+        "backoffLimit": UNLIMITED,
+        "podReplacementPolicy": "TerminatingOrFailed",
+        "template": master_pod(job, user_templates),
+    }
+    return made
+
+
+def owned_objects(job: Submission, namespace: str, spec_json: str) -> Sequence[JsonObject]:
+    """What the Job owns, in the order of creation; owner references are not set.
+
+    Args:
+        spec_json: the specification that the master reads.
+    """
+    secret = _object("v1", "Secret", job, namespace)
+    secret["type"] = "Opaque"
+    secret["stringData"] = {objects.SPEC_KEY: spec_json}
+    service = _object("v1", "Service", job, namespace)
+    role = objects.labels(job.name, objects.MASTER)
+    service["spec"] = {
+        "selector": {key: role[key] for key in (objects.LABEL_JOB, objects.LABEL_ROLE)},
+        "ports": [
+            {"name": name, "port": port, "targetPort": name}
+            for name, port in (
+                ("grpc", objects.MASTER_PORT),
+                ("parameters", objects.STREAM_PORT),
+                ("page", objects.PAGE_PORT),
+            )
+        ],
+    }
+    made = [secret, service]
+    if job.state_volume and cluster_kinds.state_volume(job.state_volume).size:
+        made.append(_claim(job, namespace))
+    if job.ingress:
+        made.append(_ingress(job, namespace))
+    return made
+
+
+def manifest(
+    job: Submission, namespace: str, spec_json: str, user_templates: PodTemplates
+) -> JsonObject:
+    """All objects as one List, as they are when the job runs; the Job is the last.
+
+    Owner references are missing: they need the uid that the cluster gives to the Job.
+    """
+    own = job_object(job, namespace, user_templates, suspended=is_queued(job))
+    items = [*owned_objects(job, namespace, spec_json), own]
+    return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+def _claim(job: Submission, namespace: str) -> JsonObject:
+    wanted = cluster_kinds.state_volume(job.state_volume)
+    claim = _object("v1", "PersistentVolumeClaim", job, namespace)
+    claim["spec"] = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": wanted.size}},
+    }
+    if wanted.storage_class:
+        claim["spec"]["storageClassName"] = wanted.storage_class
+    return claim
+
+
+def page_host(job: Submission, namespace: str) -> str:
+    """The public host name of the job's page; empty if it has none."""
+    return job.ingress.format(name=job.name, namespace=namespace) if job.ingress else ""
+
+
+def _ingress(job: Submission, namespace: str) -> JsonObject:
+    backend = {
+        "service": {"name": objects.object_name(job.name), "port": {"name": "page"}},
+    }
+    path = {"path": "/", "pathType": "Prefix", "backend": backend}
+    ingress = _object("networking.k8s.io/v1", "Ingress", job, namespace)
+    ingress["spec"] = {"rules": [{"host": page_host(job, namespace), "http": {"paths": [path]}}]}
+    return ingress
+
+
+def _object(version: str, kind: str, job: Submission, namespace: str) -> JsonObject:
+    named = {"name": objects.object_name(job.name), "namespace": namespace}
+    return {
+        "apiVersion": version,
+        "kind": kind,
+        "metadata": {**named, **metadata(job, objects.MASTER)},
+    }

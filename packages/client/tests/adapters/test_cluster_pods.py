@@ -1,0 +1,202 @@
+"""Which master answers, why none starts, and the logs of pods that come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from edl.adapters.kubernetes.master_pods import ready_pod, start_problem
+from edl.adapters.kubernetes.pod_logs import PodLogs
+from edl.adapters.kubernetes.refusals import refusal
+from edl_proto.errors import ErrorCode
+from edl_proto.kubernetes import objects
+from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable
+
+
+def pod(name: str, created: int = 0, *, ready: bool = False, **state: Any) -> dict[str, Any]:
+    conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
+    statuses = [{"name": "sidecar", "state": {"running": {}}}, {"name": "edl", "state": state}]
+    return {
+        "metadata": {"name": name, "creationTimestamp": f"2026-11-22T20:00:{created:02}Z"},
+        "status": {"conditions": conditions, "containerStatuses": statuses},
+    }
+
+
+def test_the_newest_pod_that_is_ready_is_the_master() -> None:
+    old, new, later = pod("old", 1, ready=True), pod("new", 2, ready=True), pod("later", 3)
+    assert ready_pod([old, new, later]) is new
+    new["metadata"]["deletionTimestamp"] = "2026-11-22T20:01:00Z"
+    assert ready_pod([old, new, later]) is old
+    assert ready_pod([later]) is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "said", "is_final"),
+    [
+        ("InvalidImageName", "couldn't parse", True),
+        ("ErrImagePull", 'rpc error: "zoo": not found', True),
+        ("ErrImagePull", "no match for platform in manifest", True),
+        ("ImagePullBackOff", "i/o timeout", False),
+        ("CreateContainerConfigError", 'secret "s3" not found', True),
+    ],
+)
+def test_an_image_or_a_configuration_that_cannot_be_had(
+    reason: str, said: str, is_final: bool
+) -> None:
+    problem = start_problem([pod("one", waiting={"reason": reason, "message": said})])
+    assert problem is not None
+    assert problem.what == f"{reason}: {said}"
+    assert problem.is_final is is_final
+    assert problem.remedy
+
+
+def test_a_pod_that_is_being_made_has_no_problem() -> None:
+    assert start_problem([]) is None
+    assert start_problem([pod("one", waiting={"reason": "ContainerCreating"})]) is None
+    assert start_problem([pod("one", running={})]) is None
+
+
+def test_the_scheduler_is_quoted_and_the_pod_may_wait() -> None:
+    waiting = pod("one")
+    waiting["status"] = {
+        "conditions": [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "Unschedulable",
+                "message": "0/3 nodes are available: 3 Insufficient memory.",
+            }
+        ]
+    }
+    problem = start_problem([waiting])
+    assert problem is not None
+    assert "3 Insufficient memory" in problem.what
+    assert problem.is_room
+    assert not problem.is_final
+
+
+@pytest.mark.parametrize(
+    ("said", "what"),
+    [
+        ("exec /usr/bin/python3: exec format error", "another architecture"),
+        ("/usr/bin/python3: No module named edl_master", "the image has no edl_master"),
+        ('exec: "python3": executable file not found in $PATH', "the image has no edl_master"),
+        ("Traceback\nRuntimeError: lost", "it ended with exit code 1: RuntimeError: lost"),
+    ],
+)
+def test_a_master_that_ends_at_once_says_why(said: str, what: str) -> None:
+    ended = pod("one", terminated={"exitCode": 1, "message": said, "reason": "Error"})
+    problem = start_problem([ended])
+    assert problem is not None
+    assert what in problem.what
+    assert problem.is_final
+    ended["status"]["conditions"].append({"type": "DisruptionTarget", "status": "True"})
+    assert start_problem([ended]) is None, "the next pod is already on its way"
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "code"),
+    [
+        (401, "Unauthorized", ErrorCode.FORBIDDEN),
+        (403, 'pods is forbidden: User "eve" cannot create', ErrorCode.FORBIDDEN),
+        (403, 'pods "x" is forbidden: exceeded quota: small', ErrorCode.LIMIT_EXCEEDED),
+        (403, 'pods "x" is forbidden: violates PodSecurity', ErrorCode.FORBIDDEN),
+        (403, "forbidden: no PriorityClass with name high was found", ErrorCode.USAGE),
+        (404, 'namespaces "ns" not found', ErrorCode.USAGE),
+        (422, 'Job.batch "x" is invalid', ErrorCode.USAGE),
+    ],
+)
+def test_every_refusal_has_its_code_and_a_remedy(status: int, said: str, code: int) -> None:
+    error = refusal(ApiError(status, "", said), "the Job", "cluster", "ns")
+    assert error.code == code
+    assert error.where == "cluster/ns"
+    assert error.remedy
+    assert said in error.what or status == 401
+
+
+def test_a_cluster_that_does_not_answer_is_not_a_refusal() -> None:
+    error = refusal(ApiUnavailable("refused"), "listing jobs", "cluster", "ns")
+    assert error.code == ErrorCode.CLUSTER_UNAVAILABLE
+    assert error.detail == "refused"
+
+
+class Cluster:
+    """Pods with logs, and a record."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, tuple[dict[str, str], list[str]]] = {}
+        self.record: dict[str, Sequence[str]] = {}
+
+    def add(self, name: str, role: str, number: int = 0) -> list[str]:
+        labels = {objects.LABEL_ROLE: role, objects.LABEL_NUMBER: str(number)}
+        lines: list[str] = []
+        self.pods[name] = (labels, lines)
+        return lines
+
+    def list(self) -> list[dict[str, Any]]:
+        return [
+            {"metadata": {"name": name, "labels": labels, "creationTimestamp": name}}
+            for name, (labels, _) in self.pods.items()
+        ]
+
+    def read(self, name: str, query: Mapping[str, str]) -> str:
+        stamped = [
+            f"2026-11-22T20:00:{second:02}.000000000Z {text}"
+            for second, text in enumerate(self.pods[name][1])
+        ]
+        since = query.get("sinceTime", "")
+        kept = [line for line in stamped if line[:19] >= since[:19]]
+        if "tailLines" in query:
+            kept = kept[-int(query["tailLines"]) :]
+        return "".join(f"{line}\n" for line in kept)
+
+    def logs(self, **chosen: Any) -> PodLogs:
+        wanted = {"master": False, "worker": None, "tail": None, **chosen}
+        return PodLogs(self.list, self.read, lambda: self.record, **wanted)
+
+
+def texts(logs: PodLogs, final: bool = False) -> list[str]:
+    return [f"{line.source}: {line.text}" for line in logs.poll(final)]
+
+
+def test_each_line_of_a_living_pod_is_given_once() -> None:
+    cluster = Cluster()
+    master, worker = cluster.add("m", objects.MASTER), cluster.add("w", objects.WORKER, 1)
+    master.append("one")
+    logs = cluster.logs()
+    assert texts(logs) == ["master: one"]
+    master.append("two")
+    worker.append("here")
+    assert texts(logs) == ["master: two", "worker 1: here"]
+    assert texts(logs, final=True) == []
+
+
+def test_what_a_pod_that_is_gone_wrote_last_comes_from_the_record() -> None:
+    cluster = Cluster()
+    cluster.add("w", objects.WORKER, 0).append("one")
+    logs = cluster.logs()
+    assert texts(logs) == ["worker 0: one"]
+    cluster.pods.clear()
+    cluster.record["worker-0"] = ["one", "last words"]
+    assert texts(logs) == ["worker 0: last words"]
+    assert texts(logs, final=True) == []
+
+
+def test_after_the_end_the_record_is_all_there_is() -> None:
+    cluster = Cluster()
+    cluster.record = {"worker-10": ["b"], "worker-2": ["x", "a"], "master": ["m"]}
+    assert texts(cluster.logs(tail=1), final=True) == ["master: m", "worker 2: a", "worker 10: b"]
+    assert texts(cluster.logs(worker=10), final=True) == ["worker 10: b"]
+    assert texts(cluster.logs(master=True), final=True) == ["master: m"]
+    assert cluster.logs().workers() == [2, 10]
+
+
+def test_tail_counts_for_what_is_there_and_not_for_what_comes() -> None:
+    cluster = Cluster()
+    cluster.add("w", objects.WORKER).extend(["one", "two", "three"])
+    logs = cluster.logs(tail=1)
+    assert texts(logs) == ["worker 0: three"]
+    cluster.add("x", objects.WORKER, 1).extend(["a", "b"])
+    assert texts(logs) == ["worker 1: a", "worker 1: b"]

@@ -1,0 +1,223 @@
+"""The objects of a job on Kubernetes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from edl.core.cluster import manifest, pods
+from edl.core.cluster.pods import PodTemplates
+from edl.core.options import Given, Verb
+from edl.core.problem import Problem
+from edl.core.submission import Submission, build
+from edl_proto.kubernetes import objects
+
+IMAGE = "registry.example.com/zoo@sha256:" + "a" * 64
+NONE = PodTemplates()
+
+
+def job(**flags: Any) -> Submission:
+    values: dict[str, Any] = {
+        "model_zoo": "zoo",
+        "model_def": "mine",
+        "data": "s3://bucket/train",
+        "output": "s3://bucket/model",
+        "platform": "kubernetes",
+        "name": "digits",
+        "image": IMAGE,
+        **flags,
+    }
+    given = {name: Given(value, f"--{name}") for name, value in values.items()}
+    return build(Verb.TRAIN, given, cwd="/work", environ={})
+
+
+def container(pod: Any) -> Any:
+    (found,) = pod["spec"]["containers"]
+    return found
+
+
+def all_pods(submission: Submission) -> list[Any]:
+    return [
+        pods.master_pod(submission, NONE),
+        pods.worker_pod(submission, NONE),
+        pods.server_pod(submission, NONE),
+    ]
+
+
+def test_every_pod_satisfies_the_restricted_level_and_writes_only_to_volumes() -> None:
+    for pod in all_pods(job()):
+        security = pod["spec"]["securityContext"]
+        assert security["runAsNonRoot"]
+        assert security["runAsUser"] > 0
+        assert security["seccompProfile"] == {"type": "RuntimeDefault"}
+        own = container(pod)["securityContext"]
+        assert own["allowPrivilegeEscalation"] is False
+        assert own["capabilities"] == {"drop": ["ALL"]}
+        assert own["readOnlyRootFilesystem"]
+        assert "/tmp" in [mount["mountPath"] for mount in container(pod)["volumeMounts"]]
+        for volume in pod["spec"]["volumes"]:
+            assert set(volume) - {"name"} <= {"emptyDir", "secret", "persistentVolumeClaim"}
+
+
+def test_only_the_master_gets_a_token() -> None:
+    master, *others = all_pods(job())
+    assert master["spec"]["serviceAccountName"] == objects.MASTER_ACCOUNT
+    assert "automountServiceAccountToken" not in master["spec"]
+    assert [pod["spec"]["automountServiceAccountToken"] for pod in others] == [False, False]
+    assert "serviceAccountName" not in others[0]["spec"]
+
+
+def test_every_object_has_the_labels_of_edl_and_of_the_user() -> None:
+    made = manifest.manifest(job(labels="team=a", ingress="{name}.example.com"), "ns", "{}", NONE)
+    assert [item["kind"] for item in made["items"]] == ["Secret", "Service", "Ingress", "Job"]
+    for item in (*made["items"], made["items"][-1]["spec"]["template"]):
+        labels = item["metadata"]["labels"]
+        assert labels["team"] == "a"
+        assert labels.items() >= objects.labels("digits", objects.MASTER).items()
+    for item in made["items"]:
+        assert (item["metadata"]["name"], item["metadata"]["namespace"]) == ("edl-digits", "ns")
+
+
+def test_the_job_starts_one_master_again_and_again() -> None:
+    own = manifest.job_object(job(), "ns", NONE, suspended=True)
+    assert own["spec"]["suspend"] is True
+    assert own["spec"]["backoffLimit"] == 2**31 - 1
+    assert own["spec"]["podReplacementPolicy"] == "TerminatingOrFailed"
+    assert own["spec"]["template"]["spec"]["restartPolicy"] == "Never"
+
+
+def test_the_service_selects_the_master_alone() -> None:
+    _, service = manifest.owned_objects(job(), "ns", "{}")
+    labels = pods.master_pod(job(), NONE)["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= labels.items()
+    worker = pods.worker_pod(job(), NONE)["metadata"]["labels"]
+    assert not service["spec"]["selector"].items() <= worker.items()
+
+
+@pytest.mark.parametrize(
+    ("option", "kinds", "volume"),
+    [
+        ({}, [], {"emptyDir": {}}),
+        ({"state_volume": "mine"}, [], {"persistentVolumeClaim": {"claimName": "mine"}}),
+        (
+            {"state_volume": "20Gi:fast"},
+            ["PersistentVolumeClaim"],
+            {"persistentVolumeClaim": {"claimName": "edl-digits"}},
+        ),
+    ],
+)
+def test_the_state_is_where_the_option_says(option: Any, kinds: Any, volume: Any) -> None:
+    made = manifest.owned_objects(job(**option), "ns", "{}")
+    assert [item["kind"] for item in made] == ["Secret", "Service", *kinds]
+    if kinds:
+        assert made[-1]["spec"]["storageClassName"] == "fast"
+        assert made[-1]["spec"]["resources"]["requests"] == {"storage": "20Gi"}
+    found = pods.master_pod(job(**option), NONE)["spec"]["volumes"]
+    assert {"name": "edl-state", **volume} in found
+
+
+def test_memory_and_devices_are_limited_and_processor_time_only_if_asked() -> None:
+    wanted = "cpu=4,memory=8Gi,nvidia.com/gpu=1"
+    made = container(pods.worker_pod(job(worker_resources=wanted), NONE))["resources"]
+    assert made["requests"] == {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "1"}
+    assert made["limits"] == {"memory": "8Gi", "nvidia.com/gpu": "1"}
+    made = container(pods.worker_pod(job(worker_resources="cpu=1,limits.cpu=2"), NONE))
+    assert made["resources"]["limits"] == {"cpu": "2"}
+
+
+def test_options_of_pods_reach_every_pod() -> None:
+    submission = job(
+        node_selector="pool=gpu",
+        tolerations=["gpu=yes:NoSchedule", "spot"],
+        volumes=["claim/data:/data", "secret/keys:/keys"],
+        env=["A=b=c"],
+        env_from=["secret/s3"],
+        image_pull_secrets="login",
+        annotations="note=x y",
+        priority_class="high",
+    )
+    for pod in all_pods(submission):
+        spec, own = pod["spec"], container(pod)
+        assert spec["nodeSelector"] == {"pool": "gpu"}
+        assert spec["tolerations"][2:] == [
+            {"key": "gpu", "operator": "Equal", "value": "yes", "effect": "NoSchedule"},
+            {"key": "spot", "operator": "Exists"},
+        ]
+        assert {"name": "volume-0", "mountPath": "/data"} in own["volumeMounts"]
+        assert {"name": "volume-1", "mountPath": "/keys", "readOnly": True} in own["volumeMounts"]
+        assert {"name": "A", "value": "b=c"} in own["env"]
+        assert own["envFrom"] == [{"secretRef": {"name": "s3"}}]
+        assert spec["imagePullSecrets"] == [{"name": "login"}]
+        assert pod["metadata"]["annotations"]["note"] == "x y"
+    priorities = [pod["spec"].get("priorityClassName") for pod in all_pods(submission)]
+    assert priorities == ["high", None, "high"]
+
+
+def test_one_priority_class_of_workers_is_in_the_pod_and_a_mix_is_not() -> None:
+    assert pods.worker_pod(job(worker_priority_class="low"), NONE)["spec"]["priorityClassName"] == (
+        "low"
+    )
+    mixed = job(worker_priority_class="high=2,low=rest")
+    assert "priorityClassName" not in pods.worker_pod(mixed, NONE)["spec"]
+    assert [(it.name, it.workers) for it in pods.worker_priorities(mixed)] == [
+        ("high", 2),
+        ("low", None),
+    ]
+
+
+def test_templates_are_merged_last_and_that_of_workers_only_into_theirs() -> None:
+    both = PodTemplates(
+        {"spec": {"schedulerName": "mine"}}, {"spec": {"runtimeClassName": "nvidia"}}
+    )
+    worker, server = pods.worker_pod(job(), both), pods.server_pod(job(), both)
+    assert (worker["spec"]["schedulerName"], server["spec"]["schedulerName"]) == ("mine", "mine")
+    assert worker["spec"]["runtimeClassName"] == "nvidia"
+    assert "runtimeClassName" not in server["spec"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "suspended"),
+    [({}, False), ({"suspend": True}, True), ({"labels": f"{manifest.QUEUE_LABEL}=team"}, True)],
+)
+def test_a_job_that_a_queue_releases_stays_suspended(flags: Any, suspended: bool) -> None:
+    assert manifest.is_queued(job(**flags)) is suspended
+    shown = manifest.manifest(job(**flags), "ns", "{}", NONE)["items"][-1]
+    assert shown["spec"]["suspend"] is suspended
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("state_volume", "20Gi:"),
+        ("state_volume", "Claim"),
+        ("worker_resources", "cpu=lots"),
+        ("worker_resources", "cpu"),
+        ("worker_resources", "cpu=1,cpu=2"),
+        ("tolerations", "gpu:Never"),
+        ("volumes", "disk/x:/data"),
+        ("volumes", "claim/x:data"),
+        ("volumes", "claim/x:/data:rw"),
+        ("env", "novalue"),
+        ("env", "EDL_POD_NAME=x"),
+        ("env_from", "s3"),
+        ("labels", "a=b c"),
+        ("worker_priority_class", "high=2,low=3"),
+        ("worker_priority_class", "high=rest,low=rest"),
+        ("ingress", "jobs.example.com"),
+    ],
+)
+def test_wrong_values_are_refused_with_a_remedy(option: str, value: str) -> None:
+    with pytest.raises(Problem) as caught:
+        job(**{option: value})
+    assert f"--{option.replace('_', '-')}" in str(caught.value)
+    assert "For example" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("namespace", "x"), ("worker_resources", "cpu=1"), ("volumes", "claim/a:/a")],
+)
+def test_options_of_clusters_need_the_platform(option: str, value: str) -> None:
+    with pytest.raises(Problem, match="has no effect without --platform kubernetes"):
+        job(platform="processes", **{option: value})

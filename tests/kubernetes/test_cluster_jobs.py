@@ -1,0 +1,223 @@
+"""The client on a real cluster: bad input, the objects of a job, and every command about it.
+
+The master is scripted; ``scripted_pod.py`` runs in its pod.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cluster.cluster import Cluster
+from cluster.images import BUSYBOX_IMAGE
+
+from edl.__main__ import run
+from edl.adapters.kubernetes.backend import KubernetesJobBackend, kubernetes_jobs
+from edl.adapters.kubernetes.session import ClusterSession
+from edl.core.cluster.choice import ClusterChoice
+from edl_proto.kubernetes import objects
+
+ROOT = Path(__file__).parents[2]
+MODEL = """
+model = object()
+
+def dataset_fn(dataset, mode): pass
+def loss(labels, predictions): pass
+def optimizer(): pass
+"""
+MASTER_VERBS = "get,list,watch,create,delete,update,patch"
+MASTER_RESOURCES = "pods,pods/log,configmaps,jobs.batch,leases.coordination.k8s.io"
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Submitter:
+    """Runs commands in this process, for a namespace of its own."""
+
+    def __init__(
+        self, cluster: Cluster, namespace: str, place: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        self.cluster = cluster
+        self.namespace = namespace
+        self.place = place
+        self.image = _pinned(cluster, BUSYBOX_IMAGE)
+        self._capsys = capsys
+        (place / "zoo").mkdir()
+        (place / "zoo" / "mine.py").write_text(MODEL)
+        cluster.kubectl("create", "namespace", namespace)
+        account = objects.MASTER_ACCOUNT
+        self.kubectl("create", "serviceaccount", account)
+        verbs = (f"--verb={MASTER_VERBS}", f"--resource={MASTER_RESOURCES}")
+        self.kubectl("create", "role", account, *verbs)
+        subject = f"--serviceaccount={namespace}:{account}"
+        self.kubectl("create", "rolebinding", account, f"--role={account}", subject)
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        return self.cluster.kubectl("--namespace", self.namespace, *arguments, stdin=stdin)
+
+    def edl(self, *arguments: str) -> Done:
+        self._capsys.readouterr()
+        code = run(arguments)
+        out, err = self._capsys.readouterr()
+        return Done(code, out, err)
+
+    def train(self, *more: str, name: str = "digits") -> Done:
+        return self.edl(
+            *("train", "--model-zoo", str(self.place / "zoo"), "--model-def", "mine"),
+            *("--data", "s3://bucket/x", "--output", "s3://bucket/out", "--name", name),
+            *("--platform", "kubernetes", "--namespace", self.namespace),
+            *("--image", self.image, *more),
+        )
+
+    def left(self) -> list[str]:
+        """Objects of jobs."""
+        kinds = "jobs,pods,services,secrets,persistentvolumeclaims,configmaps"
+        listed = self.kubectl("get", kinds, "--output=name").split()
+        return [name for name in listed if "/edl-" in name]
+
+    def backend(self) -> KubernetesJobBackend:
+        choice = ClusterChoice(namespace=self.namespace)
+        return kubernetes_jobs(ClusterSession(choice, os.environ))
+
+    def play(self, part: str) -> str:
+        """A pod template whose ``python3`` runs the scripted job."""
+        script = ROOT / "tests" / "kubernetes" / "scripted_pod.py"
+        commands = self.place / "bin"
+        commands.mkdir(exist_ok=True)
+        python = commands / "python3"
+        command = shlex.join([sys.executable, "-P", str(script)])
+        python.write_text(f"#!/bin/sh\nexec {command}\n")
+        python.chmod(0o755)
+        base = str(Path(sys.executable).resolve().parents[1])
+        paths = ["/usr", "/lib", "/lib64", base, sys.prefix, str(ROOT), str(commands)]
+        paths = [path for path in dict.fromkeys(paths) if base != "/usr" or path != base]
+        kept = [path for path in dict.fromkeys(["/usr", *paths]) if Path(path).exists()]
+        names = {path: f"host-{number}" for number, path in enumerate(kept)}
+        container = {
+            "name": objects.CONTAINER,
+            "env": [
+                {"name": "PATH", "value": f"{commands}:/usr/bin:/bin"},
+                {"name": "SCENARIO", "value": part},
+            ],
+            "volumeMounts": [
+                {"name": name, "mountPath": path, "readOnly": True} for path, name in names.items()
+            ],
+        }
+        volumes = [{"name": name, "hostPath": {"path": path}} for path, name in names.items()]
+        return self.template({"spec": {"containers": [container], "volumes": volumes}})
+
+    def template(self, content: Any) -> str:
+        path = self.place / f"{secrets.token_hex(4)}.yaml"
+        path.write_text(yaml.safe_dump(content))
+        return str(path)
+
+    def kubeconfig(self, server: str = "", token: str = "") -> str:
+        """A copy of the cluster's with another address, or other credentials."""
+        config = yaml.safe_load(self.cluster.layout.kubeconfig.read_text())
+        if server:
+            config["clusters"][0]["cluster"] = {"server": server}
+        if token:
+            config["users"][0]["user"] = {"token": token}
+        path = self.place / f"{secrets.token_hex(4)}.kubeconfig"
+        path.write_text(yaml.safe_dump(config))
+        return str(path)
+
+
+def _pinned(cluster: Cluster, image: str) -> str:
+    """The image by its digest, under a name that nodes know."""
+    for sandbox in cluster.sandboxes.values():
+        ctr = ("ctr", "--namespace=k8s.io", "images")
+        rows = [line.split() for line in sandbox.run(*ctr, "ls").splitlines()]
+        (digest,) = (row[2] for row in rows if row[0] == image)
+        pinned = f"{image.rpartition(':')[0]}@{digest}"
+        sandbox.run(*ctr, "tag", "--force", image, pinned)
+    return pinned
+
+
+def eventually(condition: Callable[[], Any], what: str, timeout: float = 300) -> Any:
+    deadline = time.monotonic() + timeout
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"not within {timeout:.0f} s: {what}"
+        time.sleep(0.2)
+    return value
+
+
+@pytest.fixture
+def submitter(
+    cluster: Cluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Iterator[Submitter]:
+    for name in [name for name in os.environ if name.startswith("EDL_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("EDL_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("KUBECONFIG", str(cluster.layout.kubeconfig))
+    monkeypatch.chdir(tmp_path)
+    made = Submitter(cluster, f"client-{secrets.token_hex(4)}", tmp_path, capsys)
+    yield made
+    cluster.kubectl("delete", "namespace", made.namespace, "--wait=false")
+
+
+# --- bad input -----------------------------------------------------------------------------
+
+
+def test_bad_input_has_one_message_a_code_and_leaves_nothing(
+    submitter: Submitter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quota = {"kind": "ResourceQuota", "apiVersion": "v1", "metadata": {"name": "small"}}
+    quota["spec"] = {"hard": {"requests.memory": "200Gi"}}  # type: ignore[assignment]
+    submitter.kubectl("create", "-f-", stdin=json.dumps(quota))
+    template = submitter.template
+    cases: list[tuple[int, str, tuple[str, ...]]] = [
+        (2, "there is no namespace nowhere", ("--namespace", "nowhere")),
+        (2, "no context other", ("--context", "other")),
+        (2, "there is no serviceaccount nobody", ("--service-account", "nobody")),
+        (2, "there is no persistentvolumeclaim mine", ("--state-volume", "mine")),
+        (2, "there is no secret login", ("--image-pull-secrets", "login")),
+        (2, "there is no configmap c", ("--env-from", "configmap/c")),
+        (2, "there is no priorityclass high", ("--worker-priority-class", "high=1,low=rest")),
+        (2, "no quantity of memory", ("--worker-resources", "memory=lots")),
+        (2, "pods do not see this machine's files", ("--data", str(submitter.place))),
+        (2, "template cannot be read", ("--pod-template", "missing.yaml")),
+        (2, "it is a Deployment", ("--pod-template", template({"kind": "Deployment"}))),
+        (2, "edl sets", ("--pod-template", template({"metadata": {"name": "x"}}))),
+        (2, "nodeSelctor", ("--pod-template", template({"spec": {"nodeSelctor": {}}}))),
+        (10, "exceeded quota", ("--worker-resources", "memory=999Gi")),
+    ]
+    for code, said, more in cases:
+        done = submitter.train(*more)
+        assert (done.code, said in done.err) == (code, True), f"{said}: {done}"
+        assert "what to do: " in done.err, done.err
+    for kubeconfig, code, said in (
+        ("/nonexistent", 11, "there is no kubeconfig"),
+        (submitter.kubeconfig(server="https://127.0.0.1:9"), 11, "does not answer"),
+        (submitter.kubeconfig(token="expired"), 10, "does not accept your credentials"),
+    ):
+        monkeypatch.setenv("KUBECONFIG", kubeconfig)
+        done = submitter.train()
+        assert (done.code, said in done.err) == (code, True), f"{said}: {done}"
+    token = submitter.kubectl("create", "token", "default").strip()
+    monkeypatch.setenv("KUBECONFIG", submitter.kubeconfig(token=token))
+    done = submitter.train()
+    assert done.code == 10
+    assert "is forbidden" in done.err
+    assert submitter.left() == []
