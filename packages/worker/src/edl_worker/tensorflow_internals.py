@@ -11,7 +11,7 @@ import importlib
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import keras
 import tensorflow as tf
@@ -130,6 +130,12 @@ def compiled_metrics(
     kind = _private(_private_module("keras.src.trainers.compile_utils"), "CompileMetrics")
     made: keras.metrics.Metric = kind(metrics, weighted, output_names=list(output_names) or None)
     return made
+
+
+def metric_direction(metric: keras.metrics.Metric) -> Literal["max", "min"] | None:
+    """Whether a metric should rise or fall; None if Keras does not know."""
+    found = getattr(metric, "_direction", None)  # metrics that users write lack it
+    return "max" if found == "up" else "min" if found == "down" else None
 
 
 def compile_arguments(model: keras.Model) -> dict[str, Any]:

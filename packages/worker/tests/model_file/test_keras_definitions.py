@@ -109,6 +109,52 @@ def tensors(nest: Any) -> Any:
     return tf.nest.map_structure(tf.convert_to_tensor, nest)
 
 
+UNNAMED_OUTPUTS = TWO_OUTPUTS.replace(', name="size"', "").replace(', name="kind"', "")
+SUBCLASSED_OUTPUTS = """
+class Net(tf.keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.size = tf.keras.layers.Dense(1)
+        self.kind = tf.keras.layers.Dense(2, activation="softmax")
+    def call(self, x):
+        return {"size": self.size(x["x"]), "kind": self.kind(x["x"])}
+model = Net()
+"""
+
+
+@pytest.mark.parametrize("model", [TWO_OUTPUTS, UNNAMED_OUTPUTS, SUBCLASSED_OUTPUTS])
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        "{'size': ['mae'], 'kind': ['accuracy']}",
+        "{'size': {'mae': 'mae'}, 'kind': {'accuracy': 'accuracy'}}",
+        "{'size': {'mae': lambda labels, outputs: tf.abs(labels - outputs)},"
+        " 'kind': {'accuracy': tf.keras.metrics.SparseCategoricalAccuracy()}}",
+    ],
+)
+def test_metrics_by_the_name_of_an_output(zoo: ZooFolder, model: str, metrics: str) -> None:
+    loss = "loss = {'size': 'mse', 'kind': 'sparse_categorical_crossentropy'}\n"
+    file = load(zoo, f"{REST}{model}{loss}metrics = {metrics}")
+    batch = Batch({"x": tf.constant(FEATURES)}, tensors(LABELS[TWO]), 8)
+    file.build(batch)
+    outputs = file.predict(batch.features)
+    measured = file.new_metrics()
+    measured.add(batch, lambda each: file.predict(each.features))
+    values = measured.result()
+    assert set(file.metric_names) == {"loss", "size_mae", "kind_accuracy"} == set(values)
+    labels = LABELS[TWO]
+    assert values["size_mae"] == pytest.approx(np.abs(labels["size"] - outputs["size"]).mean())
+    hits = labels["kind"] == np.argmax(outputs["kind"], 1)
+    assert values["kind_accuracy"] == pytest.approx(hits.mean())
+
+
+def test_metrics_by_the_name_of_a_single_output(zoo: ZooFolder) -> None:
+    named = MODEL.replace("Dense(1)", "Dense(1, name='size')")
+    file = load(zoo, f"{REST}{named}{LOSS}metrics = {{'size': {{'mae': 'mae'}}}}")
+    file.build(Batch({"x": tf.constant(FEATURES)}, tensors(LABELS[ONE]), 8))
+    assert file.metric_names == ("loss", "size_mae")
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_gradients_and_evaluation_equal_those_of_keras(zoo: ZooFolder, case: str) -> None:
     source, labels, compiled, fitted = CASES[case]

@@ -50,7 +50,7 @@ def caller(zoo: ZooFolder, text: str) -> CallbackCaller:
     zoo.write("mine.py", text)
     file = zoo.load("mine")
     file.build(batches(file, rows())[0])
-    file.check_callbacks(validates=True)
+    file.resolve_callbacks(validates=True)
     return CallbackCaller(file, Arena(file.model), 10)
 
 
@@ -140,11 +140,66 @@ def test_what_cannot_be_called_is_refused_by_name(zoo: ZooFolder, made: str, wha
     assert error.remedy
 
 
+METRICS = """
+def eval_metrics_fn():
+    return {
+        "hits": tf.keras.metrics.BinaryAccuracy(),
+        "distance": tf.keras.metrics.MeanAbsoluteError(name="mae"),
+        "top_auc": lambda labels, outputs: tf.reduce_mean(outputs),
+        "own": lambda labels, outputs: tf.reduce_mean(outputs),
+    }
+"""
+
+
+@pytest.mark.parametrize(
+    ("monitored", "found", "mode"),
+    [
+        ("val_loss", "val_loss", "min"),
+        ("val_hits", "val_hits", "max"),
+        ("val_binary_accuracy", "val_hits", "max"),
+        ("val_accuracy", "val_hits", "max"),
+        ("val_acc", "val_hits", "max"),
+        ("val_mae", "val_distance", "min"),
+        ("val_top_auc", "val_top_auc", "max"),
+    ],
+)
+def test_values_are_monitored_by_the_names_of_keras(
+    zoo: ZooFolder, tmp_path: Path, monitored: str, found: str, mode: str
+) -> None:
+    callbacks = f"""
+monitor = {{"monitor": {monitored!r}}}
+callbacks = [
+    tf.keras.callbacks.EarlyStopping(patience=1, min_delta=0.25, **monitor),
+    tf.keras.callbacks.ReduceLROnPlateau(patience=1, **monitor),
+    tf.keras.callbacks.ModelCheckpoint(
+        {str(tmp_path / "best.keras")!r}, save_best_only=True, **monitor),
+]
+"""
+    one = caller(zoo, MODEL + REST + LOSS + METRICS + callbacks)
+    another = caller(zoo, MODEL + REST + LOSS + METRICS + callbacks)
+    state = one.call(0, EpochLogs()).state
+    step = -1.0 if mode == "min" else 1.0
+    for epoch, which in enumerate((one, another, one), 1):
+        result = which.call(epoch, EpochLogs(state, {found: step * epoch}))
+        state = result.state
+        assert not result.stopped_by
+    assert another.call(4, EpochLogs(state, {found: step * 3.2})).stopped_by == "EarlyStopping"
+    assert (tmp_path / "best.keras").exists()
+
+
+def test_a_value_that_may_rise_or_fall_needs_a_mode(zoo: ZooFolder) -> None:
+    text = MODEL + REST + LOSS + METRICS + "callbacks = [tf.keras.callbacks.EarlyStopping(HOW)]\n"
+    with pytest.raises(ContractErrors, match="should it rise or fall") as caught:
+        caller(zoo, text.replace("HOW", "'val_own'"))
+    assert 'mode="max"' in caught.value.errors[0].remedy
+    caller(zoo, text.replace("HOW", "'val_own', mode='max'"))
+
+
 def test_without_validation_data_only_the_loss_can_be_monitored(zoo: ZooFolder) -> None:
     text = "callbacks = [tf.keras.callbacks.EarlyStopping('val_loss')]\n"
     zoo.write("mine.py", MODEL + REST + LOSS + text)
     file = zoo.load("mine")
     file.build(batches(file, rows())[0])
-    file.check_callbacks(validates=True)
+    file.resolve_callbacks(validates=True)
     with pytest.raises(ContractErrors, match="--validation-data"):
-        file.check_callbacks(validates=False)
+        file.resolve_callbacks(validates=False)

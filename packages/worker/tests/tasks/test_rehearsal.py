@@ -143,6 +143,68 @@ def test_a_loss_of_a_shape_that_fits_no_examples(
     assert "mine.py" in error.where
 
 
+FLAT = REST.replace('r["y"]\n', 'r["y"][0]\n')
+OWN_LOSS = """
+class Own(tf.keras.losses.Loss):
+    def call(self, y_true, y_pred):
+        return tf.reduce_mean(tf.square(y_true - y_pred), -1)
+loss = Own()
+"""
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "tf.reduce_mean(tf.square(labels - predictions))",
+        "tf.reduce_sum(tf.abs(labels - predictions))",
+        "tf.reduce_mean(tf.square(labels - predictions), axis=-1)",
+        "-tf.reduce_mean(labels * tf.math.log(predictions))",
+        "",
+    ],
+)
+def test_a_loss_that_broadcasts_labels_against_outputs(
+    zoo: ZooFolder, data: str, loss: str
+) -> None:
+    own = f"\ndef loss(labels, predictions):\n    return {loss}\n" if loss else OWN_LOSS
+    with pytest.raises(ContractErrors) as caught:
+        load(zoo, data, FLAT + MODEL + own)
+    (error,) = caught.value.errors
+    assert error.code == ErrorCode.SHAPE_MISMATCH
+    assert "labels (n,) and outputs (n, 1) to (n, n)" in error.what
+    assert "mine.py" in error.where
+    assert "reshape" in error.remedy
+    load(zoo, data, REST + MODEL + own)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "tf.reduce_mean(tf.square(labels - predictions[:, 0]))",
+        "tf.reduce_mean(tf.square(labels[:, None] - predictions))",
+        "tf.reduce_mean(tf.keras.losses.mse(labels, predictions))",
+        "tf.keras.losses.BinaryCrossentropy(from_logits=True)(labels, predictions)",
+        "-tf.reduce_mean(labels * tf.math.log(predictions[:, 0]))",
+        "tf.reduce_mean(predictions)",
+        "tf.reduce_mean((labels[:, None] - labels) * (predictions - tf.transpose(predictions)))",
+    ],
+)
+def test_a_loss_of_the_same_shapes_that_does_not_broadcast(
+    zoo: ZooFolder, data: str, loss: str
+) -> None:
+    load(zoo, data, f"{FLAT}{MODEL}\ndef loss(labels, predictions):\n    return {loss}\n")
+
+
+def test_a_metric_that_broadcasts_labels_against_outputs(zoo: ZooFolder, data: str) -> None:
+    metric = """
+def eval_metrics_fn(labels, predictions):
+    return {"hits": tf.equal(tf.round(predictions), tf.round(labels))}
+"""
+    with pytest.raises(ContractErrors, match="the metric hits compares each label"):
+        load(zoo, data, FLAT + MODEL + 'loss = "mse"\n' + metric)
+    single = metric.replace("round(predictions)", "round(predictions[:, 0])")
+    load(zoo, data, FLAT + MODEL + 'loss = "mse"\n' + single)
+
+
 @pytest.mark.parametrize("value", ["tf.reshape(e, [-1])", "tf.tile(e, [1, 5])", "tf.transpose(e)"])
 def test_a_loss_of_other_shapes_is_accepted(zoo: ZooFolder, data: str, value: str) -> None:
     source = f"\ndef loss(labels, predictions):\n    e = labels - predictions\n    return {value}\n"

@@ -8,12 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.adapters.optimizer import check_supported
 from edl_worker.model_file.batch import Batch
+from edl_worker.model_file.broadcasting import Measure, broadcast_shapes
 from edl_worker.model_file.description import ModelFileDescription, Reduction
 from edl_worker.model_file.errors import trial_error
 from edl_worker.model_file.metrics import EvaluationMetrics, MetricComputation
@@ -199,6 +201,49 @@ class DryRun:
             raise self._loss_error(error) from error
         doubled = abs(double - 2 * single) <= 1e-4 * abs(double)
         return "sum" if doubled and single != 0 else "mean"
+
+    def check_loss_pairs(self, sample: TrialSample) -> None:
+        """Checks that the loss compares each output with its own label only.
+
+        Raises:
+            EdlError: SHAPE_MISMATCH, labels and outputs are broadcast against each other.
+        """
+        loss = self._description.loss
+        assert loss is not None, "the loss is tried"
+
+        def measure(labels: Any, outputs: Any) -> dict[str, Any]:
+            return {loss.signature: loss.function(outputs=outputs, labels=labels)}
+
+        self._check_pairs(measure, sample, loss.place)
+
+    def check_metric_pairs(self, sample: TrialSample) -> None:
+        """Checks that functions among the metrics compare each output with its own label only.
+
+        Raises:
+            EdlError: SHAPE_MISMATCH, labels and outputs are broadcast against each other.
+        """
+
+        def measure(labels: Any, outputs: Any) -> dict[str, Any]:
+            values = self._description.metrics.batch_values(outputs=outputs, labels=labels)
+            return {
+                f"the metric {name}": value
+                for name, value in values.items()
+                if not isinstance(value, keras.metrics.Metric)
+            }
+
+        self._check_pairs(measure, sample, self._description.place)
+
+    def _check_pairs(self, measure: Measure, sample: TrialSample, place: str) -> None:
+        with compatibility.removed_names_provided():
+            found = broadcast_shapes(measure, sample.labels, sample.outputs)
+        for name, shapes in found.items():
+            raise EdlError(
+                ErrorCode.SHAPE_MISMATCH,
+                f"{name} compares each label with each output: it broadcasts {shapes} to (n, n)",
+                where=place,
+                remedy="Give both one shape: tf.reshape(labels, tf.shape(outputs)), or the same "
+                "in the input function.",
+            )
 
     def _check_loss_shape(self, sample: TrialSample) -> None:
         """Check that the loss is one number, or that their number grows as that of examples.

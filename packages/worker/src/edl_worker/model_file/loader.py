@@ -242,6 +242,14 @@ def _unknown_parameters(model: ModelDefinition, caller: DefinitionCaller) -> lis
     return [caller.unknown_parameter(name) for name in caller.unclaimed_params()]
 
 
+def _output_names(model: keras.Model | None) -> tuple[str, ...]:
+    """The names of a model's outputs; empty if only a call can show them."""
+    names = tuple(getattr(model, "output_names", None) or ())
+    if model is not None and names and isinstance(model.output, Mapping):
+        return tuple(model.output)  # Keras prefers the keys to the names of the layers
+    return names
+
+
 def _describe(
     model: ModelDefinition,
     keras_model: keras.Model | None,
@@ -258,7 +266,7 @@ def _describe(
     def adapted(role: Role, adapter: Callable[..., _Adapted], *more: Any) -> _Adapted | None:
         return errors.attempt(adapter, used[role], caller, *more) if role in used else None
 
-    outputs = tuple(getattr(keras_model, "output_names", None) or ())
+    outputs = _output_names(keras_model)
     optimizer = adapted("optimizer", adapt_optimizer)
     loss_weights = adapted("loss_weights", adapt_value)
     loss = adapted("loss", adapt_loss, loss_weights, outputs)

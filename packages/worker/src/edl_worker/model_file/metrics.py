@@ -8,7 +8,7 @@ its state is a total and a weight.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -56,6 +56,14 @@ class MetricComputation:
         loss = (LOSS,) if self._compute_loss is not None else ()
         names = [name for given, metric in self._keras.items() for name in _names(given, metric)]
         return tuple(dict.fromkeys((*loss, *names, *self._value_names)))
+
+    @property
+    def sources(self) -> dict[str, keras.metrics.Metric | None]:
+        """Name of each value to the Keras metric that it comes from, if there is one."""
+        found: dict[str, keras.metrics.Metric | None] = dict.fromkeys(self.names)
+        for given, metric in self._keras.items():
+            found.update(sources_of(_names(given, metric), metric))
+        return found
 
     @property
     def keras_metrics(self) -> Mapping[str, keras.metrics.Metric]:
@@ -256,6 +264,21 @@ def _names(name: str, metric: keras.metrics.Metric) -> list[str]:
     if not _is_compiled(metric):
         return [name]
     return list(_values(name, metric)) if metric.built else []
+
+
+def sources_of(
+    names: Iterable[str], metric: keras.metrics.Metric
+) -> dict[str, keras.metrics.Metric | None]:
+    """Name of each value of a metric to the part of it that gives the value."""
+    metric = getattr(metric, "metric", metric)  # of one output
+    if not _is_compiled(metric):
+        return dict.fromkeys(names, metric)
+    found: dict[str, keras.metrics.Metric | None] = {}
+    for name in names:
+        # Keras puts the name of the output in front.
+        ends = [part for part in metric.metrics if f"_{name}".endswith(f"_{part.name}")]
+        found[name] = max(ends, key=lambda part: len(part.name), default=None)
+    return found
 
 
 def _values(name: str, metric: keras.metrics.Metric) -> dict[str, float]:

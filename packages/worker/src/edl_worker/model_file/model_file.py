@@ -9,12 +9,12 @@ import keras
 import tensorflow as tf
 
 from edl_proto.errors import EdlError
-from edl_worker.model_file.adapters.callbacks import check_monitored
 from edl_worker.model_file.batch import Batch
 from edl_worker.model_file.description import FormName, ModelFileDescription, Reduction
 from edl_worker.model_file.dry_run import DryRun
 from edl_worker.model_file.errors import ContractErrors
 from edl_worker.model_file.metrics import EvaluationMetrics, MetricComputation
+from edl_worker.model_file.monitors import resolve_monitors
 from edl_worker.model_file.own_evaluation import OwnEvaluation, OwnEvaluationMetrics
 from edl_worker.model_file.own_steps import predicts_by_itself, unwrapped
 from edl_worker.model_file.pipelines.request import Blocks, MinibatchRequest
@@ -200,17 +200,18 @@ class ModelFile:
         hits = tf.cast(tf.equal(classes[..., tf.newaxis], known), tf.float32)
         return tf.reduce_sum(hits * (factors - 1), -1) + 1
 
-    def check_callbacks(self, *, validates: bool) -> None:
-        """Check that callbacks look at values that there are; call ``build`` first.
+    def resolve_callbacks(self, *, validates: bool) -> None:
+        """Make callbacks monitor what there is; call ``build`` first.
 
         Args:
             validates: the job has validation data.
 
         Raises:
-            ContractErrors: one monitors something else.
+            ContractErrors: one monitors something else, or what should not clearly rise or fall.
         """
-        names = self.metric_names if validates else ()
-        if errors := check_monitored(self.callbacks, names, self._description.place):
+        measured = self._own_evaluation or self._metrics
+        sources = measured.sources if validates else {}
+        if errors := resolve_monitors(self.callbacks, sources, self._description.place):
             raise ContractErrors(errors)
 
     def new_metrics(self) -> EvaluationMetrics | OwnEvaluationMetrics:
@@ -243,7 +244,9 @@ class ModelFile:
                 dry_run.trace_step(batch)
             sample = dry_run.sample(batch, outputs)
             self.reduction = self._loss.declared_reduction or dry_run.find_reduction(sample)
+            dry_run.check_loss_pairs(sample)
             dry_run.try_metrics(self._metrics, sample)
+            dry_run.check_metric_pairs(sample)
         except ContractErrors:
             raise
         except EdlError as error:

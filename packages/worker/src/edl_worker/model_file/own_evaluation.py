@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from edl_worker.model_file.batch import Batch
-from edl_worker.model_file.metrics import MetricStates, spread
+from edl_worker.model_file.metrics import MetricStates, sources_of, spread
 from edl_worker.model_file.own_steps import StepError, packed, unwrapped
 
 _MEAN = "mean:"
@@ -32,6 +32,18 @@ class OwnEvaluation:
         self.model = model
         self.names: tuple[str, ...] = ()
         self.step = tf.function(self._trace, autograph=False, reduce_retracing=True)
+
+    @property
+    def sources(self) -> dict[str, keras.metrics.Metric | None]:
+        """Name of each value to the Keras metric that it comes from, if there is one."""
+        found: dict[str, keras.metrics.Metric | None] = dict.fromkeys(self.names)
+        for metric in self.model.metrics:
+            known = sources_of([name for name in self.names if not found[name]], metric)
+            is_list = hasattr(metric, "metrics")
+            found.update(
+                {name: part for name, part in known.items() if is_list or name == metric.name}
+            )
+        return found
 
     def _trace(self, features: Any, labels: Any, weights: Any) -> dict[str, Any]:
         logs = unwrapped(self.model, "test_step")(packed(features, labels, weights))

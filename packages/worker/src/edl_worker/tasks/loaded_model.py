@@ -194,7 +194,7 @@ def _load_for_training(job: JobDescription, context: dict[str, Any]) -> LoadedMo
         sample = first_batch(file, job, Mode.TRAINING, job.minibatch_size)
         file.build(sample, local=options.local_steps > 1)
         # A check without a master knows nothing of the job's validation data.
-        file.check_callbacks(validates=options.validates or not context.get("master"))
+        file.resolve_callbacks(validates=options.validates or not context.get("master"))
     if options.init_from:
         trained_model.initialize(file.model, options.init_from)
     _spread_seeds(file.model, int(context["worker_id"]))

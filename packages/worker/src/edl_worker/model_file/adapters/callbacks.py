@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
 from typing import Any
 
 import keras
 
-from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.arguments import Definition
 from edl_worker.model_file.definition_caller import DefinitionCaller
 from edl_worker.model_file.zoo import compatibility
@@ -55,31 +53,6 @@ def adapt_callbacks(definition: Definition, caller: DefinitionCaller) -> Callbac
     for each in called:
         _check(definition, each)
     return tuple(called)
-
-
-def check_monitored(callbacks: Callbacks, metrics: Collection[str], place: str) -> list[EdlError]:
-    """Errors for callbacks that look at a value that no epoch has.
-
-    Args:
-        metrics: names of what an evaluation measures; empty if there is none.
-        place: of the model file, for messages.
-    """
-    known = {"loss", "learning_rate", *(f"val_{name}" for name in metrics)}
-    errors = []
-    for each in callbacks:
-        monitored = getattr(each, "monitor", None)
-        needed = not isinstance(each, keras.callbacks.ModelCheckpoint) or each.save_best_only
-        if isinstance(monitored, str) and needed and monitored not in known:
-            errors.append(
-                EdlError(
-                    ErrorCode.MODEL_CONTRACT,
-                    f"{type(each).__name__} monitors {monitored!r}, which no epoch has",
-                    where=place,
-                    remedy=f"Monitor one of {', '.join(sorted(known))}."
-                    + ("" if metrics else " Others need --validation-data."),
-                )
-            )
-    return errors
 
 
 def _is_done_already(callback: keras.callbacks.Callback) -> bool:

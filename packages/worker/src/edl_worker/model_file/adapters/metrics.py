@@ -47,15 +47,24 @@ def adapt_metrics(
     if callable(value):
         value = caller.call(definition)
     if is_by_output(value):
-        return metrics_by_output(value, lambda metrics: _metrics_by_name(definition, metrics))
+        return metrics_by_output(
+            value, lambda metrics: _metrics_by_name(definition, metrics), output_names
+        )
     if isinstance(value, str):
         value = [value]
-    by_output = isinstance(value, Mapping) and bool(value) and set(value) <= set(output_names)
-    if by_output or isinstance(value, list | tuple):
+    if isinstance(value, list | tuple) or _is_of_compile(value, output_names):
         metric = _compiled(definition, value, None, output_names)
         compiled = {"metrics": value}
         return MetricDefinitions({AS_IN_KERAS: metric}, _values_of({}), (), compiled)
     return _metrics_by_name(definition, value)
+
+
+def _is_of_compile(value: Any, output_names: Sequence[str]) -> bool:
+    """Whether a mapping has outputs as keys, as in ``model.compile``, and not names of metrics."""
+    if not isinstance(value, Mapping) or not value:
+        return False
+    lists = any(isinstance(metrics, list | tuple) for metrics in value.values())
+    return lists or set(value) <= set(output_names)
 
 
 def add_weighted_metrics(
