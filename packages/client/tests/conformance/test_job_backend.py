@@ -31,7 +31,7 @@ from edl.core.options.kinds import WorkerRange
 from edl.core.platforms import PLATFORMS
 from edl.core.submission import Submission, build
 from edl_proto.errors import EdlError
-from edl_proto.local import job_directory
+from edl_proto.local import job_directory, output_reservation
 from edl_proto.v1 import error_pb2
 
 
@@ -292,9 +292,15 @@ def test_a_finished_job_succeeded_and_cannot_be_scaled(
 def test_stop_now_ends_everything_and_nothing_restarts_the_job(
     harness: Harness, backend: JobBackend
 ) -> None:
-    backend.submit(harness.job("killed", num_workers="2"))
+    output = harness.edl.place / "model"
+    backend.submit(harness.job("killed", num_workers="2", output=str(output)))
     eventually(lambda: running(backend, "killed"), "the job runs")
+    reservation = output_reservation.path_of(str(output))
+    assert reservation is not None
+    with reservation.open("w") as held:  # as a master has it
+        output_reservation.write(held.fileno(), harness.edl.job_dir("killed"))
     backend.stop("killed", "at once", now=True)
+    assert not reservation.exists()
     eventually(lambda: over(backend, "killed"), "the job is over")
     status = backend.conclude("killed", backend.status("killed").status)
     assert status.state is JobState.LOST

@@ -193,6 +193,7 @@ def export_to(lease: LeaseGranted, view: JobView) -> task_pb2.ExportInfo:
         records_trained=view.records_trained,
         epochs=view.progress.num_epochs,
         metrics=view.metrics,
+        crashes=lease.crashes,
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from edl_master.adapters.output_reservation import OutputReservation
 from edl_proto.errors import EdlError
-from edl_proto.local import job_directory, supervision
+from edl_proto.local import job_directory, output_reservation, supervision
 from edl_proto.v1 import error_pb2
 
 
@@ -38,7 +38,9 @@ def test_of_two_jobs_with_one_output_the_second_is_refused(tmp_path: Path, outpu
     first = OutputReservation(output, job(tmp_path, "first"))
     first.hold()
     assert "job first" in refused(output, job(tmp_path, "second"))
-    first.release()
+    output_reservation.release(output, tmp_path / "jobs" / "second")
+    assert len(list(tmp_path.iterdir())) == 2, "it is not that job's"
+    output_reservation.release(output, tmp_path / "jobs" / "first")
     first.close()
     assert [path.name for path in tmp_path.iterdir()] == ["jobs"]
     OutputReservation(output, tmp_path / "jobs" / "second").hold()

@@ -120,7 +120,7 @@ def _failure(failure: Failure | None) -> str:
 def tell(effect: fx.Effect) -> str:
     """Say an effect in one line."""
     match effect:
-        case fx.LeaseGranted(worker, task, token, _, records, _, frozen, version, states):
+        case fx.LeaseGranted(worker, task, token, _, records, _, frozen, version, states) as lease:
             line = f"worker {worker} gets {_held(task, token)}"
             if records:
                 line += f": file {records.file} [{records.start}, {records.stop})"
@@ -128,7 +128,7 @@ def tell(effect: fx.Effect) -> str:
                 line += f", frozen {frozen} at version {version}"
             for state in states:
                 line += f", {state.name} {' '.join(_numbers(state))}"
-            return line
+            return line + (f", after {lease.crashes} crashes" if lease.crashes else "")
         case fx.WaitForWork(_, reason):
             return f"wait: {reason}"
         case fx.LeaveJob(reason):

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from edl_proto.local import supervision
+from edl_proto.local import process_environment, supervision
 from edl_proto.local.supervision import FROZEN_S, Remedy, SupervisorWatch, remedy
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from edl_proto.local import supervision
+from edl_proto.local import process_environment, supervision
 held = supervision.hold(Path(sys.argv[1]))
 print("held" if held else "taken", flush=True)
 time.sleep(600)
@@ -157,3 +157,21 @@ def test_the_process_of_a_master_is_known_before_it_listens(job_dir: Path) -> No
     assert supervision.master_process(job_dir) == (3, 4)
     (job_dir / "container.json").write_text(json.dumps({"pid": 5, "start_time": 6}))
     assert supervision.master_process(job_dir) == (5, 6)
+
+
+def test_a_supervisor_has_the_environment_of_the_submission(
+    job_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", "/mine")
+    monkeypatch.delenv("EDL_JOB_DIR", raising=False)
+    changes = {"TMPDIR": str(job_dir / "tmp"), "EDL_JOB_DIR": str(job_dir)}
+    for name, value in process_environment.changed(os.environ, changes).items():
+        monkeypatch.setenv(name, value)  # as in a worker
+    found = job_dir / "environment"
+    script = f'echo "$TMPDIR,$EDL_JOB_DIR," > {found}.new; mv {found}.new {found}'
+    supervision.describe(job_dir, ["sh", "-c", script], ["true"])
+    supervision.ensure(job_dir)
+    deadline = time.monotonic() + 200
+    while not found.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert found.read_text() == "/mine,,\n"

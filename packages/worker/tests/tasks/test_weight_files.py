@@ -160,6 +160,23 @@ def test_a_model_goes_to_an_object_store_and_comes_back(job: job_pb2.JobSpec, st
     )
 
 
+def test_a_model_without_the_form_in_which_workers_crashed(
+    job: job_pb2.JobSpec, tmp_path: Path
+) -> None:
+    earlier, place = (tmp_path / f".out.edl-job.ab12-{token}.tmp" for token in (7, 8))
+    earlier.mkdir()
+    (earlier / ".writing").write_text(trained_model.SAVED_MODEL)
+    (warning,) = exporter(job).export(ExportInfo(crashes=2), str(place))
+    assert warning.startswith("The trained model has no saved_model: 2 workers ended")
+    assert sorted(path.name for path in place.iterdir()) == [
+        "model.keras",
+        "model_zoo",
+        "parameters.safetensors",
+        "trained_model.pb",
+    ]
+    assert trained_model.open_directory(str(place)).description.saved_model == ""
+
+
 def test_a_model_that_cannot_be_written_whole_is_not_left_in_a_store(
     job: job_pb2.JobSpec, store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

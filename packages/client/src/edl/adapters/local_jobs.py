@@ -31,6 +31,7 @@ from edl.core.job_status import Failure, JobEvent, JobState, JobStatus, ways_on
 from edl.core.options.kinds import WorkerRange
 from edl.core.submission import Submission
 from edl_proto.errors import EdlError
+from edl_proto.local import output_reservation
 from edl_proto.v1 import error_pb2, job_pb2
 
 if TYPE_CHECKING:
@@ -125,6 +126,7 @@ class LocalJobBackend:
             if stored.master is not None:
                 masters.append(stored.master.process)
             processes.end(masters, 0.0)
+            output_reservation.release(stored.spec.output, stored.path)
             return
         if stored.is_over:
             return
@@ -155,6 +157,8 @@ class LocalJobBackend:
     def delete(self, name: str) -> None:
         self._check(name)
         end_job(self._runtime, self._store.path(name), self._store.master(name))
+        with contextlib.suppress(EdlError):  # a damaged description does not name the output
+            output_reservation.release(self._read(name).spec.output, self._store.path(name))
         self._disconnect(name)
         self._store.delete(name)
 
@@ -187,6 +191,7 @@ class LocalJobBackend:
         path = self._store.path(status.job)
         while left := processes.end(job_workers(self._store.runtime, path), _WORKER_GRACE_S):
             ended += len(left)
+        output_reservation.release(status.output, path)
         also = f"; {ended} of its workers were ended" if ended else ""
         return replace(
             status,

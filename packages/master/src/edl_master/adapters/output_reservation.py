@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
-import json
 import os
 from pathlib import Path
 
-from edl_master.adapters import object_stores
 from edl_master.adapters.files import storage_error
 from edl_master.adapters.job_output import output_exists
-from edl_proto.local import supervision
+from edl_proto.local import output_reservation, supervision
 
 
 class OutputReservation:
@@ -29,10 +26,7 @@ class OutputReservation:
     def __init__(self, output: str, job_dir: Path) -> None:
         self._job_dir = job_dir.absolute()
         self._held: int | None = None
-        self._path: Path | None = None
-        if not object_stores.is_store(output):
-            place = Path(output)
-            self._path = place.parent / f".{place.name}.edl-reserved"
+        self._path = output_reservation.path_of(output)
 
     def hold(self) -> None:
         """Reserve the output; its parent directory exists.
@@ -62,13 +56,12 @@ class OutputReservation:
             return
         if self._is_of_another(held):
             self._refuse(held, path)
-        os.ftruncate(held, 0)
-        os.pwrite(held, json.dumps({"job_dir": str(self._job_dir)}).encode(), 0)
+        output_reservation.write(held, self._job_dir)
         self._held = held
 
     def _is_of_another(self, held: int) -> bool:
         """Whether the file names another job that goes on by itself."""
-        owner = _owner(held)
+        owner = output_reservation.owner(held)
         return (
             owner is not None
             and owner != self._job_dir
@@ -77,13 +70,13 @@ class OutputReservation:
         )
 
     def _refuse(self, held: int, path: Path) -> None:
-        owner = _owner(held)
+        owner = output_reservation.owner(held)
         os.close(held)
         job = f"job {owner.name}" if owner is not None else "another job"
         raise output_exists(
             str(path),
             what=f"{job} is going to write this output",
-            where=str(path.with_name(path.name.removeprefix(".").removesuffix(".edl-reserved"))),
+            where=str(output_reservation.output_of(path)),
             remedy="Choose another --output, or wait until that job has ended.",
         )
 
@@ -92,18 +85,3 @@ class OutputReservation:
         if self._held is not None:
             os.close(self._held)
             self._held = None
-
-    def release(self) -> None:
-        """Remove what this or an earlier master of the job has left: the job is over."""
-        if self._path is None:
-            return
-        with contextlib.suppress(OSError), self._path.open() as file:
-            if _owner(file.fileno()) == self._job_dir:
-                self._path.unlink()
-
-
-def _owner(held: int) -> Path | None:
-    try:
-        return Path(json.loads(os.pread(held, 4096, 0))["job_dir"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None

@@ -31,7 +31,7 @@ from edl_master.core.events import InstanceExited, InstanceNotStarted
 from edl_master.core.failure_policy import how_ended
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import InstanceStarted, LiveInstance, Observation
-from edl_proto.local import process_identity
+from edl_proto.local import process_environment, process_identity
 
 log = logging.getLogger(__name__)
 
@@ -190,7 +190,7 @@ class LocalProcesses:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**self._environment, "TMPDIR": str(scratch)},
+                env=process_environment.changed(self._environment, {"TMPDIR": str(scratch)}),
                 start_new_session=True,
             )
         started = process_identity.start_time(child.pid)

@@ -25,7 +25,7 @@ from edl_master.recovery.restart import (
     restart_program,
 )
 from edl_proto.errors import EdlError
-from edl_proto.local import job_directory
+from edl_proto.local import job_directory, output_reservation
 from edl_proto.v1 import error_pb2, job_pb2
 
 log = logging.getLogger(__name__)
@@ -107,6 +107,7 @@ def _conclude(directory: JobDirectory, end: job_pb2.JobStatus) -> int:
 
 def _record_failure(directory: JobDirectory, spec: job_pb2.JobSpec, failure: Failure) -> None:
     """Write a final status and an event that say why the job did not start."""
+    output_reservation.release(spec.output, directory.path)
     at = rfc3339(time.time())
     # What an earlier master has done is done: its figures stay.
     status = directory.read_status()

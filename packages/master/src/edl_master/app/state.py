@@ -28,7 +28,7 @@ from edl_master.core.settings import JobSettings, JobType
 from edl_master.core.tasks import TaskPartition
 from edl_master.recovery.restore import RestoredJob, restore_job
 from edl_proto.errors import EdlError
-from edl_proto.local import job_directory
+from edl_proto.local import job_directory, output_reservation
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 
 _SNAPSHOTS_KEPT = 2
@@ -163,7 +163,7 @@ def clear_up(config: Config, status: job_pb2.JobStatus) -> None:
     elif config.type is JobType.TRAIN and config.output:
         ExportOutput(config.output, config.model_of, "").clear(succeeded)
     if config.output:
-        OutputReservation(config.output, config.job_dir).release()
+        output_reservation.release(config.output, config.job_dir)
 
 
 def _snapshots(config: Config) -> LocalCheckpoints:

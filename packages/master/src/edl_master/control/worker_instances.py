@@ -12,7 +12,7 @@ from edl_master.core.events import InstanceExited
 from edl_master.core.identifiers import WorkerId
 from edl_master.core.platform import LiveInstance, Platform
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.local import job_directory
+from edl_proto.local import job_directory, process_environment
 from edl_proto.local.containers import PASSED_VARIABLE_PREFIXES
 
 log = logging.getLogger(__name__)
@@ -32,12 +32,15 @@ def local_processes(config: Config, address: Callable[[], str]) -> Platform:
         python = [config.python, "-P", "-m", "edl_worker"]
         return [*python, "--master", address(), "--worker-id", str(worker)]
 
-    environment = {"PYTHONUNBUFFERED": "1", **config.environ}
+    limits = limit_threads(config.environ, config.workers_max)
+    changes = {name: value for name, value in limits.items() if name not in config.environ}
+    if "PYTHONUNBUFFERED" not in config.environ:
+        changes["PYTHONUNBUFFERED"] = "1"
     # A worker looks at the supervisor from its first second on (docs/adr/0016).
-    environment["EDL_JOB_DIR"] = str(config.job_dir)
+    changes["EDL_JOB_DIR"] = str(config.job_dir)
     return LocalProcesses(
         command,
-        limit_threads(environment, config.workers_max),
+        process_environment.changed(config.environ, changes),
         config.job_dir / job_directory.LOGS,
         config.job_dir / job_directory.INSTANCES,
     )

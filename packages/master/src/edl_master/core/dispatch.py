@@ -97,6 +97,7 @@ class Dispatcher:
             metric_states=states,
             callbacks=self._callbacks.brief(self._evaluations.metrics) if is_call else None,
             learning_rate=self._callbacks.learning_rate,
+            crashes=lease.task.crashes,
         )
 
     def _why_wait(self) -> str:

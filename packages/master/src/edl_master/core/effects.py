@@ -67,6 +67,8 @@ class LeaseGranted:
     callbacks: CallbackCall | None = None
     learning_rate: float | None = None
     """What callbacks have set, for local steps; None: as the optimizer says."""
+    crashes: int = 0
+    """Instances that ended on their own account while they worked on this task."""
 
 
 @dataclass(frozen=True, slots=True)

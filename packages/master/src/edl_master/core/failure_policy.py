@@ -35,6 +35,19 @@ class FailJob:
     reason: str
 
 
+EXPORT_ATTEMPTS = 4
+"""Attempts at an export in which workers crash. After two crashes a worker leaves out the form of
+the model in which they happened, after the third one the other form, too: parameters are written.
+"""
+
+
+def settings_of(settings: JobSettings, type_: TaskType, crashes: int) -> JobSettings:
+    """The rules for a task in which so many workers have crashed."""
+    if type_ is TaskType.EXPORT and crashes:
+        return replace(settings, task_attempts=max(settings.task_attempts, EXPORT_ATTEMPTS))
+    return settings
+
+
 _FOR_THE_WHOLE_JOB = (TaskType.EVALUATION_SUMMARY, TaskType.CALLBACKS, TaskType.EXPORT)
 
 

@@ -14,6 +14,7 @@ from edl_master.core.failure_policy import (
     FailJob,
     RetryTask,
     after_task_failure,
+    settings_of,
 )
 from edl_master.core.goodput import TimeCategory
 from edl_master.core.identifiers import TaskType, WorkerId
@@ -68,8 +69,11 @@ class LeaseRecovery:
 
     def instance_ended(self, worker: Worker, ended: InstanceEnd, now: float) -> None:
         """The instance is gone: take its leases back, and detect a crash loop."""
+        held = self._ledger.leases.of(worker.id)
+        exporting = bool(held) and held[0].task.key.type is TaskType.EXPORT
         self.take_back_all(worker, ended, now)
-        if not self._outcome.decided and not ended.productive:
+        # Crashes in an export count as the task's only: later attempts write less.
+        if not self._outcome.decided and not ended.productive and not exporting:
             verdict = self._crash_loop.count(ended.kind, str(worker), ended.how, ended.log_tail)
             if verdict is not None:
                 self._outcome.fail(verdict.failure)
@@ -84,6 +88,7 @@ class LeaseRecovery:
     def _count_death(self, task: OpenTask, worker: Worker, ended: InstanceEnd, now: float) -> None:
         """Count a crash as a failure of the task, and a kill only if kills repeat."""
         task.deaths += 1
+        task.crashes += ended.kind is ExitKind.CRASHED
         if ended.kind is ExitKind.CRASHED or task.deaths > DEATHS_PER_FAILURE:
             task.deaths = 0
             what = f"{worker.name} ended while it worked on this task: {ended.how}."
@@ -110,7 +115,8 @@ class LeaseRecovery:
         place = self._ledger.place(task)
         type_ = task.key.type
         facts = {"task": str(task.key), "worker": str(worker_id), "code": failure.code}
-        match after_task_failure(self._settings, type_, task.failures, failure, permanent, place):
+        settings = settings_of(self._settings, type_, task.crashes)
+        match after_task_failure(settings, type_, task.failures, failure, permanent, place):
             case RetryTask(reason):
                 task.not_for = worker_id
                 task.not_for_until = now + self._settings.timings.retry_elsewhere_s

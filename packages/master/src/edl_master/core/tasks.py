@@ -67,6 +67,8 @@ class OpenTask:
     """How often it failed on its own account."""
     deaths: int = 0
     """Instances that died under it since it last made progress."""
+    crashes: int = 0
+    """Instances that ended on their own account while they worked on it."""
     minibatches: int = 0
     """Minibatches applied, as far as reported; the plane has the exact count."""
     records_applied: int = 0

@@ -23,7 +23,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import IO, Any
 
-from edl_proto.local import job_directory
+from edl_proto.local import job_directory, process_environment
 
 FROZEN_S = 30.0
 """A supervisor without a sign of life for so long is frozen; it gives one twice a second."""
@@ -312,6 +312,7 @@ def _start(job_dir: Path) -> bool:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                env=process_environment.original(os.environ),
                 start_new_session=True,
             )
     except OSError:

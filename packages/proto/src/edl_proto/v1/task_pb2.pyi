@@ -359,9 +359,12 @@ class ExportInfo(_message.Message):
     RECORDS_TRAINED_FIELD_NUMBER: _builtins.int
     EPOCHS_FIELD_NUMBER: _builtins.int
     METRICS_FIELD_NUMBER: _builtins.int
+    CRASHES_FIELD_NUMBER: _builtins.int
     parameter_version: _builtins.int
     records_trained: _builtins.int
     epochs: _builtins.int
+    crashes: _builtins.int
+    """workers that ended by themselves while they wrote this model"""
     @_builtins.property
     def metrics(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]: ...
     def __init__(
@@ -371,10 +374,11 @@ class ExportInfo(_message.Message):
         records_trained: _builtins.int = ...,
         epochs: _builtins.int = ...,
         metrics: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
+        crashes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epochs", b"epochs", "metrics", b"metrics", "parameter_version", b"parameter_version", "records_trained", b"records_trained"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["crashes", b"crashes", "epochs", b"epochs", "metrics", b"metrics", "parameter_version", b"parameter_version", "records_trained", b"records_trained"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -108,6 +108,7 @@ def decode_lease(lease: task_pb2.Lease) -> Lease:
             records_trained=export.records_trained,
             epochs=export.epochs,
             metrics=dict(export.metrics),
+            crashes=export.crashes,
         ),
         callbacks=EpochLogs(
             lease.callbacks.state,

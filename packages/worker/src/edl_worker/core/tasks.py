@@ -95,12 +95,17 @@ class MetricState:
 
 @dataclass(frozen=True, slots=True)
 class ExportInfo:
-    """What the master knows about the model that is exported."""
+    """What the master knows about the model that is exported.
+
+    Attributes:
+        crashes: workers that ended by themselves while they wrote it.
+    """
 
     parameter_version: int = 0
     records_trained: int = 0
     epochs: int = 0
     metrics: Mapping[str, float] = field(default_factory=dict)
+    crashes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

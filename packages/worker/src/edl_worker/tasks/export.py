@@ -9,7 +9,7 @@ import platform
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -28,11 +28,15 @@ from edl_worker.model_file import ModelFile
 from edl_worker.model_file.errors import message_of
 from edl_worker.model_file.zoo.importer import loaded_files
 from edl_worker.tasks import trained_model, weight_files
+from edl_worker.tasks.export_attempts import FORMS, being_written, crashed_forms
 from edl_worker.tasks.prediction import named_outputs
 from edl_worker.tasks.task_errors import is_about_writing, writing_failed
 from edl_worker.tensorflow_internals import without_default_signature
 
 log = logging.getLogger(__name__)
+
+Save = Callable[[Path], object]
+Lacks = Callable[[Exception], str]
 
 _SHOWN = 200
 """Characters of an error in a warning; the worker's log has all of it."""
@@ -95,7 +99,7 @@ class Exporter:
 
     def _export_here(self, info: ExportInfo, place: Path) -> tuple[str, ...]:
         place.mkdir(parents=True)
-        warnings = self._write(info, place)
+        warnings = self._write(info, place, crashed_forms(info.crashes, place))
         _sync_tree(place)
         _sync(place.parent)
         return warnings
@@ -106,23 +110,31 @@ class Exporter:
         filesystem, path = fsspec.core.url_to_fs(place)
         with tempfile.TemporaryDirectory(prefix="edl-export-") as folder:
             local = Path(folder)
-            warnings = self._write(info, local)
+            warnings = self._write(info, local, crashed_forms(info.crashes))
             filesystem.put(f"{local}/", path, recursive=True)
         return warnings
 
     # --- contents --------------------------------------------------------------------------
 
-    def _write(self, info: ExportInfo, to: Path) -> tuple[str, ...]:
-        """Write the parameters first, then the other forms, each of which the model may lack."""
+    def _write(self, info: ExportInfo, to: Path, left_out: Collection[str]) -> tuple[str, ...]:
+        """Write the parameters first, then the other forms, each of which the model may lack.
+
+        Args:
+            info: what the master knows of the model.
+            to: an empty directory.
+            left_out: forms in which earlier attempts have ended.
+        """
         model = self.model_file.model
         weight_files.save(weight_files.of_model(model), to / trained_model.PARAMETERS)
-        warnings: list[str] = []
+        warnings = [_crashes(info.crashes, form) for form in FORMS if form in left_out]
+
+        def written(name: str, save: Save, lacks: Lacks) -> str:
+            return "" if name in left_out else _form(to / name, save, lacks, warnings)
+
         description = replace(
             self._describe(info),
-            keras_filename=_form(to / trained_model.KERAS, model.save, _lacks_keras, warnings),
-            saved_model=_form(
-                to / trained_model.SAVED_MODEL, self._save_for_serving, _lacks_serving, warnings
-            ),
+            keras_filename=written(trained_model.KERAS, model.save, _lacks_keras),
+            saved_model=written(trained_model.SAVED_MODEL, self._save_for_serving, _lacks_serving),
         )
         warnings += self._copy_zoo(to / MODEL_ZOO)
         (to / trained_model.DESCRIPTION).write_bytes(encode_trained_model(description))
@@ -204,8 +216,8 @@ class Exporter:
 
 def _form(
     path: Path,
-    save: Callable[[Path], object],
-    lacks: Callable[[Exception], str],
+    save: Save,
+    lacks: Lacks,
     warnings: list[str],
 ) -> str:
     """Save one form of a model; return the name of its file, or nothing and add a warning.
@@ -214,7 +226,8 @@ def _form(
         Exception: it cannot be written here, whatever the model.
     """
     try:
-        save(path)
+        with being_written(path):
+            save(path)
     except Exception as error:
         if is_about_writing(error):
             raise
@@ -237,6 +250,13 @@ def _lacks_serving(error: Exception) -> str:
     return (
         "The trained model has no SavedModel, since TensorFlow cannot trace this model for serving:"
         f" {_in_short(error)}. edl predict needs only the parameters."
+    )
+
+
+def _crashes(times: int, form: str) -> str:
+    return (
+        f"The trained model has no {form}: {times} workers ended by themselves when they wrote the "
+        "model, as their logs show. edl predict needs only the parameters."
     )
 
 

@@ -1,0 +1,60 @@
+"""Earlier attempts at an export: which form of the model they wrote when their process ended.
+
+Code of Keras, TensorFlow or the user may end the process, which no exception tells. So an attempt
+names the form that it is writing in a file, which stays if it does not come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from edl_worker.tasks import trained_model
+
+FORMS = (trained_model.KERAS, trained_model.SAVED_MODEL)
+"""The forms that a trained model may lack."""
+
+_MOST_CRASHES = 2
+_WRITING = ".writing"
+
+
+@contextmanager
+def being_written(path: Path) -> Iterator[None]:
+    """Note that this form is being written, for the next attempt if this one ends here."""
+    note = path.parent / _WRITING
+    note.write_text(path.name, encoding="utf-8")
+    try:
+        yield
+    finally:
+        note.unlink()
+
+
+def crashed_forms(crashes: int, place: Path | None = None) -> frozenset[str]:
+    """The forms to leave out.
+
+    Args:
+        crashes: attempts that ended with their process.
+        place: where this attempt writes, beside the earlier ones; None if they cannot be seen.
+
+    Returns:
+        Nothing before the second crash; then the forms that attempts were writing, or all if that
+        is not known.
+    """
+    if crashes < _MOST_CRASHES:
+        return frozenset()
+    found = _noted(place) if place is not None else set()
+    return frozenset(found or FORMS)
+
+
+def _noted(place: Path) -> set[str]:
+    """What is noted in other places of the same job: they differ in the last part of the name."""
+    job = place.name.rsplit(".", 2)[0]
+    found = set()
+    for other in place.parent.iterdir():
+        if other.name.startswith(f"{job}.") and other.name.endswith(".tmp"):
+            try:
+                found.add((other / _WRITING).read_text(encoding="utf-8"))
+            except OSError:
+                continue  # it ended elsewhere, or is gone
+    return found & set(FORMS)
