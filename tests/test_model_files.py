@@ -306,3 +306,51 @@ def test_a_file_for_fit_trains_exactly_once_though_a_worker_is_killed(
     kinds = [json.loads(e)["kind"] for e in edl("events", "fit", "-o", "json").out.splitlines()]
     assert kinds.count("ExamplesDiffer") == kinds.count("TrainingStopped") == 1
     assert kinds.count("LearningRateSet") == 1
+
+
+CRASHING = """
+import os
+
+import tensorflow as tf
+
+
+class Crashing(tf.keras.layers.Layer):
+    def call(self, inputs):
+        return inputs
+
+    def save_own_variables(self, store):
+        os.abort()
+
+
+inputs = {name: tf.keras.Input((1,), name=name) for name in ("age", "years")}
+hidden = Crashing()(tf.keras.layers.Concatenate()(list(inputs.values())))
+model = tf.keras.Model(inputs, tf.keras.layers.Dense(1)(hidden))
+loss, optimizer = "mse", "sgd"
+
+
+def dataset_fn(dataset, mode):
+    kinds = {n: tf.io.FixedLenFeature([1], tf.float32) for n in ("age", "years", "salary")}
+
+    def parse(record):
+        features = tf.io.parse_single_example(record, kinds)
+        return features, features.pop("salary")
+
+    return dataset.map(parse)
+"""
+
+
+def test_a_model_whose_export_ends_the_process(edl: Edl, tmp_path: Path, salaries: Path) -> None:
+    zoo = tmp_path / "zoo"
+    zoo.mkdir()
+    (zoo / "crashing.py").write_text(CRASHING)
+    output = tmp_path / "model"
+    result = edl(
+        *("train", "--model-zoo", str(zoo), "--model-def", "crashing", "--data", str(salaries)),
+        *("--output", str(output), "-o", "json"),
+    ).json
+    assert result["state"] == "SUCCEEDED"
+    (warning,) = result["warnings"]
+    assert "no model.keras: 2 workers ended" in warning
+    assert load_file(str(output / "parameters.safetensors"))
+    assert (output / "saved_model").is_dir()
+    assert not list(tmp_path.glob(".model.*"))

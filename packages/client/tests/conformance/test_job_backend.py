@@ -292,7 +292,8 @@ def test_a_finished_job_succeeded_and_cannot_be_scaled(
 def test_stop_now_ends_everything_and_nothing_restarts_the_job(
     harness: Harness, backend: JobBackend
 ) -> None:
-    output = harness.edl.place / "model"
+    output = harness.edl.place / "results" / "model"
+    output.parent.mkdir()
     backend.submit(harness.job("killed", num_workers="2", output=str(output)))
     eventually(lambda: running(backend, "killed"), "the job runs")
     reservation = output_reservation.path_of(str(output))

@@ -90,8 +90,14 @@ def play(seed: int, *, told: bool = False) -> World:
 def check(played: World) -> None:
     """What has to be true at the end."""
     assert played.end is not None
-    assert played.end.phase is JobPhase.SUCCEEDED, played.end
     data, settings = played.data, played.settings
+    failure = played.end.failure
+    if settings.allow_dead_letters and failure is not None:
+        # Dead letters do not cover a task of the whole job, which may run out of its attempts.
+        assert failure.where in ("the export", "the evaluation summary"), played.end
+        assert played.plane.trained.total() == len(played.plane.trained)
+        return
+    assert played.end.phase is JobPhase.SUCCEEDED, played.end
     for event in played.late:
         played.job.handle(event, played.now)
     view = played.job.view(played.now)
