@@ -293,7 +293,6 @@ def test_stop_now_ends_everything_and_nothing_restarts_the_job(
     harness: Harness, backend: JobBackend
 ) -> None:
     output = harness.edl.place / "results" / "model"
-    output.parent.mkdir()
     backend.submit(harness.job("killed", num_workers="2", output=str(output)))
     eventually(lambda: running(backend, "killed"), "the job runs")
     reservation = output_reservation.path_of(str(output))

@@ -9,12 +9,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import recordio
 import recordio.example
 from edl_master.adapters import prediction_tables
 from edl_master.adapters.part_files import OutputFormat
+from edl_master.adapters.prediction_columns import Rows, columns_of, shortest
 from edl_master.adapters.prediction_output import PredictionOutput
 from edl_master.core.events import HeldLease
 from edl_master.core.identifiers import TaskKey, TaskType, Token
@@ -28,10 +30,12 @@ def written(
     path: Path, rows: Sequence[Features], keep: tuple[str, ...] = (), *, typed: bool = False
 ) -> Path:
     """Rows as the parts hold them, in a file of the format that its name tells."""
-    decoded = [recordio.example.decode(recordio.example.encode(row)) for row in rows]
-    columns = prediction_tables.columns_of(decoded, keep, typed=typed)
+    records = [recordio.example.encode(row) for row in rows]
+    half = len(records) // 2
+    blocks = [Rows(records[:half]), Rows(records[half:])]
+    columns = columns_of(blocks, keep, typed=typed)
     form = path.suffix.removeprefix(".")
-    assert prediction_tables.write(form, decoded, columns, path) == len(rows)
+    assert prediction_tables.write(form, blocks, columns, path) == len(rows)
     return path
 
 
@@ -157,3 +161,18 @@ def test_parquet_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(EdlError, match="needs the package pyarrow"):
         prediction_tables.check_installed("parquet")
+
+
+def test_floats_are_as_short_as_their_texts() -> None:
+    random = np.random.default_rng(1)
+    bits = random.integers(0, 1 << 32, 20_000, np.uint32).view(np.float32)
+    powers = [
+        np.float32(f"{digit}e{power}") for digit in (1, 9.999999, 5) for power in range(-44, 38)
+    ]
+    others = np.array([*powers, 0.0, -0.0, 0.1, 1 / 3, 16777216.0], np.float32)
+    values = np.concatenate([bits, random.random(20_000, np.float32), others])
+    found = shortest(values)
+    for value, short in zip(values, found.tolist(), strict=True):
+        if np.isfinite(value):
+            assert str(short) == str(float(str(value)))
+    assert np.array_equal(found.astype(np.float32), values, equal_nan=True)

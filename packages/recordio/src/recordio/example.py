@@ -18,8 +18,9 @@ from recordio.errors import RecordError
 Value = np.ndarray[Any, Any] | list[bytes]
 
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
-_BYTES, _FLOATS, _INTEGERS = 1, 2, 3
-_WIDEST = 10
+BYTES, FLOATS, INTEGERS = 1, 2, 3
+"""Field numbers of the kinds of lists."""
+WIDEST = 10
 """Bytes of the longest varint."""
 _FEW = 16
 """Up to so many numbers, a loop is quicker than numpy."""
@@ -100,7 +101,7 @@ def _messages(content: bytes, wanted: int) -> Iterator[bytes]:
 
 def _varint(content: bytes, at: int) -> tuple[int, int]:
     value = 0
-    for shift in range(0, 7 * _WIDEST, 7):
+    for shift in range(0, 7 * WIDEST, 7):
         if at >= len(content):
             raise _Malformed("a number is cut short")
         byte = content[at]
@@ -108,25 +109,25 @@ def _varint(content: bytes, at: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value & 0xFFFFFFFFFFFFFFFF, at
-    raise _Malformed(f"a number of more than {_WIDEST} bytes")
+    raise _Malformed(f"a number of more than {WIDEST} bytes")
 
 
 def _feature(content: bytes) -> Value:
     kind = 0
     parts: list[bytes] = []
     for number, wire, part in _fields(content):
-        if wire != _LENGTH or number not in (_BYTES, _FLOATS, _INTEGERS):
+        if wire != _LENGTH or number not in (BYTES, FLOATS, INTEGERS):
             continue
         if number != kind:
             kind, parts = number, []
         parts.append(part)
     merged = b"".join(parts)
     match kind:
-        case 1:  # _BYTES
+        case 1:
             return list(_messages(merged, 1))
-        case 2:  # _FLOATS
+        case 2:
             return _floats(merged)
-        case 3:  # _INTEGERS
+        case 3:
             return _integers(merged)
     return []
 
@@ -163,8 +164,8 @@ def _integers(content: bytes) -> np.ndarray[Any, Any]:
     begins = np.concatenate(([0], ends[:-1] + 1))
     widths = ends - begins + 1
     widest = int(widths.max())
-    if widest > _WIDEST:
-        raise _Malformed(f"a number of more than {_WIDEST} bytes")
+    if widest > WIDEST:
+        raise _Malformed(f"a number of more than {WIDEST} bytes")
     values = np.zeros(len(ends), dtype=np.uint64)
     for place in range(widest):
         longer = widths > place
@@ -187,13 +188,13 @@ def _encode_varints(values: np.ndarray[Any, Any]) -> bytes:
     bits = values.astype(np.int64).view(np.uint64)
     if len(bits) <= _FEW:
         return b"".join(map(_encode_varint, bits.tolist()))
-    octets = np.empty((len(bits), _WIDEST), dtype=np.uint8)
+    octets = np.empty((len(bits), WIDEST), dtype=np.uint8)
     widths = np.ones(len(bits), dtype=np.int64)
-    for place in range(_WIDEST):
+    for place in range(WIDEST):
         octets[:, place] = (bits & np.uint64(0x7F)).astype(np.uint8) | 0x80
         bits = bits >> np.uint64(7)
         widths += bits > 0
-    places = np.arange(_WIDEST)
+    places = np.arange(WIDEST)
     octets[np.arange(len(octets)), widths - 1] &= 0x7F
     return octets[places < widths[:, None]].tobytes()
 
@@ -212,7 +213,7 @@ def _list(name: str, value: Any) -> bytes:
         if not all(isinstance(v, texts) for v in value):
             raise RecordError(f"feature {name!r} mixes bytes and numbers")
         parts = (v.encode() if isinstance(v, str) else bytes(v) for v in value)
-        return _delimited(_BYTES, b"".join(_delimited(1, part) for part in parts))
+        return _delimited(BYTES, b"".join(_delimited(1, part) for part in parts))
     try:
         array = np.asarray(value).reshape(-1)
     except ValueError as error:
@@ -220,9 +221,9 @@ def _list(name: str, value: Any) -> bytes:
     if isinstance(value, Sequence) and not len(array):
         return b""
     if array.dtype.kind == "f":
-        return _delimited(_FLOATS, _delimited(1, array.astype("<f4").tobytes()))
+        return _delimited(FLOATS, _delimited(1, array.astype("<f4").tobytes()))
     if array.dtype.kind in "iub":
         if array.dtype.kind == "u" and len(array) and int(array.max()) >= 1 << 63:
             raise RecordError(f"feature {name!r} has an integer that does not fit int64")
-        return _delimited(_INTEGERS, _delimited(1, _encode_varints(array)))
+        return _delimited(INTEGERS, _delimited(1, _encode_varints(array)))
     raise RecordError(f"feature {name!r} of dtype {array.dtype} cannot be stored in a tf.Example")

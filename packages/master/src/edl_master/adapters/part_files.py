@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import recordio
-import recordio.example
-from edl_master.adapters import prediction_tables
+from edl_master.adapters import prediction_columns, prediction_tables
 from edl_master.core.effects import Range
 from edl_master.core.tasks import TaskPartition
 from edl_proto.errors import EdlError, ErrorCode
@@ -19,6 +18,9 @@ from edl_proto.errors import EdlError, ErrorCode
 RECORDIO = "recordio"
 
 FORMATS = (RECORDIO, *prediction_tables.FORMATS)
+
+_BLOCK_RECORDS = 8192
+_BLOCK_BYTES = 16 << 20
 
 _Write = Callable[[Sequence[int], Path], int]
 
@@ -126,18 +128,27 @@ class PartFiles:
             )
         # All files of the output get the same columns.
         with self._reading():
-            columns = prediction_tables.columns_of(
+            columns = prediction_columns.columns_of(
                 self._rows(number for number, _ in tasks), form.keep, typed=form.typed
             )
         return lambda numbers, path: prediction_tables.write(
             form.name, self._rows(numbers), columns, path
         )
 
-    def _rows(self, numbers: Iterable[int]) -> Iterator[prediction_tables.Row]:
+    def _rows(self, numbers: Iterable[int]) -> Iterator[prediction_columns.Rows]:
+        """The predictions in blocks that fit the memory and are large enough for numpy."""
+        records: list[bytes] = []
+        size = 0
         for number in numbers:
             part = recordio.open_source(str(self.path(number)), format=RECORDIO)
             for record in part.read(0, part.count()):
-                yield recordio.example.decode(record)
+                records.append(record)
+                size += len(record)
+                if len(records) == _BLOCK_RECORDS or size >= _BLOCK_BYTES:
+                    yield prediction_columns.Rows(records)
+                    records, size = [], 0
+        if records:
+            yield prediction_columns.Rows(records)
 
     def _write_files(
         self, write: _Write, tasks: list[tuple[int, Range]], directory: Path, suffix: str
