@@ -73,6 +73,24 @@ def test_columns_are_numbers_or_texts_by_all_their_cells(edl: Call, tmp_path: Pa
     ]
 
 
+def test_identifiers_and_missing_values_stay_texts(edl: Call, tmp_path: Path) -> None:
+    cells = {"id": "007,12", "big": f"{2**63},1", "na": "NA,3", "zero": "0,-5", "half": "0.5,1"}
+    columns = [cell.split(",") for cell in cells.values()]
+    rows = [",".join(cells), *(",".join(column[row] for column in columns) for row in (0, 1))]
+    (tmp_path / "t.csv").write_text("\n".join(rows) + "\n")
+    edl("data", "convert", "t.csv", "--to", "out")
+    assert examples("out") == [
+        {
+            "id": [b"007"],
+            "big": [b"9223372036854775808"],
+            "na": [b"NA"],
+            "zero": [0],
+            "half": [0.5],
+        },
+        {"id": [b"12"], "big": [b"1"], "na": [b"3"], "zero": [-5], "half": [1.0]},
+    ]
+
+
 def test_a_label_of_texts_is_numbered(edl: Call, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(TABLE)
     done = edl(
@@ -116,7 +134,8 @@ def test_several_files_have_one_kind_for_each_column(edl: Call, tmp_path: Path) 
         ("a,b\n1,2\n", ("--label", "c"), 2, ["'c'", "--label"]),
         ("price,b\n1,2\n", ("--columns", "pric"), 2, ["Did you mean price?"]),
         ("a,label\n1,2\n", ("--label", "a"), 2, ["two features named label"]),
-        ("a,b\n1,x\n2,\n", ("--label", "b", "--columns", "a"), 0, []),
+        ("a,b\n1,x\n2,\n", ("--label", "b", "--columns", "a"), 3, ["t.csv:3", "label is empty"]),
+        ("a\n1\n", ("--to", "out.csv"), 2, ["--to out.csv", "writes RecordIO", ".recordio"]),
         ("a,b\n1,3\n2,\n", ("--label", "b"), 3, ["t.csv:3", "label is empty"]),
         ("a\n1\n", ("--delimiter", "ab"), 2, ["one character"]),
     ],
@@ -125,7 +144,8 @@ def test_a_table_that_is_wrong(
     edl: Call, tmp_path: Path, text: str, args: Sequence[str], code: int, words: list[str]
 ) -> None:
     (tmp_path / "t.csv").write_text(text)
-    done = edl("data", "convert", "t.csv", "--to", "out", *args, code=code)
+    to = () if "--to" in args else ("--to", "out")
+    done = edl("data", "convert", "t.csv", *to, *args, code=code)
     for word in words:
         assert word in done.err
     nothing_is_left(tmp_path, "t.csv", *(["out"] if code == 0 else []))
@@ -230,6 +250,24 @@ def test_pixels_as_bytes_as_files_and_in_another_size(edl: Call, photos: Path) -
     assert examples("f.recordio")[0]["image"] == [(photos / "cat" / "0.png").read_bytes()]
     edl("data", "convert", "photos", "--to", "s.recordio", "--size", "4x5")
     assert examples("s.recordio")[0]["image"] == [10.0] * 20
+
+
+def test_images_of_16_bits_keep_them(edl: Call, photos: Path) -> None:
+    import PIL.Image
+
+    done = edl("data", "convert", "photos", "--to", "before")
+    for number, file in enumerate(sorted(photos.glob("*/*.png"))):
+        if number == 3:
+            done = edl("data", "convert", "photos", "--to", "mixed", code=3)
+            assert "the pixels have 8 bits, earlier ones 16" in done.err
+            assert str(file) in done.err or file.name in done.err
+        PIL.Image.fromarray(np.full((2, 3), 256 * 100 + number, np.uint16)).save(file)
+    edl("data", "convert", "photos", "--to", "f.recordio")
+    assert [one["image"][0] for one in examples("f.recordio")] == [25600.0 + n for n in range(4)]
+    edl("data", "convert", "photos", "--to", "b.recordio", "--image-as", "bytes")
+    assert examples("b.recordio")[1]["image"] == [np.full(6, 25601, "<u2").tobytes()]
+    edl("data", "convert", "photos", "--to", "s.recordio", "--size", "4x5")
+    assert examples("s.recordio")[2]["image"] == [25602.0] * 20
 
 
 def test_images_that_do_not_fit_each_other(edl: Call, photos: Path) -> None:

@@ -1,7 +1,7 @@
 """Every transcript in this folder happens exactly as it is written.
 
 To write a new one, write its facts and run ``EDL_REWRITE_SCENARIOS=1 pytest`` here; then read
-what the heart made of them, since from then on it is the law.
+which effects the state machine answered with: the test demands exactly these from then on.
 """
 
 from __future__ import annotations

@@ -121,6 +121,12 @@ def convert(  # noqa: PLR0913  (the parameters are the options of the command)
                 where="--to",
                 remedy="Name a folder.",
             )
+        if to.suffix.lower() in (".csv", ".tsv", ".parquet", ".jsonl", ".tfrecord"):
+            raise usage(
+                f"--to {to}: the command writes RecordIO, and would make a folder of this name",
+                where="--to",
+                remedy="Name a folder, or a file that ends in .recordio.",
+            )
         if len(delimiter) > 1 and delimiter != "\\t":
             raise usage(
                 f"--delimiter {delimiter!r}: it must be one character",

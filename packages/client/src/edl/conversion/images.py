@@ -70,6 +70,7 @@ class ImageFolderSource:
 
     def records(self) -> Iterator[bytes]:
         first: tuple[int, ...] | None = None
+        depth: np.dtype[Any] | None = None
         for file in self._files:
             label = np.array([self.classes[file.parent.name]], np.int64)
             if self._form is ImageForm.FILE:
@@ -78,6 +79,14 @@ class ImageFolderSource:
             pixels = self._pixels(file)
             first = first or pixels.shape
             self.image_shape = first
+            depth = depth or pixels.dtype
+            if pixels.dtype != depth:
+                raise unreadable(
+                    f"the pixels have {8 * pixels.itemsize} bits, "
+                    f"earlier ones {8 * depth.itemsize}",
+                    str(file),
+                    "Give all images one depth.",
+                )
             if pixels.shape != first:
                 raise unreadable(
                     f"the image is {_shape(pixels.shape)}, earlier images are {_shape(first)}",
@@ -89,14 +98,17 @@ class ImageFolderSource:
             yield recordio.example.encode({"image": pack(pixels, self._form), "label": label})
 
     def _pixels(self, file: Path) -> np.ndarray[Any, Any]:
-        """Height, width, channels; uint8."""
+        """Height, width, channels; uint8, or uint16 for grey images of 16 bits."""
         try:
             with self._open(file) as image:
-                grey = image.mode in ("1", "L", "I", "I;16", "F", "LA")
-                picture = image.convert("L" if grey else "RGB")
+                deep = image.mode == "I" or image.mode.startswith("I;16")
+                grey = deep or image.mode in ("1", "L", "F", "LA")
+                picture = image.convert("I" if deep else "L" if grey else "RGB")
                 if self._size:
                     picture = picture.resize((self._size[1], self._size[0]))
-                pixels = np.asarray(picture, np.uint8)
+                pixels = np.asarray(picture)
+                if deep:
+                    pixels = np.clip(pixels, 0, 0xFFFF).astype("<u2")
         except (OSError, ValueError, SyntaxError) as error:
             raise unreadable(
                 f"not an image: {error}", str(file), "Repair or remove the file."
@@ -149,7 +161,7 @@ class IdxSource:
 def pack(pixels: np.ndarray[Any, Any], form: ImageForm) -> Any:
     """Pixels as a feature."""
     if form is ImageForm.BYTES:
-        return [pixels.astype(np.uint8).tobytes()]
+        return [pixels.tobytes()]
     return pixels.astype(np.float32).reshape(-1)
 
 

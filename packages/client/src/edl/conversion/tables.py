@@ -54,12 +54,12 @@ class CsvTableSource:
             for index, (name, text, kind) in enumerate(
                 zip(self._chosen.names, row, self._kinds, strict=True)
             ):
+                if index == self._chosen.label and not text.strip():
+                    raise unreadable("the label is empty", where, "Fill it in, or drop the row.")
                 if self.classes and index == self._chosen.label:
                     value: int | float | bytes | None = self.classes[text]
                 else:
                     value = read_cell(text, kind)
-                if value is None and index == self._chosen.label:
-                    raise unreadable("the label is empty", where, "Fill it in, or drop the row.")
                 if value is not None:
                     features[name] = value
             yield recordio.example.encode(features)
@@ -144,8 +144,10 @@ class ParquetSource:
             ):
                 value = row[column]
                 if index == self._chosen.label:
-                    if value is None:
-                        raise unreadable("the label is null", where, "Fill it in, or drop the row.")
+                    if value is None or value in ("", b""):
+                        raise unreadable(
+                            "the label is empty", where, "Fill it in, or drop the row."
+                        )
                     value = self.classes.get(value, value) if self.classes else value
                 if value is not None:
                     features[name] = _parquet_feature(value, f"{where}, column {column}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -12,6 +13,7 @@ from edl.core.suggestions import did_you_mean
 DELIMITERS = (",", ";", "\t", "|")
 """Of CSV files; where two fit equally well, the first."""
 
+_LEADING_ZERO = re.compile(r"[+-]?0[0-9]")
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -25,11 +27,14 @@ class Cell(IntEnum):
 
 
 def cell_kind(text: str) -> Cell:
-    """What a cell's text is. ``nan`` and ``inf`` are floats; ``1_000`` is text."""
+    """What a cell's text is. ``nan`` and ``inf`` are floats; ``1_000`` is text.
+
+    So are identifiers that a number would change: ``007``, and integers beyond 64 bits.
+    """
     stripped = text.strip()
     if not stripped:
         return Cell.EMPTY
-    if "_" in stripped:
+    if "_" in stripped or _LEADING_ZERO.match(stripped):
         return Cell.TEXT
     try:
         return Cell.INT if int(stripped) in _INT64 else Cell.TEXT

@@ -40,8 +40,8 @@ class ImageForm(StrEnum):
     """How an image's pixels are stored in the feature ``image``."""
 
     FLOATS = "floats"
-    """float32 of 0 to 255, row by row, channels last."""
+    """float32 of 0 to 255, or to 65535 of images of 16 bits; row by row, channels last."""
     BYTES = "bytes"
-    """The same as one byte for each value."""
+    """The same as one byte for each value, or two, the low one first."""
     FILE = "file"
     """The file as it is, PNG or JPEG."""

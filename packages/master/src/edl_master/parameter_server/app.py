@@ -158,7 +158,9 @@ class App:
         path = part_path(Path(command.place), self._job, command.label, self._server)
         write_part(path, self._job, Checkpoint({PLANE: snapshot.meta}, snapshot.arrays))
         seconds = time.monotonic() - started
-        self._insist(servers_pb2.ServerReport(snapshot_written=command.label, seconds=seconds))
+        self._report_with_retries(
+            servers_pb2.ServerReport(snapshot_written=command.label, seconds=seconds)
+        )
 
     def _fail(self, error: Exception) -> None:
         reported = error
@@ -170,10 +172,10 @@ class App:
                 where=f"parameter server {self._server}",
                 remedy=f"This is an internal error; server-{self._server}.log has the traceback.",
             )
-        self._insist(servers_pb2.ServerReport(failed=reported.to_proto()))
+        self._report_with_retries(servers_pb2.ServerReport(failed=reported.to_proto()))
 
-    def _insist(self, report: servers_pb2.ServerReport) -> None:
-        """Report what the master waits for, until a report succeeds."""
+    def _report_with_retries(self, report: servers_pb2.ServerReport) -> None:
+        """Report what the master waits for, again and again until that succeeds."""
         until = time.monotonic() + _REPORT_RETRY_S
         while not self._report(report) and time.monotonic() < until:
             time.sleep(_HEARTBEAT_INTERVAL_S)
