@@ -8,7 +8,15 @@ from dataclasses import replace
 import pytest
 
 from edl.core.job_result import of_status
-from edl.core.job_status import Failure, JobEvent, JobState, JobStatus, WorkerStatus, overall_pace
+from edl.core.job_status import (
+    Failure,
+    JobEvent,
+    JobState,
+    JobStatus,
+    WorkerStatus,
+    overall_pace,
+    ways_on,
+)
 from edl.core.options import Verb
 from edl.render import job_text
 
@@ -153,3 +161,18 @@ def test_a_job_is_over_in_final_states_and_without_a_master(state: JobState) -> 
 def test_rows_of_embedding_tables_are_reported(rows: dict[str, int], told: str | None) -> None:
     lines = job_text.status_lines(replace(RUNNING, table_rows=rows))
     assert [line for line in lines if line.startswith("  rows")] == ([told] if told else [])
+
+
+@pytest.mark.parametrize(
+    ("failure", "way"),
+    [
+        (Failure("UNKNOWN_PARAMETER", "nothing takes lr", "--params, lr"), "edl delete"),
+        (Failure("USAGE", "not a literal", "--params"), "edl delete"),
+        (Failure("USAGE", "no pyarrow", "import pyarrow"), "edl resume"),
+        (Failure("USER_CODE", "boom", "model.py:3"), "edl resume"),
+    ],
+)
+def test_a_job_whose_options_are_wrong_is_not_to_be_resumed(failure: Failure, way: str) -> None:
+    status = JobStatus("j", Verb.TRAIN, JobState.FAILED, failure=failure)
+    assert ways_on(status).count("edl ") == 1
+    assert way in ways_on(status)

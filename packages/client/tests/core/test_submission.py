@@ -120,6 +120,7 @@ def test_missing_options_are_all_named_with_an_example(verb: Verb) -> None:
         ("num_workers", True, ["True"]),
         ("update", "later", ["later", "sync, async, bounded"]),
         ("minibatch_size", "-4", ["-4", "the minimum is 1"]),
+        ("timeout", "0", ["0 is too short", "the minimum is 0.1s"]),
         ("minibatch_size", "10000000", ["too large"]),
         ("minibatch_size", 2.5, ["2.5"]),
         ("num_epochs", "many", ["many"]),

@@ -146,11 +146,19 @@ class JobStatus:
         return sum(worker.state in ("ready", "working") for worker in self.workers)
 
 
+def _is_of_options(failure: Failure) -> bool:
+    """Whether a job would fail again in the same way as long as its options are the same."""
+    named = failure.code == "USAGE" and failure.where.startswith("--")
+    return named or failure.code == "UNKNOWN_PARAMETER"
+
+
 def ways_on(status: JobStatus) -> str:
     """How a person can go on with a job that is over; empty if it succeeded."""
     name, version = status.job, status.saved_version
     if status.state is JobState.SUCCEEDED:
         return ""
+    if status.failure is not None and _is_of_options(status.failure):
+        return f"A job keeps its options: edl delete {name}, and submit it again."
     if version is None:
         return f"edl resume {name} starts it again."
     if status.verb is not Verb.TRAIN or not version:

@@ -35,5 +35,5 @@ class CommandOptions:
         )
     )
     timeout: float | None = declare(
-        Option(Duration(), "Stop the job if it takes longer.", "2h", default=None)
+        Option(Duration(min_s=0.1), "Stop the job if it takes longer.", "2h", default=None)
     )
