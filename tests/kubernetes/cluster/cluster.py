@@ -80,15 +80,14 @@ class Cluster:
             node.import_image(sandbox, archive)
 
     def import_job_image(self) -> str:
-        """Give all real nodes the image of this working tree; its name.
+        """Give all real nodes the image of this working tree; its name, with the digest.
 
         Raises:
             Unavailable: a part of the image cannot be had.
         """
         image = job_image.make()
-        for sandbox in self.sandboxes.values():
-            node.import_job_image(sandbox, image)
-        return image.name
+        (name,) = {node.import_job_image(each, image) for each in self.sandboxes.values()}
+        return name
 
     def add_claim(self, namespace: str, claim: str, folder: Path) -> None:
         """A claim that is a folder of this machine, which pods of any user may write.

@@ -49,12 +49,21 @@ def import_image(sandbox: Sandbox, archive: Path) -> None:
     sandbox.run("ctr", "--namespace=k8s.io", "images", "import", str(archive))
 
 
-def import_job_image(sandbox: Sandbox, image: JobImage) -> None:
-    """Make the image of jobs available to pods, unless it is."""
-    listed = sandbox.run("ctr", "--namespace=k8s.io", "images", "list", "--quiet")
-    if image.name not in listed.split():
-        command = ("ctr", "--namespace=k8s.io", "images", "import", "-")
-        sandbox.stream(image.write, *command)
+def import_job_image(sandbox: Sandbox, image: JobImage) -> str:
+    """Make the image of jobs available to pods, unless it is; its name by digest."""
+    ctr = ("ctr", "--namespace=k8s.io", "images")
+    if not _digest(sandbox, image.name):
+        sandbox.stream(image.write, *ctr, "import", "-")
+    name = f"{image.name.rpartition(':')[0]}@{_digest(sandbox, image.name)}"
+    sandbox.run(*ctr, "tag", "--force", image.name, name)
+    return name
+
+
+def _digest(sandbox: Sandbox, image: str) -> str:
+    """Of an image's manifest; empty if the node has no such image."""
+    listed = sandbox.run("ctr", "--namespace=k8s.io", "images", "list", f"name=={image}")
+    rows = [line.split() for line in listed.splitlines()[1:]]
+    return next((row[2] for row in rows if row[0] == image), "")
 
 
 def _start_containerd(sandbox: Sandbox, folder: Path, node: NodeAddress) -> None:
