@@ -12,14 +12,14 @@ SIZE = 1000
 def borrow(buffers: BufferPool, at_a_time: int) -> None:
     with ExitStack() as stack:
         for _ in range(at_a_time):
-            assert len(stack.enter_context(buffers.lent(SIZE))) == SIZE
+            assert len(stack.enter_context(buffers.borrow(SIZE))) == SIZE
 
 
 def test_a_buffer_is_used_again() -> None:
     buffers = BufferPool()
-    with buffers.lent(SIZE) as one:
+    with buffers.borrow(SIZE) as one:
         one[0] = 7
-    with buffers.lent(SIZE) as again, buffers.lent(SIZE) as other:
+    with buffers.borrow(SIZE) as again, buffers.borrow(SIZE) as other:
         assert again[0] == 7
         again[1], other[1] = 1, 2
         assert (again[1], other[1]) == (1, 2), "two borrowers share no memory"
@@ -45,7 +45,7 @@ def test_what_is_not_needed_is_given_back() -> None:
 
 def test_a_borrowed_buffer_is_returned_in_the_end() -> None:
     buffers, now = BufferPool(), 0.0
-    with buffers.lent(SIZE):
+    with buffers.borrow(SIZE):
         for _ in range(3):
             now += IDLE_S
             buffers.trim(now)

@@ -21,7 +21,7 @@ from edl_master.core.parameters.optimizers import parse_optimizer
 from edl_master.core.parameters.permits import PermitGranted
 from edl_master.core.parameters.push import Gradient, PushClaim, PushOutcome
 from edl_master.core.parameters.shard import Shard
-from edl_master.core.parameters.sharding import cut, for_part
+from edl_master.core.parameters.sharding import shard_layouts, shard_optimizer
 from edl_master.core.parameters.status import TableFigures
 from edl_master.core.parameters.store import ParameterStore
 from edl_master.parameters.coordinator import Coordinator
@@ -66,8 +66,8 @@ class Servers:
             assert entry.HasField("begin")
             model = command_codec.model_from(entry.begin)
             optimizer = parse_optimizer(json.loads(entry.begin.model.optimizer_json))
-            part = cut(model, SERVERS, optimizer)[number]
-            store = ParameterStore(part.layout, for_part(optimizer, part.layout), mode)
+            part = shard_layouts(model, SERVERS, optimizer)[number]
+            store = ParameterStore(part.layout, shard_optimizer(optimizer, part.layout), mode)
             self.shards[number].begin(Shard(store), model.fingerprint, is_warm=True)
 
     def _looks(self, number: int) -> bool:

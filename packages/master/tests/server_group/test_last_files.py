@@ -30,7 +30,7 @@ class Ending(MasterApp):
                 self.group.wait_written("label", LONG_S)
 
         lost = "Parameter server 0 ended by signal 9"
-        servers = SimpleNamespace(group=self.group, look=lambda: lost)
+        servers = SimpleNamespace(group=self.group, check=lambda: lost)
         effects = SimpleNamespace(close=close)
         self._services = SimpleNamespace(effects=effects, servers=servers)  # type: ignore[assignment]
 

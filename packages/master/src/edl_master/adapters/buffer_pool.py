@@ -1,4 +1,4 @@
-"""Memory for payloads, used again and again."""
+"""A pool of buffers for payloads."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class BufferPool:
         self._trimmed_at = float("-inf")
 
     @contextmanager
-    def at_least(self, nbytes: int) -> Iterator[memoryview]:
-        """As ``lent``, for sizes that differ from call to call: few sizes are kept."""
-        with self.lent(1 << max(nbytes - 1, 0).bit_length()) as buffer:
+    def borrow_at_least(self, nbytes: int) -> Iterator[memoryview]:
+        """As ``borrow``, for sizes that differ from call to call: the pool rounds them up."""
+        with self.borrow(1 << max(nbytes - 1, 0).bit_length()) as buffer:
             yield buffer[:nbytes]
 
     @contextmanager
-    def lent(self, nbytes: int) -> Iterator[memoryview]:
+    def borrow(self, nbytes: int) -> Iterator[memoryview]:
         """A writable buffer of exactly so many bytes, for as long as the context lasts."""
         with self._lock:
             free = self._free[nbytes]
@@ -51,10 +51,10 @@ class BufferPool:
                     self._free[nbytes].append(buffer)
 
     def trim(self, now: float) -> None:
-        """Give back what was not needed since the last time; to be called now and then.
+        """Return buffers to the system that were not needed since the last call.
 
         Args:
-            now: in seconds, of a clock that never goes back.
+            now: seconds of a monotonic clock.
         """
         if now - self._trimmed_at < IDLE_S:
             return
@@ -67,6 +67,6 @@ class BufferPool:
 
     @property
     def free_nbytes(self) -> int:
-        """Of the buffers that are not in use."""
+        """Bytes of the buffers that are not in use."""
         with self._lock:
             return sum(nbytes * len(free) for nbytes, free in self._free.items())

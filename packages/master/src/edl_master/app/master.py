@@ -126,7 +126,7 @@ class MasterApp:
         self._threads.start(trains=self._config.type is JobType.TRAIN)
         services.report_writer.start(services.report.status)
         while (end := services.controller.wait_for_end(_CHECK_S)) is None:
-            lost = servers.look() if servers else ""
+            lost = servers.check() if servers else ""
             if servers is not None and lost and self._roll_back(servers, lost):
                 return RESTART
             if self._hosting.is_superseded():
@@ -203,7 +203,7 @@ class MasterApp:
         closing.start()
         while closing.is_alive():
             closing.join(_CHECK_S)
-            if servers is None or servers.group.over or not (lost := servers.look()):
+            if servers is None or servers.group.over or not (lost := servers.check()):
                 continue
             if end.phase is not JobPhase.FAILED and self._roll_back(servers, lost):
                 return False

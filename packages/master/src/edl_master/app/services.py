@@ -290,7 +290,7 @@ class MasterServices:
             parameters = self._build_parameters()
         if self.servers is not None:
             servers = ServersServicer(
-                self.servers.group, self._incarnation, self.servers.lose, self.fail
+                self.servers.group, self._incarnation, self.servers.mark_lost, self.fail
             )
         return Services(tasks, job, parameters, servers)
 

@@ -22,7 +22,12 @@ from edl_master.core.parameters.arithmetic import kernel
 from edl_master.core.parameters.layout import Array
 from edl_master.core.parameters.optimizers import parse_optimizer
 from edl_master.core.parameters.shard import Shard, ShardSnapshot
-from edl_master.core.parameters.sharding import cut, for_part, recut, sums_between
+from edl_master.core.parameters.sharding import (
+    reshard,
+    shard_layouts,
+    shard_optimizer,
+    shared_sum_count,
+)
 from edl_master.core.parameters.store import ParameterStore
 from edl_master.metrics import Metrics
 from edl_master.parameters.locked_shard import LockedShard
@@ -131,25 +136,25 @@ class App:
         model = command_codec.model_from(begin)
         optimizer = parse_optimizer(json.loads(begin.model.optimizer_json))
         mode = command_codec.mode_from(begin)
-        part = cut(model, begin.servers, optimizer, mode)[self._server]
+        part = shard_layouts(model, begin.servers, optimizer, mode)[self._server]
 
-        def mine(ids: Array) -> Array:
+        def owned(ids: Array) -> Array:
             here: Array = server_of(ids, begin.servers) == self._server
             return here
 
-        fitting = for_part(optimizer, part.layout)
+        local_optimizer = shard_optimizer(optimizer, part.layout)
         if begin.restore_from:
             parts = restore.parts_of(Path(begin.restore_from))
-            saved = recut(parts, model, part, optimizer, mine)
+            saved = reshard(parts, model, part, optimizer, owned)
             store = ParameterStore.restore(
-                saved, fitting, mode, layout=part.layout, executor=self._threads
+                saved, local_optimizer, mode, layout=part.layout, executor=self._threads
             )
         else:
-            store = ParameterStore(part.layout, fitting, mode, executor=self._threads)
+            store = ParameterStore(part.layout, local_optimizer, mode, executor=self._threads)
         store.warm_up()
         quantization.warm_up(codec.precision_from(begin.job.training.wire_precision))
-        shares = sums_between(model, begin.servers, optimizer, mode) > 0
-        self._shard.begin(Shard(store, shares), model.fingerprint, is_warm=True)
+        exchanges_sums = shared_sum_count(model, begin.servers, optimizer, mode) > 0
+        self._shard.begin(Shard(store, exchanges_sums), model.fingerprint, is_warm=True)
         log.info("bytes %d to %d of the parameters are served here", part.start, part.stop)
 
     def _write(self, taken: ShardSnapshot) -> None:

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from edl_master.core.parameters.faults import LayoutError
 from edl_master.core.parameters.keras_config import OptimizerUnsupported
 from edl_master.core.parameters.layout import Layout, Variable
+from edl_master.core.parameters.layout_error import LayoutError
 from edl_master.core.parameters.modes import Reduction, UpdateMode
 from edl_master.core.parameters.optimizers import parse_optimizer
 from edl_master.core.parameters.sharding import SavedParameters

@@ -9,7 +9,7 @@ from edl_master.core.identifiers import Version
 from edl_master.core.parameters.arithmetic import Executor
 from edl_master.core.parameters.commands import Command, TakeSnapshot
 from edl_master.core.parameters.shard import Shard, ShardSnapshot
-from edl_master.core.parameters.sharding import SavedParameters, ShardLayout, whole
+from edl_master.core.parameters.sharding import SavedParameters, ShardLayout, whole_model
 from edl_master.core.parameters.snapshot import Snapshot
 from edl_master.core.parameters.status import TableFigures
 from edl_master.core.parameters.store import ParameterStore
@@ -71,14 +71,14 @@ class LocalStores:
         if saved is None:
             store = ParameterStore(layout, model.optimizer, mode, executor=self._executor)
         else:
-            snapshot = saved.decided
-            if saved.parts:
-                snapshot = saved.part(layout, whole(layout), model.optimizer)
+            snapshot = saved.coordinator
+            if saved.shards:
+                snapshot = saved.shard(layout, whole_model(layout), model.optimizer)
             store = ParameterStore.restore(
                 snapshot, model.optimizer, mode, layout=layout, executor=self._executor
             )
         self._shard.begin(Shard(store), layout.fingerprint)
-        return saved.decided if saved else None
+        return saved.coordinator if saved else None
 
     def warm_up(self) -> None:
         self._shard.warm_up()

@@ -22,7 +22,7 @@ from edl_master.core.parameters.push import Gradient, MinibatchKey
 from edl_master.core.parameters.shard import Shard, ShardSnapshot
 from edl_master.core.parameters.status import TableFigures
 from edl_master.core.parameters.store import ParameterStore
-from edl_master.core.parameters.tables.group import Scanned
+from edl_master.core.parameters.tables.group import ScannedRows
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 from edl_master.parameters.errors import (
     not_ready,
@@ -277,14 +277,14 @@ class LockedShard:
             with translate_payload_errors():
                 rows_nbytes = self.store.rows_nbytes(request.rows)
         with (
-            self._buffers.lent(self.layout.parameter_nbytes) as values,
-            self._buffers.at_least(rows_nbytes) as rows,
+            self._buffers.borrow(self.layout.parameter_nbytes) as values,
+            self._buffers.borrow_at_least(rows_nbytes) as rows,
         ):
             yield values, rows
 
     def scan_rows(
         self, frozen: str, table: int, start: int, most: int, log_index: int = 0
-    ) -> Scanned:
+    ) -> ScannedRows:
         """Some of the rows of a frozen version.
 
         Args:

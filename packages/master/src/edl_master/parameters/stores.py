@@ -74,7 +74,7 @@ class Stores(Protocol):
 
     @property
     def shared_sums(self) -> int:
-        """Number of sums of squares that a push must bring, see ``sharding.sums_between``."""
+        """Number of sums of squares that a push must bring, see ``sharding.shared_sum_count``."""
         ...
 
     @property

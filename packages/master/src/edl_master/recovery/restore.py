@@ -61,7 +61,7 @@ class RestoredJob:
     @property
     def version(self) -> Version | None:
         """Parameter version that it goes on from; None for a new job."""
-        return Version(self.saved.decided.meta["version"]) if self.saved else None
+        return Version(self.saved.coordinator.meta["version"]) if self.saved else None
 
 
 def restore_job(
@@ -122,7 +122,7 @@ def restore_job(
             data.counts,
             counts,
             ledger,
-            AppliedCounts.described(plane["applied"]) if plane else {},
+            AppliedCounts.counts_of_description(plane["applied"]) if plane else {},
             **names,
             interruption=Interruption(undone_s, down_s),
         )

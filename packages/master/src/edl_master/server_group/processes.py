@@ -49,7 +49,7 @@ class ParameterServers:
         self._began_at = began_at
         self._restarts = RestartCount.take()
         self._lost = ""
-        self._looked_at = time.monotonic()
+        self._checked_at = time.monotonic()
         self._processes: ServerProcesses | None = None
         self.group = ParameterServerGroup(
             config.spec,
@@ -77,20 +77,20 @@ class ParameterServers:
             arguments,
             limit_threads(self._config.environ, count),
             self._config.job_dir / job_directory.LOGS,
-            lambda server, how: self.lose(server, f"ended by {how}"),
+            lambda server, how: self.mark_lost(server, f"ended by {how}"),
         )
 
-    def look(self) -> str:
+    def check(self) -> str:
         """How a server was lost, in words; empty while all of them run."""
         now = time.monotonic()
-        if now - self._looked_at > _HELD_UP_S:
+        if now - self._checked_at > _HELD_UP_S:
             self.group.extend_deadlines()
-        self._looked_at = now
+        self._checked_at = now
         if (server := self.group.silent(_SILENCE_S)) is not None:
-            self.lose(server, f"has been silent for {_SILENCE_S:.0f} s")
+            self.mark_lost(server, f"has been silent for {_SILENCE_S:.0f} s")
         return self._lost
 
-    def lose(self, server: int, how: str) -> None:
+    def mark_lost(self, server: int, how: str) -> None:
         """Remember that a server is lost; the first one is reported."""
         self._lost = self._lost or f"Parameter server {server} {how}"
 

@@ -8,11 +8,11 @@ from edl_master.core.identifiers import Version
 from edl_master.core.parameters.commands import Command, TakeSnapshot
 from edl_master.core.parameters.model_check import check_fit
 from edl_master.core.parameters.sharding import (
-    NOTHING,
+    NO_SHARD,
     SavedParameters,
     ShardLayout,
-    cut,
-    sums_between,
+    shard_layouts,
+    shared_sum_count,
 )
 from edl_master.core.parameters.snapshot import FORMAT, Snapshot
 from edl_master.core.parameters.status import TableFigures
@@ -36,12 +36,14 @@ class RemoteStores:
     def begin(self, model: Model, saved: SavedParameters | None) -> Snapshot | None:
         layout, optimizer, mode = model.layout, model.optimizer, model.mode
         check_fit(optimizer, layout, mode)
-        self._shard_layouts = cut(layout, self._log.count, optimizer, mode)
-        self._shared_sums = sums_between(layout, self._log.count, optimizer, mode)
+        self._shard_layouts = shard_layouts(layout, self._log.count, optimizer, mode)
+        self._shared_sums = shared_sum_count(layout, self._log.count, optimizer, mode)
         decided = None
         if saved is not None:
-            decided = saved.part(layout, NOTHING, optimizer) if not saved.parts else saved.decided
-            decided.check(NOTHING.layout, optimizer, mode)
+            decided = saved.coordinator
+            if not saved.shards:
+                decided = saved.shard(layout, NO_SHARD, optimizer)
+            decided.check(NO_SHARD.layout, optimizer, mode)
         self._model = model
         self._log.begin(layout, model.optimizer_json, mode)
         return decided
@@ -72,8 +74,8 @@ class RemoteStores:
         meta = {
             **ledger,
             "format": FORMAT,
-            "layout": NOTHING.layout.describe(),
-            "tables": NOTHING.layout.describe_tables(),
+            "layout": NO_SHARD.layout.describe(),
+            "tables": NO_SHARD.layout.describe_tables(),
             "optimizer": dict(self._model.optimizer.config),
             "model": {"layout": layout.describe(), "tables": layout.describe_tables()},
             "label": label,

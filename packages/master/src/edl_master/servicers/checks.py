@@ -87,14 +87,14 @@ def rows_nbytes(rows: Iterable[parameters_pb2.TableRows], layout: Layout) -> tup
     """Bytes of the ids and of the values of rows, before any of them is read.
 
     Raises:
-        EdlError: SHAPE_MISMATCH, a table is unknown or comes twice, or these are too many.
+        EdlError: SHAPE_MISMATCH, a table is unknown or appears twice, or these are too many.
     """
     ids = values = 0
     seen = set[int]()
     for one in rows:
         check_table(one.table, layout)
         if one.table in seen:
-            raise _mismatch(f"embedding table {one.table} comes twice")
+            raise _mismatch(f"embedding table {one.table} appears twice")
         seen.add(one.table)
         ids += 8 * one.count
         values += layout.tables[one.table].row_nbytes * one.count

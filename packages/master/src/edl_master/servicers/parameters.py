@@ -53,7 +53,7 @@ class ParametersServicer(RowsServicer):
         header = header_of(parameters_pb2.InitializeHeader(), frames)
         layout = self._check(header)
         check_size("the initial values", header.nbytes, layout.parameter_nbytes)
-        with self._transfer.buffers.lent(header.nbytes) as values:
+        with self._transfer.buffers.borrow(header.nbytes) as values:
             self._transfer.receive_values(frames, header.nbytes, values)
             accepted, version = self._plane.initialize(WorkerId(header.worker_id), values)
         self._transfer.took("initialize", started)
@@ -65,7 +65,7 @@ class ParametersServicer(RowsServicer):
         header = header_of(parameters_pb2.PullHeader(), frames)
         layout = self._check(header)
         ids_nbytes, _ = rows_nbytes(header.rows, layout)
-        with self._transfer.buffers.at_least(ids_nbytes) as ids:
+        with self._transfer.buffers.borrow_at_least(ids_nbytes) as ids:
             fill(frames, ids)
             request = ReadRequest(
                 Version(header.have_version) if header.HasField("have_version") else None,

@@ -106,9 +106,9 @@ class PayloadTransfer:
             check_size("the state delta", header.state_nbytes, layout.state_nbytes)
         ids_nbytes, values_nbytes = rows_nbytes(header.rows, layout)
         values_start = ids_nbytes + next_nbytes
-        rows = rows_memory.enter_context(self.buffers.at_least(values_start + values_nbytes))
-        gradient = dense_memory.enter_context(self.buffers.lent(layout.gradient_nbytes))
-        state = dense_memory.enter_context(self.buffers.lent(header.state_nbytes))
+        rows = rows_memory.enter_context(self.buffers.borrow_at_least(values_start + values_nbytes))
+        gradient = dense_memory.enter_context(self.buffers.borrow(layout.gradient_nbytes))
+        state = dense_memory.enter_context(self.buffers.borrow(header.state_nbytes))
         receive(frames, gradient, spans, precision, self.buffers)
         fill(frames, state)
         self._receive_rows(frames, rows, values_start, precision)

@@ -40,7 +40,7 @@ class RowsServicer:
         header = header_of(parameters_pb2.PutRowsHeader(), frames)
         layout = self._check(header)
         ids_nbytes, values_nbytes = rows_nbytes([header.rows], layout)
-        with self._transfer.buffers.at_least(ids_nbytes + values_nbytes) as data:
+        with self._transfer.buffers.borrow_at_least(ids_nbytes + values_nbytes) as data:
             self._transfer.receive_values(frames, ids_nbytes + values_nbytes, data)
             (rows,) = push_codec.row_payloads_from(
                 [header.rows], data[:ids_nbytes], data[ids_nbytes:], layout

@@ -65,7 +65,7 @@ class ShardServicer(RowsServicer):
         header = header_of(parameters_pb2.ReadHeader(), frames)
         layout = self._check(header)
         ids_nbytes, _ = rows_nbytes(header.rows, layout)
-        with self._transfer.buffers.at_least(ids_nbytes) as ids:
+        with self._transfer.buffers.borrow_at_least(ids_nbytes) as ids:
             fill(frames, ids)
             request = ReadRequest(
                 frozen=header.frozen,

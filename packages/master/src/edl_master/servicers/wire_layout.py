@@ -65,7 +65,7 @@ def receive(
         fill(frames, target)
         return
     at = 0
-    with buffers.lent(_PIECE_BYTES) as memory:
+    with buffers.borrow(_PIECE_BYTES) as memory:
         for span in spans:
             part = target[at : at + span.nbytes]
             at += span.nbytes
@@ -93,7 +93,7 @@ def send(
         yield values
         return
     at, count = 0, _PIECE_BYTES // 2
-    with buffers.lent(_PIECE_BYTES) as memory:
+    with buffers.borrow(_PIECE_BYTES) as memory:
         half = np.frombuffer(memory, np.uint16)
         for span in spans:
             part = values[at : at + span.nbytes]

@@ -161,7 +161,6 @@ class ParameterPlane(LedgerWithCommands):
         self.warm_up = self.store.warm_up
         self.grant, self.revoke = self.ledger.grant, self.ledger.revoke
         self.close, self.applied_counts = self.ledger.close, self.ledger.applied_counts
-        self.release_permit = self.ledger.release_permit
 
     @property
     def initialized(self) -> bool:

@@ -85,7 +85,7 @@ class Worker:
     base: Version
     incarnation: int
     unanswered: GradientPush | None = None
-    slot: Version | None = None
+    permit: Version | None = None
 
 
 @dataclass
@@ -136,7 +136,7 @@ class Job:
         result = self.plane.push(push)
         holder = self.holder.get(push.task)
         if result.outcome is PushOutcome.APPLIED and holder is not None:
-            holder.slot = None
+            holder.permit = None
         return result
 
     def answer(self, worker: Worker, push: GradientPush) -> PushOutcome:
@@ -252,15 +252,10 @@ class Storm(RuleBasedStateMachine):
     def ask(self, worker: Worker) -> None:
         match self.job.plane.request_permit(worker.task, worker.token):
             case PermitGranted(version):
-                worker.base = worker.slot = version
+                worker.base = worker.permit = version
             case PermitPending():
                 status = self.job.plane.status()
                 assert status.step_permits_held > 0, "it waits, and nobody computes"
-
-    @rule(worker=workers)
-    def give_a_slot_back(self, worker: Worker) -> None:
-        self.job.plane.release_permit(worker.task, worker.token)
-        worker.slot = None
 
     @rule(
         target=messages,
@@ -358,7 +353,7 @@ class Storm(RuleBasedStateMachine):
         """A version does not pass while one of its step permits is held."""
         if isinstance(self.job.plane.mode, Sync):
             for worker in self.job.holder.values():
-                assert worker.slot in (None, self.job.plane.version)
+                assert worker.permit in (None, self.job.plane.version)
 
     def teardown(self) -> None:
         if not hasattr(self, "job"):

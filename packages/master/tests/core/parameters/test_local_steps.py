@@ -184,7 +184,7 @@ def test_several_servers_are_one_plane() -> None:
         one.read_parameters(memoryview(out))
         assert sharded.values() == bytes(out)
         assert sharded.ledger.version == one.version == 5 * token
-        sharded = sharded.recut_to(2)
+        sharded = sharded.reshard_to(2)
 
 
 def test_commands_and_modes_are_the_same_after_the_wire() -> None:

@@ -327,8 +327,8 @@ class TestStepPermits:
         assert plane.generation != waiting.generation
         assert plane.request_permit(B, TWO) == PermitGranted(plane.version)
 
-    @pytest.mark.parametrize("how", ["revoke", "close", "release", "grant to another"])
-    def test_a_slot_that_is_given_back_goes_to_the_next(self, how: str) -> None:
+    @pytest.mark.parametrize("how", ["revoke", "close", "grant to another"])
+    def test_the_permit_of_an_ended_lease_goes_to_the_next(self, how: str) -> None:
         plane = small_plane(Sync(1))
         plane.grant(A, ONE)
         plane.grant(B, TWO)
@@ -339,9 +339,6 @@ class TestStepPermits:
                 assert plane.revoke(A, ONE)
             case "close":
                 plane.close(A)
-            case "release":
-                assert plane.release_permit(A, ONE)
-                assert not plane.release_permit(A, ONE)
             case _:
                 plane.grant(A, THREE)
         assert isinstance(waiting, PermitPending)
@@ -367,22 +364,21 @@ class TestStepPermits:
         assert plane.generation != waiting.generation
         assert plane.request_permit(B, TWO) == PermitRefused()
 
-    def test_only_the_holder_of_the_lease_can_ask_and_give_back(self) -> None:
+    def test_only_the_holder_of_the_lease_can_ask_for_a_permit(self) -> None:
         plane = small_plane(Sync(1))
         plane.grant(A, ONE)
         plane.grant(A, TWO)
         assert plane.request_permit(A, ONE) == PermitRefused()
         plane.request_permit(A, TWO)
-        assert not plane.release_permit(A, ONE)
         assert not plane.revoke(A, ONE)
         assert plane.status().step_permits_held == 1
 
-    def test_a_push_without_a_slot_takes_a_free_one(self) -> None:
+    def test_a_push_without_a_permit_takes_a_free_one(self) -> None:
         plane = small_plane(Sync(2))
         plane.grant(A, ONE)
         assert push(plane, A, 1, 0, [-1, 0]).outcome is PushOutcome.APPLIED
 
-    def test_a_push_without_a_slot_never_makes_another_gradient_useless(self) -> None:
+    def test_a_push_without_a_permit_never_makes_another_gradient_useless(self) -> None:
         plane = small_plane(Sync(1))
         plane.grant(A, ONE)
         plane.grant(B, TWO)

@@ -1,4 +1,4 @@
-"""Several servers equal one plane: whatever is pushed, saved, restored and recut."""
+"""Several servers equal one plane: whatever is pushed, saved, restored and resharded."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from edl_master.core.identifiers import TaskKey, Token, Version, WorkerId
 from edl_master.core.parameters.commands import Command, CommitPush, TakeSnapshot
-from edl_master.core.parameters.faults import LayoutError
 from edl_master.core.parameters.keras_config import OptimizerUnsupported
 from edl_master.core.parameters.layout import Array, Layout, Variable
+from edl_master.core.parameters.layout_error import LayoutError
 from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, UpdateMode
 from edl_master.core.parameters.optimizers import Optimizer, parse_optimizer
 from edl_master.core.parameters.permits import PermitGranted
@@ -24,13 +24,13 @@ from edl_master.core.parameters.push import Gradient, PushOutcome
 from edl_master.core.parameters.push_ledger import PushLedger
 from edl_master.core.parameters.shard import ProtocolViolation, Shard
 from edl_master.core.parameters.sharding import (
-    NOTHING,
+    NO_SHARD,
     SavedParameters,
-    cut,
-    for_part,
-    recut,
-    sums_between,
-    whole,
+    reshard,
+    shard_layouts,
+    shard_optimizer,
+    shared_sum_count,
+    whole_model,
 )
 from edl_master.core.parameters.snapshot import Snapshot
 from edl_master.core.parameters.store import ParameterStore
@@ -84,13 +84,13 @@ class ShardedPlane:
     log: list[Command] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.parts = cut(self.model, self.servers, self.optimizer, self.mode)
-        self.sums = sums_between(self.model, self.servers, self.optimizer, self.mode)
+        self.parts = shard_layouts(self.model, self.servers, self.optimizer, self.mode)
+        self.sums = shared_sum_count(self.model, self.servers, self.optimizer, self.mode)
         self.coordinator = LedgerWithCommands(self.mode, self.optimizer, self.log.append)
         self.ledger = self.coordinator.ledger
         self.shards = [
             Shard(
-                ParameterStore(p.layout, for_part(self.optimizer, p.layout), self.mode),
+                ParameterStore(p.layout, shard_optimizer(self.optimizer, p.layout), self.mode),
                 self.sums > 0,
             )
             for p in self.parts
@@ -166,17 +166,20 @@ class ShardedPlane:
             parts.append(taken.snapshot)
         return SavedParameters(decided, tuple(parts))
 
-    def recut_to(self, servers: int) -> ShardedPlane:
+    def reshard_to(self, servers: int) -> ShardedPlane:
         """The same state with another number of servers."""
         saved = self.saved()
         other = ShardedPlane(self.model, self.optimizer, self.mode, servers)
         assert saved.model() == self.model
-        other.ledger.restore(saved.decided.meta)
+        other.ledger.restore(saved.coordinator.meta)
         for number, part in enumerate(other.parts):
-            mine = recut(saved.parts, self.model, part, self.optimizer, owner(number, servers))
+            mine = reshard(saved.shards, self.model, part, self.optimizer, owner(number, servers))
             other.shards[number] = Shard(
                 ParameterStore.restore(
-                    mine, for_part(self.optimizer, part.layout), self.mode, layout=part.layout
+                    mine,
+                    shard_optimizer(self.optimizer, part.layout),
+                    self.mode,
+                    layout=part.layout,
                 ),
                 other.sums > 0,
             )
@@ -185,10 +188,10 @@ class ShardedPlane:
     def single(self) -> ParameterPlane:
         """The same state in one process."""
         saved = self.saved()
-        one = recut(saved.parts, self.model, whole(self.model), self.optimizer)
+        one = reshard(saved.shards, self.model, whole_model(self.model), self.optimizer)
         store = ParameterStore.restore(one, self.optimizer, self.mode, layout=self.model)
         plane = ParameterPlane(self.model, self.optimizer, self.mode, store=store)
-        plane.ledger.restore(saved.decided.meta)
+        plane.ledger.restore(saved.coordinator.meta)
         return plane
 
 
@@ -270,7 +273,7 @@ def check_that_servers_are_one_plane(
 def play_on_both(
     data: Any, servers: int, mode: UpdateMode, chosen: Optimizer, model: Layout
 ) -> tuple[ParameterPlane, ShardedPlane]:
-    """Pushes, grants, lagging shards and recuts, with equal answers of both."""
+    """Pushes, grants, lagging shards and resharding, with equal answers of both."""
     values = b"".join(np.linspace(-1, 1, v.size).astype(v.dtype).tobytes() for v in model.variables)
     one = ParameterPlane(model, chosen, mode)
     sharded = ShardedPlane(model, chosen, mode, servers)
@@ -281,7 +284,7 @@ def play_on_both(
     granted = 0
     for _ in range(data.draw(st.integers(5, 25))):
         task = data.draw(st.sampled_from(list(counts)))
-        match data.draw(st.sampled_from(["push"] * 5 + ["grant", "lag", "recut", "flush"])):
+        match data.draw(st.sampled_from(["push"] * 5 + ["grant", "lag", "reshard", "flush"])):
             case "push" if tokens[task]:
                 asked = one.request_permit(task, Token(tokens[task]))
                 assert type(sharded.ledger.request_permit(task, Token(tokens[task]))) is type(asked)
@@ -306,9 +309,9 @@ def play_on_both(
                 shard = data.draw(st.sampled_from(sharded.shards))
                 for command in sharded.log[shard.applied :]:
                     shard.apply(command)
-            case "recut":
+            case "reshard":
                 sharded.catch_up()
-                sharded = sharded.recut_to(data.draw(st.integers(1, 5)))
+                sharded = sharded.reshard_to(data.draw(st.integers(1, 5)))
                 one = ParameterPlane.restore(one.snapshot(), chosen, mode)  # slots are dropped
             case "flush":
                 assert one.flush() == sharded.coordinator.flush()
@@ -349,7 +352,7 @@ def check_equal_state(
 @pytest.mark.parametrize("servers", [1, 2, 3, 7, 100])
 def test_parts_cover_the_model_evenly(servers: int) -> None:
     model = Layout([Variable("big", (1000,), "float32", True), *VARIABLES])
-    parts = cut(model, servers, sgd())
+    parts = shard_layouts(model, servers, sgd())
     assert parts[0].start == 0
     assert parts[-1].stop == model.parameter_nbytes
     assert all(a.stop == b.start for a, b in itertools.pairwise(parts))
@@ -360,7 +363,7 @@ def test_parts_cover_the_model_evenly(servers: int) -> None:
 
 def test_variables_stay_whole_where_each_is_clipped_by_its_norm() -> None:
     model = Layout(VARIABLES)
-    parts = cut(model, 3, sgd(clipnorm=1.0))
+    parts = shard_layouts(model, 3, sgd(clipnorm=1.0))
     names = [v.name for part in parts for v in part.layout.variables]
     assert names == [v.name for v in VARIABLES]
 
@@ -370,15 +373,15 @@ def test_what_parts_cannot_do_is_refused() -> None:
     for norm in ("global_clipnorm", "clipnorm"):
         clipped = sgd(**{norm: 1.0})
         with pytest.raises(OptimizerUnsupported, match=f"{norm}.*several gradients"):
-            cut(model, 2, clipped, Sync(2))
+            shard_layouts(model, 2, clipped, Sync(2))
         with pytest.raises(OptimizerUnsupported, match=f"{norm}.*frequency"):
-            cut(frequent, 2, clipped)
-        cut(frequent, 1, clipped, Sync(2))
-        cut(model, 2, clipped, Sync(1))
-        cut(Layout(VARIABLES), 2, clipped, Async(local=True))
-    cut(Layout(VARIABLES), 2, sgd(clipnorm=1.0), Sync(2))
+            shard_layouts(frequent, 2, clipped)
+        shard_layouts(frequent, 1, clipped, Sync(2))
+        shard_layouts(model, 2, clipped, Sync(1))
+        shard_layouts(Layout(VARIABLES), 2, clipped, Async(local=True))
+    shard_layouts(Layout(VARIABLES), 2, sgd(clipnorm=1.0), Sync(2))
     with pytest.raises(LayoutError, match="first"):
-        cut(Layout(VARIABLES[::-1]), 2, sgd())
+        shard_layouts(Layout(VARIABLES[::-1]), 2, sgd())
 
 
 def test_a_checkpoint_of_a_master_that_served_is_taken_over_by_servers() -> None:
@@ -397,16 +400,16 @@ def test_a_checkpoint_of_a_master_that_served_is_taken_over_by_servers() -> None
     saved = [one.snapshot()]
     assert SavedParameters(saved[0]).model() == model
     ledger = PushLedger(mode)
-    ledger.restore(recut(saved, model, NOTHING, chosen).meta)
+    ledger.restore(reshard(saved, model, NO_SHARD, chosen).meta)
     assert (ledger.version, ledger.applied_counts()) == (one.version, one.applied_counts())
     found = []
-    for number, part in enumerate(cut(model, 3, chosen)):
-        mine = recut(saved, model, part, chosen, owner(number, 3))
-        restore = partial(ParameterStore.restore, mine, for_part(chosen, part.layout), mode)
+    for number, part in enumerate(shard_layouts(model, 3, chosen)):
+        mine = reshard(saved, model, part, chosen, owner(number, 3))
+        restore = partial(ParameterStore.restore, mine, shard_optimizer(chosen, part.layout), mode)
         plane = restore(layout=part.layout)
         plane.check_invariants()
         found.append(plane.snapshot())
-    again = ParameterStore.restore(recut(found, model, whole(model), chosen), chosen, mode)
+    again = ParameterStore.restore(reshard(found, model, whole_model(model), chosen), chosen, mode)
     again.check_invariants()
     for name, array in one.snapshot().arrays.items():
         if not name.startswith(("tables", "accumulated/tables")):

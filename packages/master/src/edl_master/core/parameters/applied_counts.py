@@ -99,7 +99,7 @@ class AppliedCounts:
         ]
 
     @classmethod
-    def described(cls, entries: Iterable[Sequence[Any]]) -> dict[TaskKey, int]:
+    def counts_of_description(cls, entries: Iterable[Sequence[Any]]) -> dict[TaskKey, int]:
         """The count of each open task, as ``describe`` returned it."""
         counts = cls()
         counts.restore(entries)

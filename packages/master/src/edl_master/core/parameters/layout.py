@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from edl_master.core.parameters.faults import LayoutError
+from edl_master.core.parameters.layout_error import LayoutError
 from edl_master.core.parameters.tables import spec
 from edl_master.core.parameters.tables.spec import TableSpec
 

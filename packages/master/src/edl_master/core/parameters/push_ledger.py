@@ -155,21 +155,13 @@ class PushLedger:
 
         In sync mode there are as many step permits as gradients that the present version still
         lacks; otherwise there is always one. A lease has at most one, until its gradient is
-        applied, the lease ends or the permit is released; asking again changes nothing.
+        applied or the lease ends; asking again changes nothing.
         """
         if not self._counts.is_live(task, token):
             return PermitRefused()
         if self.initialized and self._permits.acquire(task):
             return PermitGranted(self.version)
         return PermitPending(self.generation)
-
-    def release_permit(self, task: TaskKey, token: Token) -> bool:
-        """Give back an unused step permit; return whether one became free."""
-        if not self._counts.is_live(task, token):
-            return False
-        freed = self._permits.release(task)
-        self.generation += freed
-        return freed
 
     # --- pushes ----------------------------------------------------------------------------
 

@@ -58,7 +58,7 @@ class Rule(Protocol):
         ...
 
 
-class _Forgetful:
+class _StatelessRule:
     """Base of the rules that remember nothing but their slots."""
 
     __slots__ = ()
@@ -69,7 +69,7 @@ class _Forgetful:
 
 
 @dataclass(frozen=True, slots=True)
-class SGD(_Forgetful):
+class SGD(_StatelessRule):
     """Gradient descent.
 
     ``w -= lr g``; with momentum ``m = momentum m - lr g; w += m``; with nesterov
@@ -88,7 +88,7 @@ class SGD(_Forgetful):
 
 
 @dataclass(frozen=True, slots=True)
-class Adam(_Forgetful):
+class Adam(_StatelessRule):
     """Adam, and AMSGrad.
 
     ``m += (g - m)(1 - beta_1); v += (g² - v)(1 - beta_2)``, then
@@ -122,7 +122,7 @@ class Adam(_Forgetful):
 
 
 @dataclass(frozen=True, slots=True)
-class Adagrad(_Forgetful):
+class Adagrad(_StatelessRule):
     """``a += g²; w -= lr g / sqrt(a + epsilon)``; ``a`` begins at its initial value."""
 
     initial_accumulator_value: float = 0.1
@@ -137,7 +137,7 @@ class Adagrad(_Forgetful):
 
 
 @dataclass(frozen=True, slots=True)
-class Adadelta(_Forgetful):
+class Adadelta(_StatelessRule):
     """Adadelta.
 
     ``a = rho a + (1 - rho) g²``; ``s = -g sqrt(d + epsilon) / sqrt(a + epsilon)`` with the
@@ -157,7 +157,7 @@ class Adadelta(_Forgetful):
 
 
 @dataclass(frozen=True, slots=True)
-class RMSprop(_Forgetful):
+class RMSprop(_StatelessRule):
     """``v = rho v + (1 - rho) g²; s = lr g / sqrt(v + epsilon); w -= s``.
 
     With centered, ``c = rho c + (1 - rho) g`` and ``v - c²`` takes the place of ``v`` under the
@@ -191,7 +191,7 @@ class RMSprop(_Forgetful):
 
 
 @dataclass(frozen=True, slots=True)
-class Adamax(_Forgetful):
+class Adamax(_StatelessRule):
     """Adam with the infinity norm.
 
     ``m += (g - m)(1 - beta_1); u = max(beta_2 u, |g|)``, then
@@ -251,7 +251,7 @@ class Nadam:
 
 
 @dataclass(frozen=True, slots=True)
-class Ftrl(_Forgetful):
+class Ftrl(_StatelessRule):
     """Follow the regularized leader.
 
     With ``p = -learning_rate_power``:
@@ -284,7 +284,7 @@ class Ftrl(_Forgetful):
 
 
 @dataclass(frozen=True, slots=True)
-class Lion(_Forgetful):
+class Lion(_StatelessRule):
     """``w -= lr sign(beta_1 m + (1 - beta_1) g); m = beta_2 m + (1 - beta_2) g``."""
 
     beta_1: float = 0.9

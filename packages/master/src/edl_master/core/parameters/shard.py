@@ -48,7 +48,7 @@ class Shard:
         store: the values; nothing else changes them.
         applied: number of commands applied so far.
         shares_sums: whether other shards need the sums of squares of this part, see
-            ``sharding.sums_between``.
+            ``sharding.shared_sum_count``.
     """
 
     def __init__(self, store: ParameterStore, shares_sums: bool = False) -> None:

@@ -1,7 +1,7 @@
-"""How the parameters of a model are cut into parts, one for each parameter server.
+"""How the parameters of a model are divided into shards, one for each parameter server.
 
-The payload of parameters is cut into ranges of about equal bytes. A part is an ordinary layout,
-whose variables are pieces of the model's. Rows of tables go where the hash of their id says.
+The payload of parameters is cut into ranges of about equal bytes. A shard is an ordinary layout,
+whose variables are pieces of the model's. The hash of an id selects the shard of its row.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from typing import Any
 import numpy as np
 
 from edl_master.core.parameters.clipping import ClipNorm, shared_sums
-from edl_master.core.parameters.faults import LayoutError
 from edl_master.core.parameters.keras_config import OptimizerUnsupported
 from edl_master.core.parameters.layout import ArenaKey, Array, Layout, Variable
+from edl_master.core.parameters.layout_error import LayoutError
 from edl_master.core.parameters.modes import Async, Sync, UpdateMode
 from edl_master.core.parameters.optimizers import Optimizer
 from edl_master.core.parameters.snapshot import Snapshot, Stored
-from edl_master.core.parameters.tables.saving import pack, unpack
+from edl_master.core.parameters.tables.row_chunks import pack, unpack
 
 _ASYNC = Async()
 
-Mine = Callable[[Array], Array]
-"""Which of some ids (int64) are of this part, as booleans."""
+OwnedIds = Callable[[Array], Array]
+"""From ids (int64) to a mask (bool, same shape) of those whose rows belong to a shard."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardLayout:
-    """What one process has of a model.
+    """The part of a model that one process holds.
 
     Attributes:
         start, stop: its bytes of the payload of parameters.
@@ -44,133 +44,133 @@ class ShardLayout:
 
 @dataclass(frozen=True, slots=True)
 class SavedParameters:
-    """What was kept of a job's parameters at one moment.
+    """The parameters of a job as a snapshot has them.
 
     Attributes:
-        decided: the master's plane.
-        parts: those of the parameter servers, in their order; empty if the master served.
+        coordinator: the ledger; also the values if the master held them.
+        shards: the values that parameter servers held, in the order of the servers.
     """
 
-    decided: Snapshot
-    parts: tuple[Snapshot, ...] = ()
+    coordinator: Snapshot
+    shards: tuple[Snapshot, ...] = ()
 
     def model(self) -> Layout:
-        """The layout of the whole.
+        """The layout of the whole model.
 
         Raises:
-            SnapshotError: it is of a format that is not known here.
+            SnapshotError: the snapshot has an unknown format.
         """
-        if not self.parts:
-            return self.decided.layout()
-        model = self.decided.meta["model"]
+        if not self.shards:
+            return self.coordinator.layout()
+        model = self.coordinator.meta["model"]
         return Layout.from_description(model["layout"], model["tables"])
 
-    def part(
-        self, model: Layout, part: ShardLayout, optimizer: Optimizer, mine: Mine | None = None
+    def shard(
+        self, model: Layout, shard: ShardLayout, optimizer: Optimizer, owned: OwnedIds | None = None
     ) -> Snapshot:
-        """As ``recut`` of what was kept."""
-        return recut(self.parts or (self.decided,), model, part, optimizer, mine)
+        """The snapshot of one shard; see ``reshard`` for the arguments."""
+        return reshard(self.shards or (self.coordinator,), model, shard, optimizer, owned)
 
 
-def sums_between(model: Layout, servers: int, optimizer: Optimizer, mode: UpdateMode) -> int:
-    """How many sums of each gradient servers need of one another before they can clip it."""
+def shared_sum_count(model: Layout, servers: int, optimizer: Optimizer, mode: UpdateMode) -> int:
+    """How many sums of squares of each gradient servers have to exchange before they clip it."""
     if servers == 1 or (isinstance(mode, Async) and mode.local):
-        return 0  # with local steps the optimizer is at work in workers
+        return 0  # with local steps the optimizers of workers clip
     return shared_sums(optimizer.clipping, len(model.tables))
 
 
-def cut(
+def shard_layouts(
     model: Layout, servers: int, optimizer: Optimizer, mode: UpdateMode = _ASYNC
 ) -> tuple[ShardLayout, ...]:
-    """Cut a model into parts, which are empty where it has fewer pieces than servers.
+    """Divide a model into shards, some of them empty if it has fewer elements than servers.
 
     Args:
-        model: its layout.
-        servers: how many parts, at least 1.
-        optimizer: decides where may be cut.
-        mode: when there is an update.
+        model: the layout of the whole model.
+        servers: number of shards, at least 1.
+        optimizer: clipping by norm allows boundaries between variables only.
+        mode: when a gradient becomes an update.
 
     Raises:
         LayoutError: a variable without a gradient travels before one that has one.
-        OptimizerUnsupported: parts cannot be updated apart from each other.
+        OptimizerUnsupported: shards cannot be updated independently of each other.
     """
     kinds = [variable.trainable for variable in model.variables]
     if kinds != sorted(kinds, reverse=True):
         raise LayoutError("with parameter servers, trainable variables must travel first")
-    if sums_between(model, servers, optimizer, mode):
+    if shared_sum_count(model, servers, optimizer, mode):
         _check_clipping(model, optimizer, mode)
     apart = isinstance(optimizer.clipping, ClipNorm)
     cuts = [0]
     for number in range(1, servers):
         wanted = model.parameter_nbytes * number // servers
-        cuts.append(max(cuts[-1], _nearest(model, wanted, apart=apart)))
+        cuts.append(max(cuts[-1], _nearest_boundary(model, wanted, apart=apart)))
     cuts.append(model.parameter_nbytes)
     return tuple(ShardLayout(*ends, _pieces(model, *ends)) for ends in pairwise(cuts))
 
 
-def whole(model: Layout) -> ShardLayout:
+def whole_model(model: Layout) -> ShardLayout:
     """The shard of a master without parameter servers."""
     return ShardLayout(0, model.parameter_nbytes, model)
 
 
-NOTHING = ShardLayout(0, 0, Layout(()))
-"""What the master has if others serve."""
+NO_SHARD = ShardLayout(0, 0, Layout(()))
+"""What the master holds in a job with parameter servers."""
 
 
-def for_part(optimizer: Optimizer, layout: Layout) -> Optimizer:
-    """The optimizer for a part, which knows no variables but its own."""
+def shard_optimizer(optimizer: Optimizer, layout: Layout) -> Optimizer:
+    """The optimizer of one shard, without the names of variables of other shards."""
     names = {v.name for v in layout.variables} | {t.name for t in layout.tables}
     return replace(optimizer, undecayed=optimizer.undecayed & names)
 
 
-def recut(
+def reshard(
     saved: Sequence[Snapshot],
     model: Layout,
-    part: ShardLayout,
+    shard: ShardLayout,
     optimizer: Optimizer,
-    mine: Mine | None = None,
+    owned: OwnedIds | None = None,
 ) -> Snapshot:
-    """The snapshot of a part, from those of a model that was cut in whatever way.
+    """The snapshot of one shard, from snapshots of any number of shards.
 
     Args:
-        saved: the parts that were kept at one moment, in their order; one, if the master served.
-        model: the layout of the whole.
-        part: what is wanted.
-        optimizer: that they were made with.
-        mine: which rows are of the part; None: all.
+        saved: snapshots of one moment, in the order of the servers; one, if the master held all.
+        model: the layout of the whole model.
+        shard: the shard to assemble.
+        optimizer: the job's, whose slots the snapshots hold.
+        owned: which rows belong to the shard; None: all.
 
     Raises:
-        ValueError: rows do not fit.
+        ValueError: the saved rows or arenas do not have the sizes of the model.
     """
     arrays: dict[str, Stored] = {}
     for name in dict.fromkeys(name for one in saved for name in one.arrays):
         *_, kind, dtype = name.split("/")
         if kind in ("trainable", "state"):
             key = ArenaKey(kind == "trainable", dtype)
-            if size := part.layout.sizes.get(key, 0):
-                start = _elements_before(model, part.start, key)
+            if size := shard.layout.sizes.get(key, 0):
+                start = _elements_before(model, shard.start, key)
                 found = [one.arrays[name] for one in saved if name in one.arrays]
-                arrays[name] = _stretch([np.asarray(a) for a in found], start, start + size)
+                arrays[name] = _elements([np.asarray(a) for a in found], start, start + size)
     depth = 1 + sum(slot.used for slot in optimizer.rule.slots())
-    for number, table in enumerate(part.layout.tables):
-        arrays |= _rows(saved, f"tables/{number}/rows/", table.dim * depth, mine)
-        arrays |= _accumulated_rows(saved, f"accumulated/tables/{number}", mine)
+    for number, table in enumerate(shard.layout.tables):
+        arrays |= _rows(saved, f"tables/{number}/rows/", table.dim * depth, owned)
+        arrays |= _accumulated_rows(saved, f"accumulated/tables/{number}", owned)
         name = f"tables/{number}/admission"
         if sketches := [np.asarray(one.arrays[name]) for one in saved if name in one.arrays]:
             # No id counts less than before: it has counted with one of them.
             arrays[name] = np.maximum.reduce(sketches)
     described = {
-        "layout": part.layout.describe(),
-        "tables": [_table(saved, number) for number in range(len(part.layout.tables))],
+        "layout": shard.layout.describe(),
+        "tables": [_table(saved, number) for number in range(len(shard.layout.tables))],
     }
     return Snapshot({**saved[0].meta, **described}, arrays)
 
 
-# --- where to cut --------------------------------------------------------------------------
+# --- boundaries --------------------------------------------------------------------------
 
 
 def _check_clipping(model: Layout, optimizer: Optimizer, mode: UpdateMode) -> None:
-    """What is clipped must be one worker's gradient: its parts travel with their sums."""
+    """Check that what is clipped is one worker's gradient, which travels with its sums."""
     if isinstance(mode, Sync) and mode.grads_to_wait > 1:
         problem = "set, with several parameter servers and updates of several gradients together"
         remedy = "use clipvalue, --parameter-servers 1, or --update async"
@@ -184,8 +184,8 @@ def _check_clipping(model: Layout, optimizer: Optimizer, mode: UpdateMode) -> No
     raise OptimizerUnsupported(f"{optimizer.name}.{option}", problem, remedy)
 
 
-def _nearest(model: Layout, wanted: int, *, apart: bool) -> int:
-    """The byte nearest to the one wanted between two elements, or between two variables."""
+def _nearest_boundary(model: Layout, wanted: int, *, apart: bool) -> int:
+    """The boundary nearest to a byte: between two elements, or (``apart``) two variables."""
     at = 0
     for variable in model.variables:
         end = at + variable.nbytes
@@ -212,7 +212,7 @@ def _overlapping(model: Layout, start: int, stop: int) -> Iterator[Variable]:
 
 
 def _elements_before(model: Layout, start: int, key: ArenaKey) -> int:
-    """Elements of an arena that travel before a byte of the payload."""
+    """How many elements of an arena travel before a byte of the payload."""
     at = found = 0
     for variable in model.variables:
         if (variable.trainable, variable.dtype) == (key.trainable, key.dtype):
@@ -224,8 +224,8 @@ def _elements_before(model: Layout, start: int, key: ArenaKey) -> int:
 # --- snapshots -----------------------------------------------------------------------------
 
 
-def _stretch(arrays: Sequence[Array], start: int, stop: int) -> Array:
-    """Elements of arrays that lie one after the other."""
+def _elements(arrays: Sequence[Array], start: int, stop: int) -> Array:
+    """Elements ``start`` to ``stop`` of the concatenation of flat arrays."""
     pieces, at = [], 0
     for array in arrays:
         pieces.append(array[max(start - at, 0) : max(stop - at, 0)])
@@ -237,32 +237,34 @@ def _stretch(arrays: Sequence[Array], start: int, stop: int) -> Array:
 
 
 def _rows(
-    saved: Sequence[Snapshot], prefix: str, width: int, mine: Mine | None
+    saved: Sequence[Snapshot], prefix: str, width: int, owned: OwnedIds | None
 ) -> dict[str, Stored]:
     found: dict[str, Stored] = {}
     for one in saved:
         for name, packed in one.arrays.items():
             if name.startswith(prefix):
-                if mine is not None:
+                if owned is not None:
                     ids, used, rows = unpack(np.asarray(packed), width)
-                    keep = mine(ids)
+                    keep = owned(ids)
                     packed = pack(ids[keep], used[keep], rows[keep])
                 found[f"{prefix}{len(found)}"] = packed
     return found
 
 
-def _accumulated_rows(saved: Sequence[Snapshot], name: str, mine: Mine | None) -> dict[str, Array]:
+def _accumulated_rows(
+    saved: Sequence[Snapshot], name: str, owned: OwnedIds | None
+) -> dict[str, Array]:
     holders = [one.arrays for one in saved if f"{name}/ids" in one.arrays]
     if not holders:
         return {}
     ids = np.concatenate([np.asarray(arrays[f"{name}/ids"]) for arrays in holders])
     values = np.concatenate([np.asarray(arrays[f"{name}/values"]) for arrays in holders])
-    keep = np.ones(ids.size, bool) if mine is None else mine(ids)
+    keep = np.ones(ids.size, bool) if owned is None else owned(ids)
     return {f"{name}/ids": ids[keep], f"{name}/values": values[keep]}
 
 
 def _table(saved: Sequence[Snapshot], number: int) -> dict[str, Any]:
-    """What is known of a table besides rows: of all parts the latest moment."""
+    """The description of a table without its rows; clocks are those of the latest shard."""
     all_ = [one.meta["tables"][number] for one in saved]
     latest = {name: max(one[name] for one in all_) for name in ("now", "added")}
     return {**all_[0], **latest, "swept": 0}

@@ -12,7 +12,7 @@ from edl_master.core.parameters.copy_on_write import CopyOnWriteView
 from edl_master.core.parameters.layout import Array, Layout
 from edl_master.core.parameters.modes import UpdateMode, describe
 from edl_master.core.parameters.optimizers import Optimizer
-from edl_master.core.parameters.tables.saving import RowsChunk
+from edl_master.core.parameters.tables.row_chunks import RowsChunk
 
 FORMAT = 1
 

@@ -25,9 +25,9 @@ from edl_master.core.parameters.prepared_gradient import PreparedGradient
 from edl_master.core.parameters.push import Gradient, NotInitialized
 from edl_master.core.parameters.snapshot import FORMAT, Snapshot, SnapshotError, Stored
 from edl_master.core.parameters.status import TableFigures
-from edl_master.core.parameters.tables.group import AccumulatedRows, Scanned, Tables
+from edl_master.core.parameters.tables.group import AccumulatedRows, ScannedRows, Tables
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
-from edl_master.core.parameters.tables.warming import warm_up
+from edl_master.core.parameters.tables.warm_up import warm_up
 from edl_master.core.parameters.updater import RowUpdate
 from edl_master.core.parameters.values import Values
 
@@ -140,7 +140,7 @@ class ParameterStore:
         self._tables.read(wanted, out, view)
         return version
 
-    def scan_rows(self, frozen: str, table: int, start: int, most: int) -> Scanned:
+    def scan_rows(self, frozen: str, table: int, start: int, most: int) -> ScannedRows:
         """Some of the rows that gradients have reached, of a frozen version.
 
         Raises:
@@ -165,7 +165,7 @@ class ParameterStore:
         """Give rows initial values, before ``initialize``; False once that was done.
 
         Raises:
-            PayloadError: a size is wrong, an id comes twice, or there is no such table.
+            PayloadError: a size is wrong, an id appears twice, or there is no such table.
         """
         if self.initialized:
             return False
@@ -185,7 +185,7 @@ class ParameterStore:
         return PreparedGradient(values, state, rows, broken)
 
     def check_unique(self, gradient: Gradient) -> None:
-        """Raise ``PayloadError`` if a row comes twice; ``make_ready`` finds that out too."""
+        """Raise ``PayloadError`` if a row appears twice; ``make_ready`` checks that, too."""
         for payload in gradient.rows:
             self._tables.check_unique(payload)
 
@@ -198,7 +198,7 @@ class ParameterStore:
         """Do everything that may fail in applying a gradient; this changes no value.
 
         Raises:
-            PayloadError: a row comes twice.
+            PayloadError: a row appears twice.
             MemoryError: there is no room for copies or for more rows.
         """
         self._preserve_views()

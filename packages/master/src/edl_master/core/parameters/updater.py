@@ -22,15 +22,15 @@ from edl_master.core.parameters.layout import ArenaKey, Arenas, Array, Layout, V
 from edl_master.core.parameters.optimizers import Ema, Optimizer
 from edl_master.core.parameters.payload import zeros
 from edl_master.core.parameters.rules import Factors
-from edl_master.core.parameters.tables.table import Resolved, Table
+from edl_master.core.parameters.tables.table import ResolvedGradient, Table
 
-RowUpdate = tuple[Table, Resolved]
+RowUpdate = tuple[Table, ResolvedGradient]
 """A table, and gradients of some of its rows."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Stretch:
-    """Elements of one arena that every update treats alike."""
+class _Segment:
+    """Elements of one arena that share clipping and weight decay."""
 
     arena: ArenaKey
     start: int
@@ -39,7 +39,7 @@ class _Stretch:
 
 
 class Updater:
-    """An optimizer at work on the trainable arenas of one layout.
+    """Applies an optimizer to the trainable arenas of one layout.
 
     Attributes:
         iterations: updates made so far; the position in the learning rate's schedule.
@@ -62,7 +62,7 @@ class Updater:
         self.rate: float | None = None
         self._executor = executor
         self._arenas = layout.arenas(trainable=True)
-        self._stretches = tuple(_stretches(optimizer, layout))
+        self._segments = tuple(_segments(optimizer, layout))
         self._tables = [table.name for table in layout.tables]
         self.slots: dict[str, dict[ArenaKey, Array]] = {
             slot.name: {
@@ -114,16 +114,16 @@ class Updater:
             factors = optimizer.rule.factors(step, real(rate), self.memory)
             return (real(part_scale), real(limit), decay), factors
 
-        for stretch, stretch_scale in zip(self._stretches, scales, strict=False):
-            key = stretch.arena
+        for segment, segment_scale in zip(self._segments, scales, strict=False):
+            key = segment.arena
             real: Any = np.dtype(key.dtype).type
-            numbers, factors = numbers_for(real, stretch_scale, stretch.decays)
-            for cut in slices(stretch.start, stretch.stop):
+            numbers, factors = numbers_for(real, segment_scale, segment.decays)
+            for cut in slices(segment.start, segment.stop):
                 slots = [array[cut] for array in self._slots_for(key)]
                 arrays = values[key][cut], gradient[key][cut]
                 jobs.append(partial(loop, *arrays, *numbers, *slots, *factors))
         run_all(jobs, self._executor)
-        for (table, found), table_scale in zip(rows, scales[len(self._stretches) :], strict=True):
+        for (table, found), table_scale in zip(rows, scales[len(self._segments) :], strict=True):
             decays = optimizer.weight_decay != 0 and table.spec.name not in optimizer.undecayed
             numbers, factors = numbers_for(np.float32, table_scale, decays)
             table.apply(found, partial(self._update_rows, loop, numbers, factors))
@@ -156,7 +156,7 @@ class Updater:
         Updater(optimizer, tiny, None).apply(values, gradient)
 
     def finish(self, values: Arenas) -> bool:
-        """Replace the values by their average, if one is kept; say whether it is.
+        """Replace the values by their moving average; return False if there is none.
 
         As in Keras this ends a training: it is no update, and the average stays.
         """
@@ -194,21 +194,21 @@ class Updater:
         rows: Sequence[RowUpdate],
         of_whole: tuple[float, ...],
     ) -> list[float]:
-        """What to multiply the gradient with, for each stretch and then for each table."""
+        """What to multiply the gradient with, for each segment and then for each table."""
         match self.optimizer.clipping:
             case None | ClipValue():
-                return [scale] * (len(self._stretches) + len(rows))
+                return [scale] * (len(self._segments) + len(rows))
             case ClipNorm(limit) | ClipGlobalNorm(limit):
                 if of_whole and isinstance(self.optimizer.clipping, ClipGlobalNorm):
                     factor = scale * shrink(of_whole[0] * scale * scale, limit)
-                    return [factor] * (len(self._stretches) + len(rows))
-                # As many sums as stretches: with ClipNorm a stretch is a variable.
-                parts = [gradient[s.arena][s.start : s.stop] for s in self._stretches]
+                    return [factor] * (len(self._segments) + len(rows))
+                # As many sums as segments: with ClipNorm a segment is a variable.
+                parts = [gradient[s.arena][s.start : s.stop] for s in self._segments]
                 parts += [found.values.reshape(-1) for _, found in rows]
                 squares = [sum_of_squares(part, self._executor) * scale * scale for part in parts]
                 if of_whole:
                     numbers = [self._tables.index(table.spec.name) for table, _ in rows]
-                    squares[len(self._stretches) :] = [
+                    squares[len(self._segments) :] = [
                         of_whole[number] * scale * scale for number in numbers
                     ]
                 if isinstance(self.optimizer.clipping, ClipNorm):
@@ -238,14 +238,14 @@ class Updater:
         run_all(jobs, self._executor)
 
 
-def _stretches(optimizer: Optimizer, layout: Layout) -> Iterator[_Stretch]:
-    """Whole arenas where possible; variables where they are clipped or decayed apart."""
+def _segments(optimizer: Optimizer, layout: Layout) -> Iterator[_Segment]:
+    """Whole arenas if possible; single variables if clipping or weight decay differs."""
     decays = optimizer.weight_decay != 0
     if isinstance(optimizer.clipping, ClipNorm) or (decays and optimizer.undecayed):
         for place in layout.places:
             if place.variable.trainable:
                 excluded = place.variable.name in optimizer.undecayed
-                yield _Stretch(place.arena, place.start, place.stop, decays and not excluded)
+                yield _Segment(place.arena, place.start, place.stop, decays and not excluded)
     else:
         for key in layout.arenas(trainable=True):
-            yield _Stretch(key, 0, layout.sizes[key], decays)
+            yield _Segment(key, 0, layout.sizes[key], decays)

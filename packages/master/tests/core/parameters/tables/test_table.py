@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edl_master.core.parameters.faults import LayoutError
 from edl_master.core.parameters.layout import Array
+from edl_master.core.parameters.layout_error import LayoutError
 from edl_master.core.parameters.payload import PayloadError
-from edl_master.core.parameters.tables import saving
-from edl_master.core.parameters.tables.group import comes_twice
+from edl_master.core.parameters.tables import row_chunks
+from edl_master.core.parameters.tables.group import has_duplicates
 from edl_master.core.parameters.tables.index import BUCKETS, NOT_THERE, RowIndex
 from edl_master.core.parameters.tables.spec import Distribution, Initial, TableSpec
 from edl_master.core.parameters.tables.table import RowGradient, Table
@@ -236,28 +236,28 @@ def test_a_view_keeps_its_rows_when_rows_are_dropped_and_reused() -> None:
 def test_parts_restore_rows_slots_and_ages(first: list[int], second: list[int]) -> None:
     table = Table(spec(initial=DRAWN, max_age=100), (0.5, 0.25))
     push(table, ids_of(*first), 1)
-    parts = [np.asarray(part) for part in saving.chunks(table.take_view())]
+    parts = [np.asarray(part) for part in row_chunks.chunks(table.take_view())]
     state = table.describe()
     copy = Table(table.spec, (0.5, 0.25))
     for part in parts:
-        ids, used, rows = saving.unpack(part, copy.width)
+        ids, used, rows = row_chunks.unpack(part, copy.width)
         copy.put(ids, rows, used)
     copy.restore(state, None)
     for one in (table, copy):
         push(one, ids_of(*second), 2)
     everything = ids_of(*{*first, *second})
     np.testing.assert_array_equal(rows_of(table, everything), rows_of(copy, everything))
-    again = [np.concatenate([np.asarray(p) for p in saving.chunks(t.take_view())] or [[]]) for t in
-             (table, copy)]  # fmt: skip
+    saved = [row_chunks.chunks(each.take_view()) for each in (table, copy)]
+    again = [np.concatenate([np.asarray(chunk) for chunk in one] or [[]]) for one in saved]
     assert sorted(again[0].tolist()) == sorted(again[1].tolist())
 
 
 def test_a_part_is_as_the_rows_were_when_it_was_taken() -> None:
     table = Table(spec(), ())
     push(table, ids_of(1, 2), 1)
-    taken = saving.chunks(table.take_view())
+    taken = row_chunks.chunks(table.take_view())
     push(table, ids_of(1, 2, 3), 1)
-    ids, _, rows = saving.unpack(np.asarray(taken[0]), table.width)
+    ids, _, rows = row_chunks.unpack(np.asarray(taken[0]), table.width)
     assert ids.tolist() == [1, 2]
     np.testing.assert_array_equal(rows, -np.ones((2, 2)))
 
@@ -286,8 +286,8 @@ def test_many_rows_are_updated_in_parts_by_several_threads() -> None:
 
 
 @given(ids=any_ids, again=st.sets(st.integers(0, 59)), at=st.integers(0, 60))
-def test_an_id_that_comes_twice_is_found(ids: list[int], again: set[int], at: int) -> None:
-    assert not comes_twice(np.array(ids, np.int64))
+def test_a_repeated_id_is_found(ids: list[int], again: set[int], at: int) -> None:
+    assert not has_duplicates(np.array(ids, np.int64))
     once_more = [ids[number] for number in again if number < len(ids)]
-    found = comes_twice(np.array(ids[:at] + once_more + ids[at:], np.int64))
+    found = has_duplicates(np.array(ids[:at] + once_more + ids[at:], np.int64))
     assert found is bool(once_more)

@@ -14,10 +14,10 @@ from edl_master.core.parameters.layout import Array
 from edl_master.core.parameters.payload import Payload, PayloadError, size_of
 from edl_master.core.parameters.tables.index import index_kernel
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
-from edl_master.core.parameters.tables.saving import RowsChunk, chunks, unpack
+from edl_master.core.parameters.tables.row_chunks import RowsChunk, chunks, unpack
 from edl_master.core.parameters.tables.spec import TableSpec
 from edl_master.core.parameters.tables.store import Blocks
-from edl_master.core.parameters.tables.table import Resolved, RowGradient, Table
+from edl_master.core.parameters.tables.table import ResolvedGradient, RowGradient, Table
 
 RowsView = tuple[Blocks, ...]
 """The rows of all tables as they were at one moment."""
@@ -27,13 +27,13 @@ RowGradients = Mapping[int, RowGradient]
 
 
 @dataclass(frozen=True, slots=True)
-class Scanned:
+class ScannedRows:
     """Some rows of a table.
 
     Attributes:
         ids: int64.
         rows: float32 of shape (ids, dim).
-        next: where to go on; None at the end.
+        next: ``start`` of the next call; None at the end.
     """
 
     ids: Array
@@ -91,7 +91,7 @@ class Tables:
         """Copy rows to a buffer, one request after the other.
 
         Args:
-            wanted: ids may come more than once.
+            wanted: ids may repeat.
             out: of ``nbytes_of(wanted)``.
             view: read from this view; None: the rows as they are.
 
@@ -113,14 +113,14 @@ class Tables:
         """A view of all rows as they are now."""
         return tuple(table.take_view() for table in self._all)
 
-    def scan(self, table: int, view: RowsView, start: int, most: int) -> Scanned:
+    def scan(self, table: int, view: RowsView, start: int, most: int) -> ScannedRows:
         """Some of the rows of a view, without their slots.
 
         Args:
             table: its number.
             view: of all tables.
-            start: 0, or what the last call gave as ``next``.
-            most: rows to look at.
+            start: 0, or ``next`` of the previous result.
+            most: how many row numbers to visit.
 
         Raises:
             PayloadError: there is no such table.
@@ -130,7 +130,7 @@ class Tables:
         start = min(start, blocks.limit)
         stop = min(start + most, blocks.limit)
         ids, _, rows = blocks.collect(start, stop, spec.dim)
-        return Scanned(ids, rows, stop if stop < blocks.limit else None)
+        return ScannedRows(ids, rows, stop if stop < blocks.limit else None)
 
     # --- changing --------------------------------------------------------------------------
 
@@ -138,12 +138,12 @@ class Tables:
         """Gradients of rows, without a copy.
 
         Raises:
-            PayloadError: a size is wrong, or a table is unknown or comes twice.
+            PayloadError: a size is wrong, or a table is unknown or appears twice.
         """
         found: dict[int, RowGradient] = {}
         for payload in payloads:
             if payload.table in found:
-                raise PayloadError(f"table {payload.table} comes twice in a gradient")
+                raise PayloadError(f"table {payload.table} appears twice in a gradient")
             ids = self._ids(payload.table, payload.ids)
             found[payload.table] = RowGradient(ids, self._values(payload, ids))
         return found
@@ -155,11 +155,11 @@ class Tables:
                 return self._all[number].spec.name
         return ""
 
-    def resolve(self, gradients: RowGradients) -> list[tuple[Table, Resolved]]:
+    def resolve(self, gradients: RowGradients) -> list[tuple[Table, ResolvedGradient]]:
         """Find or make the rows of all gradients; the model's values do not change.
 
         Raises:
-            PayloadError: an id comes twice.
+            PayloadError: an id appears twice.
             MemoryError: there is no room for more rows.
         """
         return [
@@ -168,21 +168,21 @@ class Tables:
         ]
 
     def check_unique(self, payload: RowPayload) -> None:
-        """Make sure that no id comes twice.
+        """Check that each id appears once.
 
         Raises:
             PayloadError: one does, or there is no such table.
         """
         ids = self._ids(payload.table, payload.ids)
-        if comes_twice(ids):
+        if has_duplicates(ids):
             name = self._all[payload.table].spec.name
-            raise PayloadError(f"an id comes twice among rows of table {name!r}")
+            raise PayloadError(f"an id appears twice among the rows of table {name!r}")
 
     def put(self, payload: RowPayload) -> None:
         """Give rows initial values.
 
         Raises:
-            PayloadError: a size is wrong, an id comes twice, or there is no such table.
+            PayloadError: a size is wrong, an id appears twice, or there is no such table.
         """
         ids = self._ids(payload.table, payload.ids)
         values = self._values(payload, ids)
@@ -208,7 +208,7 @@ class Tables:
     def restore(
         self, described: Sequence[Mapping[str, Any]], arrays: Mapping[str, ArrayLike]
     ) -> None:
-        """Take up what ``describe`` and ``arrays`` gave.
+        """Restore what ``describe`` and ``arrays`` returned.
 
         Raises:
             ValueError: rows do not fit.
@@ -279,13 +279,13 @@ class AccumulatedRows:
                 accumulated.append(RowGradient(arrays[f"{name}/ids"], arrays[f"{name}/values"]))
 
 
-def comes_twice(ids: Array) -> bool:
-    """Whether any id does."""
-    return bool(index_kernel("comes_twice")(read_only(ids), _places(ids.size)))
+def has_duplicates(ids: Array) -> bool:
+    """Whether an id (int64) appears more than once."""
+    return bool(index_kernel("has_duplicates")(read_only(ids), _places(ids.size)))
 
 
 def _places(ids: int) -> Array:
-    """Empty places for so many ids, at most half of them taken in the end."""
+    """An empty hash table (int32) for so many ids, at most half full in the end."""
     return np.full(1 << (2 * ids).bit_length(), -1, np.int32)
 
 

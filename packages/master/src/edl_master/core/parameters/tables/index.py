@@ -50,7 +50,7 @@ class RowIndex:
         """Give each id that is ``NOT_THERE`` in ``rows`` the next of ``fresh``.
 
         Returns:
-            How many of ``fresh`` were used: an id that comes twice gets one row.
+            How many of ``fresh`` were used: a repeated id gets one row.
         """
         self._make_room(ids, rows)
         used = index_kernel("insert")(

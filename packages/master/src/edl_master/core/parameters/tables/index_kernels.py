@@ -59,7 +59,7 @@ def insert(
 ) -> int:
     """Give each id whose row is -1 the next of ``fresh``; return how many were used.
 
-    The buckets have room for all of them. An id that comes twice gets one row.
+    The buckets have room for all of them. A repeated id gets one row.
     """
     used = 0
     for i in range(ids.size):
@@ -162,7 +162,7 @@ def merge(ids: Array, gradients: Array, out_ids: Array, out: Array, places: Arra
 
 
 @compiled
-def comes_twice(ids: Array, places: Array) -> bool:
+def has_duplicates(ids: Array, places: Array) -> bool:
     """Whether any id does; ``places`` as in ``merge``."""
     mask = places.size - 1
     for i in range(ids.size):

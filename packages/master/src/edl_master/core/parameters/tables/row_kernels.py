@@ -159,7 +159,7 @@ def make(
 
 @compiled
 def stamp(rows: Array, blocks: Array, shift: int, width: int, now: int) -> bool:
-    """Mark rows as used now; say whether one of them comes twice."""
+    """Mark rows as used now; return whether one of them appears twice."""
     inside = (1 << shift) - 1
     twice = False
     for i in range(rows.size):

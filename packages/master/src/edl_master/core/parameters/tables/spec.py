@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any
 
-from edl_master.core.parameters.faults import LayoutError
+from edl_master.core.parameters.layout_error import LayoutError
 
 WIDEST = 1 << 16
 """Numbers of a row, at most: wider ones are no embeddings."""

@@ -15,10 +15,10 @@ row_kernel = partial(arithmetic.kernel, module="tables.row_kernels")
 """A compiled loop over rows by name."""
 
 BLOCK_BYTES = 1 << 17
-"""About: small enough to be copied in one go, large enough for a short list of blocks."""
+"""Size of a block, about: small enough to copy at once, large enough for a short list."""
 
 CLOCK = (1 << 32) - 1
-"""Moments go from 1 to this, and then from 1 again; 0 is when a free row was used."""
+"""Moments count updates: from 1 to this, and then from 1 again; 0 marks a free row."""
 
 _FEWEST_SHIFT, _MOST_SHIFT = 4, 12
 _MOST_ROWS = (1 << 31) - 1
@@ -30,7 +30,7 @@ def after(now: int) -> int:
 
 
 def before(now: int) -> int:
-    """The last moment."""
+    """The moment before."""
     return (now - 2) % CLOCK + 1
 
 
@@ -39,7 +39,7 @@ class RowsExhausted(MemoryError):
 
 
 class Blocks:
-    """The rows of one moment.
+    """The rows of a table at one moment.
 
     Attributes:
         addresses: of the blocks.
@@ -56,8 +56,8 @@ class Blocks:
         self.addresses = np.zeros(16, np.int64)
         self.limit = 0
 
-    def stretches(self, rows: int) -> Iterator[tuple[int, int]]:
-        """Ranges of row numbers that cover all of them, of about so many each."""
+    def ranges(self, rows: int) -> Iterator[tuple[int, int]]:
+        """Ranges of at most ``rows`` row numbers that cover all of them."""
         for start in range(0, self.limit, rows):
             yield start, min(start + rows, self.limit)
 
@@ -73,7 +73,7 @@ class Blocks:
 
 
 class RowStore(Blocks):
-    """Rows that change; numbers of rows that were freed are given out again."""
+    """Rows that change; the numbers of freed rows are used again."""
 
     def __init__(self, width: int) -> None:
         super().__init__(width)
@@ -115,8 +115,8 @@ class RowStore(Blocks):
             self.addresses[at] = self.blocks[at].ctypes.data
             self._shared[at] = False
 
-    def fresh(self, n: int) -> Array:
-        """Numbers of ``n`` rows that are free. They stay free until ``take``.
+    def candidates(self, n: int) -> Array:
+        """Numbers (int32) of ``n`` free rows. They stay free until ``allocate``.
 
         Raises:
             RowsExhausted: there are no more.
@@ -131,14 +131,14 @@ class RowStore(Blocks):
             self._grow()
         return np.concatenate([self._free[::-1], numbers])
 
-    def take(self, n: int) -> None:
-        """The first ``n`` rows that ``fresh`` gave are in use."""
+    def allocate(self, n: int) -> None:
+        """Mark the first ``n`` rows that ``candidates`` returned as in use."""
         from_free = min(n, self._free.size)
         self._free = self._free[: self._free.size - from_free]
         self.limit += n - from_free
 
-    def give_back(self, rows: Array) -> None:
-        """These rows are free."""
+    def free(self, rows: Array) -> None:
+        """Mark rows (int32) as free."""
         self._free = np.concatenate([self._free, rows])
 
     def _grow(self) -> None:

@@ -45,7 +45,7 @@ class RowGradient:
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedGradient:
     """A gradient whose rows were found or made.
 
     Attributes:
@@ -122,13 +122,13 @@ class Table:
 
     # --- changing --------------------------------------------------------------------------
 
-    def resolve(self, gradient: RowGradient) -> Resolved:
+    def resolve(self, gradient: RowGradient) -> ResolvedGradient:
         """Find the rows of a gradient, and make those that are missing.
 
         This changes no row's values: what fails in between leaves the model as it was.
 
         Raises:
-            PayloadError: an id comes twice.
+            PayloadError: an id appears twice.
             MemoryError: there is no room for more rows.
         """
         ids = gradient.ids
@@ -143,24 +143,24 @@ class Table:
         self._rows.unshare(rows)
         blocks = self._rows
         if row_kernel("stamp")(rows, blocks.addresses, blocks.shift, blocks.width, now):
-            raise PayloadError(f"an id comes twice in a gradient of table {self.spec.name!r}")
+            raise PayloadError(f"an id appears twice in a gradient of table {self.spec.name!r}")
         if self._admission and (rows < 0).any():
             kept = rows >= 0
-            return Resolved(rows[kept], gradient.values[kept])
-        return Resolved(rows, gradient.values)
+            return ResolvedGradient(rows[kept], gradient.values[kept])
+        return ResolvedGradient(rows, gradient.values)
 
     def _make(self, ids: Array, rows: Array, first: Array, missing: int, now: int) -> None:
-        fresh = self._rows.fresh(missing)
+        fresh = self._rows.candidates(missing)
         # Unshared before anything is written: a row may lie in a block of a view.
         self._rows.unshare(fresh)
-        self._rows.take(self._index.insert(ids, rows, fresh))
+        self._rows.allocate(self._index.insert(ids, rows, fresh))
         blocks = self._rows
         row_kernel("make")(
             read_only(ids), rows, first, self._slots, self.spec.dim, blocks.addresses,
             blocks.shift, blocks.width, before(now), *self._initial,
         )  # fmt: skip
 
-    def apply(self, gradient: Resolved, update: Update) -> None:
+    def apply(self, gradient: ResolvedGradient, update: Update) -> None:
         """Update rows, then drop some that are too old."""
         self._rows.unshare(gradient.rows)  # a view may have been taken since they were resolved
         dim, depth = self.spec.dim, 1 + self._slots.size
@@ -201,7 +201,7 @@ class Table:
         )  # fmt: skip
         if found:
             self._index.remove(ids[:found])
-            self._rows.give_back(rows[:found])
+            self._rows.free(rows[:found])
         self._swept = stop if stop < n else 0
 
     def put(self, ids: Array, values: Array, used: Array | None = None) -> None:

@@ -1,4 +1,4 @@
-"""A table in a snapshot: chunks of rows, each copied when it is written and not before."""
+"""A table in a snapshot: chunks of rows, each copied only when it is written."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from edl_master.core.parameters.layout import Array
 from edl_master.core.parameters.tables.store import Blocks
 
 CHUNK_BYTES = 32 << 20
-"""About: what writing a table takes of memory."""
+"""Size of a chunk, about: the memory that writing a table needs."""
 
 
 class RowsChunk:
-    """Some rows of a table, as one array of bytes once somebody asks for it.
+    """Some rows of a table, which become one array of bytes when it is written.
 
     The bytes are the ids (int64), then the moments of last use (uint32), then the rows with
     their slots (float32).
@@ -32,22 +32,22 @@ def chunks(blocks: Blocks) -> list[RowsChunk]:
     """The rows of a view, in chunks."""
     per_row = 12 + 4 * blocks.width
     step = max(1, CHUNK_BYTES // per_row)
-    return [RowsChunk(blocks, start, stop) for start, stop in blocks.stretches(step)]
+    return [RowsChunk(blocks, start, stop) for start, stop in blocks.ranges(step)]
 
 
 def pack(ids: Array, used: Array, rows: Array) -> Array:
-    """What ``unpack`` takes apart."""
+    """The bytes (uint8) of some rows: ids (int64), last uses (uint32), rows (float32)."""
     parts = [np.ascontiguousarray(a).reshape(-1).view(np.uint8) for a in (ids, used, rows)]
     return np.concatenate(parts)
 
 
-def unpack(part: Array, width: int) -> tuple[Array, Array, Array]:
-    """Ids, moments of last use and rows of a part.
+def unpack(chunk: Array, width: int) -> tuple[Array, Array, Array]:
+    """Undo ``pack``: ids (n,), moments of last use (n,) and rows (n, width).
 
     Raises:
-        ValueError: it is no part of a table with rows of this width.
+        ValueError: the bytes are not rows of this width.
     """
-    data = np.ascontiguousarray(part).reshape(-1).view(np.uint8)
+    data = np.ascontiguousarray(chunk).reshape(-1).view(np.uint8)
     n, rest = divmod(data.size, 12 + 4 * width)
     if rest:
         raise ValueError(f"{data.size} bytes are no rows of {width} numbers")

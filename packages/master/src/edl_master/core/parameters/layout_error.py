@@ -1,4 +1,4 @@
-"""What is wrong with a model's variables and tables."""
+"""The error of a model whose variables or tables cannot be laid out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiles what tables need before the first push, by trying all of it on one row."""
+"""Compiles the loops of tables before the first push, by running each on one row."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from edl_master.core.parameters.arithmetic import read_only
 from edl_master.core.parameters.layout import Layout
 from edl_master.core.parameters.optimizers import Optimizer
-from edl_master.core.parameters.tables.group import comes_twice, merged
+from edl_master.core.parameters.tables.group import has_duplicates, merged
 from edl_master.core.parameters.tables.spec import TableSpec
 from edl_master.core.parameters.tables.table import RowGradient, Table
 from edl_master.core.parameters.updater import Updater
@@ -28,7 +28,7 @@ def warm_up(spec: TableSpec, optimizer: Optimizer) -> None:
         updater.apply({}, {}, rows=[(table, table.resolve(once))])
 
     update(merged([gradient, gradient]))
-    comes_twice(ids)
+    has_duplicates(ids)
     table.put(ids, gradient.values)
     view = table.take_view()
     update(gradient)  # copies the block that the view shares
