@@ -106,7 +106,7 @@ def test_a_worker_that_is_cut_off_is_missed_and_welcome_again(
     time.sleep(held_s)  # how long the fault lasts
     for wire in wires:
         wire.mend()
-    eventually(lambda: happened(edl, "WorkerRecovered") == 1, "it is heard again")
+    eventually(lambda: happened(edl, "WorkerRecovered") == 1, "it sends messages again")
 
     held.release()
     edl("wait", "w")

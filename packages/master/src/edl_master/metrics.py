@@ -168,7 +168,7 @@ class JobCollector(Collector):
         for name, what, value in (
             ("edl_records_replayed", "Records computed again.", view.records_replayed),
             ("edl_steps", "Minibatches applied.", progress.steps),
-            ("edl_predictions", "PredictionOutput written.", view.predictions),
+            ("edl_predictions", "Predictions written.", view.predictions),
             ("edl_worker_preemptions", "Workers taken away.", view.preemptions),
             ("edl_worker_failures", "Workers that crashed.", view.worker_failures),
         ):

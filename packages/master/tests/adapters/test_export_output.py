@@ -205,7 +205,7 @@ def test_a_master_that_is_killed_while_it_moves_objects_has_a_successor_that_doe
         patch.setattr(type(memory), "mv", moves)
         with pytest.raises(EdlError):
             first.finish()
-    assert object_stores.being_written_by(where) == "j"
+    assert object_stores.writer_of(where) == "j"
     job_output.check_output(where, resumed_job="j")
     second = ExportOutput(where, "j", "cd34")
     written(second, 7, b"second")

@@ -51,7 +51,7 @@ def test_a_store_that_never_answers_is_given_up(
     with pytest.raises(EdlError) as failed:
         object_stores.put(a_file(tmp_path), "trouble://bucket/out", "j")
     assert failed.value.code == error_pb2.OUTPUT_UNWRITABLE
-    assert "no sign of life" in failed.value.what
+    assert "made no progress" in failed.value.what
 
 
 @pytest.mark.parametrize("where", ["exists", "piece"])

@@ -112,7 +112,7 @@ def test_one_that_hangs_is_given_up_and_can_never_spoil_a_later_one(
     trouble("array-0000", lambda: going_on.wait(LONG_S))
     with pytest.raises(EdlError) as caught:
         keep(place, checkpoint(2))
-    assert "no sign of life" in caught.value.what
+    assert "made no progress" in caught.value.what
     calm()
     monkeypatch.setattr(object_stores, "TIMEOUTS", object_stores.StoreTimeouts())
     keep(place, checkpoint(3))

@@ -7,7 +7,7 @@ from acting.job_settings import job_settings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edl_master.core.evaluation import StatesDisagree, merge_states
+from edl_master.core.evaluation import MetricStateMismatch, merge_states
 from edl_master.core.events import Addable, MetricState
 from edl_master.core.failure import Failure
 from edl_master.core.failure_policy import (
@@ -169,7 +169,7 @@ def a_state(name: str, values: list[float], dtype: str = "float32") -> MetricSta
 )
 def test_states_of_other_shapes_are_the_model_files_fault(other: MetricState) -> None:
     merged = merge_states({}, (a_state("auc", [1.0, 2.0]),))
-    with pytest.raises(StatesDisagree) as caught:
+    with pytest.raises(MetricStateMismatch) as caught:
         merge_states(merged, (other,))
     assert caught.value.failure.code == "MODEL_CONTRACT"
     assert "auc" in caught.value.failure.what

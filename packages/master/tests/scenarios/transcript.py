@@ -134,7 +134,7 @@ def tell(effect: fx.Effect) -> str:
         case fx.LeaveJob(reason):
             return f"leave: {reason}"
         case fx.HeartbeatAnswer(lost, leave):
-            line = "heard"
+            line = "acknowledged"
             if lost:
                 line += ", lost " + " ".join(_held(held.task, held.token) for held in lost)
             return line + (f", leave: {leave}" if leave else "")

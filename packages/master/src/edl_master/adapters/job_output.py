@@ -86,7 +86,7 @@ def model_of(path: Path) -> str:
 
 def is_of(job: str, uri: str) -> bool:
     """Whether a place in a store holds a trained model of this job, or a part of one."""
-    if object_stores.being_written_by(uri) == job:
+    if object_stores.writer_of(uri) == job:
         return True
     try:
         content = object_stores.read(f"{uri.rstrip('/')}/{TRAINED_MODEL}")

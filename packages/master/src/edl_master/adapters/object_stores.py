@@ -1,7 +1,7 @@
-"""Places in object stores, through fsspec; places on this machine are left to ``files``.
+"""Object stores, through fsspec; ``files`` is for files of this machine.
 
-A store's client may wait for ever, and has no deadline that holds for all of them. So each call is
-made in a thread of its own, which is left behind when it has got nowhere for too long.
+A store's client may wait for ever, and there is no deadline that all clients support. So each call
+is made in a thread of its own, which is abandoned when it has made no progress for too long.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class StoreTimeouts:
     """How long a store may take, in seconds."""
 
     call_s: float = 120.0
-    """For a call, or for the next bytes of one that tells of them: clients try again by themselves
-    for a minute or so."""
+    """For a call, or for the next bytes of one that reports progress: clients retry by themselves
+    for about a minute."""
 
     slowest_bytes_per_s: float = 1e7
     """A move within a store reports no progress; its deadline follows from its size."""
@@ -40,9 +40,9 @@ def is_store(place: str) -> bool:
 
 
 def check_literal(uri: str, option: str) -> None:
-    """Make sure that clients of stores take a name as it is.
+    """Check that clients of stores do not read a name as a pattern.
 
-    They take some for patterns, and would move and remove what belongs to others.
+    Otherwise they would move and remove objects of others.
 
     Raises:
         EdlError: USAGE.
@@ -63,10 +63,10 @@ def exists(uri: str) -> bool:
         EdlError: OUTPUT_UNWRITABLE; the store cannot be asked.
     """
 
-    def ask(at: _Place) -> bool:
-        return bool(at.system.exists(at.path))
+    def ask(call: _StoreCall) -> bool:
+        return bool(call.system.exists(call.path))
 
-    return _do(uri, ask)
+    return _run(uri, ask)
 
 
 def check_writable(uri: str) -> None:
@@ -76,14 +76,14 @@ def check_writable(uri: str) -> None:
         EdlError: OUTPUT_UNWRITABLE.
     """
 
-    def probe(at: _Place) -> None:
-        parent, _, name = at.path.rpartition("/")
+    def probe(call: _StoreCall) -> None:
+        parent, _, name = call.path.rpartition("/")
         beside = f"{parent}/.{name}.{uuid.uuid4().hex[:12]}.probe"
-        at.system.makedirs(parent, exist_ok=True)
-        at.system.pipe_file(beside, b"")
-        at.system.rm_file(beside)
+        call.system.makedirs(parent, exist_ok=True)
+        call.system.pipe_file(beside, b"")
+        call.system.rm_file(beside)
 
-    _do(uri, probe)
+    _run(uri, probe)
 
 
 def read(uri: str) -> bytes:
@@ -93,34 +93,34 @@ def read(uri: str) -> bytes:
         EdlError: OUTPUT_UNWRITABLE; the store cannot be asked.
     """
 
-    def fetch(at: _Place) -> bytes:
+    def fetch(call: _StoreCall) -> bytes:
         try:
-            return bytes(at.system.cat_file(at.path))
+            return bytes(call.system.cat_file(call.path))
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             return b""
 
-    return _do(uri, fetch)
+    return _run(uri, fetch)
 
 
-def listing(uri: str) -> dict[str, int]:
-    """Octets of every object below a URI, by its path from there.
+def list_objects(uri: str) -> dict[str, int]:
+    """Sizes in bytes of all objects below a URI, by their paths from there.
 
     Raises:
         EdlError: OUTPUT_UNWRITABLE; the store cannot be asked.
     """
 
-    def look(at: _Place) -> dict[str, int]:
+    def look(call: _StoreCall) -> dict[str, int]:
         try:
-            found = at.system.find(at.path, detail=True)
+            found = call.system.find(call.path, detail=True)
         except FileNotFoundError:
             return {}
-        above = at.path.strip("/") + "/"
+        above = call.path.strip("/") + "/"
         return {
             path.lstrip("/").removeprefix(above): int(info["size"] or 0)
             for path, info in found.items()
         }
 
-    return _do(uri, look)
+    return _run(uri, look)
 
 
 def write(uri: str, content: bytes) -> None:
@@ -130,43 +130,43 @@ def write(uri: str, content: bytes) -> None:
         EdlError: OUTPUT_UNWRITABLE.
     """
 
-    def pipe(at: _Place) -> None:
-        at.system.makedirs(at.path.rpartition("/")[0], exist_ok=True)
-        at.system.pipe_file(at.path, content)
+    def pipe(call: _StoreCall) -> None:
+        call.system.makedirs(call.path.rpartition("/")[0], exist_ok=True)
+        call.system.pipe_file(call.path, content)
 
-    _do(uri, pipe)
+    _run(uri, pipe)
 
 
-def send(local: Path, uri: str) -> None:
+def upload(local: Path, uri: str) -> None:
     """Copy a file to a URI, where it appears whole.
 
     Raises:
         EdlError: OUTPUT_UNWRITABLE.
     """
 
-    def copy(at: _Place) -> None:
+    def copy(call: _StoreCall) -> None:
         # Clients report no progress of a small object.
-        at.allow(local.stat().st_size / TIMEOUTS.slowest_bytes_per_s)
-        at.system.put_file(str(local), at.path, callback=at.transfer_progress())
+        call.extend_deadline(local.stat().st_size / TIMEOUTS.slowest_bytes_per_s)
+        call.system.put_file(str(local), call.path, callback=call.transfer_progress())
 
-    _do(uri, copy)
+    _run(uri, copy)
 
 
-def fetch(uri: str, local: Path) -> bool:
+def download(uri: str, local: Path) -> bool:
     """Copy an object to a new file; False if there is none.
 
     Raises:
         EdlError: OUTPUT_UNWRITABLE; the store, or the disk, does not let it be copied.
     """
 
-    def copy(at: _Place) -> bool:
+    def copy(call: _StoreCall) -> bool:
         try:
-            at.system.get_file(at.path, str(local), callback=at.transfer_progress())
+            call.system.get_file(call.path, str(local), callback=call.transfer_progress())
         except FileNotFoundError:
             return False
         return True
 
-    return _do(uri, copy)
+    return _run(uri, copy)
 
 
 def remove(uri: str) -> None:
@@ -176,23 +176,23 @@ def remove(uri: str) -> None:
         EdlError: OUTPUT_UNWRITABLE.
     """
 
-    def remove_it(at: _Place) -> None:
-        if at.system.exists(at.path):
-            at.system.rm(at.path, recursive=True)
+    def remove_it(call: _StoreCall) -> None:
+        if call.system.exists(call.path):
+            call.system.rm(call.path, recursive=True)
 
-    _do(uri, remove_it)
-
-
-def being_written_by(uri: str) -> str:
-    """The job that writes a trained model to this place, or was killed when it did; or empty."""
-    return read(_note_beside(uri)).decode(errors="replace")
+    _run(uri, remove_it)
 
 
-def _note_beside(place: str) -> str:
-    """Where the name of a job lies while it writes to this place.
+def writer_of(uri: str) -> str:
+    """The job that writes a trained model to this URI, or was killed meanwhile; else empty."""
+    return read(_marker_of(uri)).decode(errors="replace")
 
-    A store has no atomic renaming of many objects. If the writer is killed, its job knows by this
-    note that what is there is its own, and incomplete.
+
+def _marker_of(place: str) -> str:
+    """The URI of the object that names a job while the job writes to ``place``.
+
+    A store cannot rename many objects atomically. If the writer is killed, its job recognises by
+    this marker that the objects are its own, and incomplete.
     """
     parent, _, name = place.rstrip("/").rpartition("/")
     return f"{parent}/.{name}.edl-job"
@@ -213,27 +213,27 @@ def put(local: Path, uri: str, job: str) -> None:
         EdlError: OUTPUT_UNWRITABLE; nothing is left behind.
     """
 
-    def copy(at: _Place) -> None:
-        parent, _, name = at.path.rpartition("/")
+    def copy(call: _StoreCall) -> None:
+        parent, _, name = call.path.rpartition("/")
         beside = f"{parent}/.{name}.edl-{job}.tmp"
         recursive = local.is_dir()
-        system = at.system
+        system = call.system
         try:
             if system.exists(beside):
                 system.rm(beside, recursive=True)
             source = f"{local}/" if recursive else str(local)
-            system.put(source, beside, recursive=recursive, callback=at.transfer_progress())
-            at.allow(_nbytes(local) / TIMEOUTS.slowest_bytes_per_s)
-            system.mv(beside, at.path, recursive=recursive)
+            system.put(source, beside, recursive=recursive, callback=call.transfer_progress())
+            call.extend_deadline(_nbytes(local) / TIMEOUTS.slowest_bytes_per_s)
+            system.mv(beside, call.path, recursive=recursive)
         finally:
             if system.exists(beside):
                 system.rm(beside, recursive=True)
 
-    _do(uri, copy)
+    _run(uri, copy)
 
 
 def move(source: str, uri: str, job: str, last: str) -> None:
-    """Move a directory within a store to where nothing is; a note beside it names the job.
+    """Move a directory within a store to a free URI; a marker beside it names the job.
 
     Args:
         source: URI of a directory, in the same store.
@@ -246,20 +246,20 @@ def move(source: str, uri: str, job: str, last: str) -> None:
     """
     import fsspec
 
-    def rename(at: _Place) -> None:
-        system = at.system
+    def rename(call: _StoreCall) -> None:
+        system = call.system
         _, path = fsspec.core.url_to_fs(source)
-        note = _note_beside(at.path)
+        marker = _marker_of(call.path)
         nbytes = sum(each["size"] or 0 for each in system.find(path, detail=True).values())
         mark = system.cat_file(f"{path}/{last}")
-        system.pipe_file(note, job.encode())
+        system.pipe_file(marker, job.encode())
         system.rm_file(f"{path}/{last}")
-        at.allow(nbytes / TIMEOUTS.slowest_bytes_per_s)
-        system.mv(path, at.path, recursive=True)
-        system.pipe_file(f"{at.path}/{last}", mark)
-        system.rm_file(note)
+        call.extend_deadline(nbytes / TIMEOUTS.slowest_bytes_per_s)
+        system.mv(path, call.path, recursive=True)
+        system.pipe_file(f"{call.path}/{last}", mark)
+        system.rm_file(marker)
 
-    _do(uri, rename)
+    _run(uri, rename)
 
 
 def remove_all(pattern: str) -> None:
@@ -269,15 +269,15 @@ def remove_all(pattern: str) -> None:
         EdlError: OUTPUT_UNWRITABLE.
     """
 
-    def remove_them(at: _Place) -> None:
-        for path in at.system.glob(at.path):
-            at.system.rm(path, recursive=True)
+    def remove_them(call: _StoreCall) -> None:
+        for path in call.system.glob(call.path):
+            call.system.rm(path, recursive=True)
 
-    _do(pattern, remove_them)
+    _run(pattern, remove_them)
 
 
-def unserved(uri: str, error: Exception) -> EdlError:
-    """What a store's own error means for a person."""
+def store_error(uri: str, error: Exception) -> EdlError:
+    """The error of a store's client, for a user."""
     return EdlError(
         ErrorCode.OUTPUT_UNWRITABLE,
         f"the store does not serve {uri}: {type(error).__name__}: {error}",
@@ -287,15 +287,15 @@ def unserved(uri: str, error: Exception) -> EdlError:
     )
 
 
-class _Place:
-    """Where a call is at work, and until when it may get nowhere.
+class _StoreCall:
+    """A call of a store, with the deadline of its next progress.
 
     Attributes:
         system: the fsspec file system.
         path: within it.
-        since: when it got somewhere last.
-        until: when it is given up.
-        given_up: it must not change anything any more, should it ever go on.
+        since: when it last made progress.
+        until: when it is given up without further progress.
+        given_up: it must change nothing any more, if it ever continues.
     """
 
     system: Any
@@ -303,7 +303,7 @@ class _Place:
 
     def __init__(self) -> None:
         self.given_up = False
-        self.allow()
+        self.extend_deadline()
 
     def open(self, uri: str) -> None:
         import fsspec
@@ -312,8 +312,8 @@ class _Place:
         # Another process may have written since this one looked.
         self.system.invalidate_cache()
 
-    def allow(self, more_s: float = 0.0) -> None:
-        """It gets somewhere; what comes next may take so much longer.
+    def extend_deadline(self, more_s: float = 0.0) -> None:
+        """Note progress; the next step may take ``more_s`` longer than usual.
 
         Raises:
             TimeoutError: the deadline is over.
@@ -327,47 +327,47 @@ class _Place:
         """The callback that fsspec calls for bytes that were sent."""
         from fsspec.callbacks import Callback
 
-        allow = self.allow
+        extend = self.extend_deadline
 
-        class Told(Callback):  # type: ignore[misc]
+        class Progress(Callback):  # type: ignore[misc]
             def call(self, *args: Any, **kwargs: Any) -> None:
-                allow()
+                extend()
 
             def branched(self, *args: Any, **kwargs: Any) -> Callback:
-                return Told()
+                return Progress()
 
-        return Told()
+        return Progress()
 
 
-def _do(uri: str, act: Callable[[_Place], T]) -> T:
-    """Do something with a place, as long as it gets somewhere.
+def _run(uri: str, act: Callable[[_StoreCall], T]) -> T:
+    """Run a call as long as it makes progress.
 
     Raises:
         EdlError: OUTPUT_UNWRITABLE.
     """
-    place = _Place()
+    call = _StoreCall()
     done: list[T] = []
     failed: list[Exception] = []
     ended = threading.Event()
 
     def run() -> None:
         try:
-            place.open(uri)
-            done.append(act(place))
+            call.open(uri)
+            done.append(act(call))
         except Exception as error:  # a store's client has errors of its own
             failed.append(error)
         finally:
             ended.set()
 
     threading.Thread(target=run, name="store", daemon=True).start()
-    while not ended.wait(max(0.0, place.until - time.monotonic())):
-        if time.monotonic() >= place.until:
-            place.given_up = True
-            silent_s = place.until - place.since
-            error = TimeoutError(f"the store has given no sign of life for {silent_s:.0f} s")
-            raise unserved(uri, error)
+    while not ended.wait(max(0.0, call.until - time.monotonic())):
+        if time.monotonic() >= call.until:
+            call.given_up = True
+            silent_s = call.until - call.since
+            error = TimeoutError(f"the store has made no progress for {silent_s:.0f} s")
+            raise store_error(uri, error)
     if failed:
-        raise unserved(uri, failed[0]) from failed[0]
+        raise store_error(uri, failed[0]) from failed[0]
     return done[0]
 
 

@@ -152,13 +152,13 @@ class ObjectStoreCheckpoints:
         }
         last = files.pop(MANIFEST)
         for file in files:
-            object_stores.send(self._sending / file, f"{uri}/{file}")
-        if (there := object_stores.listing(uri)) != files:
+            object_stores.upload(self._sending / file, f"{uri}/{file}")
+        if (there := object_stores.list_objects(uri)) != files:
             odd = sorted(file for file in files if there.get(file) != files[file])
             error = ValueError(f"it does not hold what was sent to it: {', '.join(odd)}")
-            raise object_stores.unserved(uri, error)
+            raise object_stores.store_error(uri, error)
         self._check_owner()
-        object_stores.send(self._sending / MANIFEST, f"{uri}/{MANIFEST}")
+        object_stores.upload(self._sending / MANIFEST, f"{uri}/{MANIFEST}")
         log.info("checkpoint %s: %d octets sent", uri, last + sum(files.values()))
 
     def _check_owner(self) -> None:
@@ -168,7 +168,7 @@ class ObjectStoreCheckpoints:
     def _objects(self) -> dict[str, dict[str, int]]:
         """Octets of the objects of this job's checkpoints, whole or not, by name and path."""
         found: dict[str, dict[str, int]] = {}
-        for path, nbytes in object_stores.listing(self._uri).items():
+        for path, nbytes in object_stores.list_objects(self._uri).items():
             name, _, file = path.partition("/")
             if file and self._name.fullmatch(name):
                 found.setdefault(name, {})[file] = nbytes
@@ -226,7 +226,7 @@ class ObjectStoreCheckpoints:
             self._fetch_files(uri, local, there, f"{within}{part}/")
 
     def _fetch_file(self, uri: str, local: Path, file: str) -> None:
-        if not object_stores.fetch(f"{uri}/{file}", local / file):
+        if not object_stores.download(f"{uri}/{file}", local / file):
             raise ValueError(f"{file} is missing")
 
 

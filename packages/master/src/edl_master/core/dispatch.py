@@ -13,7 +13,7 @@ from edl_master.core.effects import (
     Severity,
     WaitForWork,
 )
-from edl_master.core.evaluation import StatesDisagree
+from edl_master.core.evaluation import MetricStateMismatch
 from edl_master.core.events import (
     CallbackReply,
     HeartbeatReceived,
@@ -58,7 +58,7 @@ class Dispatcher:
 
     def lease_requested(self, event: LeaseRequested, now: float) -> None:
         """Give the worker a task, or say that it has to wait or to leave."""
-        worker = self._reports.heard(event.worker, event.instance, now)
+        worker = self._reports.message_received(event.worker, event.instance, now)
         wait_s = self._settings.timings.wait_s
         if not isinstance(worker, Worker):
             self._emit(LeaveJob(worker))
@@ -79,7 +79,7 @@ class Dispatcher:
         key = lease.task.key
         match key.type:
             case TaskType.EVALUATION | TaskType.EVALUATION_SUMMARY:
-                frozen, version, states = self._evaluations.brief()
+                frozen, version, states = self._evaluations.task_input()
             case TaskType.EXPORT:
                 frozen, version, states = FINAL, self._workflow.final_version, ()
             case TaskType.TRAINING | TaskType.PREDICTION | TaskType.CALLBACKS:
@@ -95,7 +95,7 @@ class Dispatcher:
             frozen=frozen,
             version=version,
             metric_states=states,
-            callbacks=self._callbacks.brief(self._evaluations.metrics) if is_call else None,
+            callbacks=self._callbacks.next_call(self._evaluations.metrics) if is_call else None,
             learning_rate=self._callbacks.learning_rate,
             crashes=lease.task.crashes,
         )
@@ -107,7 +107,7 @@ class Dispatcher:
 
     def heartbeat(self, event: HeartbeatReceived, now: float) -> None:
         """Renew the leases that the worker names, and report those that it has lost."""
-        worker = self._reports.heard(event.worker, event.instance, now)
+        worker = self._reports.message_received(event.worker, event.instance, now)
         if isinstance(worker, Worker):
             worker.phase = event.phase
             self._stalls.take_stacks(worker, event.stacks)
@@ -197,17 +197,17 @@ class Dispatcher:
             case TaskType.EVALUATION:
                 try:
                     self._evaluations.collect(event.metric_states)
-                except StatesDisagree as disagreement:
-                    self._outcome.fail(disagreement.failure)
+                except MetricStateMismatch as mismatch:
+                    self._outcome.fail(mismatch.failure)
             case TaskType.EVALUATION_SUMMARY:
-                self._evaluations.conclude(event.metrics)
+                self._evaluations.finish(event.metrics)
             case TaskType.PREDICTION:
                 if event.records != task.length:
                     self._recovery.wrong_prediction_count(lease, event.records, now)
                     return False
                 self._progress.predictions += event.records
             case TaskType.CALLBACKS:
-                self._callbacks.conclude(event.callbacks or CallbackReply(b""))
+                self._callbacks.apply_reply(event.callbacks or CallbackReply(b""))
             case TaskType.EXPORT:
                 # The workflow makes the written files the output later.
                 self._outcome.warn(event.warnings)
@@ -215,7 +215,7 @@ class Dispatcher:
 
     def leases_returned(self, event: LeasesReturned, now: float) -> None:
         """Take back the leases that the worker returns; ``leaving`` announces its end."""
-        worker = self._reports.heard(event.worker, event.instance, now)
+        worker = self._reports.message_received(event.worker, event.instance, now)
         for held in event.leases:
             lease = self._ledger.leases.current(event.worker, held)
             if lease is not None:

@@ -57,7 +57,7 @@ class EpochCallbacks:
             self._is_open = True
             self._ledger.open_round(Round(TaskType.CALLBACKS, self.called, None))
 
-    def brief(self, metrics: Mapping[str, float]) -> CallbackCall:
+    def next_call(self, metrics: Mapping[str, float]) -> CallbackCall:
         """What the holder of the task needs.
 
         Args:
@@ -69,7 +69,7 @@ class EpochCallbacks:
             logs |= {f"val_{name}": value for name, value in metrics.items()}
         return CallbackCall(self._state, logs, self.learning_rate)
 
-    def conclude(self, reply: CallbackReply) -> None:
+    def apply_reply(self, reply: CallbackReply) -> None:
         """The call is made."""
         epoch, self.called, self._is_open = self.called, self.called + 1, False
         self._state, self._loss = reply.state, (0.0, 0)

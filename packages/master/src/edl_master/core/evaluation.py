@@ -1,7 +1,7 @@
 """Evaluation: one frozen version, many tasks whose metric states add up, one summary.
 
-An evaluation lives through three states, each with exactly its data: waiting for its frozen
-version, adding up the states of its tasks, and waiting for one worker to make values of them.
+An evaluation has three states, each with exactly its data: waiting for its frozen
+version, adding up the metric states of its tasks, and waiting for one worker to compute values.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from edl_master.core.ledger import Ledger
 from edl_master.core.tasks import Round, TaskPartition
 
 
-class StatesDisagree(Exception):
+class MetricStateMismatch(Exception):
     """Metric states of two tasks cannot be added; carries the failure for the user."""
 
     def __init__(self, name: str, what: str) -> None:
@@ -44,7 +44,7 @@ def merge_states(
     """Add states element by element to those of the same names.
 
     Raises:
-        StatesDisagree: the variables of a metric differ in number, shape or dtype.
+        MetricStateMismatch: the variables of a metric differ in number, shape or dtype.
     """
     result = dict(merged)
     for state in states:
@@ -55,28 +55,28 @@ def merge_states(
 
 def _add(one: MetricState, other: MetricState) -> MetricState:
     if len(one.variables) != len(other.variables):
-        raise StatesDisagree(one.name, "different numbers of variables")
+        raise MetricStateMismatch(one.name, "different numbers of variables")
     variables = []
     for a, b in zip(one.variables, other.variables, strict=True):
         if a.dtype != b.dtype or a.shape != b.shape or len(a.values) != len(b.values):
             what = f"variables of {a.dtype}{list(a.shape)} and {b.dtype}{list(b.shape)}"
-            raise StatesDisagree(one.name, what)
+            raise MetricStateMismatch(one.name, what)
         values = tuple(x + y for x, y in zip(a.values, b.values, strict=True))
         variables.append(Addable(a.dtype, a.shape, values))
     return MetricState(one.name, tuple(variables))
 
 
 @dataclass(frozen=True, slots=True)
-class Freezing:
-    """Waits for the frozen version that it asked for."""
+class AwaitingFreeze:
+    """Waits for the frozen version that it has requested."""
 
     number: int
     name: str
 
 
 @dataclass(slots=True)
-class Scoring:
-    """Its tasks are being done."""
+class Evaluating:
+    """Its tasks are leased; their metric states are added to ``merged``."""
 
     number: int
     frozen: str
@@ -86,8 +86,8 @@ class Scoring:
 
 
 @dataclass(frozen=True, slots=True)
-class Summing:
-    """All tasks are done; a worker makes values of the merged states."""
+class Summarizing:
+    """All tasks are done; one worker computes values from the merged states."""
 
     number: int
     frozen: str
@@ -112,7 +112,7 @@ class Evaluations:
         self._emit = emit
         self._next = 0
         self._pending = False
-        self._running: Freezing | Scoring | Summing | None = None
+        self._running: AwaitingFreeze | Evaluating | Summarizing | None = None
         self.metrics: dict[str, float] = {}
         self.ended = 0
         self.last_version: Version | None = None
@@ -129,30 +129,30 @@ class Evaluations:
         return self._running is None
 
     @property
-    def quiet(self) -> bool:
-        """Whether none is under way, and none is about to begin."""
+    def drained(self) -> bool:
+        """Whether none is under way, and none is pending."""
         return self._running is None and not self._pending
 
     # --- beginnings ------------------------------------------------------------------------
 
     def trigger(self) -> None:
-        """Evaluate soon; while an evaluation is under way, one more is remembered."""
+        """Start an evaluation, or the next one when the one under way has ended."""
         self._pending = self.possible
 
     def cancel_pending(self) -> None:
-        """Forget a remembered trigger: something better follows."""
+        """Drop a pending evaluation: the final one replaces it."""
         self._pending = False
 
     def start_on(self, frozen: str, version: Version | None) -> None:
         """Evaluate a version that the caller has frozen and will release."""
         assert self._running is None, "one evaluation at a time"
-        self._score(self._take_number(), frozen, version)
+        self._begin(self._take_number(), frozen, version)
 
     def is_frozen(self, name: str, version: Version) -> bool:
         """The frozen version is there; False when it is not one of an evaluation."""
         match self._running:
-            case Freezing(number, wanted) if wanted == name:
-                self._score(number, name, version)
+            case AwaitingFreeze(number, wanted) if wanted == name:
+                self._begin(number, name, version)
                 return True
             case _:
                 return False
@@ -161,8 +161,8 @@ class Evaluations:
         self._next += 1
         return self._next - 1
 
-    def _score(self, number: int, frozen: str, version: Version | None) -> None:
-        self._running = Scoring(number, frozen, version)
+    def _begin(self, number: int, frozen: str, version: Version | None) -> None:
+        self._running = Evaluating(number, frozen, version)
         self._ledger.open_round(Round(TaskType.EVALUATION, number, self._partition))
         at = "" if version is None else f" of parameter version {version}"
         facts = {"evaluation": str(number), "tasks": str(self._partition.count)}
@@ -178,13 +178,13 @@ class Evaluations:
             case None if self._pending:
                 self._pending = False
                 number = self._take_number()
-                self._running = Freezing(number, _own_name(number))
+                self._running = AwaitingFreeze(number, _own_name(number))
                 self._emit(FreezeParameters(self._running.name))
-            case Scoring(number, frozen, version, tasks, merged) if not self._ledger.is_open(
+            case Evaluating(number, frozen, version, tasks, merged) if not self._ledger.is_open(
                 TaskType.EVALUATION, number
             ):
                 if tasks:
-                    self._running = Summing(number, frozen, version, merged)
+                    self._running = Summarizing(number, frozen, version, merged)
                     self._ledger.open_round(Round(TaskType.EVALUATION_SUMMARY, number, None))
                 else:
                     self._end(None)
@@ -195,19 +195,19 @@ class Evaluations:
         """Add what one task of the running evaluation counted.
 
         Raises:
-            StatesDisagree: it cannot be added to what the tasks before it counted.
+            MetricStateMismatch: it cannot be added to what the tasks before it counted.
         """
-        assert isinstance(self._running, Scoring)
+        assert isinstance(self._running, Evaluating)
         self._running.merged = merge_states(self._running.merged, states)
         self._running.tasks += 1
 
-    def conclude(self, metrics: Mapping[str, float]) -> None:
+    def finish(self, metrics: Mapping[str, float]) -> None:
         """The summary of the running evaluation is done."""
         self._end(dict(metrics))
 
     def _end(self, metrics: dict[str, float] | None) -> None:
         running = self._running
-        assert isinstance(running, (Scoring, Summing))
+        assert isinstance(running, (Evaluating, Summarizing))
         self._running = None
         self.ended += 1
         self.last_version = running.version
@@ -230,12 +230,12 @@ class Evaluations:
         if running.frozen == _own_name(running.number):
             self._emit(ReleaseFrozen(running.frozen))
 
-    def brief(self) -> tuple[str, Version | None, tuple[MetricState, ...]]:
-        """What a task of the running evaluation works on: name, version, merged states."""
+    def task_input(self) -> tuple[str, Version | None, tuple[MetricState, ...]]:
+        """The input of a task of the running evaluation: frozen name, version, merged states."""
         match self._running:
-            case Scoring(frozen=frozen, version=version):
+            case Evaluating(frozen=frozen, version=version):
                 return frozen, version, ()
-            case Summing(frozen=frozen, version=version, merged=merged):
+            case Summarizing(frozen=frozen, version=version, merged=merged):
                 return frozen, version, tuple(merged.values())
             case running:
                 raise AssertionError(f"no evaluation has tasks: {running}")
@@ -243,27 +243,33 @@ class Evaluations:
     # --- snapshots -------------------------------------------------------------------------
 
     @property
-    def undone(self) -> tuple[tuple[TaskType, int], ...]:
-        """Rounds of one that is under way, and that a next master would do again."""
+    def rounds_to_repeat(self) -> tuple[tuple[TaskType, int], ...]:
+        """Rounds under way that the next master repeats from their beginning."""
         running = self._running
-        return ((TaskType.EVALUATION, running.number),) if running and not _lasts(running) else ()
+        return (
+            ((TaskType.EVALUATION, running.number),)
+            if running and not _survives_restart(running)
+            else ()
+        )
 
     def snapshot(self) -> dict[str, Any]:
-        """Return what outlives the master.
+        """Return what the next master needs, as JSON-able values.
 
-        One that is under way on a trained model goes on. One on a frozen version starts again,
-        whole: that version is gone with the master.
+        An evaluation of a trained model continues. One of a frozen version starts again, because
+        that version ended with the master.
         """
         running, next_, kept = self._running, self._next, None
-        if running and _lasts(running):
-            kept = _kept(running)
+        if running and _survives_restart(running):
+            kept = _running_to_json(running)
         elif running:
             next_ = running.number
         return {
             "next": next_,
             "pending": self._pending or next_ != self._next,
             "running": kept,
-            "metrics": dict(zip(self.metrics, _plain(self.metrics.values()), strict=True)),
+            "metrics": dict(
+                zip(self.metrics, _numbers_to_json(self.metrics.values()), strict=True)
+            ),
             "ended": self.ended,
             "last_version": self.last_version,
         }
@@ -272,57 +278,67 @@ class Evaluations:
         """Take over what ``snapshot`` saved; the rounds of one that goes on are the ledger's."""
         self._next = saved["next"]
         self._pending = saved["pending"] and self.possible
-        self._running = _gone_on(running) if (running := saved.get("running")) else None
+        self._running = _running_from_json(running) if (running := saved.get("running")) else None
         self.metrics = {name: float(value) for name, value in saved["metrics"].items()}
         self.ended = saved["ended"]
         version = saved["last_version"]
         self.last_version = None if version is None else Version(version)
 
 
-def _lasts(running: Freezing | Scoring | Summing) -> TypeGuard[Scoring | Summing]:
-    """Whether it can go on under another master: on a trained model, not on a frozen version."""
-    return isinstance(running, (Scoring, Summing)) and not running.frozen
+def _survives_restart(
+    running: AwaitingFreeze | Evaluating | Summarizing,
+) -> TypeGuard[Evaluating | Summarizing]:
+    """Whether it can continue under another master: on a trained model, not a frozen version."""
+    return isinstance(running, (Evaluating, Summarizing)) and not running.frozen
 
 
-def _kept(running: Scoring | Summing) -> dict[str, Any]:
+def _running_to_json(running: Evaluating | Summarizing) -> dict[str, Any]:
     """An evaluation of a trained model as JSON-able values."""
     states = [
         {
             "name": state.name,
             "variables": [
-                {"dtype": each.dtype, "shape": list(each.shape), "values": _plain(each.values)}
+                {
+                    "dtype": each.dtype,
+                    "shape": list(each.shape),
+                    "values": _numbers_to_json(each.values),
+                }
                 for each in state.variables
             ],
         }
         for state in running.merged.values()
     ]
-    tasks = running.tasks if isinstance(running, Scoring) else None
+    tasks = running.tasks if isinstance(running, Evaluating) else None
     return {"number": running.number, "tasks": tasks, "merged": states}
 
 
-def _gone_on(saved: Mapping[str, Any]) -> Scoring | Summing:
-    """Undo ``_kept``, also after a trip through JSON."""
+def _running_from_json(saved: Mapping[str, Any]) -> Evaluating | Summarizing:
+    """Undo ``_running_to_json``."""
     merged = {
         state["name"]: MetricState(
             state["name"],
             tuple(
-                Addable(each["dtype"], tuple(each["shape"]), tuple(map(_number, each["values"])))
+                Addable(
+                    each["dtype"],
+                    tuple(each["shape"]),
+                    tuple(map(_number_from_json, each["values"])),
+                )
                 for each in state["variables"]
             ),
         )
         for state in saved["merged"]
     }
     if saved["tasks"] is None:
-        return Summing(saved["number"], "", None, merged)
-    return Scoring(saved["number"], "", None, saved["tasks"], merged)
+        return Summarizing(saved["number"], "", None, merged)
+    return Evaluating(saved["number"], "", None, saved["tasks"], merged)
 
 
-def _plain(values: Iterable[float]) -> list[float | str]:
-    """Numbers that JSON holds exactly; it has no word for NaN and infinity."""
+def _numbers_to_json(values: Iterable[float]) -> list[float | str]:
+    """Numbers that JSON holds exactly; it has no NaN and infinity."""
     return [value if isfinite(value) else str(value) for value in values]
 
 
-def _number(value: float | str) -> float:
+def _number_from_json(value: float | str) -> float:
     # Not float() for all: counters are integers of any size.
     return float(value) if isinstance(value, str) else value
 

@@ -37,7 +37,7 @@ class WorkerRegistered:
 class InstanceFound:
     """An instance that an earlier master started is alive. Before the first ``Tick`` only.
 
-    It should be heard soon; until then its worker gets no other instance.
+    It should send a message soon; until then its worker gets no other instance.
     """
 
     worker: WorkerId

@@ -36,7 +36,7 @@ class OverdueInstances:
     """Instances whose deadline has passed.
 
     Attributes:
-        lost: workers that are no longer heard.
+        lost: workers that have fallen silent.
         given_up: workers whose instance was killed and whose end was never reported.
     """
 
@@ -162,7 +162,9 @@ class InstanceControl:
     def _check(self, worker: Worker, now: float, overdue: OverdueInstances) -> None:
         timings = self._timings
         in_state_s = now - worker.since
-        silent_s = now - (worker.heard_at if worker.heard_at is not None else worker.since)
+        silent_s = now - (
+            worker.last_message_at if worker.last_message_at is not None else worker.since
+        )
         match worker.state:
             case WorkerState.STARTING if in_state_s > timings.start_timeout_s:
                 reason = f"did not register within {timings.start_timeout_s:g} s"
@@ -172,7 +174,7 @@ class InstanceControl:
             case WorkerState.READY if silent_s > self._loss_s(worker):
                 self._lose(worker, silent_s, overdue, now)
             case WorkerState.LOST if in_state_s > timings.lost_kill_s:
-                reason = f"was not heard for {silent_s:.0f} s"
+                reason = f"sent no message for {silent_s:.0f} s"
                 self._kill(worker, reason, ExitKind.KILLED, now)
             case WorkerState.LEAVING if worker.killed_at is None:
                 if in_state_s > timings.worker_grace_s:
@@ -193,15 +195,15 @@ class InstanceControl:
     def _lose(self, worker: Worker, silent_s: float, overdue: OverdueInstances, now: float) -> None:
         worker.move(WorkerState.LOST, now)
         overdue.lost.append(worker)
-        line = f"{worker.name} has not been heard for {silent_s:.1f} s."
+        line = f"{worker.name} has sent no message for {silent_s:.1f} s."
         self._emit(worker_event("WorkerLost", line, worker, Severity.WARNING))
 
     def extend_deadlines(self, pause_s: float) -> None:
-        """Do not count a pause in which the master could not hear any worker."""
+        """Do not count a pause in which the master received no message."""
         for worker in self._pool:
             worker.since += pause_s
             worker.watch.extend_deadlines(pause_s)
-            if worker.heard_at is not None:
-                worker.heard_at += pause_s
+            if worker.last_message_at is not None:
+                worker.last_message_at += pause_s
             if worker.killed_at is not None:
                 worker.killed_at += pause_s

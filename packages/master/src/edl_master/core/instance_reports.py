@@ -44,14 +44,14 @@ class InstanceReports:
             return "replaced"
         if event.instance == worker.instance:
             worker.host, worker.pid = event.host, event.pid  # a found instance has none yet
-            self.heard(worker.id, event.instance, now)
+            self.message_received(worker.id, event.instance, now)
             return None
         if worker.instance is not None or worker.state is WorkerState.GONE:
             worker.clear_instance()
         worker.move(WorkerState.LOADING, now)
         worker.attempt = max(worker.attempt, 0)
         worker.instance, worker.host, worker.pid = event.instance, event.host, event.pid
-        worker.heard_at = now
+        worker.last_message_at = now
         worker.watch.begin(now)
         line = f"{worker.name} runs and loads the model file."
         self._emit(worker_event("WorkerStarted", line, worker, attempt=str(worker.attempt)))
@@ -61,7 +61,7 @@ class InstanceReports:
         """An instance of an earlier master is alive.
 
         It is the current one of its worker unless another one has registered. The master has
-        not heard it yet, so it is lost until its first message.
+        not heard from it yet, so it is lost until its first message.
         """
         worker = self._pool.find_or_add(event.worker, now)
         if worker.instance == event.instance:
@@ -87,7 +87,9 @@ class InstanceReports:
         self._emit(worker_event("WorkerReady", f"{worker.name} is ready.", worker))
         return True
 
-    def heard(self, worker_id: WorkerId, instance: InstanceId | None, now: float) -> Worker | str:
+    def message_received(
+        self, worker_id: WorkerId, instance: InstanceId | None, now: float
+    ) -> Worker | str:
         """An instance sent a message; return its worker, or why the instance must leave.
 
         Args:
@@ -100,7 +102,7 @@ class InstanceReports:
             return "unknown-worker"
         if instance is not None and instance != worker.instance:
             return "unknown-worker" if worker.instance is None else "replaced"
-        worker.heard_at = now
+        worker.last_message_at = now
         if worker.state is WorkerState.LEAVING:
             return self._why_leave(worker)
         if worker.state is WorkerState.GONE:
@@ -109,7 +111,9 @@ class InstanceReports:
             worker.move(WorkerState.READY if worker.was_ready else WorkerState.LOADING, now)
             worker.false_alarms += 1
             worker.watch.since = now
-            self._emit(worker_event("WorkerRecovered", f"{worker.name} is heard again.", worker))
+            self._emit(
+                worker_event("WorkerRecovered", f"{worker.name} sends messages again.", worker)
+            )
         return worker
 
     def _why_leave(self, worker: Worker) -> str:

@@ -184,7 +184,7 @@ class JobStateMachine:
             case WorkerReady():
                 self._ready(event, now)
             case WorkerFailed(worker_id, instance, failure):
-                if isinstance(reports.heard(worker_id, instance, now), Worker):
+                if isinstance(reports.message_received(worker_id, instance, now), Worker):
                     self._outcome.fail(failure)
             case InstanceExited():
                 self._instance_ended(reports.exited(event, now), now)
@@ -254,7 +254,7 @@ class JobStateMachine:
         self._components.instances.start_wanted(now)
 
     def _ready(self, event: WorkerReady, now: float) -> None:
-        worker = self._components.reports.heard(event.worker, event.instance, now)
+        worker = self._components.reports.message_received(event.worker, event.instance, now)
         if not isinstance(worker, Worker):
             self._emit(LeaveJob(worker))
             return

@@ -42,7 +42,7 @@ def take_snapshot(components: JobComponents, identity: Mapping[str, Any]) -> dic
         "format": SNAPSHOT_FORMAT,
         "job": dict(identity),
         "workers_asked": [settings.min_workers, settings.max_workers],
-        "ledger": components.ledger.snapshot(kept, components.evaluations.undone),
+        "ledger": components.ledger.snapshot(kept, components.evaluations.rounds_to_repeat),
         "workflow": components.workflow.snapshot(),
         "evaluations": components.evaluations.snapshot(),
         "progress": components.progress.snapshot(),

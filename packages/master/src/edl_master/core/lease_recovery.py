@@ -63,8 +63,8 @@ class LeaseRecovery:
             self.take_back(lease, redo=True, now=now)
 
     def instance_lost(self, worker: Worker, now: float) -> None:
-        """The instance is no longer heard: take its leases back."""
-        silence = InstanceEnd(ExitKind.KILLED, "it was no longer heard", worker.productive, "")
+        """The instance has fallen silent: take its leases back."""
+        silence = InstanceEnd(ExitKind.KILLED, "it fell silent", worker.productive, "")
         self.take_back_all(worker, silence, now)
 
     def instance_ended(self, worker: Worker, ended: InstanceEnd, now: float) -> None:

@@ -15,7 +15,7 @@ from edl_master.core.failure import Failure
 from edl_master.core.identifiers import TaskKey, TaskType, WorkerId
 from edl_master.core.leases import Lease, Leases
 from edl_master.core.tasks import OpenTask, Round
-from edl_master.core.view import DeadLetter, TaskCounts, letter_from_json, letter_to_json
+from edl_master.core.view import DeadLetter, TaskCounts, dead_letter_from_json, dead_letter_to_json
 
 MOST_DEAD_LETTERS_KEPT = 100
 """In detail; beyond them they are counted. Each is an event of its own anyway."""
@@ -68,7 +68,7 @@ class Ledger:
         """Give a worker the most urgent task, or None when nothing is left for it.
 
         What only completes a round that others wait for goes before training. Then come
-        tasks that were handed back, the oldest first, then new ones.
+        returned tasks, the oldest first, then new ones.
 
         Args:
             worker: who asks.
@@ -229,19 +229,19 @@ class Ledger:
     # --- snapshots -------------------------------------------------------------------------
 
     def snapshot(
-        self, types: Iterable[TaskType], undone: Iterable[tuple[TaskType, int]] = ()
+        self, types: Iterable[TaskType], repeated: Iterable[tuple[TaskType, int]] = ()
     ) -> dict[str, Any]:
         """Return the position of all rounds of these types, and the counts, as JSON-able values.
 
-        Held tasks are kept as open ones: after a restore they are to be leased again.
+        Leased tasks are saved as open ones: after a restore they are leased again.
 
         Args:
             types: of the rounds that outlive the master.
-            undone: complete rounds that will be done again all the same: they do not count.
+            repeated: rounds that the next master repeats: if complete, they do not count.
         """
         kept = set(types)
         closed = {type_: Counter(counts) for type_, counts in self._closed.items()}
-        for type_, number in undone:
+        for type_, number in repeated:
             latest, counts = self._latest.get(type_, (-1, Counter[str]()))
             if latest == number:
                 closed[type_] -= counts
@@ -250,7 +250,7 @@ class Ledger:
             "records_replayed": self.records_replayed,
             "closed": {type_: dict(closed[type_]) for type_ in TaskType},
             "rounds": [r.snapshot() for r in self._rounds.values() if r.type in kept],
-            "dead_letters": [letter_to_json(letter) for letter in self.dead_letters],
+            "dead_letters": [dead_letter_to_json(letter) for letter in self.dead_letters],
         }
 
     def restore(self, saved: Mapping[str, Any], rounds: Iterable[Round]) -> None:
@@ -259,7 +259,7 @@ class Ledger:
         self.records_replayed = saved["records_replayed"]
         for type_, counts in saved["closed"].items():
             self._closed[TaskType(type_)].update(counts)
-        self.dead_letters = [letter_from_json(letter) for letter in saved["dead_letters"]]
+        self.dead_letters = [dead_letter_from_json(letter) for letter in saved["dead_letters"]]
         for round_ in rounds:
             self.open_round(round_)
         tasks = (task for round_ in self._rounds.values() for task in round_.open.values())
@@ -277,7 +277,7 @@ class Ledger:
         free = {task.key for task in tasks if self.leases.on(task.key) is None}
         assert free == self._waiting.keys(), f"{free} are free, {self._waiting.keys()} wait"
         order = [task.returned for task in self._waiting.values()]
-        assert order == sorted(order), "the one handed back first is not in front"
+        assert order == sorted(order), "the one returned first is not in front"
         for round_ in self._rounds.values():
             assert not round_.complete, f"{round_.type} {round_.number} is complete, yet open"
             assert round_.cursor == round_.done + round_.dead + len(round_.open), round_

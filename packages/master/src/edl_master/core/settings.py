@@ -29,11 +29,11 @@ class Timings:
 
     heartbeat_loss_s: float = 1.6
     """Silence after which a ready worker counts as lost: three heartbeats. Its task is leased
-    again within 2 s. A worker that is heard again has lost a minibatch, and gets a longer limit."""
+    again within 2 s. A worker that returns has lost a minibatch, and gets a longer limit."""
 
     loss_doublings: int = 4
-    """How often ``heartbeat_loss_s`` doubles for an instance: once for each time that it is heard
-    again after a loss. Code that blocks a process for half a minute is tolerated that way."""
+    """How often ``heartbeat_loss_s`` doubles for an instance: once for each time that it
+    returns after a loss. Code that blocks a process for half a minute is tolerated that way."""
 
     start_timeout_s: float = 120.0
     """From starting an instance to its registration, and the longest silence while it loads.
@@ -63,7 +63,7 @@ class Timings:
     count as lost."""
 
     stall: StallTimeouts = field(default_factory=StallTimeouts)
-    """How long a worker that is heard may make no progress."""
+    """How long a worker that sends heartbeats may make no progress."""
 
     wait_s: float = 0.2
     """When a worker without a task asks again: far below the length of a task."""

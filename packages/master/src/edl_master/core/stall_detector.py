@@ -81,7 +81,7 @@ class ProgressWatch:
         self.since, self.stepped, self.asked_at, self.stacks = now, False, None, ""
 
     def extend_deadlines(self, pause_s: float) -> None:
-        """Do not count a pause in which the master could not hear the instance."""
+        """Do not count a pause in which the master received no message."""
         self.since += pause_s
         if self.asked_at is not None:
             self.asked_at += pause_s
@@ -146,7 +146,7 @@ class StallDetector:
                 return max(timeouts.start_s, timeouts.starts * longest_s)
 
     def check(self, watch: ProgressWatch, now: float, activity: WorkerActivity) -> StallVerdict:
-        """Decide about an instance that is heard."""
+        """Decide about an instance that sends heartbeats."""
         if watch.asked_at is None:
             if now - watch.since <= self.limit_s(watch, activity):
                 return StallVerdict.NOTHING

@@ -36,7 +36,7 @@ class StallMonitor:
         return worker.watch.asked_at is not None and not worker.watch.stacks
 
     def check(self, now: float) -> None:
-        """Name workers that are heard but make no progress; stop those that stay stalled."""
+        """Name workers that send heartbeats but make no progress; stop those that stay stalled."""
         for worker in self._workers.in_state(WorkerState.LOADING):
             self._check(worker, None, now)
         holders = self._ledger.leases.holders

@@ -73,7 +73,7 @@ class OpenTask:
     """Minibatches applied, as far as reported; the plane has the exact count."""
     records_applied: int = 0
     returned: int = 0
-    """Order of being handed back: lower is older."""
+    """Order of return: lower is older."""
     not_for: WorkerId | None = None
     """The worker that it failed on, until ``not_for_until``."""
     not_for_until: float = 0.0

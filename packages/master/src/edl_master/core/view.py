@@ -57,7 +57,7 @@ class WorkerView:
     last_exit: str
     """How its previous instance ended, for a person; empty when none has."""
     heartbeat_age_s: float
-    """Seconds since it was last heard; negative: never."""
+    """Seconds since its last message; negative: none yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +84,13 @@ class DeadLetter:
     records_trained: int = 0
 
 
-def letter_to_json(letter: DeadLetter) -> dict[str, Any]:
+def dead_letter_to_json(letter: DeadLetter) -> dict[str, Any]:
     """Return a dead letter as JSON-able values."""
     return asdict(letter)
 
 
-def letter_from_json(saved: Mapping[str, Any]) -> DeadLetter:
-    """Undo ``letter_to_json``, also after a trip through JSON."""
+def dead_letter_from_json(saved: Mapping[str, Any]) -> DeadLetter:
+    """Undo ``dead_letter_to_json``, also after a trip through JSON."""
     key, records = saved["task"], saved["records"]
     return DeadLetter(
         TaskKey(TaskType(key["type"]), key["round"], key["number"]),

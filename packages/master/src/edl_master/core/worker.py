@@ -62,9 +62,9 @@ class Worker:
     former_instances: tuple[InstanceId, ...] = ()
     host: str = ""
     pid: int = 0
-    heard_at: float | None = None
+    last_message_at: float | None = None
     was_ready: bool = False
-    """Whether a lost instance is READY, and not LOADING, when it is heard again."""
+    """Whether a lost instance is READY, and not LOADING, when its next message arrives."""
     leave_reason: str = ""
     """Why the instance leaves, on request or by itself; empty while it stays."""
     leaving_as: ExitKind | None = None
@@ -73,7 +73,7 @@ class Worker:
     productive: bool = False
     """Whether this instance got any work done."""
     false_alarms: int = 0
-    """How often this instance was taken for lost and was heard again."""
+    """How often this instance was declared lost and sent a message afterwards."""
     watch: ProgressWatch = field(default_factory=lambda: ProgressWatch(0.0))
     """Progress of the instance in its present work."""
     phase: str = ""
@@ -151,7 +151,7 @@ class Worker:
             self.former_instances = (*self.former_instances, self.instance)[-FORMER_INSTANCES_KEPT:]
         self.instance = None
         self.host, self.pid = "", 0
-        self.heard_at = None
+        self.last_message_at = None
         self.was_ready = self.productive = False
         self.false_alarms, self.phase = 0, ""
         self.watch = ProgressWatch(0.0)
@@ -188,7 +188,7 @@ class Worker:
             records_per_s=self.rate.per_s(now),
             restarts=max(0, self.attempt),
             last_exit=self.last_exit,
-            heartbeat_age_s=-1.0 if self.heard_at is None else now - self.heard_at,
+            heartbeat_age_s=-1.0 if self.last_message_at is None else now - self.last_message_at,
         )
 
     def check_invariants(self) -> None:

@@ -99,7 +99,7 @@ class WorkerPool:
     def work_done(self, worker_id: WorkerId, records: int, steps: int, now: float) -> Worker:
         """Credit a worker that holds a lease with records and steps."""
         worker = self._workers[worker_id]
-        worker.heard_at = now
+        worker.last_message_at = now
         worker.productive = True
         worker.consecutive_failures = 0
         worker.records += records

@@ -172,7 +172,7 @@ class Training:
             self._freeze()
             return
         self._end_epochs()
-        if self._evaluations.quiet:
+        if self._evaluations.drained:
             self._callbacks.advance(self._ended)
         self._open_epochs()
         if self._ended == self.epochs and not self._awaits_callbacks(self._ended):

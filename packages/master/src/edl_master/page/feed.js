@@ -23,7 +23,7 @@ export async function follow(on) {
   let incarnation = null;
   let failures = 0;
   let endSeen = false;
-  let heard = new Date();
+  let answeredAt = new Date();
 
   async function fetchNews() {
     const status = await fetchJson("api/status");
@@ -53,12 +53,12 @@ export async function follow(on) {
       failures += 1;
       pause = Math.min(EVERY_MS * 2 ** (failures - 1), LONGEST_PAUSE_MS);
       if (failures >= FAILURES_UNTIL_LOST) {
-        on.lost({ since: heard, reason: error.message, retryAt: Date.now() + pause });
+        on.lost({ since: answeredAt, reason: error.message, retryAt: Date.now() + pause });
       }
     }
     if (news) {
       failures = 0;
-      heard = new Date();
+      answeredAt = new Date();
       if (news.restarted) on.forget();
       on.status(news.status);
       if (news.events.length > 0) on.events(news.events);

@@ -109,7 +109,7 @@ follow({
   lost(news) {
     lost = news;
     showLost();
-    showLink(status === null ? "no answer" : `last heard ${clock(news.since)}`, "lost");
+    showLink(status === null ? "no answer" : `last answer ${clock(news.since)}`, "lost");
     if (status !== null) showMasthead(status, false);
   },
   over() {
