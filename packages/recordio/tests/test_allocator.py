@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from recordio import heap
+from recordio import allocator
 
 FAULTS = """
 import resource
@@ -53,4 +53,4 @@ def test_freed_memory_is_used_again() -> None:
 
 @pytest.mark.parametrize("name", ["MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"])
 def test_what_the_user_has_chosen_stays(name: str) -> None:
-    assert not heap.keep_freed_memory({name: "1"})
+    assert not allocator.keep_freed_memory({name: "1"})

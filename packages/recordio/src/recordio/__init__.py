@@ -7,8 +7,8 @@ for record in recordio.open_source("a.recordio").read(0, 10):
 """
 
 from recordio.errors import DamagedFile, NoSuchData, RecordError, UnreadableFile
-from recordio.expand import expand
 from recordio.formats import open_source
+from recordio.patterns import expand
 from recordio.source import Hint, Index, Source
 from recordio.tfrecord import TFRecordWriter
 from recordio.writer import Writer, concatenate

@@ -1,8 +1,8 @@
-"""Memory that is used again instead of being given back to the system and fetched anew.
+"""Makes the C library's allocator reuse freed memory instead of returning it to the system.
 
-TensorFlow's generator dataset, which ``tfdata`` is made of, makes the C library give back all
-free memory above 128 KiB. From then on every tensor of this process, in training as well,
-is fresh memory, whose pages the system first fills with zeros.
+TensorFlow's generator dataset, on which ``tfdata`` builds, makes the allocator return all free
+memory above 128 KiB. From then on every large tensor of this process, also in training, is new
+memory, whose pages the system first fills with zeros.
 """
 
 from __future__ import annotations
@@ -20,7 +20,14 @@ _CHOSEN_BY_USER = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TU
 
 
 def keep_freed_memory(environ: Mapping[str, str] = os.environ) -> bool:
-    """Undo that, whatever the user has not chosen for this process; say whether it was done."""
+    """Undo what TensorFlow changes, unless the user has set the allocator's variables.
+
+    Args:
+        environ: variables of the process.
+
+    Returns:
+        Whether the allocator was changed.
+    """
     if any(name in environ for name in _CHOSEN_BY_USER):
         return False
     mallopt = _mallopt()

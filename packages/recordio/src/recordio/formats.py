@@ -61,7 +61,7 @@ def sniff(uri: str) -> str:
     if named is not None and not (named == "recordio" and uri.lower().endswith(".gz")):
         return named
     with streaming(uri, lambda _, start: is_gzip("", start)) as stream:
-        packed = stream.left is None
+        packed = stream.remaining is None
         start = stream.read(4096)
     if start[:4] == magic and packed:
         raise RecordError(

@@ -1,4 +1,4 @@
-"""From what a person names to the files that hold the data."""
+"""Expands patterns (paths, globs, directories, URIs) to data files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def expand(patterns: str | Sequence[str]) -> list[str]:
 
 
 def _data_files(paths: Iterable[str]) -> list[str]:
-    """Those of a directory's files that hold data."""
+    """The files of a directory that hold data."""
     shown = sorted(path for path in paths if _shown(path))
     return [path for path in shown if named_format(path)] or shown
 

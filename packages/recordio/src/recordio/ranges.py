@@ -1,4 +1,4 @@
-"""What every reader of ranges does alike: the index kept, the arguments checked, the end minded."""
+"""The part of reading ranges that all formats share: index, checks of arguments, end of file."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class RangeReader(ABC):
 
     @abstractmethod
     def _scan(self) -> Index:
-        """Make the index."""
+        """Scan the file and return its index."""
 
     @abstractmethod
     def _blocks(self, start: int, stop: int, hint: Hint) -> Iterator[list[bytes]]:
-        """The records of a range that is not empty, from a block at or before it."""
+        """Yield the records of a non-empty range; ``hint`` is a block at or before its start."""
 
     def count(self) -> int:
         return self.index().records
@@ -53,9 +53,11 @@ class RangeReader(ABC):
                 f"record {start}"
             )
         blocks = self._blocks(start, stop, hint)
-        return self._whole(blocks, start, stop) if exact else blocks
+        return self._complete(blocks, start, stop) if exact else blocks
 
-    def _whole(self, blocks: Iterator[list[bytes]], start: int, stop: int) -> Iterator[list[bytes]]:
+    def _complete(
+        self, blocks: Iterator[list[bytes]], start: int, stop: int
+    ) -> Iterator[list[bytes]]:
         found = start
         for block in blocks:
             found += len(block)

@@ -1,4 +1,4 @@
-"""A file read forwards, gzip or not: what line by line and record by record formats need."""
+"""A forward-only reader of files, plain or gzip, for formats of lines and records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def is_gzip(uri: str, start: bytes) -> bool:
 
 
 class Stream:
-    """The plain content of a file, forwards.
+    """Reads the uncompressed content of a file from its beginning to its end.
 
     Attributes:
         offset: of the next byte, in the plain content.
@@ -40,12 +40,12 @@ class Stream:
         self.offset = 0
 
     @property
-    def left(self) -> int | None:
-        """Bytes up to the end; None if only reading shows how many."""
+    def remaining(self) -> int | None:
+        """Bytes up to the end; None for gzip, where only reading shows how many."""
         return None if self._gzip else self._size - self.offset
 
     def skip_to(self, offset: int) -> None:
-        """Go forwards to an offset, or to the end if that is before."""
+        """Skip to an offset, but not beyond the end."""
         if not self._gzip:
             self._file.seek(offset)
             self.offset = offset

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from recordio import heap
+from recordio import allocator
 from recordio.formats import open_source
 from recordio.source import Hint, Source
 
@@ -124,7 +124,7 @@ def from_blocks(
         output_types=[tf.string],
         output_shapes=[[None]],
     )
-    heap.keep_freed_memory()
+    allocator.keep_freed_memory()
     # A dataset keeps its parts alive: this runs when no iteration can follow.
     weakref.finalize(variant, _feeds.pop, feed, None)
     blocked = tf.data.experimental.from_variant(variant, tf.TensorSpec([None], tf.string))

@@ -116,7 +116,7 @@ class _Walk:
                 raise self._damaged("the CRC of a record's length does not fit")
             if len(self._known) < _KNOWN:
                 self._known[head] = length
-        left = self._stream.left
+        left = self._stream.remaining
         room = MAX_EXPANDED_BYTES if left is None else left + len(self._window) - self._at
         if length + _AROUND > room:
             raise self._damaged(
