@@ -109,6 +109,24 @@ def test_secrets_data_and_pipes_are_left_out_though_the_code_names_them(zoo: Pat
     assert found.secrets == (".env",)
 
 
+@pytest.mark.parametrize(
+    "name", ["kubeconfig", "deploy.keystore", "service-account-prod.json", ".git-credentials"]
+)
+def test_names_of_secrets_are_known(zoo: Path, name: str) -> None:
+    (zoo / name).write_text("x")
+    (zoo / "model.py").write_text(f"open({name!r})")
+    assert select(zoo, ["model"]).secrets == (name,)
+
+
+def test_a_private_key_is_a_secret_whatever_its_name(zoo: Path) -> None:
+    (zoo / "notes.txt").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n")
+    (zoo / "words.txt").write_text("a word\n")
+    (zoo / "model.py").write_text("open('notes.txt'), open('words.txt')")
+    found = select(zoo, ["model"])
+    assert found.secrets == ("notes.txt",)
+    assert "words.txt" in found.paths
+
+
 def test_the_ignore_file_adds_and_leaves_out(zoo: Path) -> None:
     write(zoo, _dot_edlignore="# mine\nshared.py\n!data/*.csv\n!.env\n!README.md\n")
     found = select(zoo, ["model"])

@@ -116,7 +116,7 @@ class App:
 
     def _serve_metrics(self, opened: ExitStack, port: int) -> None:
         try:
-            http, thread = start_http_server(port, self._config.host, self.metrics.registry)
+            http, thread = start_http_server(port, self._config.metrics_host, self.metrics.registry)
         except OSError as error:
             raise BuilderError(
                 Reason.INVALID,

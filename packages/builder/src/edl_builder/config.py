@@ -73,6 +73,7 @@ class Config:
     access_file: Path | None = None
     tls: Tls | None = None
     metrics_port: int | None = None
+    metrics_host: str = "127.0.0.1"
     until_stdin_closes: bool = False
     socket: Path | None = None
 
@@ -119,6 +120,12 @@ def parser() -> argparse.ArgumentParser:
     add("--tls-client-ca", type=Path, metavar="FILE", help="require client certificates")
     add("--insecure", action="store_true", help="serve other machines without TLS or tokens")
     add("--metrics-port", type=int, metavar="PORT", help="0 for any")
+    add(
+        "--metrics-host",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="of the metrics, which have neither TLS nor tokens; default %(default)s",
+    )
     add("--until-stdin-closes", action="store_true", help="end with the process that started it")
     return found
 
@@ -173,6 +180,7 @@ def read(arguments: Sequence[str] | None = None) -> Config:
         access_file=options.config,
         tls=_tls(options, file),
         metrics_port=options.metrics_port,
+        metrics_host=options.metrics_host,
         until_stdin_closes=options.until_stdin_closes,
         socket=socket,
     )

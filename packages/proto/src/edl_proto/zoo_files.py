@@ -38,7 +38,11 @@ _DATA = ("*.recordio", "*.tfrecord", "*.tfrecords", "*.tfrecord.gz", "*.parquet"
 _SECRETS = (
     *(".env", ".env.*", "*.pem", "*.key", "*.p12", "*.pfx", "id_rsa*", "id_ed25519*", "id_ecdsa*"),
     *(".netrc", ".npmrc", ".pypirc", "credentials", "credentials.*", "secrets.*", "*.kdbx"),
+    *(".git-credentials", ".dockercfg", ".htpasswd", ".vault-token", "kubeconfig", "*.kubeconfig"),
+    *("*.jks", "*.keystore", "*.ppk", "service[-_]account*.json"),
 )
+_PRIVATE_KEY = b" PRIVATE KEY-----"
+_LONGEST_KEY = 1 << 16  # octets of a file that may be one
 _MARKS_OF_NO_ZOO = (TRAINED_MODEL, "pyvenv.cfg")
 """A folder with such a file is the result of a job, or an environment of Python."""
 
@@ -159,7 +163,15 @@ def _is_regular(path: Path) -> bool:
 
 
 def _looks_secret(path: Path) -> bool:
-    return path.suffix != ".py" and any(fnmatch(path.name.lower(), pattern) for pattern in _SECRETS)
+    """Whether its name or its content is that of a secret; code is neither."""
+    if path.suffix == ".py":
+        return False
+    if any(fnmatch(path.name.lower(), pattern) for pattern in _SECRETS):
+        return True
+    try:
+        return path.stat().st_size <= _LONGEST_KEY and _PRIVATE_KEY in path.read_bytes()
+    except OSError:
+        return False
 
 
 def _is_data(path: Path) -> bool:

@@ -1,8 +1,13 @@
-"""The status page, the same figures as JSON, and metrics, over plain HTTP. Read only."""
+"""The status page, the same figures as JSON, and metrics, over plain HTTP. Read only.
+
+On a loopback address, the page answers only to names of this machine. A web site could otherwise
+read it through the user's browser, by a name of its own that leads to 127.0.0.1 (DNS rebinding).
+"""
 
 from __future__ import annotations
 
 import importlib.resources
+import ipaddress
 import json
 import logging
 import mimetypes
@@ -78,6 +83,7 @@ class StatusServer:
 
         class Handler(_Handler):
             answers: ClassVar[_Answers] = _Answers(source, files)
+            only_by_own_names = _is_loopback(host)
 
         class Server(ThreadingHTTPServer):
             address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -157,6 +163,7 @@ class _Answers:
 
 class _Handler(BaseHTTPRequestHandler):
     answers: ClassVar[_Answers]
+    only_by_own_names: ClassVar[bool]
     protocol_version = "HTTP/1.1"
     server_version = "edl"
     sys_version = ""
@@ -170,7 +177,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, *, with_content: bool) -> None:
         try:
-            status, kind, content = self.answers.get(self.path)
+            if self.only_by_own_names and not _is_own_name(self.headers.get("Host", "localhost")):
+                status, kind = HTTPStatus.MISDIRECTED_REQUEST, "text/plain; charset=utf-8"
+                content = b"This page answers to localhost and 127.0.0.1 only.\n"
+            else:
+                status, kind, content = self.answers.get(self.path)
         except Exception:
             log.exception("GET %s", self.path)
             status, kind = HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain; charset=utf-8"
@@ -190,3 +201,31 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         log.debug(format, *args)
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _is_own_name(header: str) -> bool:
+    """Whether a Host header names this machine in a way that no other site can.
+
+    An address is as good as a name: a browser has it from the user, and not from a name server.
+    """
+    try:
+        name = urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        return False
+    return name == "localhost" or name.endswith(".localhost") or _is_address(name)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
