@@ -13,7 +13,7 @@ COPY packages/ packages/
 # setuptools: pip needs it for packages that have no wheel.
 RUN python3 -m pip --python /opt/edl/bin/python install --no-cache-dir --no-compile \
       --disable-pip-version-check --root-user-action=ignore --constraint requirements.lock \
-      packages/proto packages/recordio "packages/master[docker]" "packages/worker${EXTRA:+[${EXTRA}]}" \
+      packages/proto packages/recordio packages/master "packages/worker${EXTRA:+[${EXTRA}]}" \
       pip setuptools wheel
 # Compiled here: what runs may write nothing. What is for other Pythons does not compile.
 RUN /opt/edl/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/edl/lib \

@@ -22,7 +22,7 @@ from .docker_world import World
 _OURS: dict[str, tuple[str, ...]] = {
     "proto": (),
     "recordio": (),
-    "master": ("docker",),
+    "master": (),
     "worker": ("cpu",),
 }
 

@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
-from edl_master.adapters.containers import ContainerTemplate, LocalContainers
+from edl.adapters.worker_containers import WorkerContainers
+from edl_master.adapters.containers import LocalContainers
 from edl_master.core.events import InstanceNotStarted
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import Platform
 from edl_proto.local import job_directory
+from edl_proto.local.container_calls import CallListener, CallRefusedError, call
 from edl_proto.local.containers import (
     LABEL_JOB,
     LABEL_JOB_DIR,
@@ -23,6 +25,7 @@ from edl_proto.local.containers import (
     LABEL_ROLE,
     LABEL_WORKER,
 )
+from edl_proto.v1 import job_pb2
 
 from .docker_world import World
 
@@ -47,25 +50,35 @@ Behaviour, ZERO, LONG_S = suite.Behaviour, suite.ZERO, suite.LONG_S
 
 
 class Harness:
-    """Real containers of one job, in a directory of its own."""
+    """Real containers of one job, in a directory of its own, and what starts them."""
 
     def __init__(self, world: World, folder: Path) -> None:
         self.world = world
         self.folder = folder
         self.engine = world.client()
         self.platforms: list[LocalContainers] = []
+        self.opened = contextlib.ExitStack()
 
     def platform(
         self, behaviour: str, mounts: Mapping[str, bool] | None = None, *command: str
     ) -> LocalContainers:
         # What cannot be started in a container is an image that is not there.
         image = "none.invalid/nothing:1" if behaviour == Behaviour.MISSING else self.world.bare
-        recipe = ContainerTemplate(
-            self.world.engine,
-            image,
-            "1234:1234",
-            {str(_MASTER_TESTS): False, **(mounts or {})},
-            {"EDL_TEST": "1"},
+        places = {str(_MASTER_TESTS): False, **(mounts or {})}
+        spec = job_pb2.JobSpec(
+            name="suite",
+            image=image,
+            containers=job_pb2.ContainersSpec(
+                engine=self.world.engine,
+                user="1234:1234",
+                mounts=[
+                    *(
+                        job_pb2.Mount(path=p, writable=w, for_workers=True)
+                        for p, w in places.items()
+                    ),
+                    job_pb2.Mount(path="/etc/ssl", for_workers=False),
+                ],
+            ),
         )
         words = command or ("python3", "-S", str(_MASTER_TESTS / "instance.py"), behaviour)
         (self.folder / job_directory.LOGS).mkdir(exist_ok=True)
@@ -73,7 +86,12 @@ class Harness:
             log = self.folder / job_directory.LOGS / f"worker-{number}.log"
             log.touch()
             log.chmod(0o666)  # the user of these containers is not the one of these tests
-        found = LocalContainers(recipe, lambda worker, attempt: words, "suite", self.folder)
+        self.spec = spec
+        handle = WorkerContainers(spec, self.folder).handle
+        self.opened.enter_context(CallListener(self.folder, handle))
+        found = LocalContainers(
+            lambda worker, attempt: words, {"EDL_TEST": "1"}, "suite", self.folder
+        )
         self.platforms.append(found)
         return found
 
@@ -114,6 +132,7 @@ class Harness:
         for container in self.left():  # of platforms that were made to forget them
             with contextlib.suppress(Exception):
                 container.remove(force=True)
+        self.opened.close()
         self.engine.close()
 
 
@@ -198,13 +217,81 @@ def test_an_instance_stopped_while_it_is_being_made_ends(containers: Harness) ->
 
 
 def test_an_engine_that_is_not_there_is_a_reason(tmp_path: Path) -> None:
-    recipe = ContainerTemplate(f"unix://{tmp_path}/none.sock", "any", "0:0", {}, {})
-    platform = LocalContainers(recipe, lambda worker, attempt: ["true"], "job", tmp_path)
+    spec = job_pb2.JobSpec(name="job", image="any")
+    spec.containers.engine = f"unix://{tmp_path}/none.sock"
+    platform = LocalContainers(lambda worker, attempt: ["true"], {}, "job", tmp_path)
     try:
-        platform.start(WorkerId(1), 0)
-        (seen,) = suite.observe(platform, 1)
+        with CallListener(tmp_path, WorkerContainers(spec, tmp_path).handle):
+            platform.start(WorkerId(1), 0)
+            (seen,) = suite.observe(platform, 1)
         assert isinstance(seen, InstanceNotStarted)
         assert seen.worker == 1
-        assert seen.reason
+        assert "engine" in seen.reason
     finally:
         platform.close(0)
+
+
+def test_a_process_of_the_machine_that_was_replaced_serves_the_same_containers(
+    containers: Harness,
+) -> None:
+    platform = containers.platform(Behaviour.OBEDIENT)
+    instance = suite.PlatformSuite.up(containers, platform)
+    containers.opened.close()
+    containers.opened.enter_context(
+        CallListener(containers.folder, WorkerContainers(containers.spec, containers.folder).handle)
+    )
+    platform.stop(ZERO, LONG_S)
+    assert suite.exited(platform).instance == instance
+
+
+# --- a hostile master --------------------------------------------------------------------------
+
+
+def test_a_master_can_start_nothing_but_workers_of_its_job(containers: Harness) -> None:
+    containers.platform(Behaviour.OBEDIENT)
+
+    def start(**more: Any) -> None:
+        request = {"call": "start", "log_start": 0, "command": ["sleep", "60"], "environment": {}}
+        call(containers.folder, {**request, **more}, 60)
+
+    for name in ("root", "edl-other-worker-0-0-00000000", "edl-suite-master-00000000", "../x"):
+        with pytest.raises(CallRefusedError, match="no name of a worker"):
+            start(instance=name)
+    # What the engine would take, if the call were the engine's own, changes nothing.
+    name = "edl-suite-worker-0-0-0123abcd"
+    start(
+        instance=name,
+        image="root:1",
+        user="0:0",
+        mounts=["/:/host"],
+        privileged=True,
+        host_config={"Privileged": True, "Binds": ["/:/host"]},
+    )
+    found = containers.inspect(InstanceId(name))
+    assert found["Config"]["User"] == "1234:1234"
+    assert found["Config"]["Image"] == containers.world.bare
+    assert not found["HostConfig"]["Privileged"]
+    assert found["HostConfig"]["CapDrop"] == ["ALL"]
+    seen = {each["Destination"] for each in found["Mounts"]}
+    assert seen == {str(_MASTER_TESTS), "/run/edl.log"}, "not what is for the master alone"
+
+
+def test_a_master_reaches_no_container_of_another_job(containers: Harness) -> None:
+    containers.platform(Behaviour.OBEDIENT)
+    name = "edl-suite-worker-7-0-0123abcd"  # of a job of this name, in another directory
+    labels = {LABEL_JOB: "suite", LABEL_JOB_DIR: "/elsewhere/suite", LABEL_ROLE: "worker"}
+    other = containers.engine.containers.run(
+        containers.world.bare, ["sleep", "600"], name=name, labels=labels, detach=True
+    )
+    try:
+        for request in (
+            {"call": "signal", "signal": "SIGKILL"},
+            {"call": "remove"},
+            {"call": "wait", "seconds": 1},
+        ):
+            with pytest.raises(CallRefusedError, match="of another job"):
+                call(containers.folder, {**request, "instance": name}, 60)
+        assert call(containers.folder, {"call": "list"}, 60) == {"containers": []}
+        assert containers.is_alive(InstanceId(name))
+    finally:
+        other.remove(force=True)

@@ -109,6 +109,20 @@ def test_a_worker_that_is_taken_away_is_replaced_and_stop_and_delete_leave_nothi
     assert job_world.engine.removeprefix("unix://") not in seen
     assert str(edl.job_dir("long")) not in seen
     assert "edl_worker" in " ".join(doomed.attrs["Config"]["Cmd"])
+    # The master does not see the engine either, and changes nothing that this machine believes.
+    (master,) = of_jobs(job_world, edl, "master")
+    place = edl.job_dir("long")
+    writable = {mount["Destination"]: mount["RW"] for mount in master.attrs["Mounts"]}
+    assert job_world.engine.removeprefix("unix://") not in writable
+    assert not any("docker.sock" in path for path in writable)
+    for name in ("spec.json", "supervisor.json", "container.json", "containers"):
+        assert writable[str(place / name)] is False
+    assert master.attrs["Config"]["Image"] == edl.env["EDL_BASE_IMAGE"]
+    said = master.exec_run(
+        ["sh", "-c", f"echo x > {place}/spec.json; rm -rf {place}/supervisor.json"]
+    )
+    assert b"Read-only" in said.output
+    assert b"busy" in said.output
     doomed.kill()
 
     def replaced() -> bool:

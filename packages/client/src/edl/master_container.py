@@ -5,7 +5,8 @@ supervisor, its parent, every master is a child process. SIGTERM removes the con
 process is killed, the container goes on, and the next process of this kind stays with it.
 
 Workers in containers cannot start a process of the machine, so this process also looks at the
-supervisor's lock (docs/adr/0016).
+supervisor's lock (docs/adr/0016). It starts their containers, because the master does not see the
+engine (docs/adr/0022).
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ from typing import IO, Any
 from google.protobuf import json_format
 
 from edl.adapters import container_engine
+from edl.adapters.worker_containers import CONFINEMENT, WorkerContainers
 from edl_proto import logs
 from edl_proto.errors import EdlError
 from edl_proto.local import job_directory, process_identity, supervision
+from edl_proto.local.container_calls import CallListener
 from edl_proto.local.containers import (
     LABEL_JOB,
     LABEL_JOB_DIR,
@@ -47,6 +50,13 @@ _PROBE = (
     f" || exit {job_directory.NO_MASTER_PACKAGE};"
 )
 """An image without ``edl_master`` ends with a code that says so."""
+
+_OURS = (
+    *(job_directory.SPEC, job_directory.SUPERVISOR, job_directory.SUPERVISOR_LOCK),
+    *(job_directory.CONTAINER, job_directory.CONTAINER_LOCK, job_directory.CONTAINER_FILES),
+    f"{job_directory.LOGS}/supervisor.log",
+)
+"""What processes of this machine take at its word, or write to: the master must not change it."""
 
 _SIGNALLED = 128  # shells and engines add a signal's number to this
 
@@ -80,10 +90,11 @@ def run(job_dir: Path) -> int:
         _write_down(job_dir, container)
         _watch_supervisor(job_dir)
         try:
-            if not runs:
-                with container_engine.translated_errors(container.engine):
-                    _start(container, spec, job_dir)
-            return _await_end(container, job_dir)
+            with CallListener(job_dir, WorkerContainers(spec, job_dir).handle):
+                if not runs:
+                    with container_engine.translated_errors(container.engine):
+                        _start(container, spec, job_dir)
+                return _await_end(container, job_dir)
         except BaseException:
             container.send(signal.SIGKILL)
             raise
@@ -121,9 +132,14 @@ def _write_down(job_dir: Path, container: container_engine.Container) -> None:
         "pid": os.getpid(),
         "start_time": this.start_time if this else 0,
     }
-    draft = job_dir / f".{job_directory.CONTAINER}.{os.getpid()}.tmp"
-    draft.write_text(json.dumps(record))
-    draft.replace(job_dir / job_directory.CONTAINER)
+    # In place: the master's container sees this file as read-only, and would not see another one.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    file = os.open(job_dir / job_directory.CONTAINER, flags, 0o600)
+    try:
+        content = json.dumps(record).encode()
+        os.pwrite(file, content.ljust(os.fstat(file).st_size), 0)  # spaces end it
+    finally:
+        os.close(file)
 
 
 def _start(container: container_engine.Container, spec: job_pb2.JobSpec, job_dir: Path) -> None:
@@ -134,25 +150,19 @@ def _start(container: container_engine.Container, spec: job_pb2.JobSpec, job_dir
     kernels.mkdir(parents=True, exist_ok=True)
     (job_dir / job_directory.LOGS).mkdir(exist_ok=True)
     output = job_dir / job_directory.LOGS / "master.log"
-    output.touch()
     places = {mount.path: mount.writable for mount in spec.containers.mounts}
     for place, writable in places.items():
         if writable:  # else the engine makes it, and it is root's
             Path(place).mkdir(parents=True, exist_ok=True)
-    # A folder that is seen twice could not be renamed or removed.
-    places = {p: w for p, w in places.items() if not p.startswith(f"{job_dir}/")}
     places |= {str(job_dir): True, str(kernels.absolute()): True}
-    groups = []
-    if container.engine.startswith("unix://"):
-        # Workers are started by the master; they themselves never see the engine.
-        socket = container.engine.removeprefix("unix://")
-        places[socket] = True
-        groups.append(str(os.stat(socket).st_gid))
+    # A mount cannot be renamed or removed in the container, so no link can take its place there.
+    places[str(job_dir / job_directory.LOGS)] = True
+    places |= {str(job_dir / name): False for name in _OURS if (job_dir / name).exists()}
     environment = {k: v for k, v in os.environ.items() if k.startswith(PASSED_VARIABLE_PREFIXES)}
     environment |= {"HOME": "/tmp", "PYTHONUNBUFFERED": "1", "NUMBA_CACHE_DIR": str(kernels)}
     master = ["python3", "-P", "-m", "edl_master", "--job-dir", str(job_dir)]
     client.create_container(
-        image=spec.image,
+        image=spec.containers.master_image or spec.image,
         name=container.name,
         user=spec.containers.user,
         entrypoint=["sh", "-c", f'{_PROBE} exec "$@" >>{shlex.quote(str(output))} 2>&1', "sh"],
@@ -168,16 +178,8 @@ def _start(container: container_engine.Container, spec: job_pb2.JobSpec, job_dir
                 Mount(place, place, type="bind", read_only=not writable)
                 for place, writable in sorted(places.items())
             ],
-            # The master listens on this machine's loopback, as it does without a container.
-            network_mode="host",
-            init=True,
             auto_remove=True,
-            group_add=groups,
-            cap_drop=["ALL"],
-            security_opt=["no-new-privileges"],
-            read_only=True,
-            tmpfs={"/tmp": "rw,nosuid,nodev,mode=1777"},
-            log_config={"Type": "none"},
+            **CONFINEMENT,
         ),
     )
     client.start(container.name)

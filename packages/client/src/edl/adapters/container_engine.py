@@ -14,6 +14,7 @@ from typing import Any
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.local import job_directory
+from edl_proto.local.container_calls import CallRefusedError
 from edl_proto.local.containers import LABEL_JOB_DIR, LABEL_ROLE
 
 DEFAULT_ENGINE = "unix:///var/run/docker.sock"
@@ -139,6 +140,15 @@ def pull(url: str, image: str, on_line: Callable[[str], None]) -> None:
 @functools.cache
 def client(url: str, timeout_s: float | None = _CALL_S) -> Any:
     """The engine's own interface. Raises: EdlError: USAGE, if the package for it is missing."""
+    return connect(url, timeout_s)
+
+
+def connect(url: str, timeout_s: float | None = _CALL_S) -> Any:
+    """The engine's own interface, with connections of its own.
+
+    Raises:
+        EdlError: USAGE, if the package for it is missing.
+    """
     try:
         import docker
     except ImportError:
@@ -158,7 +168,7 @@ def translated_errors(url: str) -> Iterator[None]:
     """A context in which errors of the engine become EdlErrors."""
     try:
         yield
-    except EdlError:
+    except (EdlError, CallRefusedError):
         raise
     except Exception as error:
         from docker.errors import APIError

@@ -77,9 +77,10 @@ class ContainerPlacement:
         on_pull: Callable[[], None],
         on_line: Callable[[str], None],
     ) -> None:
-        if not container_engine.has_image(job.engine, image):
-            on_pull()
-            container_engine.pull(job.engine, image, on_line)
+        for needed in filter(None, (image, job.base_image)):
+            if not container_engine.has_image(job.engine, needed):
+                on_pull()
+                container_engine.pull(job.engine, needed, on_line)
 
 
 def local_containers(root: Path | None = None) -> LocalJobBackend:
@@ -118,5 +119,7 @@ def _set_containers(spec: job_pb2.JobSpec, job: Submission, binds: Sequence[Bind
                 for bind in binds
             ],
             model_zoo=job.model_zoo,
+            # A master needs nothing of the model, so it runs in no image that others made.
+            master_image=job.base_image,
         )
     )

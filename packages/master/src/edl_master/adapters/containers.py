@@ -14,17 +14,11 @@ import secrets
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import docker
-import requests
-import urllib3
-from docker.errors import APIError, DockerException, NotFound
-from docker.types import Mount
 
 from edl_master.adapters import worker_logs
 from edl_master.adapters.observations import ObservationQueue
@@ -33,14 +27,7 @@ from edl_master.core.failure_policy import how_ended
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import InstanceStarted, LiveInstance, Observation
 from edl_proto.local import job_directory
-from edl_proto.local.containers import (
-    LABEL_ATTEMPT,
-    LABEL_JOB,
-    LABEL_JOB_DIR,
-    LABEL_LOG_START,
-    LABEL_ROLE,
-    LABEL_WORKER,
-)
+from edl_proto.local.container_calls import CallRefusedError, call
 
 log = logging.getLogger(__name__)
 
@@ -48,28 +35,12 @@ _CALL_S = 60.0
 _CLOSE_MARGIN_S = 30.0  # an engine under load takes its time to end a container
 _AGAIN_S = 0.5
 _CALLS = 8  # at a time
-_LOG = "/run/edl.log"
+_WAIT_S = 20.0
+_START_AGAIN_S = 30.0
+"""A process of the machine that was killed is replaced within this time, on a busy machine too."""
+
 _TAKEN_AWAY = (signal.SIGTERM, signal.SIGKILL)
-_TROUBLE = (DockerException, requests.RequestException, urllib3.exceptions.HTTPError, OSError)
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerTemplate:
-    """What the containers of a job have in common.
-
-    Attributes:
-        engine: URL of the engine.
-        image: pinned by digest, and there.
-        user: uid:gid, to whom all that they write belongs.
-        mounts: paths of the machine, to whether they may be written to.
-        environment: variables besides the image's own.
-    """
-
-    engine: str
-    image: str
-    user: str
-    mounts: Mapping[str, bool]
-    environment: Mapping[str, str]
+_TROUBLE = (OSError, CallRefusedError)
 
 
 @dataclass(slots=True)
@@ -87,21 +58,21 @@ class LocalContainers:
     """Instances as containers of a local engine; see ``core.platform.Platform`` for the promises.
 
     Args:
-        recipe: how they are made.
         command: the command line of a worker's instance, by worker and attempt.
+        environment: its variables, besides the image's own.
         job: name of the job.
-        job_dir: its directory, which distinguishes its containers from those of other jobs.
+        job_dir: its directory, where the process of the machine takes calls.
     """
 
     def __init__(
         self,
-        recipe: ContainerTemplate,
         command: Callable[[WorkerId, int], Sequence[str]],
+        environment: Mapping[str, str],
         job: str,
         job_dir: Path,
     ) -> None:
-        self._recipe = recipe
         self._command = command
+        self._environment = dict(environment)
         self._job = job
         self._job_dir = job_dir
         self._logs = job_dir / job_directory.LOGS
@@ -111,8 +82,7 @@ class LocalContainers:
         self._containers: dict[InstanceId, _Container] = {}  # guarded by _changed
         self._closed = False
         self._over = threading.Event()
-        self._version = "auto"
-        self._calls = ThreadPoolExecutor(_CALLS, thread_name_prefix="engine")
+        self._calls = ThreadPoolExecutor(_CALLS, thread_name_prefix="container-calls")
         threading.Thread(target=self._keep_time, name="graces", daemon=True).start()
 
     # --- the port --------------------------------------------------------------------------
@@ -143,24 +113,20 @@ class LocalContainers:
 
     def adopt(self) -> tuple[LiveInstance, ...]:
         found = []
-        mine = [
-            f"{LABEL_JOB_DIR}={self._job_dir}",
-            f"{LABEL_ROLE}=worker",
-        ]
-        with self._engine() as engine, self._changed:
-            for each in engine.containers(all=True, filters={"label": mine}):
-                instance = InstanceId(each["Names"][0].lstrip("/"))
+        listed = self._ask_machine("list")["containers"]
+        with self._changed:
+            for each in listed:
+                instance = InstanceId(each["instance"])
                 if instance in self._containers:
                     continue
-                if each["State"] != "running":
-                    _remove(engine, instance)
+                if not each["running"]:
+                    self._ask_machine("remove", instance)
                     continue
-                labels = each["Labels"]
                 container = _Container(
-                    WorkerId(int(labels[LABEL_WORKER])),
-                    int(labels[LABEL_ATTEMPT]),
+                    WorkerId(each["worker"]),
+                    each["attempt"],
                     instance,
-                    int(labels[LABEL_LOG_START]),
+                    each["log_start"],
                     is_up=True,
                 )
                 self._containers[instance] = container
@@ -210,46 +176,20 @@ class LocalContainers:
             output.write(worker_logs.heading(container.worker, container.attempt))
             output.flush()
             container.log_start = output.tell()
-        recipe = self._recipe
-        mounts = [
-            Mount(place, place, type="bind", read_only=not writable)
-            for place, writable in sorted(recipe.mounts.items())
-        ]
-        # The log is a file of the job, which outlives master, container and engine.
-        mounts.append(Mount(_LOG, str(path), type="bind"))
-        with self._engine() as engine:
+        deadline = time.monotonic() + _START_AGAIN_S
+        while True:
             try:
-                engine.create_container(
-                    image=recipe.image,
-                    name=container.instance,
-                    user=recipe.user,
-                    entrypoint=["sh", "-c", f'exec "$@" >>{_LOG} 2>&1', "sh"],
+                self._ask_machine(
+                    "start",
+                    container.instance,
+                    log_start=container.log_start,
                     command=list(self._command(container.worker, container.attempt)),
-                    environment={**recipe.environment, "EDL_INSTANCE": container.instance},
-                    labels={
-                        LABEL_JOB: self._job,
-                        LABEL_JOB_DIR: str(self._job_dir),
-                        LABEL_ROLE: "worker",
-                        LABEL_WORKER: str(container.worker),
-                        LABEL_ATTEMPT: str(container.attempt),
-                        LABEL_LOG_START: str(container.log_start),
-                    },
-                    host_config=engine.create_host_config(
-                        mounts=mounts,
-                        network_mode="host",
-                        # Number 1 of a container heeds no signal that it has not asked for.
-                        init=True,
-                        cap_drop=["ALL"],
-                        security_opt=["no-new-privileges"],
-                        read_only=True,
-                        tmpfs={"/tmp": "rw,nosuid,nodev,mode=1777"},
-                        log_config={"Type": "none"},
-                    ),
+                    environment=self._environment,
                 )
-                engine.start(container.instance)
-            except BaseException:
-                _remove(engine, container.instance)
-                raise
+                return
+            except OSError:
+                if time.monotonic() > deadline or self._over.wait(_AGAIN_S):
+                    raise
 
     def _await_end(self, container: _Container) -> None:
         state = self._state_at_end(container)
@@ -257,12 +197,12 @@ class LocalContainers:
             if self._containers.get(container.instance) is not container:
                 return
         code, by = (
-            (None, int(signal.SIGKILL)) if state is None else how_ended(int(state["ExitCode"]))
+            (None, int(signal.SIGKILL)) if state is None else how_ended(int(state["exit_code"]))
         )
         tail = worker_logs.tail(
             worker_logs.path_of(self._logs, container.worker), container.log_start
         )
-        memory = state is not None and bool(state.get("OOMKilled"))
+        memory = state is not None and bool(state["out_of_memory"])
         if memory:
             # Not a preemption: the next container would end in the same way.
             tail += "\n(killed by the kernel: the machine or the container ran out of memory)"
@@ -284,20 +224,19 @@ class LocalContainers:
         """How it ended, after which nothing of it is left; None if it was gone already."""
         while True:
             try:
-                with self._engine(timeout_s=None) as engine:
-                    engine.wait(container.instance)
-                    state: Mapping[str, Any] = engine.inspect_container(container.instance)["State"]
-                    with self._changed:
-                        if self._containers.get(container.instance) is container:
-                            _remove(engine, container.instance)
-                    return state
-            except NotFound:
-                return None
+                state = self._ask_machine("wait", container.instance, seconds=_WAIT_S)
+                if state["state"] == "running":
+                    continue
+                with self._changed:
+                    is_ours = self._containers.get(container.instance) is container
+                if is_ours:
+                    self._ask_machine("remove", container.instance)
+                return None if state["state"] == "gone" else state
             except _TROUBLE as error:
                 if self._over.wait(_AGAIN_S):
                     return None
                 log.warning(
-                    "the engine gives no state of %s: %s", container.instance, _words(error)
+                    "the state of %s cannot be asked for: %s", container.instance, _words(error)
                 )
 
     def _forget(self, container: _Container) -> None:
@@ -325,11 +264,8 @@ class LocalContainers:
 
     def _send(self, container: _Container, what: signal.Signals) -> None:
         try:
-            with self._engine() as engine:
-                engine.kill(container.instance, what.value)
-        except APIError as error:
-            # It has ended meanwhile, or was removed.
-            log.debug("%s was not sent to %s: %s", what.name, container.instance, _words(error))
+            if not self._ask_machine("signal", container.instance, signal=what.name)["sent"]:
+                log.debug("%s was not sent to %s: it has ended", what.name, container.instance)
         except _TROUBLE as error:
             log.warning("%s was not sent to %s: %s", what.name, container.instance, _words(error))
             with self._changed:
@@ -349,24 +285,13 @@ class LocalContainers:
                     if container.kill_at <= time.monotonic():
                         self._signal(container)
 
-    @contextlib.contextmanager
-    def _engine(self, timeout_s: float | None = _CALL_S) -> Iterator[Any]:
-        """A connection of its own for each thread; without a timeout for what waits for an end."""
-        engine = docker.APIClient(self._recipe.engine, version=self._version, timeout=_CALL_S)
-        try:
-            self._version = engine.api_version
-            engine.timeout = timeout_s
-            yield engine
-        finally:
-            engine.close()
-
-
-def _remove(engine: Any, instance: InstanceId) -> None:
-    with contextlib.suppress(APIError):
-        engine.remove_container(instance, force=True, v=True)
+    def _ask_machine(self, what: str, instance: str = "", **more: Any) -> dict[str, Any]:
+        """Call the process of the machine that stays with this container (docs/adr/0022)."""
+        request = {"call": what, **more} | ({"instance": instance} if instance else {})
+        return call(self._job_dir, request, _CALL_S)
 
 
 def _words(error: Exception) -> str:
-    if isinstance(error, APIError):
-        return str(error.explanation or error)
+    if isinstance(error, CallRefusedError):
+        return str(error)
     return f"{type(error).__name__}: {error}"

@@ -48,25 +48,19 @@ def local_processes(config: Config, address: Callable[[], str]) -> Platform:
 
 def local_containers(config: Config, address: Callable[[], str]) -> Platform:
     """Workers as containers of this machine's engine, from the job's image."""
-    from edl_master.adapters.containers import ContainerTemplate, LocalContainers
+    from edl_master.adapters.containers import LocalContainers
 
     def command(worker: WorkerId, attempt: int) -> Sequence[str]:
         python = ["python3", "-P", "-m", "edl_worker"]
         return [*python, "--master", address(), "--worker-id", str(worker)]
 
-    spec = config.spec
     environment = {"PYTHONUNBUFFERED": "1", "HOME": "/tmp"}
     environment |= {
         k: v for k, v in config.environ.items() if k.startswith(PASSED_VARIABLE_PREFIXES)
     }
-    recipe = ContainerTemplate(
-        engine=spec.containers.engine,
-        image=spec.image,
-        user=spec.containers.user,
-        mounts={each.path: each.writable for each in spec.containers.mounts if each.for_workers},
-        environment=limit_threads(environment, config.workers_max),
+    return LocalContainers(
+        command, limit_threads(environment, config.workers_max), config.spec.name, config.job_dir
     )
-    return LocalContainers(recipe, command, spec.name, config.job_dir)
 
 
 def platform_for_job(config: Config, address: Callable[[], str]) -> Platform:

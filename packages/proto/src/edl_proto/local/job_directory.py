@@ -73,13 +73,18 @@ PARTS = "parts"
 PARTS_NOTE = "parts-joined"
 """Which output was made from them, until the job is over."""
 
-
 CONTAINER = "container.json"
 """Where the master's container is, if it has one: engine, name; and the process that stands for it
 on the machine: pid, start_time."""
 
 CONTAINER_LOCK = "container.lock"
 """Held by that process, so that two never start a container for one job."""
+
+CALLS = "calls.sock"
+"""Where that process takes the calls of the master in the container."""
+
+CONTAINER_FILES = "containers"
+"""Files of workers' containers, which only that process may change: links to their logs."""
 
 
 def home() -> Path:

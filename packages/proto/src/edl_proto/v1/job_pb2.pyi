@@ -411,12 +411,15 @@ class ContainersSpec(_message.Message):
     USER_FIELD_NUMBER: _builtins.int
     MOUNTS_FIELD_NUMBER: _builtins.int
     MODEL_ZOO_FIELD_NUMBER: _builtins.int
+    MASTER_IMAGE_FIELD_NUMBER: _builtins.int
     engine: _builtins.str
     """URL: unix:///path or tcp://host:port"""
     user: _builtins.str
     """uid:gid, the owner of all files that the containers write"""
     model_zoo: _builtins.str
     """source of the image, as the user named it"""
+    master_image: _builtins.str
+    """edl's own, without code of the model; empty: the job's image"""
     @_builtins.property
     def mounts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Mount]: ...
     def __init__(
@@ -426,10 +429,11 @@ class ContainersSpec(_message.Message):
         user: _builtins.str = ...,
         mounts: _abc.Iterable[Global___Mount] | None = ...,
         model_zoo: _builtins.str = ...,
+        master_image: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["engine", b"engine", "model_zoo", b"model_zoo", "mounts", b"mounts", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["engine", b"engine", "master_image", b"master_image", "model_zoo", b"model_zoo", "mounts", b"mounts", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,139 @@
+"""Calls of a master in a container to the process of the machine that starts its workers.
+
+They go through a Unix socket in the job's directory, which the master's container sees and the
+workers' containers do not. A call is a connection: one JSON object there, one back, each a line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from edl_proto.local import job_directory
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""Answers a call. Raises: CallRefusedError, with the reason for the caller."""
+
+_LONGEST = 1 << 20  # octets of a request or an answer
+_REQUEST_S = 10.0
+_MOST_CALLS = 4096
+"""At a time: one for each worker, which waits for its end, and some."""
+
+
+class CallRefusedError(Exception):
+    """The process of the machine did not do what was asked; the text says why."""
+
+
+def call(job_dir: Path, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+    """Call the process that stays with this job's container.
+
+    Raises:
+        CallRefusedError: it did not do it.
+        OSError: it cannot be reached, or ended meanwhile.
+    """
+    with (
+        _address(job_dir) as address,
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection,
+    ):
+        connection.settimeout(timeout_s)
+        connection.connect(address)
+        connection.sendall(json.dumps(request).encode() + b"\n")
+        with connection.makefile("rb") as answers:
+            line = answers.readline(_LONGEST)
+    if not line.endswith(b"\n"):
+        raise ConnectionResetError("the process of the machine ended during the call")
+    answer = json.loads(line)
+    if "refused" in answer:
+        raise CallRefusedError(str(answer["refused"]))
+    found: dict[str, Any] = answer["answer"]
+    return found
+
+
+class CallListener:
+    """Answers the calls of one job's master. Also a context manager.
+
+    Args:
+        job_dir: of the job; a socket that an earlier process left there is replaced.
+        handle: called in a thread of its own for each call.
+    """
+
+    def __init__(self, job_dir: Path, handle: Handler) -> None:
+        self._handle = handle
+        self._slots = threading.BoundedSemaphore(_MOST_CALLS)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        with _address(job_dir) as address:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(address)
+            self._socket.bind(address)
+            os.chmod(address, 0o600)  # nobody can connect before it listens
+        self._socket.listen(128)
+
+    def __enter__(self) -> CallListener:
+        threading.Thread(target=self._accept, name="container-calls", daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes ``accept``, which close does not
+        self._socket.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            if not self._slots.acquire(blocking=False):
+                connection.close()
+                continue
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            with connection, contextlib.suppress(OSError):
+                connection.settimeout(_REQUEST_S)
+                with connection.makefile("rb") as requests:
+                    line = requests.readline(_LONGEST)
+                connection.sendall(json.dumps(self._answer(line)).encode() + b"\n")
+        finally:
+            self._slots.release()
+
+    def _answer(self, line: bytes) -> dict[str, Any]:
+        try:
+            request = json.loads(line)
+            if not line.endswith(b"\n") or not isinstance(request, dict):
+                raise ValueError
+        except (ValueError, RecursionError):
+            return {"refused": "the call is no JSON object in a line"}
+        try:
+            return {"answer": dict(self._handle(request))}
+        except CallRefusedError as refused:
+            return {"refused": str(refused)}
+        except Exception as error:
+            log.exception("a call of the master failed")
+            return {"refused": f"internal error: {type(error).__name__}"}
+
+
+@contextlib.contextmanager
+def _address(job_dir: Path) -> Iterator[str]:
+    """The socket's path, short enough for the kernel (107 octets) wherever the job is."""
+    directory = os.open(job_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{directory}/{job_directory.CALLS}"
+    finally:
+        os.close(directory)
