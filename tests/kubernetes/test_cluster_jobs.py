@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 import yaml
 from cluster.cluster import Cluster
@@ -25,6 +26,9 @@ from edl.__main__ import run
 from edl.adapters.kubernetes.backend import KubernetesJobBackend, kubernetes_jobs
 from edl.adapters.kubernetes.session import ClusterSession
 from edl.core.cluster.choice import ClusterChoice
+from edl.core.job_status import JobState
+from edl.core.options.kinds import WorkerRange
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.kubernetes import objects
 
 ROOT = Path(__file__).parents[2]
@@ -221,3 +225,137 @@ def test_bad_input_has_one_message_a_code_and_leaves_nothing(
     assert done.code == 10
     assert "is forbidden" in done.err
     assert submitter.left() == []
+
+
+def test_a_master_that_cannot_start_says_why_and_leaves_nothing(submitter: Submitter) -> None:
+    never = {"containers": [{"name": objects.CONTAINER, "imagePullPolicy": "Never"}]}
+    template = submitter.template({"spec": never})
+    missing = "localhost/missing@sha256:" + 64 * "0"
+    cases: list[tuple[int, str, tuple[str, ...]]] = [
+        (1, "ErrImageNeverPull", ("--image", missing, "--pod-template", template)),
+        (1, "the image has no edl_master", ()),
+        (
+            8,
+            "no node has room for it",
+            ("--master-resources", "cpu=900", "--start-timeout", "10s"),
+        ),
+        (1, "exit code 1", ("--pod-template", submitter.play("crash"))),
+    ]
+    for code, said, more in cases:
+        done = submitter.train(*more)
+        assert (done.code, said in done.err) == (code, True), f"{said}: {done}"
+        assert "what to do: " in done.err
+        eventually(lambda: submitter.left() == [], "everything is gone")
+
+
+def test_a_namespace_of_the_restricted_level_takes_jobs_and_refuses_more(
+    submitter: Submitter,
+) -> None:
+    level = "pod-security.kubernetes.io/enforce=restricted"
+    submitter.cluster.kubectl("label", "namespace", submitter.namespace, level)
+    done = submitter.train("--suspend", "--detach")
+    assert done.code == 0, done.err
+    (own,) = json.loads(submitter.kubectl("get", "jobs", "--output=json"))["items"]
+    assert own["spec"]["suspend"]
+    assert objects.ANNOTATION_SUBMITTING not in own["metadata"].get("annotations", {})
+    assert submitter.kubectl("get", "pods", "--output=name") == ""
+    done = submitter.train("--num-epochs", "7")
+    assert done.code == 5, done.err
+    assert "training.num_epochs" in done.err
+    host = {"volumes": [{"name": "host", "hostPath": {"path": "/"}}]}
+    done = submitter.train("--pod-template", submitter.template({"spec": host}), name="other")
+    assert done.code == 10, done.err
+    assert "violates PodSecurity" in done.err
+    submitter.edl("delete", "digits", "--yes", "--stop", "-n", submitter.namespace)
+    eventually(lambda: submitter.left() == [], "everything is gone")
+
+
+# --- objects -------------------------------------------------------------------------------
+
+
+def test_a_dry_run_prints_what_kubectl_would_apply_and_makes_nothing(
+    submitter: Submitter,
+) -> None:
+    more = ("--state-volume", "1Gi", "--ingress", "{name}.example.com", "--num-workers", "2")
+    done = submitter.train("--dry-run", "-o", "yaml", *more)
+    assert done.code == 0, done.err
+    shown = yaml.safe_load(done.out)
+    kinds = [item["kind"] for item in shown["items"]]
+    assert kinds == ["Secret", "Service", "PersistentVolumeClaim", "Ingress", "Job"]
+    applied = submitter.kubectl(
+        "apply", "--dry-run=server", "--validate=strict", "-f-", stdin=done.out
+    )
+    assert applied.count("created (server dry run)") == len(kinds)
+    assert submitter.left() == []
+
+
+# --- a job ---------------------------------------------------------------------------------
+
+
+def test_a_job_is_watched_scaled_lost_resumed_stopped_and_deleted(submitter: Submitter) -> None:
+    done = submitter.train("--pod-template", submitter.play("endless"), "--detach", name="live")
+    assert done.code == 0, done.err
+    other = submitter.backend()
+    eventually(lambda: other.status("live").status.state is JobState.RUNNING, "the job runs")
+    assert [entry.name for entry in other.list()] == ["live"]
+    assert submitter.left() != []
+    # Everything that was made goes with the Job.
+    for name in submitter.left():
+        item = json.loads(submitter.kubectl("get", name, "--output=json"))
+        owners = [it["name"] for it in item["metadata"].get("ownerReferences", ())]
+        assert owners == ["edl-live"] or name == "job.batch/edl-live"
+    with grpc.insecure_channel(other.reach("live")) as channel:
+        grpc.channel_ready_future(channel).result(timeout=200)
+    assert other.scale("live", WorkerRange(1, 3)) == WorkerRange(1, 3)
+    kinds = {event.kind for event in other.events("live")}
+    assert {"JobStarted", "Scaled"} <= kinds
+    with other.serve_page("live", 0) as page:
+        import urllib.request
+
+        with urllib.request.urlopen(page.url, timeout=60) as answer:
+            assert answer.read() == b"the page of a scripted job"
+
+    in_namespace = ("-n", submitter.namespace)
+    listed = submitter.edl("list", "-A", "-o", "name")
+    assert f"{submitter.namespace}/live" in listed.out.split()
+    logs = submitter.edl("logs", "live", *in_namespace)
+    assert "[master] scripted job listens" in logs.out
+    before = other.reach("live")
+    submitter.kubectl("delete", "pod", "--selector", f"{objects.LABEL_ROLE}=master", "--wait=false")
+    eventually(lambda: other.reach("live") not in ("", before), "another master answers")
+
+    stopped = submitter.edl("stop", "live", "--now", *in_namespace, "-o", "json")
+    assert json.loads(stopped.out)["state"] == "LOST", stopped
+    eventually(lambda: submitter.kubectl("get", "pods", "--output=name") == "", "all pods are gone")
+    assert other.continuation.resume("live")
+    assert not other.continuation.resume("live")
+    eventually(lambda: other.status("live").status.state is JobState.RUNNING, "it runs again")
+    stopped = submitter.edl("stop", "live", *in_namespace, "-o", "json")
+    assert json.loads(stopped.out)["state"] == "CANCELLED", stopped
+    eventually(lambda: other.status("live", ask=False).is_over, "that is recorded")
+    assert "JobStopped" in {event.kind for event in other.events("live")}
+    deleted = submitter.edl("delete", "live", "--yes", *in_namespace)
+    assert deleted.code == 0, deleted
+    assert other.list() == []
+    eventually(lambda: submitter.left() == [], "everything is gone")
+    other.close()
+
+
+def test_the_end_and_a_first_word_of_the_master_reach_the_caller(submitter: Submitter) -> None:
+    done = submitter.train("--pod-template", submitter.play("early"), name="early")
+    assert done.code == 3, done
+    assert "chunk 3 is damaged" in done.err
+    backend = submitter.backend()
+    assert backend.status("early").status.state is JobState.FAILED, "it can be looked at"
+    for call in (
+        lambda: backend.scale("early", WorkerRange(1, 1)),
+        lambda: backend.continuation.resume("early"),
+    ):
+        with pytest.raises(EdlError) as caught:
+            call()
+        assert caught.value.code == ErrorCode.JOB_OVER
+    backend.delete("early")
+    with pytest.raises(EdlError) as caught:
+        backend.status("nobody")
+    assert caught.value.code == ErrorCode.JOB_NOT_FOUND
+    backend.close()
