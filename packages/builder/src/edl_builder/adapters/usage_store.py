@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class UsageStore:
-    """The usage ledger behind its lock and in its file.
+    """The usage ledger behind its lock and in its file; only tenants with a quota are in it.
 
     Args:
         path: of the file.
@@ -33,6 +33,8 @@ class UsageStore:
 
     def begin(self, tenant: Caller, quota: Quota) -> None:
         """Count a build. Raises: BuilderError: LIMIT, if a quota is used up."""
+        if quota == Quota():
+            return
         with self._lock:
             self._ledger.check(tenant, quota, self._clock())
             self._ledger.usage(tenant, self._clock()).builds += 1
@@ -40,6 +42,8 @@ class UsageStore:
 
     def add_bytes(self, tenant: Caller, quota: Quota, nbytes: int) -> None:
         """Count bytes of an archive. Raises: BuilderError: LIMIT, if they are too many."""
+        if quota == Quota():
+            return
         with self._lock:
             used = self._ledger.usage(tenant, self._clock())
             used.nbytes += nbytes
@@ -55,8 +59,9 @@ class UsageStore:
         finally:
             minutes = (time.monotonic() - begin) / 60
             with self._lock:
-                self._ledger.usage(tenant, self._clock()).minutes += minutes
-                self._write()
+                if tenant in self._ledger.usages:
+                    self._ledger.usage(tenant, self._clock()).minutes += minutes
+                    self._write()
 
     def _write(self) -> None:
         found = {
