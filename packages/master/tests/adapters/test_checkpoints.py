@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conformance.checkpoint_suite import CheckpointSuite, World, checkpoint, newest
 
@@ -79,11 +82,24 @@ def test_a_place_that_cannot_be_written_is_found_before_training(tmp_path: Path)
     assert caught.value.code == error_pb2.OUTPUT_UNWRITABLE
 
 
+class Unwritable:
+    """An array for which there is no space."""
+
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> np.ndarray:  # type: ignore[type-arg]  # no array is ever made
+        raise OSError(errno.ENOSPC, "no space left")
+
+
+def test_two_masters_never_write_the_same_draft(tmp_path: Path) -> None:
+    checkpoints = kept(tmp_path)
+    drafts = {checkpoints._draft("job-00000002") for _ in range(20)}
+    assert len(drafts) == 20
+
+
 def test_a_checkpoint_that_cannot_be_written_leaves_the_ones_before(tmp_path: Path) -> None:
     checkpoints = kept(tmp_path)
     checkpoints.write(checkpoint(1))
-    (tmp_path / ".job-00000002.tmp").write_text("in the way")
+    unwritable = replace(checkpoint(2), arrays={"a": Unwritable()})
     with pytest.raises(EdlError):
-        checkpoints.write(checkpoint(2))
+        checkpoints.write(unwritable)
     assert checkpoints.names() == ["job-00000001"]
     assert json.loads((tmp_path / "job-00000001" / "plane.json").read_text()) == {"version": 1}

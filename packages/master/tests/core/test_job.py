@@ -16,6 +16,7 @@ from edl_master.core.failure import Failure
 from edl_master.core.identifiers import InstanceId, Version, WorkerId
 from edl_master.core.job import EVENTS_REMEMBERED, JobStateMachine
 from edl_master.core.job_phases import InvalidTransition
+from edl_master.core.progress import Interruption
 from edl_master.core.settings import JobSettings, JobType
 
 SETTINGS = job_settings(
@@ -154,6 +155,18 @@ def test_what_a_dead_letter_left_in_the_model_is_counted(last_of_its_round: bool
     after = job.view(0.0)
     assert (after.records_trained, after.dead_letters[0].records_trained) == (4, 4)
     assert after.progress.records_done == 4
+
+
+def test_what_was_trained_after_the_snapshot_is_counted_as_computed_again() -> None:
+    saved = a_snapshot()  # 2 records are trained, and none again
+    interruption = Interruption(records=(9, 1))
+    again = JobStateMachine.restore(SETTINGS, DATA, (), saved, interruption=interruption)
+    assert again.view(0.0).records_replayed == 1 + 7
+    for _ in range(2):  # a master that dies before its first snapshot
+        view = again.view(0.0)
+        interruption = Interruption(records=(view.records_trained, view.records_replayed))
+        again = JobStateMachine.restore(SETTINGS, DATA, (), saved, interruption=interruption)
+        assert again.view(0.0).records_replayed == 1 + 7
 
 
 def test_a_restored_job_counts_what_only_the_parameters_count() -> None:

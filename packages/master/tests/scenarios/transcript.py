@@ -389,6 +389,12 @@ class Player:
                 yield ev.InstanceExited(worker, self._dead(number, instance), None, 9, True)
             case ["cannot", "start"]:
                 yield ev.InstanceNotStarted(worker, tail)
+            case ["can", "never", "start"]:
+                yield ev.InstanceNotStarted(worker, tail, permanent=True)
+            case ["waits", "for", reason]:
+                yield ev.InstancePending(worker, reason, tail)
+            case ["has", "a", "place"]:
+                yield ev.InstancePending(worker, "")
             case ["is", "rejected"]:
                 yield ev.GradientRejected(worker, tail)
             case _:

@@ -89,7 +89,7 @@ class LocalCheckpoints:
             self._hold()
             for path in self._directory.glob(f".{self._job}-*.tmp"):
                 shutil.rmtree(path, ignore_errors=True)
-            probe = self._directory / f".{self._job}-probe.tmp"
+            probe = self._draft(f"{self._job}-probe")
             probe.mkdir()
             probe.rmdir()
         except OSError as error:
@@ -136,6 +136,10 @@ class LocalCheckpoints:
         if self._mark and self._owner.read_bytes() != self._mark:
             raise stale(self._job, str(self._owner))
 
+    def _draft(self, name: str) -> Path:
+        """A place that no other master chooses, even one that takes itself for the newest."""
+        return self._directory / f".{name}.{secrets.token_hex(4)}.tmp"
+
     def names(self) -> list[str]:
         """Names of this job's checkpoints, oldest first."""
         if not self._directory.is_dir():
@@ -170,7 +174,7 @@ class LocalCheckpoints:
         # Also what was taken away meanwhile has had its name.
         self._last = max(self._last, int(names[-1].rpartition("-")[2]) if names else 0) + 1
         name = f"{self._job}-{self._last:08d}"
-        temporary = self._directory / f".{name}.tmp"
+        temporary = self._draft(name)
         try:
             self._check_owner()
             temporary.mkdir(parents=True)
@@ -190,7 +194,7 @@ class LocalCheckpoints:
             raise storage_error(error, self._directory / name) from error
         for old in self.names()[: -self._keep]:
             # Renamed first, so that a half-removed one is never taken for a damaged one.
-            gone = self._directory / f".{old}.tmp"
+            gone = self._draft(old)
             try:
                 (self._directory / old).rename(gone)
                 shutil.rmtree(gone)

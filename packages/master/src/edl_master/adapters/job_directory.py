@@ -31,10 +31,14 @@ class LastSeen:
     Attributes:
         at_s: seconds since the epoch, by a clock that may have been set since.
         job_s: seconds of the job, as its status counts them.
+        records_trained: records of applied minibatches.
+        records_replayed: records computed again.
     """
 
     at_s: float
     job_s: float
+    records_trained: int = 0
+    records_replayed: int = 0
 
 
 def to_json(message: Message) -> str:
@@ -175,7 +179,9 @@ class JobDirectory:
         status = self.read_status()
         if status.HasField("error") or not status.incarnation:
             return None
-        return LastSeen(at_s, status.seconds)
+        return LastSeen(
+            at_s, status.seconds, int(status.records_trained), int(status.records_replayed)
+        )
 
     def read_status(self) -> job_pb2.JobStatus:
         """The last status that was written; an empty one if there is none."""

@@ -7,6 +7,7 @@ event changes nothing. A second thread creates and deletes pods, at a limited ra
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import secrets
@@ -14,17 +15,18 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 from edl_master.adapters import worker_logs
+from edl_master.adapters.api_retry import retry_until_answered
 from edl_master.adapters.observations import ObservationQueue
+from edl_master.adapters.pod_record import FIRST_RETRY_S, PodRecord, Request
 from edl_master.adapters.pod_template import PodTemplate
 from edl_master.core import pod_status
-from edl_master.core.events import InstanceExited, InstanceNotStarted
+from edl_master.core.events import InstanceExited, InstanceNotStarted, InstancePending
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import InstanceStarted, LiveInstance, Observation
-from edl_master.core.pod_status import PodEnd
+from edl_master.core.pod_status import PodEnd, StartProblem
 from edl_proto.kubernetes import objects
 from edl_proto.kubernetes.api import ApiError, ApiUnavailable, JsonObject, KubernetesApi
 from edl_proto.local import job_directory
@@ -35,7 +37,6 @@ _WATCH_S = 240
 """Length of one watch; then the pods are listed again."""
 
 _CREATED_PER_S = 10.0
-_FIRST_RETRY_S = 1.0
 _LONGEST_RETRY_S = 60.0
 _START_PATIENCE_S = 60.0
 """How long a pod may wait for its image or configuration before that counts as a failure."""
@@ -47,29 +48,6 @@ _CLOSE_MARGIN_S = 30.0
 _LOG_LINES = 10_000
 _FORCE = 1
 """The shortest grace period, in seconds. 0 frees the name while the process may still run."""
-
-
-@dataclass(slots=True)
-class _PodRecord:
-    worker: WorkerId
-    attempt: int
-    instance: InstanceId
-    is_created: bool = False
-    is_started: bool = False  # and that was reported
-    is_ending: bool = False  # its end is being reported
-    is_asked: bool = False  # to leave, by this master
-    grace_s: int | None = None  # of the deletion that is to be requested, or was
-    waiting_since: float | None = None
-    lost_at: float = math.inf  # if it is still there then, its node is lost
-
-
-@dataclass(slots=True)
-class _Request:
-    """A pod to be created or deleted, not before ``at``."""
-
-    pod: _PodRecord
-    at: float
-    retry_s: float = _FIRST_RETRY_S
 
 
 class KubernetesPods:
@@ -97,8 +75,8 @@ class KubernetesPods:
         self._logs.mkdir(parents=True, exist_ok=True)
         self._observations = ObservationQueue()
         self._changed = threading.Condition()
-        self._pods: dict[InstanceId, _PodRecord] = {}  # guarded by _changed, as all below
-        self._requests: list[_Request] = []
+        self._pods: dict[InstanceId, PodRecord] = {}  # guarded by _changed, as all below
+        self._requests: list[Request] = []
         self._closed = False
         self._over = threading.Event()
         self._ends = ThreadPoolExecutor(4, thread_name_prefix="pod-ends")
@@ -113,8 +91,9 @@ class KubernetesPods:
                 self._observations.put(InstanceNotStarted(worker, "the platform is closed"))
                 return
             suffix = f"{attempt}-{secrets.token_hex(4)}"
-            name = objects.pod_name(self._template.job, objects.WORKER, worker, suffix)
-            pod = self._pods[InstanceId(name)] = _PodRecord(worker, attempt, InstanceId(name))
+            name = objects.pod_name(self._template.job, self._template.role, worker, suffix)
+            pod = self._pods[InstanceId(name)] = PodRecord(worker, attempt, InstanceId(name))
+            self._observations.put(InstancePending(worker, "Creating"))
             self._request(pod)
 
     def stop(self, worker: WorkerId, grace_s: float) -> None:
@@ -131,14 +110,17 @@ class KubernetesPods:
 
     def adopt(self) -> tuple[LiveInstance, ...]:
         found = []
-        listing = self._api.list(self._pods_path, self._template.selector)
+        selector = self._template.selector
+        listing = retry_until_answered(
+            lambda: self._api.list(self._pods_path, selector), "finding the pods of the job"
+        )
         with self._changed:
             for item in listing.items:
                 instance = InstanceId(item["metadata"]["name"])
                 if instance in self._pods:
                     continue
                 labels = item["metadata"]["labels"]
-                pod = _PodRecord(
+                pod = PodRecord(
                     WorkerId(int(labels[objects.LABEL_NUMBER])),
                     int(labels[objects.LABEL_ATTEMPT]),
                     instance,
@@ -171,7 +153,7 @@ class KubernetesPods:
 
     # --- creation and deletion -------------------------------------------------------------
 
-    def _ask(self, pod: _PodRecord, grace_s: float) -> None:
+    def _ask(self, pod: PodRecord, grace_s: float) -> None:
         """Request the deletion of a pod; a later request can only shorten the grace period."""
         pod.is_asked = True
         wanted = max(_FORCE, math.ceil(grace_s))
@@ -180,11 +162,11 @@ class KubernetesPods:
             self._request(pod)
             self._expect_end(pod, wanted)
 
-    def _request(self, pod: _PodRecord, at: float = 0.0) -> None:
-        self._requests.append(_Request(pod, at))
+    def _request(self, pod: PodRecord, at: float = 0.0) -> None:
+        self._requests.append(Request(pod, at))
         self._changed.notify_all()
 
-    def _expect_end(self, pod: _PodRecord, grace_s: float) -> None:
+    def _expect_end(self, pod: PodRecord, grace_s: float) -> None:
         """A pod that is being deleted and does not end is on a node that is lost."""
         pod.lost_at = time.monotonic() + grace_s + _LOST_MARGIN_S
         self._request(pod, pod.lost_at)
@@ -196,7 +178,7 @@ class KubernetesPods:
             except (ApiError, ApiUnavailable) as error:
                 self._refused(request, error)
 
-    def _next_request(self) -> _Request | None:
+    def _next_request(self) -> Request | None:
         """The next one that is due; None when the platform is closed."""
         with self._changed:
             while not self._over.is_set():
@@ -208,20 +190,25 @@ class KubernetesPods:
                 self._changed.wait(wait_s)
         return None
 
-    def _send(self, pod: _PodRecord) -> None:
+    def _send(self, pod: PodRecord) -> None:
         with self._changed:
             if self._pods.get(pod.instance) is not pod:
                 return
             grace_s, create = pod.grace_s, not pod.is_created
             is_lost = time.monotonic() >= pod.lost_at
-        if is_lost or (create and grace_s is not None):
+            given_up = None if pod.is_started else pod.problem
+            if time.monotonic() < pod.give_up_at:
+                given_up = None
+        if given_up is not None:
+            self._give_up(pod, given_up)
+        elif is_lost or (create and grace_s is not None):
             self._report_end(pod, pod_status.vanished())
         elif create:
             self._create(pod)
         elif grace_s is not None:
             self._delete(pod, grace_s)
 
-    def _create(self, pod: _PodRecord) -> None:
+    def _create(self, pod: PodRecord) -> None:
         command = self._command(pod.worker, pod.attempt)
         item = self._template.render(pod.instance, pod.worker, pod.attempt, command)
         try:
@@ -234,24 +221,28 @@ class KubernetesPods:
             pod.is_created = True
         self._over.wait(1 / _CREATED_PER_S)
 
-    def _delete(self, pod: _PodRecord, grace_s: int) -> None:
+    def _delete(self, pod: PodRecord, grace_s: int) -> None:
         try:
             self._api.delete(f"{self._pods_path}/{pod.instance}", grace_s)
         except ApiError as error:
             if error.status != 404:
                 raise
 
-    def _refused(self, request: _Request, error: ApiError | ApiUnavailable) -> None:
+    def _refused(self, request: Request, error: ApiError | ApiUnavailable) -> None:
         """Try again later, or report that the pod cannot be created."""
         pod = request.pod
         is_conflict = isinstance(error, ApiError) and error.status == 409
         if isinstance(error, ApiError) and not (error.is_quota or is_conflict):
             if not pod.is_created:
-                self._report_not_started(pod, f"the pod was refused: {error.message}")
+                self._report_not_started(pod, f"the pod was refused: {error.message}", True)
                 return
             log.error("%s cannot be deleted: %s", pod.instance, error.message)
         log.warning("%s: %s; trying again in %.0f s", pod.instance, error, request.retry_s)
-        again = _Request(pod, time.monotonic() + request.retry_s, 2 * request.retry_s)
+        if not pod.is_created:
+            is_quota = isinstance(error, ApiError) and error.is_quota
+            reason = "QuotaExceeded" if is_quota else "ApiUnavailable"
+            self._observations.put(InstancePending(pod.worker, reason, str(error)))
+        again = Request(pod, time.monotonic() + request.retry_s, 2 * request.retry_s)
         again.retry_s = min(again.retry_s, _LONGEST_RETRY_S)
         with self._changed:
             self._requests.append(again)
@@ -259,11 +250,11 @@ class KubernetesPods:
     # --- observation -----------------------------------------------------------------------
 
     def _follow_pods(self) -> None:
-        retry_s = _FIRST_RETRY_S
+        retry_s = FIRST_RETRY_S
         while not self._over.is_set():
             try:
                 self._list_and_watch()
-                retry_s = _FIRST_RETRY_S
+                retry_s = FIRST_RETRY_S
             except ApiUnavailable as error:
                 log.warning("the API server does not answer: %s", error)
             except ApiError as error:
@@ -307,17 +298,28 @@ class KubernetesPods:
         elif not pod.is_started:
             self._see_waiting(pod, item)
 
-    def _see_waiting(self, pod: _PodRecord, item: JsonObject) -> None:
+    def _see_waiting(self, pod: PodRecord, item: JsonObject) -> None:
         problem = pod_status.start_problem(item, objects.CONTAINER)
-        if problem is None:
+        with self._changed:
+            before, pod.problem = pod.problem, problem
+            if problem is None or not problem.is_retried:
+                pod.give_up_at = math.inf
+            elif math.isinf(pod.give_up_at):
+                # Nothing may happen to the pod for minutes: do not wait for an event.
+                pod.give_up_at = time.monotonic() + _START_PATIENCE_S
+                self._request(pod, pod.give_up_at)
+        if problem is None or problem == before:
             return
-        now = time.monotonic()
-        pod.waiting_since = pod.waiting_since or now
         log.info("%s waits: %s", pod.instance, problem)
-        waited_out = now - pod.waiting_since > _START_PATIENCE_S and problem.is_retried
-        if problem.is_final or waited_out:
+        self._observations.put(InstancePending(pod.worker, problem.reason, problem.detail))
+        if problem.is_final:
+            self._give_up(pod, problem)
+
+    def _give_up(self, pod: PodRecord, problem: StartProblem) -> None:
+        """The pod will never run; every other one like it would end alike."""
+        with contextlib.suppress(RuntimeError):  # closed
             self._ends.submit(self._delete, pod, _FORCE)
-            self._report_not_started(pod, str(problem))
+        self._report_not_started(pod, str(problem), True)
 
     def _see_gone(self, instance: InstanceId, last: JsonObject | None) -> None:
         """The pod is not there any more; its last state may still say that it ran."""
@@ -330,17 +332,17 @@ class KubernetesPods:
 
     # --- reports ---------------------------------------------------------------------------
 
-    def _report_started(self, pod: _PodRecord) -> None:
+    def _report_started(self, pod: PodRecord) -> None:
         pod.is_started = True
         self._observations.put(InstanceStarted(pod.worker, pod.attempt, pod.instance))
 
-    def _report_not_started(self, pod: _PodRecord, reason: str) -> None:
+    def _report_not_started(self, pod: PodRecord, reason: str, permanent: bool) -> None:
         with self._changed:
             if self._pods.pop(pod.instance, None) is not None:
-                self._observations.put(InstanceNotStarted(pod.worker, reason))
+                self._observations.put(InstanceNotStarted(pod.worker, reason, permanent))
             self._changed.notify_all()
 
-    def _report_end(self, pod: _PodRecord, end: PodEnd) -> None:
+    def _report_end(self, pod: PodRecord, end: PodEnd) -> None:
         with self._changed:
             if pod.is_ending:
                 return
@@ -352,7 +354,7 @@ class KubernetesPods:
         except RuntimeError:  # closed
             self._forget(pod)
 
-    def _finish(self, pod: _PodRecord, end: PodEnd) -> None:
+    def _finish(self, pod: PodRecord, end: PodEnd) -> None:
         """Save the log before the pod is deleted; report the end before the pod is forgotten."""
         tail = self._save_log(pod)
         if end.cause not in (pod_status.Cause.FINISHED, pod_status.Cause.FAILED):
@@ -375,16 +377,18 @@ class KubernetesPods:
             # It has ended; the Job's deletion removes it at the latest.
             log.warning("%s was not removed: %s", pod.instance, error)
 
-    def _save_log(self, pod: _PodRecord) -> str:
+    def _save_log(self, pod: PodRecord) -> str:
         """Append the pod's log to its worker's file; returns its end."""
         query = {"container": objects.CONTAINER, "tailLines": str(_LOG_LINES)}
         try:
             text = self._api.text(f"{self._pods_path}/{pod.instance}/log", query)
         except (ApiError, ApiUnavailable) as error:
             text = f"(no log: {error})\n"
-        return worker_logs.append(self._logs, pod.worker, pod.attempt, text)
+        kind = "server" if self._template.role == objects.SERVER else "worker"
+        path = worker_logs.path_of(self._logs, pod.worker, kind)
+        return worker_logs.append(path, pod.worker, pod.attempt, text)
 
-    def _forget(self, pod: _PodRecord) -> None:
+    def _forget(self, pod: PodRecord) -> None:
         with self._changed:
             self._pods.pop(pod.instance, None)
             self._changed.notify_all()

@@ -13,9 +13,9 @@ _TAIL_LINES = 40
 _TAIL_BYTES = 32 << 10
 
 
-def path_of(logs: Path, worker: WorkerId) -> Path:
-    """Where a worker's instances write."""
-    return logs / f"worker-{worker}.log"
+def path_of(logs: Path, worker: WorkerId, kind: str = "worker") -> Path:
+    """Where a worker's instances write; a ``server`` is a parameter server."""
+    return logs / f"{kind}-{worker}.log"
 
 
 def heading(worker: WorkerId, attempt: int) -> bytes:
@@ -24,9 +24,8 @@ def heading(worker: WorkerId, attempt: int) -> bytes:
     return f"--- {at} worker {worker}, start {attempt + 1}\n".encode()
 
 
-def append(logs: Path, worker: WorkerId, attempt: int, text: str) -> str:
+def append(path: Path, worker: WorkerId, attempt: int, text: str) -> str:
     """Append all that an instance wrote; returns the last lines."""
-    path = path_of(logs, worker)
     with path.open("ab") as output:
         output.write(heading(worker, attempt))
         start = output.tell()

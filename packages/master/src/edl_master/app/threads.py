@@ -15,7 +15,7 @@ from types import FrameType
 from edl_master.app.services import MasterServices
 from edl_master.control.executors import run_in_background
 from edl_master.control.worker_instances import exit_reason
-from edl_master.core.events import InstanceExited, Tick
+from edl_master.core.events import InstanceExited, InstancePending, Tick
 from edl_master.core.parameters.arithmetic import kernel
 from edl_master.core.platform import InstanceStarted
 
@@ -81,6 +81,7 @@ class MasterThreads:
                 match seen:
                     case InstanceStarted(worker, _, instance):
                         log.info("worker %d is %s", worker, instance)
+                        services.controller.handle(InstancePending(worker, ""))
                     case InstanceExited():
                         services.worker_counters.forget(seen.instance or "")
                         services.metrics.exits.labels(exit_reason(seen)).inc()

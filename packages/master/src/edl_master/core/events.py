@@ -103,10 +103,26 @@ class InstanceExited:
 
 @dataclass(frozen=True, slots=True)
 class InstanceNotStarted:
-    """The platform could not start a worker's process or pod."""
+    """The platform could not start a worker's process or pod.
+
+    ``permanent``: every further attempt would end alike, as with an image that does not exist.
+    """
 
     worker: WorkerId
     reason: str
+    permanent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InstancePending:
+    """The platform has no place for a worker's instance yet, or has one now: ``reason`` is empty.
+
+    ``reason`` is one word of the platform, ``detail`` its sentence, which may change each time.
+    """
+
+    worker: WorkerId
+    reason: str
+    detail: str = ""
 
 
 # --- tasks ---------------------------------------------------------------------------------
@@ -305,6 +321,7 @@ WorkerEvent = (
     | WorkerFailed
     | InstanceExited
     | InstanceNotStarted
+    | InstancePending
 )
 """What concerns the instances of workers."""
 

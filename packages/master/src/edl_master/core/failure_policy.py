@@ -193,6 +193,16 @@ class CrashLoopDetector:
         return FailJob(failure, f"{times} ends in a row without progress")
 
 
+def cannot_start(who: str, how: str) -> Failure:
+    """The failure of a job whose instances cannot be started at all."""
+    return Failure(
+        "SYSTEM",
+        f"{who} {how}",
+        where="the platform",
+        remedy="Correct what the platform says, and submit the job again.",
+    )
+
+
 PREEMPTIONS_AT_ONCE = 3
 """So many preemptions in a row without any work are followed by a restart without delay."""
 

@@ -23,12 +23,14 @@ class InstanceEnd:
         how: the end in words.
         productive: it got some work done.
         log_tail: the last lines of its log, or its stacks.
+        permanent: it could not be started, and no other one can.
     """
 
     kind: ExitKind
     how: str
     productive: bool
     log_tail: str
+    permanent: bool = False
 
 
 @dataclass(slots=True)
@@ -166,6 +168,8 @@ class InstanceControl:
             worker.last_message_at if worker.last_message_at is not None else worker.since
         )
         match worker.state:
+            case WorkerState.STARTING if worker.pending:
+                pass  # until the platform has a place for it
             case WorkerState.STARTING if in_state_s > timings.start_timeout_s:
                 reason = f"did not register within {timings.start_timeout_s:g} s"
                 self._kill(worker, reason, ExitKind.CRASHED, now)

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from edl_master.core.effects import Effect
-from edl_master.core.events import InstanceExited, InstanceFound, WorkerRegistered
+from edl_master.core.effects import Effect, Severity
+from edl_master.core.events import (
+    InstanceExited,
+    InstanceFound,
+    InstanceNotStarted,
+    InstancePending,
+    WorkerRegistered,
+)
 from edl_master.core.failure_policy import ExitKind, classify_exit, describe_exit
 from edl_master.core.identifiers import InstanceId, WorkerId, WorkerState
 from edl_master.core.instance_control import InstanceControl, InstanceEnd, worker_event
@@ -56,6 +63,13 @@ class InstanceReports:
         line = f"{worker.name} runs and loads the model file."
         self._emit(worker_event("WorkerStarted", line, worker, attempt=str(worker.attempt)))
         return worker
+
+    def observed(self, event: InstanceFound | InstancePending, now: float) -> None:
+        """The platform has seen an instance that has not been heard yet."""
+        if isinstance(event, InstanceFound):
+            self.found(event, now)
+        else:
+            self.pending(event, now)
 
     def found(self, event: InstanceFound, now: float) -> None:
         """An instance of an earlier master is alive.
@@ -151,12 +165,26 @@ class InstanceReports:
             how = f"{how}, {worker.leave_reason}"
         return worker, self._control.ended(worker, kind, how, event.log_tail, now)
 
+    def pending(self, event: InstancePending, now: float) -> None:
+        """An instance waits for a place, or has one now; meanwhile it has no deadline."""
+        worker = self._pool.find(event.worker)
+        if worker is None or worker.state is not WorkerState.STARTING:
+            return
+        if event.detail and event.reason != worker.pending.partition(":")[0]:
+            line = f"{worker.name} waits for a place: {event.detail}"
+            self._emit(
+                worker_event("WorkerPending", line, worker, Severity.WARNING, reason=event.reason)
+            )
+        worker.pending = f"{event.reason}: {event.detail}" if event.detail else event.reason
+        worker.since = now
+
     def not_started(
-        self, worker_id: WorkerId, reason: str, now: float
+        self, event: InstanceNotStarted, now: float
     ) -> tuple[Worker, InstanceEnd] | None:
         """The platform could not start an instance; None when none was being started."""
-        worker = self._pool.find(worker_id)
+        worker = self._pool.find(event.worker)
         if worker is None or worker.instance is not None or worker.state is WorkerState.GONE:
             return None
-        how = f"could not be started: {reason}"
-        return worker, self._control.ended(worker, ExitKind.CRASHED, how, "", now)
+        how = f"could not be started: {event.reason}"
+        end = self._control.ended(worker, ExitKind.CRASHED, how, "", now)
+        return worker, replace(end, permanent=event.permanent)

@@ -35,6 +35,7 @@ from edl_master.core.events import (
     InstanceExited,
     InstanceFound,
     InstanceNotStarted,
+    InstancePending,
     LeaseRequested,
     LeasesReturned,
     MasterFailed,
@@ -179,8 +180,8 @@ class JobStateMachine:
                     self._recovery.instance_replaced(worker, now)
                 elif worker is not None:
                     self._emit(LeaveJob(worker))
-            case InstanceFound():
-                reports.found(event, now)
+            case InstanceFound() | InstancePending():
+                reports.observed(event, now)
             case WorkerReady():
                 self._ready(event, now)
             case WorkerFailed(worker_id, instance, failure):
@@ -188,8 +189,8 @@ class JobStateMachine:
                     self._outcome.fail(failure)
             case InstanceExited():
                 self._instance_ended(reports.exited(event, now), now)
-            case InstanceNotStarted(worker_id, reason):
-                self._instance_ended(reports.not_started(worker_id, reason, now), now)
+            case InstanceNotStarted():
+                self._instance_ended(reports.not_started(event, now), now)
             case _:
                 assert_never(event)
 
@@ -378,10 +379,7 @@ class JobStateMachine:
         job = cls(
             settings, data, validation, data_names=data_names, validation_names=validation_names
         )
-        restore_snapshot(job._components, job._identity, snapshot, applied or {})
-        job._components.worker_count.scale(job._workers.minimum, job._workers.maximum)
-        job._progress.interrupted(interruption, job._workers.maximum)
-        job._components.snapshots.saved_version = job._progress.version
+        restore_snapshot(job._components, job._identity, snapshot, applied or {}, interruption)
         job._restored = True
         return job
 

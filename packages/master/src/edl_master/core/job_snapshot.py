@@ -8,6 +8,7 @@ from typing import Any
 
 from edl_master.core.components import JobComponents
 from edl_master.core.identifiers import TaskKey, TaskType
+from edl_master.core.progress import Interruption
 from edl_master.core.settings import JobSettings, JobType
 from edl_master.core.tasks import Round
 
@@ -55,11 +56,13 @@ def restore_snapshot(
     identity: Mapping[str, Any],
     saved: Mapping[str, Any],
     applied: Mapping[TaskKey, int],
+    interruption: Interruption,
 ) -> None:
     """Put a position into the components of a new job.
 
     How many workers are wanted is kept, unless the job now asks for other numbers than then.
-    ``applied`` has the minibatches that the parameters count: they may be some ahead.
+    ``applied`` has the minibatches that the parameters count: they may be some ahead. The
+    interruption since the snapshot is accounted for.
 
     Raises:
         ValueError: it is a position in other data, in another order, or of another format.
@@ -83,6 +86,11 @@ def restore_snapshot(
     settings = components.settings
     scaled = saved["workers_asked"] == [settings.min_workers, settings.max_workers]
     components.workers.restore(saved["workers"], scaled=scaled)
+    minimum, maximum = components.workers.minimum, components.workers.maximum
+    components.worker_count.scale(minimum, maximum)
+    components.progress.interrupted(interruption, maximum)
+    components.ledger.count_undone(*interruption.records)
+    components.snapshots.saved_version = components.progress.version
 
 
 def _made(components: JobComponents, type_: TaskType, number: int) -> Round:

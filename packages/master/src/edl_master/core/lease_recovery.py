@@ -14,6 +14,7 @@ from edl_master.core.failure_policy import (
     FailJob,
     RetryTask,
     after_task_failure,
+    cannot_start,
     settings_of,
 )
 from edl_master.core.goodput import TimeCategory
@@ -72,6 +73,8 @@ class LeaseRecovery:
         held = self._ledger.leases.of(worker.id)
         exporting = bool(held) and held[0].task.key.type is TaskType.EXPORT
         self.take_back_all(worker, ended, now)
+        if ended.permanent and not any(each.alive for each in self._workers):
+            self._outcome.fail(cannot_start(worker.name, ended.how))
         # Crashes in an export count as the task's only: later attempts write less.
         if not self._outcome.decided and not ended.productive and not exporting:
             verdict = self._crash_loop.count(ended.kind, str(worker), ended.how, ended.log_tail)

@@ -150,6 +150,16 @@ class Ledger:
                 task.minibatches = minibatches
                 task.records_applied = min(minibatches * minibatch_size, task.length)
 
+    def count_undone(self, trained: int, replayed: int) -> None:
+        """Count the training records after the restored position: all are computed again.
+
+        Args:
+            trained: records of applied minibatches before the restore.
+            replayed: records computed again by then.
+        """
+        undone = trained - self.records_done(TaskType.TRAINING)
+        self.records_replayed = max(self.records_replayed, replayed) + max(0, undone)
+
     def find(self, key: TaskKey) -> OpenTask | None:
         """Return an open task by its key, or None when it is closed or was never opened."""
         round_ = self._rounds.get((key.type, key.round))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from edl_master.core.events import InstanceExited, InstanceNotStarted
+from edl_master.core.events import InstanceExited, InstanceNotStarted, InstancePending
 from edl_master.core.identifiers import InstanceId, WorkerId
 
 
@@ -32,7 +32,7 @@ class LiveInstance:
     instance: InstanceId
 
 
-Observation = InstanceStarted | InstanceExited | InstanceNotStarted
+Observation = InstanceStarted | InstanceExited | InstanceNotStarted | InstancePending
 
 
 class Platform(Protocol):
@@ -46,7 +46,8 @@ class Platform(Protocol):
         """Start an instance for a worker.
 
         ``observe`` reports it exactly once: as InstanceStarted, or as InstanceNotStarted. Exactly
-        one InstanceExited follows every InstanceStarted, whatever ended the instance.
+        one InstanceExited follows every InstanceStarted, whatever ended the instance. Before, any
+        number of InstancePending may say what it waits for.
 
         An adapter may also raise an error that prevents every instance, such as a full disk.
         """

@@ -54,10 +54,12 @@ class Interruption:
     Attributes:
         undone_s: how long the earlier master worked on after the snapshot.
         down_s: how long the job had no master.
+        records: trained, and computed again, as the earlier master counted them last.
     """
 
     undone_s: float = 0.0
     down_s: float = 0.0
+    records: tuple[int, int] = (0, 0)
 
 
 NO_INTERRUPTION = Interruption()

@@ -58,6 +58,8 @@ class WorkerView:
     """How its previous instance ended, for a person; empty when none has."""
     heartbeat_age_s: float
     """Seconds since its last message; negative: none yet."""
+    pending: str = ""
+    """Why its instance has no place yet; empty: it has one."""
 
 
 @dataclass(frozen=True, slots=True)

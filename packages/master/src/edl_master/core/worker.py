@@ -55,6 +55,8 @@ class Worker:
     state: WorkerState = WorkerState.GONE
     since: float = 0.0
     """When the worker came into this state."""
+    pending: str = ""
+    """Why a starting instance has no place yet; empty: it has one."""
     attempt: int = -1
     """Number of the latest instance, from 0."""
     instance: InstanceId | None = None
@@ -114,6 +116,7 @@ class Worker:
             raise IllegalStateChange(f"{self}: {self.state} to {state}")
         self.state = state
         self.since = now
+        self.pending = ""
 
     def time_use(self, holds: bool) -> TimeCategory:
         """What the worker's time goes into at the moment.
@@ -189,6 +192,7 @@ class Worker:
             restarts=max(0, self.attempt),
             last_exit=self.last_exit,
             heartbeat_age_s=-1.0 if self.last_message_at is None else now - self.last_message_at,
+            pending=self.pending,
         )
 
     def check_invariants(self) -> None:

@@ -116,7 +116,7 @@ def restore_job(
     try:
         if chosen_length:
             settings = replace(settings, records_per_task=ledger["job"]["records_per_task"])
-        undone_s, down_s = _lost(found, ledger["progress"]["elapsed_s"], last_seen)
+        interruption = _interruption(found, ledger["progress"]["elapsed_s"], last_seen)
         job = JobStateMachine.restore(
             settings,
             data.counts,
@@ -124,7 +124,7 @@ def restore_job(
             ledger,
             AppliedCounts.counts_of_description(plane["applied"]) if plane else {},
             **names,
-            interruption=Interruption(undone_s, down_s),
+            interruption=interruption,
         )
     except (ValueError, KeyError, TypeError) as error:
         raise EdlError(
@@ -141,7 +141,7 @@ def restore_job(
     at = f", parameter version {plane['version']}" if plane else ""
     message = f"Goes on from checkpoint {found.name}{at}."
     if last_seen is not None:
-        message += f" {undone_s:.1f} s of work after it are done again."
+        message += f" {interruption.undone_s:.1f} s of work after it are done again."
     notes.append(LogEvent("CheckpointRestored", message, facts={"checkpoint": found.name}))
     saved = None
     if plane:
@@ -199,6 +199,13 @@ def _version(checkpoint: Checkpoint) -> int:
     """Of its parameters; jobs on a trained model have none, and one place only."""
     plane = checkpoint.documents.get(PLANE)
     return int(plane["version"]) if plane else 0
+
+
+def _interruption(found: Checkpoint, elapsed_s: float, last: LastSeen | None) -> Interruption:
+    undone_s, down_s = _lost(found, elapsed_s, last)
+    if last is None:
+        return Interruption(undone_s, down_s)
+    return Interruption(undone_s, down_s, (last.records_trained, last.records_replayed))
 
 
 def _lost(found: Checkpoint, elapsed_s: float, last: LastSeen | None) -> tuple[float, float]:

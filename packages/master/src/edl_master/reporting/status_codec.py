@@ -109,6 +109,7 @@ def _worker_to(worker: WorkerView) -> job_pb2.WorkerStatus:
         restarts=worker.restarts,
         last_exit=worker.last_exit,
         heartbeat_age_s=worker.heartbeat_age_s,
+        pending=worker.pending,
     )
 
 

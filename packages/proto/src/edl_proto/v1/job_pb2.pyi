@@ -755,6 +755,7 @@ class WorkerStatus(_message.Message):
     RESTARTS_FIELD_NUMBER: _builtins.int
     LAST_EXIT_FIELD_NUMBER: _builtins.int
     HEARTBEAT_AGE_S_FIELD_NUMBER: _builtins.int
+    PENDING_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     state: _builtins.str
     """starting, loading, ready, working, leaving, lost, gone"""
@@ -768,6 +769,8 @@ class WorkerStatus(_message.Message):
     restarts: _builtins.int
     last_exit: _builtins.str
     heartbeat_age_s: _builtins.float
+    pending: _builtins.str
+    """why its instance has no place yet; empty: it has one"""
     def __init__(
         self,
         *,
@@ -782,10 +785,11 @@ class WorkerStatus(_message.Message):
         restarts: _builtins.int = ...,
         last_exit: _builtins.str = ...,
         heartbeat_age_s: _builtins.float = ...,
+        pending: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["heartbeat_age_s", b"heartbeat_age_s", "host", b"host", "id", b"id", "last_exit", b"last_exit", "pid", b"pid", "records", b"records", "records_per_s", b"records_per_s", "restarts", b"restarts", "state", b"state", "steps", b"steps", "task", b"task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["heartbeat_age_s", b"heartbeat_age_s", "host", b"host", "id", b"id", "last_exit", b"last_exit", "pending", b"pending", "pid", b"pid", "records", b"records", "records_per_s", b"records_per_s", "restarts", b"restarts", "state", b"state", "steps", b"steps", "task", b"task"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

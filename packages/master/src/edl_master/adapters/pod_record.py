@@ -1,0 +1,37 @@
+"""What the platform of a cluster knows about one pod, and what it wants to be done to it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from edl_master.core.identifiers import InstanceId, WorkerId
+from edl_master.core.pod_status import StartProblem
+
+FIRST_RETRY_S = 1.0
+
+
+@dataclass(slots=True)
+class PodRecord:
+    """One pod; its name is that of the instance."""
+
+    worker: WorkerId
+    attempt: int
+    instance: InstanceId
+    is_created: bool = False
+    is_started: bool = False  # and that was reported
+    is_ending: bool = False  # its end is being reported
+    is_asked: bool = False  # to leave, by this master
+    grace_s: int | None = None  # of the deletion that is to be requested, or was
+    problem: StartProblem | None = None  # that keeps it from running
+    give_up_at: float = math.inf  # if the problem is still there then, waiting cannot help
+    lost_at: float = math.inf  # if it is still there then, its node is lost
+
+
+@dataclass(slots=True)
+class Request:
+    """A pod to be created or deleted, not before ``at``."""
+
+    pod: PodRecord
+    at: float
+    retry_s: float = FIRST_RETRY_S

@@ -1,0 +1,47 @@
+"""Masters in pods: a job loses and repeats no record, whatever the cluster does to its pods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster.cluster import Cluster
+from counting_job import CountingJob
+
+from edl_proto.kubernetes import objects
+
+MakeJob = Callable[..., CountingJob]
+
+
+@pytest.fixture
+def counting_job(
+    cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[MakeJob]:
+    made: list[CountingJob] = []
+
+    def make(**options: Any) -> CountingJob:
+        namespace = f"job-{abs(hash(request.node.name)):x}"
+        made.append(CountingJob(cluster, namespace, tmp_path / "job", **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.mark.parametrize("how", [("--grace-period=30",), ("--grace-period=0", "--force")])
+def test_a_deleted_master_is_followed_by_another_one_that_keeps_the_workers(
+    counting_job: MakeJob, how: tuple[str, ...]
+) -> None:
+    job = counting_job()
+    job.wait_for_training()
+    workers = {pod["metadata"]["uid"] for pod in job.pods(objects.WORKER)}
+    epoch = job.epoch
+    job.kubectl("delete", "pod", job.pod(objects.MASTER), "--wait=false", *how)
+    job.wait(lambda: job.epoch > epoch, "the next master")
+    job.wait_for_training()
+    assert {pod["metadata"]["uid"] for pod in job.pods(objects.WORKER)} == workers
+    job.release()
+    job.check()
