@@ -16,8 +16,9 @@ from cluster.images import BUSYBOX_IMAGE
 
 from edl_master.adapters.pod_template import PodTemplate
 from edl_master.adapters.pods import KubernetesPods
+from edl_master.core.events import InstancePending
 from edl_master.core.identifiers import InstanceId
-from edl_master.core.platform import Platform
+from edl_master.core.platform import Observation, Platform
 from edl_proto.kubernetes import objects
 from edl_proto.kubernetes.api import KubernetesApi
 
@@ -47,6 +48,14 @@ COMMANDS = {
     Behaviour.FINISHING: "echo done",
     Behaviour.MISSING: "true",
 }
+
+
+class Pods(KubernetesPods):
+    """Keeps to itself what pods wait for: the suite is for platforms that wait for nothing."""
+
+    def observe(self, timeout_s: float) -> tuple[Observation, ...]:
+        seen = super().observe(timeout_s)
+        return tuple(each for each in seen if not isinstance(each, InstancePending))
 
 
 class Harness:
@@ -94,7 +103,7 @@ class Harness:
         api = KubernetesApi.from_kubeconfig(str(self.cluster.layout.kubeconfig))
         template = PodTemplate(self.namespace, "suite", ("edl-suite", self.uid), pod)
         command = ["sh", "-c", COMMANDS[behaviour]]
-        platform = KubernetesPods(api, template, lambda worker, attempt: command, self.folder)
+        platform = Pods(api, template, lambda worker, attempt: command, self.folder)
         self.platforms.append(platform)
         return platform
 

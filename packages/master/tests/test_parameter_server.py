@@ -15,6 +15,7 @@ import grpc
 import numpy as np
 import pytest
 
+from edl_master.adapters.checkpoint_files import PLANE, read_checkpoint
 from edl_master.adapters.checkpoints import part_path
 from edl_master.control.job_controller import SNAPSHOTS
 from edl_master.core.identifiers import WorkerId
@@ -25,7 +26,7 @@ from edl_master.core.parameters.tables.spec import Distribution, Initial, TableS
 from edl_master.parameter_server.app import App
 from edl_master.server_group.group import ParameterServerGroup
 from edl_master.servicers.servers import ServersServicer
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorInterceptor
 from edl_proto.transport import channels
 from edl_proto.transport.parameters import ShardStub
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, servers_pb2, servers_pb2_grpc
@@ -36,9 +37,19 @@ SGD = json.dumps({"class_name": "SGD", "config": {"learning_rate": 1.0}})
 
 
 class HardOfHearing(ServersServicer):
-    """A master that misses the first reports about what was kept."""
+    """A master that misses the first reports about what was kept, and breaks off transfers."""
 
     misses = 0
+    breaks = 0
+
+    def WritePart(
+        self, request_iterator: Iterator[servers_pb2.FilePiece], context: grpc.ServicerContext
+    ) -> servers_pb2.WritePartReply:
+        if self.breaks:
+            self.breaks -= 1
+            next(request_iterator)
+            context.abort(grpc.StatusCode.UNAVAILABLE, "what?")
+        return super().WritePart(request_iterator, context)
 
     def Report(
         self, request: servers_pb2.ServerReport, context: grpc.ServicerContext
@@ -52,18 +63,23 @@ class HardOfHearing(ServersServicer):
 class Master:
     """A group of one server over gRPC, and its server in a thread."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, scratch: Path | None = None, restore_from: str = "") -> None:
         self.group = ParameterServerGroup(
-            job_pb2.JobSpec(name="j"), 1, "inc", {SNAPSHOTS: place}, ""
+            job_pb2.JobSpec(name="j"), 1, "inc", {SNAPSHOTS: place}, restore_from
         )
         self.failed: queue.SimpleQueue[EdlError] = queue.SimpleQueue()
         self.servicer = HardOfHearing(self.group, "inc", lambda *_: None, self.failed.put)
-        self.grpc = grpc.server(futures.ThreadPoolExecutor(8), options=channels.SERVER_OPTIONS)
+        self.grpc = grpc.server(
+            futures.ThreadPoolExecutor(8),
+            interceptors=[ErrorInterceptor(lambda _: None, lambda *_: None)],
+            options=channels.SERVER_OPTIONS,
+        )
         servers_pb2_grpc.add_ServersServicer_to_server(self.servicer, self.grpc)
         port = self.grpc.add_insecure_port("127.0.0.1:0")
         self.grpc.start()
         self.ended: list[int] = []
-        app = App(f"127.0.0.1:{port}", 0, "inc", "127.0.0.1")
+        self.address = f"127.0.0.1:{port}"
+        app = App(self.address, 0, "inc", "127.0.0.1", scratch=scratch)
         self._thread = threading.Thread(target=lambda: self.ended.append(app.run()), daemon=True)
         self._thread.start()
 
@@ -155,3 +171,73 @@ def test_a_part_that_cannot_be_kept_fails_the_job(master: Master, tmp_path: Path
     with pytest.raises(EdlError) as ended:
         master.group.wait_written("label", LONG_S)
     assert ended.value.where == failed.where, "nobody waits for a part that will never be written"
+
+
+# --- a server that does not see the master's files ---------------------------------------------
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    return folder
+
+
+def test_parts_and_checkpoints_travel_through_the_master(tmp_path: Path, scratch: Path) -> None:
+    place = tmp_path / "snapshots"
+    place.mkdir()
+    master = Master(place, scratch)
+    master.servicer.breaks = 2
+    master.group.log.begin(MODEL, SGD, Async())
+    values = np.arange(4, dtype=np.float32)
+    (address,) = master.group.wait_for_all(LONG_S)
+    who = {"worker_id": 1, "incarnation": "inc", "layout_fingerprint": MODEL.fingerprint}
+    with channels.connect(address) as channel:
+        stub = ShardStub(channel, address)
+        stub.propose(parameters_pb2.ProposeHeader(**who, nbytes=values.nbytes), values.data, LONG_S)
+        stub.close()
+    master.group.log.append(CommitInitialValues(WorkerId(1)))
+    master.group.log.append(TakeSnapshot("label", SNAPSHOTS))
+    master.group.wait_written("label", LONG_S)
+    master.close()
+    assert master.ended == [0]
+    assert list(scratch.iterdir()) == [], "what the master has is not kept twice"
+    part = part_path(place, "j", "label", 0)
+    assert read_checkpoint(part, check=True).documents[PLANE]["version"] == 0
+    next_scratch = tmp_path / "next"
+    next_scratch.mkdir()
+    following = Master(place, next_scratch, restore_from=str(part))
+    following.group.log.begin(MODEL, SGD, Async())
+    (address,) = following.group.wait_for_all(LONG_S)
+    with channels.connect(address) as channel:
+        stub = ShardStub(channel, address)
+        received = np.zeros(4, np.float32)
+        stub.read(parameters_pb2.ReadHeader(**who), lambda _: received.data, LONG_S)
+        stub.close()
+    np.testing.assert_array_equal(received, values)
+    following.close()
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        ({"incarnation": "former"}, error_pb2.STALE_INCARNATION),
+        ({"place": "/etc"}, error_pb2.USAGE),
+        ({"label": "../x"}, error_pb2.USAGE),
+        ({"file": "../x"}, error_pb2.USAGE),
+        ({"file": "a/b/c"}, error_pb2.USAGE),
+        ({"file": "/etc/x"}, error_pb2.USAGE),
+    ],
+)
+def test_the_master_writes_no_file_anywhere_else(
+    master: Master, tmp_path: Path, changed: dict[str, str], code: int
+) -> None:
+    piece = {"incarnation": "inc", "place": str(tmp_path), "label": "label", "file": "x"}
+    with channels.connect(master.address) as channel:
+        stub = servers_pb2_grpc.ServersStub(channel)
+        with pytest.raises(grpc.RpcError) as caught:
+            stub.WritePart(iter([servers_pb2.FilePiece(**{**piece, **changed})]), timeout=LONG_S)
+    refused = EdlError.from_rpc(caught.value)
+    assert refused is not None
+    assert refused.code == code
+    assert not list(tmp_path.glob(".j-*"))

@@ -117,7 +117,7 @@ class Server:
         }
         if services.parameters is not None:
             limits[f"/{services.parameters[0].name}/"] = _PARAMETER_CALLS
-        waiting_calls = MAX_WAITING_REQUESTS + sum(limits.values()) + 2 * parameter_servers
+        waiting_calls = MAX_WAITING_REQUESTS + sum(limits.values()) + 3 * parameter_servers
         threads = _SHORT_CALLS + waiting_calls
         self._server = grpc.server(
             futures.ThreadPoolExecutor(threads, thread_name_prefix="grpc"),
@@ -176,9 +176,13 @@ class ShardServer:
     Args:
         shard: what is served.
         host: address to listen on.
+        port: of gRPC; 0 for any.
+        stream_port: of direct connections; 0 for any.
     """
 
-    def __init__(self, shard: ShardServicer, host: str) -> None:
+    def __init__(
+        self, shard: ShardServicer, host: str, port: int = 0, stream_port: int = 0
+    ) -> None:
         def note(method: str, error: Exception) -> None:
             log.error("%s\n%s", method, "".join(traceback.format_exception(error)))
 
@@ -188,14 +192,14 @@ class ShardServer:
             interceptors=[errors := ErrorInterceptor(_translate, note)],
             options=SERVER_OPTIONS,
         )
-        self._direct = raw_calls.listen(SHARD, shard, host, errors.translate)
+        self._direct = raw_calls.listen(SHARD, shard, host, errors.translate, stream_port)
         raw_calls.add_to_server(SHARD, shard, self._server, self._direct.port)
         serving = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(serving, self._server)
         for name in ("", SHARD.name):
             serving.set(name, health_pb2.HealthCheckResponse.SERVING)
         shown = f"[{host}]" if ":" in host else host
-        self.port = self._server.add_insecure_port(f"{shown}:0")
+        self.port = self._server.add_insecure_port(f"{shown}:{port}")
         self._server.start()
 
     def close(self) -> None:

@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+_COMMAND = (sys.executable, "-P", "-m", "edl_master.parameter_server", "--end-with-parent")
+
 _END_S = 3.0
 """How long a server whose command log has ended may take to end."""
 
@@ -38,7 +40,7 @@ class ServerProcesses:
         for number in range(count):
             with (log_dir / f"server-{number}.log").open("ab") as output:
                 process = subprocess.Popen(
-                    [sys.executable, "-P", "-m", "edl_master.parameter_server", *arguments(number)],
+                    [*_COMMAND, *arguments(number)],
                     stdin=subprocess.PIPE,
                     stdout=output,
                     stderr=subprocess.STDOUT,
@@ -60,7 +62,7 @@ class ServerProcesses:
         code = process.wait()
         if not self._closing.is_set():
             how = f"signal {-code}" if code < 0 else f"exit code {code}"
-            self._on_end(number, how)
+            self._on_end(number, f"ended by {how}")
 
     def close(self, within_s: float = _END_S) -> None:
         """End all of them; those that have not ended in time are killed."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from edl_master.control.worker_instances import PlatformFactory, platform_for_job
+from edl_master.server_group.processes import ServerLauncher, local_servers
 
 
 def _incarnation() -> str:
@@ -19,6 +20,8 @@ class Hosting:
 
     Attributes:
         platform_factory: makes the platform that runs the workers' instances.
+        launch_servers: starts the parameter servers.
+        server_host: address that these listen on; empty: that of the master.
         incarnation: of the master; no other one of the job has it.
         stream_port: of direct parameter connections; 0 for any.
         host: by which workers and clients reach the master; empty: by the address of its listener.
@@ -29,6 +32,8 @@ class Hosting:
     """
 
     platform_factory: PlatformFactory = platform_for_job
+    launch_servers: ServerLauncher = local_servers
+    server_host: str = ""
     incarnation: str = field(default_factory=_incarnation)
     stream_port: int = 0
     host: str = ""

@@ -17,6 +17,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -29,12 +30,14 @@ from edl_master.adapters.lease_epoch import LeaseEpoch
 from edl_master.adapters.owner_job import OwnerJob
 from edl_master.adapters.pod_template import PodTemplate, PriorityMix
 from edl_master.adapters.pods import KubernetesPods
+from edl_master.adapters.server_pods import ServerPods
 from edl_master.app import startup
 from edl_master.app.hosting import Hosting
 from edl_master.config.job_config import Config
 from edl_master.core.identifiers import WorkerId
 from edl_master.core.platform import Platform
 from edl_master.recovery.restart import inherited_lock
+from edl_master.server_group.processes import Arguments, ServerInstances
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.kubernetes import objects
 from edl_proto.kubernetes.api import ApiError, ApiUnavailable, KubernetesApi
@@ -44,6 +47,10 @@ from edl_proto.v1 import job_pb2
 log = logging.getLogger(__name__)
 
 _DIRECTORY_EVERY_S = 0.5
+_SERVER_PORTS = (
+    *("--port", str(objects.MASTER_PORT)),
+    *("--stream-port", str(objects.STREAM_PORT)),
+)
 _TERMINATED = 128 + signal.SIGTERM
 
 
@@ -148,6 +155,19 @@ def _hosting(
 
         return KubernetesPods(api, template, command, config.job_dir)
 
+    def servers(
+        config: Config, arguments: Arguments, on_end: Callable[[int, str], None]
+    ) -> ServerInstances:
+        def command(server: WorkerId, attempt: int) -> Sequence[str]:
+            python = ["python3", "-P", "-m", "edl_master.parameter_server", "--remote"]
+            return [*python, *_SERVER_PORTS, *arguments(server)]
+
+        own = replace(
+            template, pod=json.loads(pods.server_pod), role=objects.SERVER, priorities=PriorityMix()
+        )
+        running = KubernetesPods(api, own, command, config.job_dir)
+        return ServerPods(running, config.parameter_servers, on_end)
+
     def keeps_instances() -> bool:
         try:
             return not owner.is_suspended(api)
@@ -157,6 +177,8 @@ def _hosting(
 
     return Hosting(
         platform_factory=platform,
+        launch_servers=servers,
+        server_host=f"$({objects.POD_IP})",  # Kubernetes puts the variable's value there
         incarnation=f"{epoch.number:06x}{os.urandom(2).hex()}",
         stream_port=objects.STREAM_PORT,
         host=objects.service_host(spec.name, pods.namespace),

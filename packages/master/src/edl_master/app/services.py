@@ -133,7 +133,8 @@ class MasterServices:
         )
         opened.callback(self._server.close, 0)
         if self.servers is not None:
-            self.servers.start(self.address, reachable(config.host, bare=True))
+            host = hosting.server_host or reachable(config.host, bare=True)
+            self.servers.start(self.address, host)
 
     # --- callbacks -------------------------------------------------------------------------
 
@@ -182,7 +183,13 @@ class MasterServices:
         if not self._config.parameter_servers:
             return None
         restored = self._state.restored
-        servers = ParameterServers(self._config, self._incarnation, restored.version, restored.path)
+        servers = ParameterServers(
+            self._config,
+            self._incarnation,
+            restored.version,
+            restored.path,
+            self._hosting.launch_servers,
+        )
         opened.callback(servers.close)
         return servers
 

@@ -6,8 +6,11 @@ Only a job's master starts it, and it ends with that master.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 
 from edl_master.parameter_server.app import App
 from edl_proto import logs
@@ -23,11 +26,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--server", type=int, required=True, help="number of this server, from 0")
     parser.add_argument("--incarnation", required=True, help="of the master")
     parser.add_argument("--host", required=True, help="address to listen on")
+    parser.add_argument("--port", type=int, default=0, help="of gRPC; 0: any")
+    parser.add_argument("--stream-port", type=int, default=0, help="of direct calls; 0: any")
+    parser.add_argument(
+        "--remote", action="store_true", help="this process does not see the master's files"
+    )
+    parser.add_argument(
+        "--end-with-parent",
+        action="store_true",
+        help="end when standard input ends, which the master holds open",
+    )
     options = parser.parse_args(arguments)
     logs.set_up()
-    app = App(options.master, options.server, options.incarnation, options.host)
-    end_with_parent()
-    return app.run()
+    ports = (options.port, options.stream_port)
+    with contextlib.ExitStack() as opened:
+        scratch = None
+        if options.remote:
+            scratch = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="edl-")))
+        app = App(options.master, options.server, options.incarnation, options.host, ports, scratch)
+        if options.end_with_parent:
+            end_with_parent()
+        return app.run()
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from edl_master.core.parameters.sharding import (
 )
 from edl_master.core.parameters.store import ParameterStore
 from edl_master.metrics import Metrics
+from edl_master.parameter_server.remote_files import RemoteFiles
 from edl_master.parameters.locked_shard import LockedShard
 from edl_master.recovery import restore
 from edl_master.server import ShardServer
@@ -68,15 +69,29 @@ class App:
         server: number of this one.
         incarnation: of the master.
         host: address to listen on.
+        ports: of gRPC and of direct calls; 0 for any.
+        scratch: an empty directory for files on their way from and to the master; None: this
+            process sees the master's files.
     """
 
-    def __init__(self, master: str, server: int, incarnation: str, host: str) -> None:
+    def __init__(
+        self,
+        master: str,
+        server: int,
+        incarnation: str,
+        host: str,
+        ports: tuple[int, int] = (0, 0),
+        scratch: Path | None = None,
+    ) -> None:
         self._server = server
         self._incarnation = incarnation
         self._job = ""
         self._over = threading.Event()
         self._channel = channels.connect(master)
         self._master = servers_pb2_grpc.ServersStub(self._channel)
+        self._files: RemoteFiles | None = None
+        if scratch is not None:
+            self._files = RemoteFiles(self._master, server, incarnation, scratch)
         self._threads = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="store")
         self._buffers = BufferPool()
         self._writer = SerialExecutor("snapshots", self._fail)
@@ -84,8 +99,10 @@ class App:
             self._buffers, self._write_later, lambda error: None, _BEGIN_TIMEOUT_S
         )
         transfer = PayloadTransfer(self._buffers, Metrics())
-        self._serving = ShardServer(ShardServicer(self._shard, transfer, incarnation), host)
-        self._address = f"{host}:{self._serving.port}"
+        servicer = ShardServicer(self._shard, transfer, incarnation)
+        self._serving = ShardServer(servicer, host, *ports)
+        shown = f"[{host}]" if ":" in host else host
+        self._address = f"{shown}:{self._serving.port}"
 
     def run(self) -> int:
         """Apply commands until there are no more; return the exit code."""
@@ -144,7 +161,8 @@ class App:
 
         local_optimizer = shard_optimizer(optimizer, part.layout)
         if begin.restore_from:
-            parts = restore.parts_of(Path(begin.restore_from))
+            folder = self._files.fetch() if self._files else Path(begin.restore_from)
+            parts = restore.parts_of(folder)
             saved = reshard(parts, model, part, optimizer, owned)
             store = ParameterStore.restore(
                 saved, local_optimizer, mode, layout=part.layout, executor=self._threads
@@ -160,8 +178,11 @@ class App:
     def _write(self, taken: ShardSnapshot) -> None:
         started = time.monotonic()
         command, snapshot = taken.command, taken.snapshot
-        path = part_path(Path(command.place), self._job, command.label, self._server)
+        folder = self._files.scratch if self._files else Path(command.place)
+        path = part_path(folder, self._job, command.label, self._server)
         write_part(path, self._job, Checkpoint({PLANE: snapshot.meta}, snapshot.arrays))
+        if self._files is not None:
+            self._files.send(path, command.label, command.place)
         seconds = time.monotonic() - started
         self._report_with_retries(
             servers_pb2.ServerReport(snapshot_written=command.label, seconds=seconds)

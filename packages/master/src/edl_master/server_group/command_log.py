@@ -39,7 +39,7 @@ class CommandLog:
         self._job = job
         self._incarnation = incarnation
         self._places = places
-        self._restore_from = restore_from
+        self.restore_from = restore_from
         self._queues: list[queue.SimpleQueue[servers_pb2.CommandEntry | None]] = [
             queue.SimpleQueue() for _ in range(count)
         ]
@@ -52,6 +52,15 @@ class CommandLog:
         return len(self._queues)
 
     @property
+    def job(self) -> str:
+        """Name of the job."""
+        return self._job.name
+
+    def is_place(self, directory: str) -> bool:
+        """Whether snapshots are written there."""
+        return directory in map(str, self._places.values())
+
+    @property
     def index(self) -> int:
         """Commands appended so far."""
         return self._index
@@ -59,7 +68,7 @@ class CommandLog:
     def begin(self, model: Layout, optimizer_json: str, mode: UpdateMode) -> None:
         """Describe what is to be served; before the first command."""
         begin = command_codec.begin_to(
-            self._job, model, optimizer_json, mode, self.count, self._restore_from
+            self._job, model, optimizer_json, mode, self.count, self.restore_from
         )
         self._put(servers_pb2.CommandEntry(begin=begin))
 

@@ -6,7 +6,9 @@ If one of them is lost, the master rolls back to the last snapshot (``recovery.r
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from edl_master.adapters.processes import limit_threads
 from edl_master.adapters.server_processes import ServerProcesses
@@ -28,6 +30,38 @@ _HELD_UP_S = 2.0
 servers are extended."""
 
 
+class ServerInstances(Protocol):
+    """The processes or pods of all servers; in their order."""
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Their process numbers; 0 where that means nothing."""
+
+    def close(self, within_s: float) -> None:
+        """End all of them; those that have not ended in time are killed."""
+
+
+Arguments = Callable[[int], list[str]]
+"""Of ``python -m edl_master.parameter_server``, by number."""
+
+ServerLauncher = Callable[[Config, Arguments, Callable[[int, str], None]], ServerInstances]
+"""Starts all servers; calls back with the number of one that ended by itself, and how."""
+
+
+def local_servers(
+    config: Config, arguments: Arguments, on_end: Callable[[int, str], None]
+) -> ServerInstances:
+    """Servers as processes beside the master."""
+    count = config.parameter_servers
+    return ServerProcesses(
+        count,
+        arguments,
+        limit_threads(config.environ, count),
+        config.job_dir / job_directory.LOGS,
+        on_end,
+    )
+
+
 class ParameterServers:
     """The servers of one incarnation.
 
@@ -36,11 +70,18 @@ class ParameterServers:
         incarnation: of the master.
         began_at: parameter version of the checkpoint; None: the beginning.
         restore_from: the checkpoint.
+        launch: starts them.
     """
 
     def __init__(
-        self, config: Config, incarnation: str, began_at: Version | None, restore_from: Path | None
+        self,
+        config: Config,
+        incarnation: str,
+        began_at: Version | None,
+        restore_from: Path | None,
+        launch: ServerLauncher = local_servers,
     ) -> None:
+        self._launch = launch
         places = {SNAPSHOTS: config.job_dir / job_directory.SNAPSHOTS}
         if config.checkpoint_dir is not None:
             places[CHECKPOINTS] = config.checkpoint_dir
@@ -50,7 +91,7 @@ class ParameterServers:
         self._restarts = RestartCount.take()
         self._lost = ""
         self._checked_at = time.monotonic()
-        self._processes: ServerProcesses | None = None
+        self._processes: ServerInstances | None = None
         self.group = ParameterServerGroup(
             config.spec,
             config.parameter_servers,
@@ -71,14 +112,7 @@ class ParameterServers:
             to_master = ["--master", master, "--incarnation", self._incarnation]
             return [*to_master, "--server", str(server), "--host", host]
 
-        count = self._config.parameter_servers
-        self._processes = ServerProcesses(
-            count,
-            arguments,
-            limit_threads(self._config.environ, count),
-            self._config.job_dir / job_directory.LOGS,
-            lambda server, how: self.mark_lost(server, f"ended by {how}"),
-        )
+        self._processes = self._launch(self._config, arguments, self.mark_lost)
 
     def check(self) -> str:
         """How a server was lost, in words; empty while all of them run."""

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import grpc
 
+from edl_master.adapters.checkpoints import part_path
+from edl_master.adapters.file_pieces import read_pieces, write_pieces
+from edl_master.adapters.files import storage_error
+from edl_master.codec import malformed
 from edl_master.core.parameters.status import TableFigures
 from edl_master.server_group.group import ParameterServerGroup
 from edl_master.servicers.checks import check_incarnation
 from edl_proto.errors import EdlError
 from edl_proto.v1 import servers_pb2, servers_pb2_grpc
+
+_LABEL = re.compile(r"\w[\w-]*")
 
 
 class ServersServicer(servers_pb2_grpc.ServersServicer):
@@ -63,3 +71,34 @@ class ServersServicer(servers_pb2_grpc.ServersServicer):
             case _:
                 pass
         return servers_pb2.ServerReportReply()
+
+    def WritePart(
+        self, request_iterator: Iterator[servers_pb2.FilePiece], context: grpc.ServicerContext
+    ) -> servers_pb2.WritePartReply:
+        first = next(request_iterator)
+        check_incarnation(self._incarnation, first.incarnation)
+        log = self._group.log
+        if not log.is_place(first.place) or not _LABEL.fullmatch(first.label):
+            raise malformed(f"no part of {first.label!r} belongs to {first.place!r}")
+        folder = part_path(Path(first.place), log.job, first.label, first.server)
+
+        def pieces() -> Iterator[tuple[str, bytes]]:
+            yield first.file, first.content
+            for piece in request_iterator:
+                self._group.report_alive(first.server)
+                yield piece.file, piece.content
+
+        try:
+            write_pieces(folder, pieces())
+        except ValueError as error:
+            raise malformed(str(error)) from error
+        except OSError as error:
+            raise storage_error(error, folder) from error
+        return servers_pb2.WritePartReply()
+
+    def ReadCheckpoint(
+        self, request: servers_pb2.ReadCheckpointRequest, context: grpc.ServicerContext
+    ) -> Iterator[servers_pb2.FilePiece]:
+        check_incarnation(self._incarnation, request.incarnation)
+        for file, content in read_pieces(Path(self._group.log.restore_from)):
+            yield servers_pb2.FilePiece(file=file, content=content)

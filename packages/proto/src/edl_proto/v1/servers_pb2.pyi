@@ -387,3 +387,79 @@ class ServerReportReply(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ServerReportReply: _TypeAlias = ServerReportReply  # noqa: Y015
+
+@_typing.final
+class FilePiece(_message.Message):
+    """A piece of a file. The pieces of a file follow each other; the first message names the rest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SERVER_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    LABEL_FIELD_NUMBER: _builtins.int
+    PLACE_FIELD_NUMBER: _builtins.int
+    FILE_FIELD_NUMBER: _builtins.int
+    CONTENT_FIELD_NUMBER: _builtins.int
+    server: _builtins.int
+    incarnation: _builtins.str
+    label: _builtins.str
+    """of the snapshot"""
+    place: _builtins.str
+    """as TakeSnapshot has named it"""
+    file: _builtins.str
+    """below the part, or below the checkpoint"""
+    content: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        server: _builtins.int = ...,
+        incarnation: _builtins.str = ...,
+        label: _builtins.str = ...,
+        place: _builtins.str = ...,
+        file: _builtins.str = ...,
+        content: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "file", b"file", "incarnation", b"incarnation", "label", b"label", "place", b"place", "server", b"server"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FilePiece: _TypeAlias = FilePiece  # noqa: Y015
+
+@_typing.final
+class WritePartReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WritePartReply: _TypeAlias = WritePartReply  # noqa: Y015
+
+@_typing.final
+class ReadCheckpointRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SERVER_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    server: _builtins.int
+    incarnation: _builtins.str
+    def __init__(
+        self,
+        *,
+        server: _builtins.int = ...,
+        incarnation: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "server", b"server"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadCheckpointRequest: _TypeAlias = ReadCheckpointRequest  # noqa: Y015

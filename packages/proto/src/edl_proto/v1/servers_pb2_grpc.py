@@ -45,6 +45,16 @@ class ServersStub:
                 request_serializer=edl__proto_dot_v1_dot_servers__pb2.ServerReport.SerializeToString,
                 response_deserializer=edl__proto_dot_v1_dot_servers__pb2.ServerReportReply.FromString,
                 _registered_method=True)
+        self.WritePart = channel.stream_unary(
+                '/edl.v1.Servers/WritePart',
+                request_serializer=edl__proto_dot_v1_dot_servers__pb2.FilePiece.SerializeToString,
+                response_deserializer=edl__proto_dot_v1_dot_servers__pb2.WritePartReply.FromString,
+                _registered_method=True)
+        self.ReadCheckpoint = channel.unary_stream(
+                '/edl.v1.Servers/ReadCheckpoint',
+                request_serializer=edl__proto_dot_v1_dot_servers__pb2.ReadCheckpointRequest.SerializeToString,
+                response_deserializer=edl__proto_dot_v1_dot_servers__pb2.FilePiece.FromString,
+                _registered_method=True)
 
 
 class ServersServicer:
@@ -63,6 +73,20 @@ class ServersServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WritePart(self, request_iterator, context):
+        """For servers that do not see the master's files: the part of a snapshot, and the checkpoint that
+        Begin names.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReadCheckpoint(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ServersServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -75,6 +99,16 @@ def add_ServersServicer_to_server(servicer, server):
                     servicer.Report,
                     request_deserializer=edl__proto_dot_v1_dot_servers__pb2.ServerReport.FromString,
                     response_serializer=edl__proto_dot_v1_dot_servers__pb2.ServerReportReply.SerializeToString,
+            ),
+            'WritePart': grpc.stream_unary_rpc_method_handler(
+                    servicer.WritePart,
+                    request_deserializer=edl__proto_dot_v1_dot_servers__pb2.FilePiece.FromString,
+                    response_serializer=edl__proto_dot_v1_dot_servers__pb2.WritePartReply.SerializeToString,
+            ),
+            'ReadCheckpoint': grpc.unary_stream_rpc_method_handler(
+                    servicer.ReadCheckpoint,
+                    request_deserializer=edl__proto_dot_v1_dot_servers__pb2.ReadCheckpointRequest.FromString,
+                    response_serializer=edl__proto_dot_v1_dot_servers__pb2.FilePiece.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -132,6 +166,60 @@ class Servers:
             '/edl.v1.Servers/Report',
             edl__proto_dot_v1_dot_servers__pb2.ServerReport.SerializeToString,
             edl__proto_dot_v1_dot_servers__pb2.ServerReportReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WritePart(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/edl.v1.Servers/WritePart',
+            edl__proto_dot_v1_dot_servers__pb2.FilePiece.SerializeToString,
+            edl__proto_dot_v1_dot_servers__pb2.WritePartReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadCheckpoint(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/edl.v1.Servers/ReadCheckpoint',
+            edl__proto_dot_v1_dot_servers__pb2.ReadCheckpointRequest.SerializeToString,
+            edl__proto_dot_v1_dot_servers__pb2.FilePiece.FromString,
             options,
             channel_credentials,
             insecure,

@@ -35,6 +35,11 @@ class ServersStub:
     def __new__(cls, channel: _aio.Channel) -> ServersAsyncStub: ...
     Follow: _grpc.UnaryStreamMultiCallable[_servers_pb2.FollowRequest, _servers_pb2.CommandEntry]
     Report: _grpc.UnaryUnaryMultiCallable[_servers_pb2.ServerReport, _servers_pb2.ServerReportReply]
+    WritePart: _grpc.StreamUnaryMultiCallable[_servers_pb2.FilePiece, _servers_pb2.WritePartReply]
+    """For servers that do not see the master's files: the part of a snapshot, and the checkpoint that
+    Begin names.
+    """
+    ReadCheckpoint: _grpc.UnaryStreamMultiCallable[_servers_pb2.ReadCheckpointRequest, _servers_pb2.FilePiece]
 
 @_typing.type_check_only
 class ServersAsyncStub(ServersStub):
@@ -43,6 +48,11 @@ class ServersAsyncStub(ServersStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Follow: _aio.UnaryStreamMultiCallable[_servers_pb2.FollowRequest, _servers_pb2.CommandEntry]  # type: ignore[assignment]
     Report: _aio.UnaryUnaryMultiCallable[_servers_pb2.ServerReport, _servers_pb2.ServerReportReply]  # type: ignore[assignment]
+    WritePart: _aio.StreamUnaryMultiCallable[_servers_pb2.FilePiece, _servers_pb2.WritePartReply]  # type: ignore[assignment]
+    """For servers that do not see the master's files: the part of a snapshot, and the checkpoint that
+    Begin names.
+    """
+    ReadCheckpoint: _aio.UnaryStreamMultiCallable[_servers_pb2.ReadCheckpointRequest, _servers_pb2.FilePiece]  # type: ignore[assignment]
 
 class ServersServicer(metaclass=_abc_1.ABCMeta):
     """Called by parameter servers, served by the master."""
@@ -60,5 +70,22 @@ class ServersServicer(metaclass=_abc_1.ABCMeta):
         request: _servers_pb2.ServerReport,
         context: _ServicerContext,
     ) -> _typing.Union[_servers_pb2.ServerReportReply, _abc.Awaitable[_servers_pb2.ServerReportReply]]: ...
+
+    @_abc_1.abstractmethod
+    def WritePart(
+        self,
+        request_iterator: _MaybeAsyncIterator[_servers_pb2.FilePiece],
+        context: _ServicerContext,
+    ) -> _typing.Union[_servers_pb2.WritePartReply, _abc.Awaitable[_servers_pb2.WritePartReply]]:
+        """For servers that do not see the master's files: the part of a snapshot, and the checkpoint that
+        Begin names.
+        """
+
+    @_abc_1.abstractmethod
+    def ReadCheckpoint(
+        self,
+        request: _servers_pb2.ReadCheckpointRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_servers_pb2.FilePiece], _abc.AsyncIterator[_servers_pb2.FilePiece]]: ...
 
 def add_ServersServicer_to_server(servicer: ServersServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,0 +1,76 @@
+"""Parameter servers as pods of the cluster; they do not see the files of the master."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from edl_master.core.events import InstanceExited, InstanceNotStarted, InstancePending
+from edl_master.core.failure_policy import describe_exit
+from edl_master.core.identifiers import WorkerId
+from edl_master.core.platform import Platform
+
+log = logging.getLogger(__name__)
+
+_FORMER_S = 60.0
+"""How long the end of a former master's server may take to be seen."""
+
+
+class ServerPods:
+    """The pods of one incarnation, by the numbers of their servers.
+
+    Args:
+        pods: the platform of pods of this role.
+        count: how many.
+        on_end: called with the number of a server that ended by itself, and how it ended.
+    """
+
+    def __init__(self, pods: Platform, count: int, on_end: Callable[[int, str], None]) -> None:
+        self._pods = pods
+        self._count = count
+        self._on_end = on_end
+        self._closing = threading.Event()
+        threading.Thread(target=self._run, name="server-pods", daemon=True).start()
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Nobody outside of a pod can use the number of its process."""
+        return (0,) * self._count
+
+    def close(self, within_s: float) -> None:
+        """End all of them; those that have not ended in time are killed."""
+        self._closing.set()
+        self._pods.close(within_s)
+
+    def _run(self) -> None:
+        self._end_former()
+        for number in range(self._count):
+            if not self._closing.is_set():
+                self._pods.start(WorkerId(number), 0)
+        while not self._closing.is_set():
+            for seen in self._pods.observe(1.0):
+                if self._closing.is_set():
+                    return
+                match seen:
+                    case InstanceExited(worker, _, code, signal):
+                        self._on_end(worker, f"ended by {describe_exit(code, signal)}")
+                    case InstanceNotStarted(worker, reason):
+                        self._on_end(worker, f"could not be started: {reason}")
+                    case InstancePending(worker, reason, detail) if detail:
+                        log.warning("server %d waits: %s: %s", worker, reason, detail)
+                    case _:
+                        log.info("server %d is %s", seen.worker, getattr(seen, "instance", "made"))
+
+    def _end_former(self) -> None:
+        """They hold parts of another course of training, and refuse this incarnation."""
+        former = self._pods.adopt()
+        for found in former:
+            self._pods.kill(found.worker)
+        left = {found.instance for found in former}
+        deadline = time.monotonic() + _FORMER_S
+        while left and time.monotonic() < deadline:
+            for seen in self._pods.observe(1.0):
+                if isinstance(seen, InstanceExited):
+                    left.discard(seen.instance)

@@ -1,0 +1,47 @@
+"""Parameter servers on a platform: former ones are ended, and every loss is reported."""
+
+from __future__ import annotations
+
+import queue
+import signal
+import threading
+
+from acting.threads import Machine, ThreadInstance, ThreadPlatform
+
+from edl_master.adapters.server_pods import ServerPods
+
+LONG_S = 120.0
+
+
+def serve(instance: ThreadInstance) -> int | signal.Signals:
+    while not instance.asked.wait(0.01):
+        instance.check()
+    return 0
+
+
+def test_servers_of_a_former_master_end_before_new_ones_start() -> None:
+    machine, ends = Machine(), queue.SimpleQueue[tuple[int, str]]()
+    former = ThreadPlatform(serve, machine)
+    for number in range(2):
+        former.start(number, 0)  # type: ignore[arg-type]
+    former.abandoned = True
+    servers = ServerPods(ThreadPlatform(serve, machine), 2, lambda *end: ends.put(end))
+    deadline = threading.Event()
+    while sum(each.alive for each in machine.instances[2:]) < 2:
+        deadline.wait(0.01)  # the test's own limit ends this
+    assert not any(each.alive for each in machine.instances[:2])
+    assert ends.empty(), "nobody has lost a server of this master"
+    servers.close(5)
+    assert not any(each.alive for each in machine.instances)
+    assert ends.empty(), "an end that was asked for is no loss"
+
+
+def test_a_server_that_ends_or_cannot_start_is_lost() -> None:
+    ends = queue.SimpleQueue[tuple[int, str]]()
+    servers = ServerPods(ThreadPlatform(lambda _: 3), 1, lambda *end: ends.put(end))
+    assert ends.get(timeout=LONG_S) == (0, "ended by exit code 3")
+    servers.close(0)
+    none = ServerPods(ThreadPlatform(None), 1, lambda *end: ends.put(end))
+    number, how = ends.get(timeout=LONG_S)
+    assert (number, how.partition(":")[0]) == (0, "could not be started")
+    none.close(0)
