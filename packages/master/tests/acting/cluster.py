@@ -5,9 +5,16 @@ from __future__ import annotations
 import copy
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 
-from edl_proto.kubernetes.api import ApiError, ApiUnavailable, JsonObject, KubernetesApi
+from edl_proto.kubernetes.api import (
+    ApiError,
+    ApiUnavailable,
+    JsonObject,
+    KubernetesApi,
+    Listing,
+    WatchEvent,
+)
 
 Fault = Callable[[str, str], None]
 """Called with the method and the path before a call has an effect; it may raise."""
@@ -28,6 +35,8 @@ class ScriptedApi(KubernetesApi):
         """Also called with both, when the call has had its effect: the answer is lost."""
         self._numbers = itertools.count(1)
         self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._events: list[tuple[int, str, WatchEvent]] = []
 
     def put(self, path: str, item: JsonObject) -> JsonObject:
         """Place an object as somebody else would."""
@@ -36,8 +45,44 @@ class ScriptedApi(KubernetesApi):
             metadata = item.setdefault("metadata", {})
             metadata.setdefault("uid", f"uid-{next(self._numbers)}")
             metadata["resourceVersion"] = str(next(self._numbers))
+            kind = "MODIFIED" if path in self.objects else "ADDED"
             self.objects[path] = item
+            self._note(kind, path, item)
             return copy.deepcopy(item)
+
+    def _note(self, kind: str, path: str, item: JsonObject) -> None:
+        event = WatchEvent(kind, copy.deepcopy(item))
+        self._events.append((next(self._numbers), path.rpartition("/")[0], event))
+        self._changed.notify_all()
+
+    def delete(self, path: str, grace_s: int | None = None) -> None:
+        with self._lock:
+            self._called("DELETE", path)
+            item = self._found(path)
+            del self.objects[path]
+            self._note("DELETED", path, item)
+
+    def text(self, path: str, query: Mapping[str, str]) -> str:
+        self._called("GET", path)
+        return "the log\n"
+
+    def list(self, path: str, selector: str) -> Listing:
+        with self._lock:
+            self._called("LIST", path)
+            items = [o for p, o in self.objects.items() if p.rpartition("/")[0] == path]
+            return Listing(copy.deepcopy(items), str(next(self._numbers)))
+
+    def watch(self, path: str, selector: str, version: str, seconds: int) -> Iterator[WatchEvent]:
+        last = int(version)
+        while True:
+            with self._lock:
+                self._called("WATCH", path)
+                new = [(n, e) for n, p, e in self._events if n > last and p == path]
+                if not new:
+                    self._changed.wait(0.1)
+            for number, event in new:
+                last = number
+                yield event
 
     def get(self, path: str) -> JsonObject:
         with self._lock:

@@ -10,6 +10,10 @@ from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_proto.kubernetes import objects
 from edl_proto.kubernetes.api import JsonObject
 
+_MASTER_WAIT_S = 1800
+"""How long workers wait for the next master: the Job controller delays it by ten minutes at most,
+and an API server may be away in addition. With the Job, workers are deleted anyway."""
+
 
 @dataclass(frozen=True, slots=True)
 class PriorityMix:
@@ -82,4 +86,6 @@ class PodTemplate:
                 container["command"] = list(command)
                 variables = container.setdefault("env", [])
                 variables.append({"name": "EDL_INSTANCE", "value": instance})
+                if all(each["name"] != "EDL_MASTER_WAIT_S" for each in variables):
+                    variables.append({"name": "EDL_MASTER_WAIT_S", "value": str(_MASTER_WAIT_S)})
         return pod

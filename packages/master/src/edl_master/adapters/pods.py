@@ -317,9 +317,9 @@ class KubernetesPods:
 
     def _give_up(self, pod: PodRecord, problem: StartProblem) -> None:
         """The pod will never run; every other one like it would end alike."""
+        self._report_not_started(pod, str(problem), True)  # first: its deletion is no end
         with contextlib.suppress(RuntimeError):  # closed
             self._ends.submit(self._delete, pod, _FORCE)
-        self._report_not_started(pod, str(problem), True)
 
     def _see_gone(self, instance: InstanceId, last: JsonObject | None) -> None:
         """The pod is not there any more; its last state may still say that it ran."""

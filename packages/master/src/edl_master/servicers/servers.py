@@ -75,7 +75,7 @@ class ServersServicer(servers_pb2_grpc.ServersServicer):
     def WritePart(
         self, request_iterator: Iterator[servers_pb2.FilePiece], context: grpc.ServicerContext
     ) -> servers_pb2.WritePartReply:
-        first = next(request_iterator)
+        first = next(request_iterator, servers_pb2.FilePiece())
         check_incarnation(self._incarnation, first.incarnation)
         log = self._group.log
         if not log.is_place(first.place) or not _LABEL.fullmatch(first.label):

@@ -83,12 +83,14 @@ class _Interceptor(grpc.ServerInterceptor):
 
         def stream(requests: Iterator[Any], context: grpc.ServicerContext) -> Any:
             rule = rules.RULES.get(method)
-            if rule is None or rule.header is None:
+            if rule is None or not (rule.header or rule.own):
                 _check(method, context, None)
                 return inner(requests, context)
-            header = next(requests, b"")
-            _check(method, context, header)
-            return inner(itertools.chain((header,), requests), context)
+            first = next(requests, b"")
+            if rule.header is None and not first:
+                context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the call says nothing")
+            _check(method, context, first)
+            return inner(itertools.chain((first,), requests), context)
 
         checked = stream if handler.request_streaming else single
         return make(checked, handler.request_deserializer, handler.response_serializer)

@@ -64,6 +64,8 @@ RULES: Mapping[str, AccessRule] = {
     "/edl.v1.Tasks/Heartbeat": _WORKER,
     "/edl.v1.Servers/Follow": _SERVER,
     "/edl.v1.Servers/Report": _SERVER,
+    "/edl.v1.Servers/WritePart": _SERVER,
+    "/edl.v1.Servers/ReadCheckpoint": _SERVER,
     **_raw(
         "Parameters",
         {

@@ -1,0 +1,174 @@
+"""Pods against an API server in memory: what they wait for, and what can never start.
+
+The promises of every platform are tested with real pods: tests/kubernetes/test_pods.py.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from acting.cluster import ScriptedApi, outage
+
+from edl_master.adapters import api_retry
+from edl_master.adapters.pod_template import PodTemplate, PriorityMix
+from edl_master.adapters.pods import KubernetesPods
+from edl_master.core.events import InstanceNotStarted, InstancePending
+from edl_master.core.identifiers import InstanceId, WorkerId
+from edl_master.core.platform import InstanceStarted, Observation
+from edl_proto.kubernetes import objects
+from edl_proto.kubernetes.api import ApiError
+
+PODS = "/api/v1/namespaces/team/pods"
+POD = {"spec": {"containers": [{"name": objects.CONTAINER, "env": []}]}}
+TEMPLATE = PodTemplate("team", "job", ("edl-job", "uid"), POD)
+W = WorkerId(0)
+Start = Callable[[], KubernetesPods]
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> ScriptedApi:
+    monkeypatch.setattr(api_retry, "_FIRST_S", 0.0)
+    return ScriptedApi()
+
+
+@pytest.fixture
+def start(api: ScriptedApi, tmp_path: Path) -> Iterator[Start]:
+    made: list[KubernetesPods] = []
+
+    def make() -> KubernetesPods:
+        made.append(KubernetesPods(api, TEMPLATE, lambda worker, attempt: ["x"], tmp_path))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each._over.set()  # no pod of this server ever ends
+        each.close(-60)
+
+
+def following(platform: KubernetesPods) -> Iterator[Observation]:
+    while True:
+        yield from platform.observe(1.0)
+
+
+def only_pod(api: ScriptedApi) -> str:
+    (path,) = (path for path in list(api.objects) if path.startswith(PODS))
+    return path
+
+
+def show(api: ScriptedApi, **status: Any) -> None:
+    """The kubelet or the scheduler writes a status."""
+    path = only_pod(api)
+    api.put(path, {**copy.deepcopy(api.objects[path]), "status": status})
+
+
+def container(**state: Any) -> dict[str, Any]:
+    return {"containerStatuses": [{"name": objects.CONTAINER, "state": state}]}
+
+
+def wait_until_made(api: ScriptedApi, seen: Iterator[Observation]) -> None:
+    assert next(seen) == InstancePending(W, "Creating")
+    while not any(path.startswith(PODS) for path in list(api.objects)):
+        pass  # the test's own limit ends this
+
+
+def test_what_a_pod_waits_for_is_told_until_it_runs(api: ScriptedApi, start: Start) -> None:
+    platform = start()
+    platform.start(W, 0)
+    seen = following(platform)
+    wait_until_made(api, seen)
+    for nodes in ("0/2", "0/3"):
+        why = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        show(api, conditions=[{**why, "message": f"{nodes} nodes are available"}])
+        assert next(seen) == InstancePending(W, "Unschedulable", f"{nodes} nodes are available")
+    show(api, **container(running={}))
+    assert isinstance(next(seen), InstanceStarted)
+
+
+def test_an_image_that_cannot_be_pulled_is_given_up_without_another_event(
+    api: ScriptedApi, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edl_master.adapters.pods._START_PATIENCE_S", 0.2)
+    platform = start()
+    platform.start(W, 0)
+    seen = following(platform)
+    wait_until_made(api, seen)
+    show(api, **container(waiting={"reason": "ErrImagePull", "message": "not found"}))
+    assert next(seen) == InstancePending(W, "ErrImagePull", "not found")
+    assert next(seen) == InstanceNotStarted(W, "ErrImagePull: not found", permanent=True)
+
+
+def test_a_pod_that_starts_in_time_is_not_given_up(
+    api: ScriptedApi, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edl_master.adapters.pods._START_PATIENCE_S", 0.2)
+    platform = start()
+    platform.start(W, 0)
+    seen = following(platform)
+    wait_until_made(api, seen)
+    show(api, **container(waiting={"reason": "ErrImagePull", "message": "timeout"}))
+    show(api, **container(running={}))
+    assert next(seen) == InstancePending(W, "ErrImagePull", "timeout")
+    assert isinstance(next(seen), InstanceStarted)
+    assert platform.observe(0.5) == ()
+
+
+def test_an_exceeded_quota_is_waited_for(api: ScriptedApi, start: Start) -> None:
+    message = "exceeded quota: team, requested: pods=1, used: pods=5, limited: pods=5"
+
+    def exceed_once(method: str, path: str) -> None:
+        if method == "POST":
+            api.before = lambda method, path: None
+            raise ApiError(403, "Forbidden", message)
+
+    api.before = exceed_once
+    platform = start()
+    platform.start(W, 0)
+    seen = following(platform)
+    assert next(seen) == InstancePending(W, "Creating")
+    assert next(seen) == InstancePending(W, "QuotaExceeded", message)
+    while not any(path.startswith(PODS) for path in list(api.objects)):
+        pass
+
+
+@pytest.mark.parametrize(("status", "reason"), [(422, "Invalid"), (403, "Forbidden")])
+def test_a_pod_that_the_api_server_refuses_can_never_start(
+    api: ScriptedApi, start: Start, status: int, reason: str
+) -> None:
+    def refuse(method: str, path: str) -> None:
+        if method == "POST":
+            raise ApiError(status, reason, "no priority class missing was found")
+
+    api.before = refuse
+    platform = start()
+    platform.start(W, 0)
+    seen = following(platform)
+    assert next(seen) == InstancePending(W, "Creating")
+    refused = next(seen)
+    assert isinstance(refused, InstanceNotStarted)
+    assert refused.permanent
+    assert "no priority class missing was found" in refused.reason
+
+
+def test_pods_of_a_former_master_are_found_when_the_api_server_is_back(
+    api: ScriptedApi, start: Start
+) -> None:
+    running = TEMPLATE.render(InstanceId("edl-job-worker-3-0-ab"), WorkerId(3), 2, ["x"])
+    api.put(f"{PODS}/edl-job-worker-3-0-ab", {**running, "status": container(running={})})
+    platform = start()
+    api.before = outage(10)
+    (found,) = platform.adopt()
+    assert (found.worker, found.attempt, found.instance) == (3, 2, "edl-job-worker-3-0-ab")
+
+
+def test_the_first_workers_of_a_mix_have_the_higher_priority() -> None:
+    mix = PriorityMix((("high", 2), ("middle", 1), ("low", 0)))
+    assert [mix.of(worker) for worker in range(5)] == ["high", "high", "middle", "low", "low"]
+    assert PriorityMix((("high", 2),)).of(2) == ""
+    template = PodTemplate("team", "job", ("edl-job", "uid"), POD, mix)
+    made = template.render(InstanceId("a"), WorkerId(4), 0, ["x"])
+    assert made["spec"]["priorityClassName"] == "low"
+    assert "priorityClassName" not in POD["spec"], "the template is as it was"
