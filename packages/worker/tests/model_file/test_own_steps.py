@@ -270,3 +270,23 @@ def test_what_cannot_be_distributed_is_refused(zoo: ZooFolder, case: str) -> Non
         load(zoo, source + "\n")
     assert what in caught.value.errors[0].what
     assert caught.value.errors[0].remedy
+
+
+def test_optimizers_of_a_model_that_is_not_compiled(zoo: ZooFolder) -> None:
+    made = """
+        self.one, self.other = tf.keras.optimizers.SGD(0.1), tf.keras.optimizers.SGD(0.1)
+"""
+    source = GAN.replace("\n    def compile(self, one, other):", made + "COMPILED")
+    a, b = source.index("COMPILED"), source.index("    def call")
+    source = source[:a] + "\n" + source[b : source.index("def custom_model")]
+    zoo.write("mine.py", source + REST.partition("def optimizer")[0])
+    with pytest.raises(ContractErrors) as caught:
+        zoo.load("mine")
+    (error,) = caught.value.errors
+    assert "its own optimizers (one, other), but it is not compiled" in error.what
+    assert "self.compile(optimizer=self.one)" in error.remedy
+    compiled = made + "        self.compile(optimizer=self.one)\n"
+    zoo.write("other.py", source.replace(made, compiled) + REST.partition("def optimizer")[0])
+    file = zoo.load("other")
+    file.build(BATCH)
+    assert type(file.optimizer).__name__ == "SGD"

@@ -208,11 +208,11 @@ def shortest(values: Array) -> Array:
     multiplied by an exact power of ten, is rounded once.
     """
     flat = np.ascontiguousarray(values, np.float32).reshape(-1)
-    exact = flat.astype(np.float64)
-    result = exact.copy()
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        exact = flat.astype(np.float64)
         magnitude = np.floor(np.log10(np.abs(exact)))
         usual = np.isfinite(magnitude) & (np.abs(magnitude) < len(_POWERS) - max(_DIGITS))
+    result = exact.copy()
     for at in np.flatnonzero(~usual & np.isfinite(exact) & (exact != 0)).tolist():
         result[at] = float(str(flat[at]))
     waiting = np.flatnonzero(usual)

@@ -167,7 +167,10 @@ def describe_model_file(
         for role, definition in compiled_definitions(keras_model).items():
             if role in _USED[purpose]:
                 used.setdefault(role, definition)
-    errors.prepend(_missing(model, used, _needed(keras_model, purpose)))
+    missing = _missing(model, used, _needed(keras_model, purpose))
+    if keras_model is not None and trains_by_itself(keras_model):
+        missing = [_not_compiled(model, keras_model, error) for error in missing]
+    errors.prepend(missing)
     return _with_own_steps(_describe(model, keras_model, used, caller, errors), purpose)
 
 
@@ -233,6 +236,25 @@ def _missing(
                 )
             )
     return errors
+
+
+def _not_compiled(model: ModelDefinition, keras_model: keras.Model, missing: EdlError) -> EdlError:
+    """The error for an optimizer that is missing, though the model has some for its own step."""
+    own = [
+        name
+        for name, value in vars(keras_model).items()
+        if isinstance(value, keras.optimizers.Optimizer) and not name.startswith("_")
+    ]
+    if not own or _MISSING["optimizer"][0] not in missing.what:
+        return missing
+    return EdlError(
+        ErrorCode.MODEL_CONTRACT,
+        f"the model has its own optimizers ({', '.join(own)}), but it is not compiled, and the "
+        "model file has no optimizer()",
+        where=model.place,
+        remedy=f"End the model's __init__ with self.compile(optimizer=self.{own[0]}); train_step "
+        "uses its own optimizers as before.",
+    )
 
 
 def _unknown_parameters(model: ModelDefinition, caller: DefinitionCaller) -> list[EdlError]:
