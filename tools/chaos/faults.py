@@ -125,7 +125,7 @@ EVERYTHING = Role(
 JOB = Role("job", lambda job, _: job.client_pids() or job.master_pids())
 CLIENT = Role("client", lambda job, _: job.client_pids(), leaves_none=True)
 
-# Longer than a supervisor waits for a sign of life.
+# Longer than a supervisor waits for a heartbeat.
 _LONG_S = (32.0,)
 
 # The last is longer than the master waits for a parameter server.

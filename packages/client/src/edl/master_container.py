@@ -44,7 +44,7 @@ from edl_proto.v1 import job_pb2
 log = logging.getLogger(__name__)
 
 _AGAIN_S = 0.5
-_LOOK_EVERY_S = 1.0
+_CHECK_EVERY_S = 1.0
 _PROBE = (
     "python3 -P -c 'import importlib.util as u, sys; sys.exit(not u.find_spec(\"edl_master\"))'"
     f" || exit {job_directory.NO_MASTER_PACKAGE};"
@@ -117,8 +117,8 @@ def _watch_supervisor(job_dir: Path) -> None:
 
     def look() -> None:
         while True:
-            time.sleep(_LOOK_EVERY_S)
-            if watch.look():
+            time.sleep(_CHECK_EVERY_S)
+            if watch.check():
                 log.warning("the job has no supervisor: one is started")
 
     threading.Thread(target=look, name="supervisor-watch", daemon=True).start()

@@ -84,14 +84,14 @@ class Supervisor:
     # --- observing -------------------------------------------------------------------------
 
     def _observe(self) -> Observation:
-        supervision.beat(self._job_dir)
+        supervision.record_heartbeat(self._job_dir)
         end, lost_race = self._exit_of_child()
         # The exit first: a master that has ended has written everything that it will write.
         return Observation(
             is_wanted=supervision.is_wanted(self._job_dir),
             is_over=supervision.is_over(self._job_dir),
             has_master=supervision.has_master(self._job_dir),
-            life_sign=supervision.master_life_sign(self._job_dir),
+            heartbeat=supervision.master_heartbeat(self._job_dir),
             exit=end,
             lost_race=lost_race,
         )
@@ -158,7 +158,7 @@ class Supervisor:
 
     def _end_master(self) -> None:
         """End a frozen master; SIGTERM first, for the process that stands for a container."""
-        log.warning("the job's master gives no sign of life and is killed")
+        log.warning("the job's master has no heartbeat and is killed")
         if self._child is not None:
             master = process_identity.find(self._child.pid)
         else:

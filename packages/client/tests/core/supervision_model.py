@@ -21,7 +21,7 @@ from edl.core.supervision import (
     RestartPolicy,
     Supervision,
 )
-from edl_proto.local.supervision import FROZEN_S, Remedy, remedy
+from edl_proto.local.supervision import FROZEN_S, SupervisorAction, supervisor_action
 
 OBSERVED_EVERY_S = 0.5
 NEW, STARTING, SERVING = "new", "starting", "serving"
@@ -146,7 +146,7 @@ def supervisor_acts(world: World) -> World:
             is_wanted=world.wanted,
             is_over=world.is_over,
             has_master=holder is not None,
-            life_sign=int(now / OBSERVED_EVERY_S) if has_sign else -1,
+            heartbeat=int(now / OBSERVED_EVERY_S) if has_sign else -1,
         )
         assert world.supervisor is not None
         state, decisions = world.supervisor.observe(seen, now)
@@ -244,16 +244,16 @@ def worker_acts(world: World) -> World:
 
 def looks(world: World, *, clock_was_set: bool = False) -> World:
     """What somebody does about the supervisor; a frozen one has been silent for long."""
-    chosen = remedy(
+    chosen = supervisor_action(
         is_wanted=world.wanted,
         is_over=world.is_over,
         is_held=world.supervisor is not None,
         silent_s=FROZEN_S + 1 if world.supervisor_frozen or clock_was_set else 0.0,
     )
     match chosen:
-        case Remedy.START if False not in world.contenders:
+        case SupervisorAction.START if False not in world.contenders:
             return world.with_contender(False)
-        case Remedy.KILL:
+        case SupervisorAction.KILL:
             return orphaned(world)
         case _:
             return world
@@ -307,7 +307,7 @@ def killed(world: World, master: MasterProcess) -> World:
         is_wanted=world.wanted,
         is_over=world.is_over,
         has_master=world.holder is not None,
-        life_sign=-2,
+        heartbeat=-2,
         exit=MasterExit(START_FAILURE_S, 9),
     )
     state, decisions = replace(world.supervisor, observed_at=None).observe(seen, 0.0)
@@ -338,7 +338,7 @@ def normal(world: World) -> World:
     state = replace(
         world.supervisor,
         started_at=0.0,
-        life_sign=-3,
+        heartbeat=-3,
         alive_at=0.0,
         observed_at=None,
         retry_at=0.0,

@@ -100,14 +100,14 @@ class Job:
         self.has_master = False
         self.is_over = False
         self.is_wanted = True
-        self.life_sign = 0
+        self.heartbeat = 0
 
     def observe(
         self, end: MasterExit | None = None, *, lost_race: bool = False, after_s: float = 0.5
     ) -> list[Decision | GiveUp]:
         self.now += after_s
         seen = Observation(
-            self.is_wanted, self.is_over, self.has_master, self.life_sign, end, lost_race
+            self.is_wanted, self.is_over, self.has_master, self.heartbeat, end, lost_race
         )
         self.state, decisions = self.state.observe(seen, self.now)
         return list(decisions)
@@ -131,7 +131,7 @@ def job() -> Job:
 
 def test_a_missing_master_is_started_and_a_living_one_left_alone(job: Job) -> None:
     job.starts()
-    for job.life_sign in range(200):
+    for job.heartbeat in range(200):
         assert job.observe() == []
 
 

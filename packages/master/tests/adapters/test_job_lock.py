@@ -35,12 +35,12 @@ def test_a_master_starts_the_supervisor_that_its_job_lacks(
     watch = supervision.SupervisorWatch
 
     class Watch(watch):  # type: ignore[misc, valid-type]
-        def look(self, now: float | None = None) -> bool:
+        def check(self, now: float | None = None) -> bool:
             looked.set()
-            return super().look(now)
+            return super().check(now)
 
     monkeypatch.setattr(supervision, "SupervisorWatch", Watch)
-    monkeypatch.setattr(job_lock, "_LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(job_lock, "_CHECK_EVERY_S", 0.01)
     monkeypatch.setattr(job_lock, "_SUPERVISOR_MISSING_S", 0.0)
     (tmp_path / "logs").mkdir()
     (tmp_path / "spec.json").write_text("{}")

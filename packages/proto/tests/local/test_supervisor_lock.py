@@ -14,7 +14,12 @@ from pathlib import Path
 import pytest
 
 from edl_proto.local import process_environment, supervision
-from edl_proto.local.supervision import FROZEN_S, Remedy, SupervisorWatch, remedy
+from edl_proto.local.supervision import (
+    FROZEN_S,
+    SupervisorAction,
+    SupervisorWatch,
+    supervisor_action,
+)
 
 HOLD = """
 import sys, time
@@ -63,18 +68,18 @@ def starts(job_dir: Path, expected: int) -> None:
 @pytest.mark.parametrize(
     ("wanted", "over", "held", "silent_s", "expected"),
     [
-        (True, False, False, 0.0, Remedy.START),
-        (True, False, True, 0.0, Remedy.NOTHING),
-        (True, False, True, FROZEN_S + 1, Remedy.KILL),
-        (False, False, False, 0.0, Remedy.NOTHING),
-        (True, True, False, 0.0, Remedy.NOTHING),
-        (True, True, True, FROZEN_S + 1, Remedy.NOTHING),
+        (True, False, False, 0.0, SupervisorAction.START),
+        (True, False, True, 0.0, SupervisorAction.NOTHING),
+        (True, False, True, FROZEN_S + 1, SupervisorAction.KILL),
+        (False, False, False, 0.0, SupervisorAction.NOTHING),
+        (True, True, False, 0.0, SupervisorAction.NOTHING),
+        (True, True, True, FROZEN_S + 1, SupervisorAction.NOTHING),
     ],
 )
 def test_what_a_supervisor_needs(
-    wanted: bool, over: bool, held: bool, silent_s: float, expected: Remedy
+    wanted: bool, over: bool, held: bool, silent_s: float, expected: SupervisorAction
 ) -> None:
-    found = remedy(is_wanted=wanted, is_over=over, is_held=held, silent_s=silent_s)
+    found = supervisor_action(is_wanted=wanted, is_over=over, is_held=held, silent_s=silent_s)
     assert found is expected
 
 
@@ -114,9 +119,9 @@ def test_a_held_lock_is_left_alone(job_dir: Path, supervisor: subprocess.Popen[s
 
 def test_later_workers_give_the_first_one_time(job_dir: Path) -> None:
     watch = SupervisorWatch(job_dir, delay_s=2.0)
-    assert not watch.look(100.0)
-    assert not watch.look(101.0)
-    assert watch.look(102.0)
+    assert not watch.check(100.0)
+    assert not watch.check(101.0)
+    assert watch.check(102.0)
 
 
 def test_a_frozen_supervisor_is_killed_and_replaced(
@@ -124,18 +129,18 @@ def test_a_frozen_supervisor_is_killed_and_replaced(
 ) -> None:
     os.kill(supervisor.pid, signal.SIGSTOP)
     watch = SupervisorWatch(job_dir)
-    watch.look(100.0)
-    watch.look(100.0 + FROZEN_S)
+    watch.check(100.0)
+    watch.check(100.0 + FROZEN_S)
     assert supervisor.poll() is None
-    watch.look(101.0 + FROZEN_S)
+    watch.check(101.0 + FROZEN_S)
     assert supervisor.wait(200) == -signal.SIGKILL
-    assert watch.look(102.0 + FROZEN_S)
+    assert watch.check(102.0 + FROZEN_S)
 
 
 def test_a_clock_that_was_set_kills_no_supervisor(
     job_dir: Path, supervisor: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An hour forward: the last sign of life looks old until the next one comes."""
+    """An hour forward: the last heartbeat looks old until the next one comes."""
     monkeypatch.setattr(supervision, "_CONFIRM_S", 0.0)
     signs = iter((0, 1_000_000_000, 2_000_000_000))
     lock = job_dir / "supervisor.lock"

@@ -30,16 +30,16 @@ def started(job_dir: Path) -> bool:
 
 def test_a_worker_that_never_registered_starts_the_supervisor(job_dir: Path) -> None:
     """No master, no registration, no loaded model: the job's directory is enough."""
-    SupervisorMonitor(job_dir, 0, SharedState()).look(100.0)
+    SupervisorMonitor(job_dir, 0, SharedState()).check(100.0)
     assert started(job_dir)
 
 
 def test_workers_with_higher_numbers_wait_longer(job_dir: Path) -> None:
     watch = SupervisorMonitor(job_dir, 8, SharedState())
-    watch.look(100.0)
-    watch.look(101.0)
+    watch.check(100.0)
+    watch.check(101.0)
     assert not (job_dir / "starts").exists()
-    watch.look(102.0)
+    watch.check(102.0)
     assert started(job_dir)
 
 
@@ -48,9 +48,9 @@ def test_a_worker_of_a_job_that_is_over_starts_nothing_and_leaves(job_dir: Path)
     (job_dir / "status.json").write_text('{"state": "FAILED"}')
     state = SharedState()
     watch = SupervisorMonitor(job_dir, 0, state)
-    watch.look(100.0)
-    watch.look(100.0 + OVER_S - 1)
+    watch.check(100.0)
+    watch.check(100.0 + OVER_S - 1)
     assert not state.leaving
-    watch.look(100.0 + OVER_S)
-    assert state.departure == Departure("job-over", tell=False)
+    watch.check(100.0 + OVER_S)
+    assert state.departure == Departure("job-over", report=False)
     assert not (job_dir / "starts").exists()

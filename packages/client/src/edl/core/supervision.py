@@ -31,7 +31,7 @@ BACKOFF_MAX_S = 5.0
 """The first restart is immediate; then delays double from ``BACKOFF_S`` to ``BACKOFF_MAX_S``."""
 
 SILENCE_S = 30.0
-"""A master without a sign of life for so long is frozen; it gives one each second. Half of the
+"""A master without a heartbeat for so long is frozen; it records one each second. Half of the
 time that workers wait for a master."""
 
 PAUSE_S = 5.0
@@ -133,7 +133,7 @@ class Observation:
         is_wanted: the job's directory says that its master has to run.
         is_over: the job has a final state.
         has_master: a master holds the job's directory.
-        life_sign: any value that changes while the master makes progress.
+        heartbeat: any value that changes while the master makes progress.
         exit: of the supervisor's child, if it ended since the previous observation.
         lost_race: the child ended because another master held the directory.
     """
@@ -141,7 +141,7 @@ class Observation:
     is_wanted: bool
     is_over: bool
     has_master: bool
-    life_sign: int
+    heartbeat: int
     exit: MasterExit | None = None
     lost_race: bool = False
 
@@ -171,7 +171,7 @@ class Supervision:
     Attributes:
         master: what runs at the moment.
         started_at: when the master started, or was found.
-        life_sign: the last one, which came at ``alive_at``.
+        heartbeat: the last one, which came at ``alive_at``.
         observed_at: time of the previous observation; None before the first one.
         retry_at: no master is started before that time.
         policy: the exits so far.
@@ -179,7 +179,7 @@ class Supervision:
 
     master: Master = Master.NONE
     started_at: float = 0.0
-    life_sign: int = 0
+    heartbeat: int = 0
     alive_at: float = 0.0
     observed_at: float | None = None
     retry_at: float = 0.0
@@ -228,7 +228,7 @@ class Supervision:
     def _without_master(
         self, seen: Observation, now: float
     ) -> tuple[Supervision, tuple[Decision | GiveUp, ...]]:
-        begun = replace(self, started_at=now, life_sign=seen.life_sign, alive_at=now)
+        begun = replace(self, started_at=now, heartbeat=seen.heartbeat, alive_at=now)
         if seen.has_master:
             return replace(begun, master=Master.ORPHAN), ()
         if now < self.retry_at:
@@ -238,8 +238,8 @@ class Supervision:
     def _with_master(
         self, seen: Observation, now: float
     ) -> tuple[Supervision, tuple[Decision | GiveUp, ...]]:
-        if seen.life_sign != self.life_sign:
-            return replace(self, life_sign=seen.life_sign, alive_at=now), ()
+        if seen.heartbeat != self.heartbeat:
+            return replace(self, heartbeat=seen.heartbeat, alive_at=now), ()
         if now - self.alive_at <= SILENCE_S:
             return self, ()
         return replace(self, alive_at=now), (Decision.END_MASTER,)

@@ -18,7 +18,7 @@ from edl_proto.local import job_directory, process_identity, supervision
 log = logging.getLogger(__name__)
 
 _LIFE_SIGN_EVERY_S = 1.0
-_LOOK_EVERY_S = 0.5
+_CHECK_EVERY_S = 0.5
 _SUPERVISOR_MISSING_S = 1.5
 """Longer than worker 0 takes to start one."""
 
@@ -89,8 +89,8 @@ class JobLock:
 
         def look() -> None:
             while True:
-                time.sleep(_LOOK_EVERY_S)
-                if watch.look():
+                time.sleep(_CHECK_EVERY_S)
+                if watch.check():
                     log.warning("the job has no supervisor: one is started")
 
         threading.Thread(target=look, name="supervisor-watch", daemon=True).start()

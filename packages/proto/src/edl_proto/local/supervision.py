@@ -2,9 +2,9 @@
 
 A job has at most one supervisor, the process that is the parent of its master (docs/adr/0016).
 The supervisor holds a lock in the job's directory for as long as it lives; beside the lock lies
-the command that starts one. Several supervisors that start at once are one a moment later.
+the command that starts one. If several start at once, only the one that gets the lock stays.
 
-Jobs that something else watches over (Kubernetes) have no such file, and nothing happens here.
+Jobs that something else restarts (Kubernetes) have no such file: then no function acts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import IO, Any
 from edl_proto.local import job_directory, process_environment
 
 FROZEN_S = 30.0
-"""A supervisor without a sign of life for so long is frozen; it gives one twice a second."""
+"""A supervisor without a heartbeat for so long is frozen; it records one twice a second."""
 
 _CONFIRM_S = 1.5
 """A silence that only the wall clock shows has to be confirmed: the clock may have been set."""
@@ -36,7 +36,7 @@ _STARTING_S = 20.0
 
 _HOLD_TRIES = 10
 _HOLD_TRY_S = 0.02
-"""A process that looks whether a lock is held holds it for some microseconds itself."""
+"""A process that checks whether a lock is held holds it for some microseconds itself."""
 
 _FINAL_STATES = frozenset(("SUCCEEDED", "FAILED", "CANCELLED"))
 
@@ -99,7 +99,7 @@ def is_over(job_dir: Path) -> bool:
     return "error" in read_report(job_dir)
 
 
-# --- locks and signs of life -------------------------------------------------------------------
+# --- locks and heartbeats ----------------------------------------------------------------------
 
 
 def take_lock(fd: int) -> None:
@@ -119,7 +119,7 @@ def take_lock(fd: int) -> None:
 
 
 def hold(job_dir: Path) -> IO[str] | None:
-    """Become the supervisor of a job, as long as the returned file is open and its process lives.
+    """Take the supervisor's lock of a job: held until the returned file is closed.
 
     Returns:
         None if the job has a supervisor already, or is gone.
@@ -152,8 +152,8 @@ def supervisor_pid(job_dir: Path) -> int | None:
         return None  # it is writing its number at this moment
 
 
-def beat(job_dir: Path) -> None:
-    """Give the supervisor's sign of life; called at least every few seconds."""
+def record_heartbeat(job_dir: Path) -> None:
+    """Record the supervisor's heartbeat; called at least every few seconds."""
     with contextlib.suppress(OSError):
         os.utime(job_dir / job_directory.SUPERVISOR_LOCK)
 
@@ -174,7 +174,7 @@ def has_master(job_dir: Path) -> bool:
     return is_directory_held(job_dir)
 
 
-def master_life_sign(job_dir: Path) -> int:
+def master_heartbeat(job_dir: Path) -> int:
     """A number that changes while the job's master makes progress.
 
     While a master starts it touches ``master-process.json``; later it writes its status.
@@ -200,31 +200,33 @@ def master_process(job_dir: Path) -> tuple[int, int] | None:
 # --- starting a supervisor ---------------------------------------------------------------------
 
 
-class Remedy(Enum):
-    """What a job's supervisor needs from a process that looks at it."""
+class SupervisorAction(Enum):
+    """What a process that observes a job's supervisor has to do about it."""
 
     NOTHING = auto()
     START = auto()
     KILL = auto()
 
 
-def remedy(*, is_wanted: bool, is_over: bool, is_held: bool, silent_s: float) -> Remedy:
-    """Decide what to do about a job's supervisor.
+def supervisor_action(
+    *, is_wanted: bool, is_over: bool, is_held: bool, silent_s: float
+) -> SupervisorAction:
+    """Decide what to do about a job's supervisor: nothing, start one, or kill a frozen one.
 
     Args:
         is_wanted, is_over: as the functions of these names say.
         is_held: a process holds the supervisor's lock.
-        silent_s: time since the last sign of life of that process.
+        silent_s: seconds since the last heartbeat of that process.
     """
     if not is_wanted or is_over:
-        return Remedy.NOTHING
+        return SupervisorAction.NOTHING
     if not is_held:
-        return Remedy.START
-    return Remedy.KILL if silent_s > FROZEN_S else Remedy.NOTHING
+        return SupervisorAction.START
+    return SupervisorAction.KILL if silent_s > FROZEN_S else SupervisorAction.NOTHING
 
 
 class SupervisorWatch:
-    """Repeated looks at a job's supervisor; each time that is measured is monotonic.
+    """Observes a job's supervisor; all durations are of the monotonic clock.
 
     Args:
         job_dir: of the job.
@@ -235,60 +237,67 @@ class SupervisorWatch:
     def __init__(self, job_dir: Path, delay_s: float = 0.0) -> None:
         self._job_dir = job_dir
         self._delay_s = delay_s
-        self._sign: tuple[int, float] | None = None
+        self._heartbeat: tuple[int, float] | None = None
         self._missing_since: float | None = None
 
     @property
     def is_missing(self) -> bool:
-        """Whether the last look found no supervisor."""
+        """Whether the last check found no supervisor."""
         return self._missing_since is not None
 
-    def look(self, now: float | None = None) -> bool:
-        """See to it that a job that needs a supervisor has one; say whether one was started."""
+    def check(self, now: float | None = None) -> bool:
+        """Start the supervisor of a job that needs one and has none.
+
+        Args:
+            now: seconds of a monotonic clock; None: the present.
+
+        Returns:
+            Whether one was started.
+        """
         now = time.monotonic() if now is None else now
         if not _is_locked(self._job_dir / job_directory.SUPERVISOR_LOCK):
-            self._sign = None
+            self._heartbeat = None
             if self._missing_since is None:
                 self._missing_since = now
             if now - self._missing_since < self._delay_s:
                 return False
             return _apply(self._job_dir, 0.0)
         self._missing_since = None
-        # A thousand workers look once a second: nothing is read while all is well.
-        sign = _time_of(self._job_dir / job_directory.SUPERVISOR_LOCK)
-        if self._sign is None or self._sign[0] != sign:
-            self._sign = (sign, now)
+        # A thousand workers check once a second: no file is read in the usual case.
+        heartbeat = _time_of(self._job_dir / job_directory.SUPERVISOR_LOCK)
+        if self._heartbeat is None or self._heartbeat[0] != heartbeat:
+            self._heartbeat = (heartbeat, now)
             return False
-        return _apply(self._job_dir, now - self._sign[1])
+        return _apply(self._job_dir, now - self._heartbeat[1])
 
 
 def ensure(job_dir: Path) -> bool:
-    """Look once: start the supervisor of a job that needs one, and say whether one was started.
+    """Check once: start the supervisor of a job that needs one; return whether one was started.
 
-    A frozen supervisor is killed; it is replaced the next time. That look takes
+    A frozen supervisor is killed; the next check replaces it. That check takes
     ``_CONFIRM_S`` longer than others.
     """
     lock = job_dir / job_directory.SUPERVISOR_LOCK
-    sign = _time_of(lock)
-    silent_s = time.time() - sign / 1e9 if sign else 0.0
+    heartbeat = _time_of(lock)
+    silent_s = time.time() - heartbeat / 1e9 if heartbeat else 0.0
     if silent_s > FROZEN_S and _is_locked(lock):
         time.sleep(_CONFIRM_S)
-        if _time_of(lock) != sign:
+        if _time_of(lock) != heartbeat:
             silent_s = 0.0
     return _apply(job_dir, silent_s)
 
 
 def _apply(job_dir: Path, silent_s: float) -> bool:
     is_held = _is_locked(job_dir / job_directory.SUPERVISOR_LOCK)
-    chosen = remedy(
+    chosen = supervisor_action(
         is_wanted=is_wanted(job_dir),
         is_over=not is_held and is_over(job_dir),
         is_held=is_held,
         silent_s=silent_s,
     )
-    if chosen is Remedy.START:
+    if chosen is SupervisorAction.START:
         return _start(job_dir)
-    if chosen is Remedy.KILL and (pid := supervisor_pid(job_dir)) is not None:
+    if chosen is SupervisorAction.KILL and (pid := supervisor_pid(job_dir)) is not None:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
     return False
@@ -316,7 +325,7 @@ def _start(job_dir: Path) -> bool:
                 start_new_session=True,
             )
     except OSError:
-        return False  # the directory is gone, or the machine is full: the next look tries again
+        return False  # the directory is gone, or the machine is full: the next check tries again
     _started[job_dir] = (child, time.monotonic())
     # Waited for, so that a supervisor that ends before this process leaves no zombie.
     threading.Thread(target=child.wait, name="reap-supervisor", daemon=True).start()
@@ -338,7 +347,7 @@ def _is_locked(path: Path) -> bool:
     except OSError:
         return False
     try:
-        # Shared, so that two processes that look do not see each other.
+        # Shared, so that two processes that check do not block each other.
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

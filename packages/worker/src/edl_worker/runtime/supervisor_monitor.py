@@ -17,7 +17,7 @@ from edl_worker.concurrency.shared_state import Departure, SharedState
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 1.0
+CHECK_EVERY_S = 1.0
 
 DELAY_PER_WORKER_S = 0.25
 DELAY_MAX_S = 10.0
@@ -47,9 +47,9 @@ class SupervisorMonitor:
         """Look once a second, in a thread that ends with the process."""
         threading.Thread(target=self._run, name="supervisor-monitor", daemon=True).start()
 
-    def look(self, now: float) -> None:
+    def check(self, now: float) -> None:
         """Look once; ``now`` is in seconds of a monotonic clock."""
-        if self._watch.look(now):
+        if self._watch.check(now):
             log.warning("the job has no supervisor: one is started")
         # A supervisor ends the workers of a job that is over itself.
         if not self._watch.is_missing or not supervision.is_over(self._job_dir):
@@ -57,12 +57,12 @@ class SupervisorMonitor:
         elif self._over_since is None:
             self._over_since = now
         elif now - self._over_since >= OVER_S:
-            self._state.leave(Departure("job-over", tell=False))
+            self._state.leave(Departure("job-over", report=False))
 
     def _run(self) -> None:
         while not self._state.leaving:
             try:
-                self.look(time.monotonic())
+                self.check(time.monotonic())
             except Exception:
                 log.exception("looking at the job's supervisor failed")
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(CHECK_EVERY_S)
