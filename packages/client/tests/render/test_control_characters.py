@@ -67,7 +67,7 @@ def test_displays_show_control_characters(monkeypatch: pytest.MonkeyPatch) -> No
     with screen(monkeypatch) as tty:
         live, build, plain = LiveDisplay(), LiveBuild(every_line=True), PlainBuild(every_line=True)
         live.say(TITLE)
-        live.happened(JobEvent(1, "", 0.0, "StopRequested", "warning", TITLE))
+        live.show_event(JobEvent(1, "", 0.0, "StopRequested", "warning", TITLE))
         build.line(TITLE)
         build.say(TITLE)
         build.update(BuildStatus("7", "building"))

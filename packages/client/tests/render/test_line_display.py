@@ -46,7 +46,7 @@ def test_a_day_of_progress_and_evaluations_stays_readable(clock: list[float]) ->
     lines: list[str] = []
     display = line_display.PlainDisplay(5.0, lines.append)
     for at in range(0, 24 * 3600, 20):
-        display.happened(JobEvent(at, "", at, "EvaluationEnded", "info", "accuracy 0.9"))
+        display.show_event(JobEvent(at, "", at, "EvaluationEnded", "info", "accuracy 0.9"))
         display.update(
             JobStatus("job", Verb.TRAIN, JobState.RUNNING, records_done=at, records_total=86400)
         )
@@ -60,5 +60,5 @@ def test_warnings_always_show(clock: list[float]) -> None:
     lines: list[str] = []
     display = line_display.PlainDisplay(5.0, lines.append)
     for number in range(100):
-        display.happened(JobEvent(number, "", 0.0, "TaskRetried", "warning", f"task {number}"))
+        display.show_event(JobEvent(number, "", 0.0, "TaskRetried", "warning", f"task {number}"))
     assert len(lines) == 100

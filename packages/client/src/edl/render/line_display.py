@@ -46,7 +46,7 @@ class PlainDisplay:
         self._last, self._again = line, now + AGAIN * self._pace.interval(now)
         self._write(f"{status.job}: {line}")
 
-    def happened(self, event: JobEvent) -> None:
+    def show_event(self, event: JobEvent) -> None:
         if event.is_notable and self._events.is_due(event.kind):
             self._write(event_line(event))
 
@@ -63,7 +63,7 @@ class Silence:
     def update(self, status: JobStatus) -> None:
         """Not shown."""
 
-    def happened(self, event: JobEvent) -> None:
+    def show_event(self, event: JobEvent) -> None:
         """Not shown."""
 
     def say(self, text: str) -> None:

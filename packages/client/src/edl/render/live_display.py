@@ -40,7 +40,7 @@ class LiveDisplay:
             self._shown = True
         self._live.update(self._picture(status))
 
-    def happened(self, event: JobEvent) -> None:
+    def show_event(self, event: JobEvent) -> None:
         if event.is_notable and self._events.is_due(event.kind):
             style = {"warning": "yellow", "error": "red"}.get(event.severity, "dim")
             self._console.print(terminal.styled((job_text.event_line(event), style)))

@@ -26,7 +26,7 @@ class JobDisplay(Protocol):
     def update(self, status: JobStatus) -> None:
         """Show the newest status."""
 
-    def happened(self, event: JobEvent) -> None:
+    def show_event(self, event: JobEvent) -> None:
         """Show an event. Events come in order, each once."""
 
     def say(self, text: str) -> None:
@@ -124,7 +124,7 @@ class JobWatcher:
         for event in events:
             if event.number > self._shown:
                 self._shown = event.number
-                self._display.happened(event)
+                self._display.show_event(event)
 
     def _end(self, status: JobStatus) -> JobStatus:
         status = self._backend.conclude(self._name, status)

@@ -17,7 +17,7 @@ from edl_proto.local import job_directory, process_identity, supervision
 
 log = logging.getLogger(__name__)
 
-_LIFE_SIGN_EVERY_S = 1.0
+_HEARTBEAT_EVERY_S = 1.0
 _CHECK_EVERY_S = 0.5
 _SUPERVISOR_MISSING_S = 1.5
 """Longer than worker 0 takes to start one."""
@@ -38,7 +38,7 @@ class JobLock:
         """Keep every other master out until this process ends.
 
         Args:
-            inherited: what ``hand_on`` returned in an earlier program of this process.
+            inherited: what ``make_inheritable`` returned in an earlier program of this process.
 
         Raises:
             EdlError: JOB_EXISTS if another master has this directory; OUTPUT_UNWRITABLE if it
@@ -96,24 +96,24 @@ class JobLock:
         threading.Thread(target=look, name="supervisor-watch", daemon=True).start()
 
     @contextlib.contextmanager
-    def life_signs(self) -> Iterator[None]:
-        """Give a sign of life each second, while no status is written yet."""
+    def heartbeats(self) -> Iterator[None]:
+        """Record a heartbeat each second, until a status is written."""
         ended = threading.Event()
 
-        def give() -> None:
-            while not ended.wait(_LIFE_SIGN_EVERY_S):
+        def record() -> None:
+            while not ended.wait(_HEARTBEAT_EVERY_S):
                 with contextlib.suppress(OSError):
                     os.utime(self.path / job_directory.MASTER_PROCESS)
 
-        threading.Thread(target=give, name="life-signs", daemon=True).start()
+        threading.Thread(target=record, name="start-heartbeat", daemon=True).start()
         try:
             yield
         finally:
             ended.set()
 
-    def hand_on(self) -> int:
-        """A file descriptor by which the next program of this process has the directory."""
-        assert self._held is not None, "only what is held can be handed on"
+    def make_inheritable(self) -> int:
+        """Let the next program of this process keep the lock; return its file descriptor."""
+        assert self._held is not None, "only what is held can be inherited"
         os.set_inheritable(self._held, True)
         return self._held
 

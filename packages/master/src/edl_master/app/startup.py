@@ -61,7 +61,7 @@ def work(directory: JobDirectory, hosting: Hosting) -> int:
         return _conclude(directory, end)
     spec = job_pb2.JobSpec(name=job_dir.name)
     try:
-        with directory.lock.life_signs():
+        with directory.lock.heartbeats():
             spec = directory.read_spec()
             master = MasterApp(job_config.read(spec, job_dir), directory, hosting)
     except Exception as error:
@@ -75,7 +75,7 @@ def work(directory: JobDirectory, hosting: Hosting) -> int:
         try:
             code = master.run()
             if code == RESTART:
-                restart_program(directory.lock.hand_on())
+                restart_program(directory.lock.make_inheritable())
             if code == SUPERSEDED:
                 end_at_once(job_directory.DIRECTORY_TAKEN)
             if code == SUSPENDED and master.received_signal is not None:
