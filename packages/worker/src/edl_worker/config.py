@@ -46,12 +46,12 @@ class Settings:
     prefetch_lead_s: float = 1.0
     """The next lease is fetched when about so much work is left: pipelines take less."""
 
-    farewell_s: float = 2.0
-    """How long a leaving worker tries to hand its leases back."""
+    leave_timeout_s: float = 2.0
+    """How long a leaving worker tries to return its leases."""
 
     grace_margin_s: float = 1.5
     """Time before the end of the grace period at which a worker that is stuck in user code
-    hands its leases back and ends all the same."""
+    returns its leases and ends anyway."""
 
     metrics_host: str = "127.0.0.1"
     """Where Prometheus finds this worker. ``EDL_METRICS_HOST``."""

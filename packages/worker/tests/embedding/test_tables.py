@@ -300,7 +300,7 @@ def test_a_trained_model_answers_alone_wherever_it_is_loaded(tmp_path: Path) -> 
     ids = tf.constant([[9, -2, 4, 1000], [4, 4, -2, 9]], tf.int64)
     file, tables = served(functional, ids)
     unseen = file.call(tf.constant([[1000] * 4], tf.int64), training=False)
-    with tables.held(trained_rows):
+    with tables.stored_rows(trained_rows):
         expected = file.model(ids).numpy()
         unseen_held = file.call(tf.constant([[1000] * 4], tf.int64), training=False)
         weight_files.save(weight_files.of_model(file.model), tmp_path / "v.safetensors")
@@ -318,7 +318,7 @@ def test_a_trained_model_answers_alone_wherever_it_is_loaded(tmp_path: Path) -> 
 def test_a_job_may_begin_with_trained_rows(tmp_path: Path) -> None:
     ids = tf.constant([[9, -2, 4, 1000]], tf.int64)
     file, tables = served(functional, ids)
-    with tables.held(trained_rows):
+    with tables.stored_rows(trained_rows):
         weight_files.save(weight_files.of_model(file.model), tmp_path / "v.safetensors")
     with serving(LayerPurpose.TRAINING):
         again = File(functional())

@@ -10,9 +10,9 @@ from edl_worker.tasks.lookahead import Lookahead
 def test_a_lookahead_knows_whether_it_goes_on() -> None:
     ahead = Lookahead(iter([1, 2]))
     assert ahead.take() == 1
-    assert ahead.more()
+    assert ahead.has_next()
     assert ahead.take() == 2
-    assert not ahead.more()
+    assert not ahead.has_next()
     assert ahead.take() is None
 
 
@@ -29,9 +29,9 @@ def test_a_lookahead_raises_what_its_source_raises_and_closes_it() -> None:
     ahead = Lookahead(numbers())
     assert ahead.take() == 1
     with pytest.raises(ValueError, match="two is missing"):
-        ahead.more()
+        ahead.has_next()
     early = Lookahead(numbers())
-    assert early.more()
+    assert early.has_next()
     early.close()
     assert early.take() is None
     assert closed == [True, True]

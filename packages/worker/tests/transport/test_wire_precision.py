@@ -138,7 +138,7 @@ def test_rows_of_16_bits_are_looked_up_as_float32(precision: Any) -> None:
     wanted = RowRequest((np.array([4, 9]), np.array([1])), (0, 1), ())
     rows = np.array([0.5, 1, 2, 3, 5], HALVES[precision])
     inbox.open(wanted)(rows.nbytes)[:] = memoryview(rows.view(np.uint8))
-    inbox.arrived(wanted, precision)
+    inbox.on_received(wanted, precision)
     first, second = inbox.arrays(wanted)
     assert first.dtype == second.dtype == tf.float32
     np.testing.assert_array_equal(first, [[0.5, 1], [2, 3]])

@@ -18,13 +18,13 @@ class Departure:
     Attributes:
         reason: one word for the master: terminated, scaled-down, job-over, ...
         error: what the user should read; None when everything is in order.
-        tell: whether leases are handed back and the departure is reported to the master.
+        report: whether leases are handed back and the departure is reported to the master.
         signal: the signal that asked the worker to leave, if one did.
     """
 
     reason: str
     error: EdlError | None = None
-    tell: bool = True
+    report: bool = True
     signal: int | None = None
 
     @property

@@ -34,8 +34,8 @@ class ServedKerasEmbedding:
     def variable(self) -> Any:
         return self.layer.embeddings
 
-    def begin(self) -> None:
-        """From now on lookups in a traced step go to its stage."""
+    def redirect_lookups(self) -> None:
+        """Redirect lookups of a traced step to the current lookup stage."""
         plain = self.layer.call
         layer, size = self.layer, int(self.layer.input_dim)
 
@@ -49,8 +49,8 @@ class ServedKerasEmbedding:
 
         layer.call = call
 
-    def end(self) -> None:
-        """Lookups read the layer's variable again."""
+    def restore_lookups(self) -> None:
+        """Make lookups read the layer's variable again."""
         self.layer.__dict__.pop("call", None)
 
     def check(self, ids: npt.NDArray[np.int64]) -> None:
@@ -75,11 +75,11 @@ def large_embeddings(model: keras.Model, threshold: int) -> list[ServedKerasEmbe
     return [
         ServedKerasEmbedding(layer)
         for layer in nested_layers(model)
-        if threshold and type(layer) is keras.layers.Embedding and _is_movable(layer, threshold)
+        if threshold and type(layer) is keras.layers.Embedding and _can_be_table(layer, threshold)
     ]
 
 
-def _is_movable(layer: keras.layers.Embedding, threshold: int) -> bool:
+def _can_be_table(layer: keras.layers.Embedding, threshold: int) -> bool:
     if not layer.built or layer.input_dim * layer.output_dim < threshold:
         return False
     variable = embedding_variable(layer)

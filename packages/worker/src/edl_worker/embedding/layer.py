@@ -91,14 +91,14 @@ class Embedding(keras.layers.Layer):  # type: ignore[misc]
         self.seed = 0
         self.initial_table: tuple[Array, Array] | None = None
         self._purpose: lookup_stages.LayerPurpose | None = None
-        self._held: tuple[Any, Any, Any] | None = None
+        self._stored: tuple[Any, Any, Any] | None = None
         self._local: Any = None
 
     # --- Keras -----------------------------------------------------------------------------
 
     def build(self, input_shape: Any = None) -> None:
         del input_shape
-        if self._held is None and self._local is None:
+        if self._stored is None and self._local is None:
             self._purpose = lookup_stages.purpose()
             if self._purpose is None:
                 self._local = self.add_weight(
@@ -123,7 +123,7 @@ class Embedding(keras.layers.Layer):  # type: ignore[misc]
         if self.mask_zero:
             factors *= tf.cast(tf.not_equal(ids, 0), rows.dtype)
         total = tf.reduce_sum(rows * factors[..., None], axis=-2)
-        return self._divided(total, tf.reduce_sum(self._counted(factors), axis=-1))
+        return self._normalized(total, tf.reduce_sum(self._divisor_terms(factors), axis=-1))
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
         if not self.mask_zero or self.combiner or isinstance(inputs, tf.SparseTensor):
@@ -156,18 +156,18 @@ class Embedding(keras.layers.Layer):  # type: ignore[misc]
         }
 
     def get_build_config(self) -> dict[str, Any]:
-        held = self._held
-        return {"held": None if held is None else int(held[0].shape[0])}
+        stored = self._stored
+        return {"held": None if stored is None else int(stored[0].shape[0])}
 
     def build_from_config(self, config: dict[str, Any]) -> None:
         if config.get("held"):
-            self._make_held(config["held"])
+            self._create_row_weights(config["held"])
         self.build()
 
     def load_own_variables(self, store: Any) -> None:
         values = [np.asarray(store[key]) for key in sorted(store.keys(), key=int)]
         if len(values) == len((IDS, ROWS, SEED)):
-            self.take(values[0], values[1], int(values[2]))
+            self.load_rows(values[0], values[1], int(values[2]))
         elif self._local is not None:
             super().load_own_variables(store)
         else:
@@ -176,10 +176,10 @@ class Embedding(keras.layers.Layer):  # type: ignore[misc]
                 "which ids share; train them in a job, or begin without them"
             )
 
-    # --- rows that training has made -------------------------------------------------------
+    # --- trained rows -----------------------------------------------------------------------
 
-    def take(self, ids: Array, rows: Array, seed: int) -> None:
-        """Begin with these rows, in a job that trains; otherwise hold them and answer from them.
+    def load_rows(self, ids: Array, rows: Array, seed: int) -> None:
+        """Use rows as initial rows in a job that trains; otherwise store them in the layer.
 
         Args:
             ids: int64, sorted, each once.
@@ -189,37 +189,37 @@ class Embedding(keras.layers.Layer):  # type: ignore[misc]
         if self.is_served:
             self.initial_table = np.array(ids), np.array(rows)
         else:
-            self.hold(ids, rows, seed)
+            self.store_rows(ids, rows, seed)
 
-    def hold(self, ids: Array, rows: Array, seed: int) -> None:
-        """From now on answer from these rows, and from initial rows for all other ids."""
+    def store_rows(self, ids: Array, rows: Array, seed: int) -> None:
+        """Store rows in the layer: lookups use them, and initial rows for all other ids."""
         if not ids.size:  # a search needs something to search in
             ids = np.zeros(1, np.int64)
             rows = initial_rows(
                 self.initial, tf.constant(ids), self.output_dim, tf.constant(seed, tf.int64)
             ).numpy()
-        if self._held is None or self._held[0].shape[0] != ids.size:
-            self._make_held(ids.size)
-        assert self._held is not None
+        if self._stored is None or self._stored[0].shape[0] != ids.size:
+            self._create_row_weights(ids.size)
+        assert self._stored is not None
         order = np.argsort(ids)
-        for variable, value in zip(self._held, (ids[order], rows[order], seed), strict=True):
+        for variable, value in zip(self._stored, (ids[order], rows[order], seed), strict=True):
             variable.assign(value)
 
-    def release(self) -> None:
-        """Hold no rows any more; those of the job's tables count again."""
-        if self._held is not None:
-            self._forget(list(self._held))
-            self._held = None
+    def clear_rows(self) -> None:
+        """Remove the stored rows, so that lookups use the job's tables again."""
+        if self._stored is not None:
+            self._remove_weights(list(self._stored))
+            self._stored = None
 
     @property
     def is_served(self) -> bool:
-        """Whether the rows are those of a job's table."""
-        return self._purpose is lookup_stages.LayerPurpose.TRAINING and self._held is None
+        """Whether lookups use a table of the job."""
+        return self._purpose is lookup_stages.LayerPurpose.TRAINING and self._stored is None
 
-    def _make_held(self, n: int) -> None:
-        self.release()
+    def _create_row_weights(self, n: int) -> None:
+        self.clear_rows()
         if self._local is not None:
-            self._forget([self._local])
+            self._remove_weights([self._local])
             self._local = None
         self._tracker.unlock()
         rows_shape = n, self.output_dim
@@ -230,11 +230,11 @@ class Embedding(keras.layers.Layer):  # type: ignore[misc]
             )
             for name, (shape, dtype) in shapes.items()
         )
-        self._held = ids, rows, seed
+        self._stored = ids, rows, seed
         if self.built:
             self._tracker.lock()
 
-    def _forget(self, variables: list[Any]) -> None:
+    def _remove_weights(self, variables: list[Any]) -> None:
         self._tracker.unlock()
         gone = {id(v) for v in variables}
         for kept in (self._trainable_variables, self._non_trainable_variables):
@@ -250,7 +250,7 @@ class Embedding(keras.layers.Layer):  # type: ignore[misc]
             rows = stage.lookup(self, ids, self.output_dim)
         else:
             flat = tf.reshape(ids, [-1])
-            rows = self._local_rows(flat) if self._local is not None else self._held_rows(flat)
+            rows = self._local_rows(flat) if self._local is not None else self._stored_rows(flat)
             rows = tf.reshape(rows, tf.concat([tf.shape(ids), [self.output_dim]], 0))
             rows.set_shape([*ids.shape, self.output_dim])
         return tf.cast(rows, self.compute_dtype)
@@ -263,11 +263,11 @@ class Embedding(keras.layers.Layer):  # type: ignore[misc]
             places = tf.math.floormod(tf.bitcast(hashed, tf.int64), self.local_rows)
         return tf.gather(self._local.value, places)
 
-    def _held_rows(self, ids: tf.Tensor) -> tf.Tensor:
-        if self._held is None:
+    def _stored_rows(self, ids: tf.Tensor) -> tf.Tensor:
+        if self._stored is None:
             seed = tf.constant(self.seed, tf.int64)
             return initial_rows(self.initial, ids, self.output_dim, seed)
-        known, rows, seed = (tf.convert_to_tensor(v.value) for v in self._held)
+        known, rows, seed = (tf.convert_to_tensor(v.value) for v in self._stored)
         at = tf.minimum(tf.searchsorted(known, ids), tf.shape(known)[0] - 1)
         found = tf.equal(tf.gather(known, at), ids)
         made = initial_rows(self.initial, ids, self.output_dim, seed)
@@ -283,7 +283,7 @@ class Embedding(keras.layers.Layer):  # type: ignore[misc]
         while isinstance(inner.values, tf.RaggedTensor):
             inner = inner.values
         flat_weights = weights.flat_values if isinstance(weights, tf.RaggedTensor) else weights
-        joined = self._joined(inner.values, inner.value_rowids(), inner.nrows(), flat_weights)
+        joined = self._combined(inner.values, inner.value_rowids(), inner.nrows(), flat_weights)
         if ids.ragged_rank == 1:
             joined.set_shape([inputs.shape[0], self.output_dim])
             return joined
@@ -293,7 +293,7 @@ class Embedding(keras.layers.Layer):  # type: ignore[misc]
         if self.combiner is None:
             raise ValueError(f"layer {self.name}: sparse inputs need a combiner")
         flat_weights = weights.values if isinstance(weights, tf.SparseTensor) else weights
-        joined = self._joined(
+        joined = self._combined(
             tf.cast(inputs.values, tf.int64),
             inputs.indices[:, 0],
             inputs.dense_shape[0],
@@ -302,21 +302,23 @@ class Embedding(keras.layers.Layer):  # type: ignore[misc]
         joined.set_shape([inputs.shape[0], self.output_dim])
         return joined
 
-    def _joined(self, ids: tf.Tensor, examples: tf.Tensor, n: tf.Tensor, weights: Any) -> tf.Tensor:
+    def _combined(
+        self, ids: tf.Tensor, examples: tf.Tensor, n: tf.Tensor, weights: Any
+    ) -> tf.Tensor:
         """The rows of each example combined: shape (n, output_dim)."""
         rows = self._rows(ids)
         factors = tf.ones_like(ids, rows.dtype) if weights is None else tf.cast(weights, rows.dtype)
         if self.mask_zero:
             factors *= tf.cast(tf.not_equal(ids, 0), rows.dtype)
         total = tf.math.unsorted_segment_sum(rows * factors[:, None], examples, n)
-        counted = tf.math.unsorted_segment_sum(self._counted(factors), examples, n)
-        return self._divided(total, counted)
+        counted = tf.math.unsorted_segment_sum(self._divisor_terms(factors), examples, n)
+        return self._normalized(total, counted)
 
-    def _counted(self, factors: tf.Tensor) -> tf.Tensor:
+    def _divisor_terms(self, factors: tf.Tensor) -> tf.Tensor:
         """What each id adds to the number that its example's sum is divided by."""
         return tf.square(factors) if self.combiner == "sqrtn" else factors
 
-    def _divided(self, total: tf.Tensor, counted: tf.Tensor) -> tf.Tensor:
+    def _normalized(self, total: tf.Tensor, counted: tf.Tensor) -> tf.Tensor:
         if self.combiner == "sum":
             return total
         by = tf.sqrt(counted) if self.combiner == "sqrtn" else counted

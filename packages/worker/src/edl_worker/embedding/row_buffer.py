@@ -1,4 +1,4 @@
-"""Where rows from the master are received."""
+"""The receive buffer of embedding rows."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from edl_worker.embedding.tables import RowRequest
 from edl_worker.tensors.quantization import dequantize
 
 _ALIGNED = 64
-"""TensorFlow computes on memory that begins at such a multiple as it is, and copies any other."""
+"""TensorFlow copies memory that is not aligned to so many bytes."""
 
 
 class RowReceiveBuffer:
-    """The rows that one minibatch needs, once they have come.
+    """Receives the rows that one minibatch needs.
 
-    What comes does not overwrite what came before: two pieces of memory take turns. So a step may
-    compute on rows while those of the next one are on their way.
+    The buffer is double: a step may compute on its rows while those of the next step arrive.
     """
 
     def __init__(self, dims: Sequence[int]) -> None:
@@ -40,7 +39,11 @@ class RowReceiveBuffer:
         return sum(4 * d * ids.size for d, ids in zip(self._dims, wanted.ids, strict=True))
 
     def open(self, wanted: RowRequest | None) -> Callable[[int], memoryview]:
-        """What gives memory for the rows that are about to come; each time the same."""
+        """Prepare to receive rows.
+
+        Returns:
+            From the number of bytes to the memory for them; the same memory each time.
+        """
         expected = self.nbytes(wanted)
         if self._next.size < expected:
             self._next = _aligned(expected + expected // 4)
@@ -53,8 +56,10 @@ class RowReceiveBuffer:
 
         return give
 
-    def arrived(self, wanted: RowRequest, precision: WirePrecision = WirePrecision.FLOAT32) -> None:
-        """The rows that the memory was opened for last have come, in this precision."""
+    def on_received(
+        self, wanted: RowRequest, precision: WirePrecision = WirePrecision.FLOAT32
+    ) -> None:
+        """Swap the buffers: the rows for which ``open`` was called have arrived."""
         self._memory, self._next = self._next, self._memory
         self._for, self._precision = wanted, precision
 
@@ -65,7 +70,7 @@ class RowReceiveBuffer:
         self._for = None
 
     def arrays(self, wanted: RowRequest) -> list[Any]:
-        """The rows that have come, float32 of shape (ids, dim) for each table."""
+        """The received rows, float32 of shape (ids, dim) for each table."""
         is_whole = self._precision == WirePrecision.FLOAT32
         dtype = np.dtype(np.float32 if is_whole else np.uint16)
         found: list[Any] = []

@@ -53,7 +53,7 @@ class RowRequest:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingTable:
-    """One table of the model; ``owner`` is the layer that looks up there."""
+    """One table of the model; ``owner`` is the layer that looks up its rows."""
 
     name: str
     owner: Embedding | ServedKerasEmbedding
@@ -81,7 +81,7 @@ class EmbeddingTables:
             for layer in nested_layers(model)
             if isinstance(layer, Embedding) and layer.is_served and layer.trainable
         ]
-        moved = large_embeddings(model, threshold)
+        large_layers = large_embeddings(model, threshold)
         paths = {id(v): n for v, n in zip(model.weights, _unique_paths(model), strict=True)}
         self._collect = IdCollector(file)
         self.tables = tuple(
@@ -107,20 +107,20 @@ class EmbeddingTables:
                     _seed_of(seed, paths[id(one.variable)]),
                     RowInitializer(CONSTANT, 0.0, 0.0),
                 )
-                for one in moved
+                for one in large_layers
             ]
         )
         self._numbers = {id(table.owner): number for number, table in enumerate(self.tables)}
         for table in self.tables:
             if isinstance(table.owner, ServedKerasEmbedding):
-                table.owner.begin()
+                table.owner.redirect_lookups()
                 log.info("layer %s is served row by row, as an embedding table", table.name)
             else:
                 table.owner.seed = table.seed
 
     @property
-    def moved(self) -> tuple[Any, ...]:
-        """Variables that do not travel as such."""
+    def table_variables(self) -> tuple[Any, ...]:
+        """Variables of Keras layers that are tables now; they are not among the dense weights."""
         return tuple(
             t.owner.variable for t in self.tables if isinstance(t.owner, ServedKerasEmbedding)
         )
@@ -142,7 +142,7 @@ class EmbeddingTables:
         ]
 
     def initial_rows(self) -> Iterator[tuple[int, IdArray, RowArray]]:
-        """Rows that do not begin as their initializer says: number of the table, ids, rows."""
+        """Initial rows that differ from the initializer: table number, ids (n,), rows (n, dim)."""
         for number, table in enumerate(self.tables):
             if isinstance(table.owner, ServedKerasEmbedding):
                 values = table.owner.variable.numpy()
@@ -151,7 +151,7 @@ class EmbeddingTables:
                 yield number, *table.owner.initial_table
 
     def initial_rows_of(self, wanted: RowRequest) -> list[tf.Tensor]:
-        """The rows that a minibatch needs, as they are before training; an array for each table."""
+        """The rows that a minibatch needs, as before training: (ids, dim) for each table."""
         found = []
         for table, ids in zip(self.tables, wanted.ids, strict=True):
             if isinstance(table.owner, ServedKerasEmbedding):
@@ -189,7 +189,7 @@ class EmbeddingTables:
             )
         places = [
             sort_positions(part.numpy(), ids[number].size) if alone else part
-            for number, part, alone in zip(numbers, at, _alone(numbers), strict=True)
+            for number, part, alone in zip(numbers, at, _sole_lookups(numbers), strict=True)
         ]
         return RowRequest(tuple(ids), tuple(numbers), tuple(map(tf.convert_to_tensor, places)))
 
@@ -199,12 +199,12 @@ class EmbeddingTables:
         return rows, [tf.TensorSpec([None], tf.int32) for _ in wanted.at]
 
     def check_step(self, graph: Any) -> None:
-        """Make sure that a traced step does not read what a table holds in its variable.
+        """Check that a traced step does not read the variable of a table directly.
 
         Raises:
-            EdlError: a model uses the weights of an embedding otherwise than by looking up.
+            EdlError: the model uses the weights of an embedding other than by lookup.
         """
-        handles = {graph.capture(v.value.handle).name: v.path for v in self.moved}
+        handles = {graph.capture(v.value.handle).name: v.path for v in self.table_variables}
         for operation in graph.get_operations():
             for tensor in operation.inputs:
                 if tensor.dtype == tf.resource and tensor.name in handles:
@@ -219,33 +219,33 @@ class EmbeddingTables:
     def serving(self, wanted_tables: Sequence[int], rows: Any, at: Any) -> lookup_stages.ServeRows:
         """The stage of a step that computes with rows."""
         own = [rows[number] for number in wanted_tables]
-        return lookup_stages.ServeRows(own, at, _alone(wanted_tables))
+        return lookup_stages.ServeRows(own, at, _sole_lookups(wanted_tables))
 
     # --- the trained model -----------------------------------------------------------------
 
     @contextmanager
-    def held(self, scan: Scan) -> Iterator[None]:
-        """Inside, the model holds all rows of the job's tables and needs no master."""
+    def stored_rows(self, scan: Scan) -> Iterator[None]:
+        """Within this context the layers store all rows, so that the model needs no master."""
         for number, table in enumerate(self.tables):
             ids, rows = scan(number)
             if isinstance(table.owner, ServedKerasEmbedding):
                 values = table.owner.variable.numpy()
                 values[ids] = rows
                 table.owner.variable.assign(values)
-                table.owner.end()
+                table.owner.restore_lookups()
             else:
-                table.owner.hold(ids, rows, table.seed)
+                table.owner.store_rows(ids, rows, table.seed)
         try:
             yield
         finally:
             for table in self.tables:
                 if isinstance(table.owner, ServedKerasEmbedding):
-                    table.owner.begin()
+                    table.owner.redirect_lookups()
                 else:
-                    table.owner.release()
+                    table.owner.clear_rows()
 
 
-def _alone(tables: Sequence[int]) -> list[bool]:
+def _sole_lookups(tables: Sequence[int]) -> list[bool]:
     """For each lookup, given the number of its table, whether it is the only one there."""
     return [tables.count(number) == 1 for number in tables]
 

@@ -1,4 +1,4 @@
-"""Heartbeats: they renew leases and bring what the master wants of this worker."""
+"""Heartbeats: they renew leases, and their answers carry requests of the master."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from edl_worker.transport.task_client import TaskClient
 
 log = logging.getLogger(__name__)
 
-# The master needs no farewell from a worker that leaves for one of these reasons.
-_NO_FAREWELL = frozenset(("replaced", "unknown-worker"))
+# The master expects no report from a worker that leaves for one of these reasons.
+_UNREPORTED = frozenset(("replaced", "unknown-worker"))
 
 
 class Heartbeat:
@@ -45,7 +45,7 @@ class Heartbeat:
         self._master_wait_s = master_wait_s
         self._interval_s = 1.0
         self._stacks = ""
-        self._away_since: float | None = None
+        self._unreachable_since: float | None = None
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
@@ -68,13 +68,13 @@ class Heartbeat:
             # Between the loss of one master and the registration with the next one, no master
             # knows this worker.
             if not self._state.master_replaced:
-                self._beat()
+                self._send_and_apply()
 
     def _send(self, stacks: str) -> HeartbeatAnswer:
         state = self._state
         return self._client.heartbeat(state.leases(), state.phase, self._counters(), stacks)
 
-    def _beat(self) -> None:
+    def _send_and_apply(self) -> None:
         incarnation = self._client.incarnation
         try:
             answer = self._send(self._stacks)
@@ -90,28 +90,28 @@ class Heartbeat:
             log.exception("a heartbeat could not be sent")
             return
         else:
-            self._obey(answer)
-        self._away_since = None
+            self._apply(answer)
+        self._unreachable_since = None
 
-    def _obey(self, answer: HeartbeatAnswer) -> None:
+    def _apply(self, answer: HeartbeatAnswer) -> None:
         self._stacks = ""
         if answer.wants_stacks:
             self._stacks = thread_stacks.of_all_threads()
-            thread_stacks.show(self._stacks)
+            thread_stacks.log_stacks(self._stacks)
         self._state.mark_lost(answer.lost)
         if answer.leave_reason is not None:
             self._state.leave(departure(answer.leave_reason))
 
     def _on_no_answer(self, cause: str) -> None:
         now = time.monotonic()
-        if self._away_since is None:
-            self._away_since = now
-        away_s = now - self._away_since
-        if away_s > self._master_wait_s:
-            error = self._client.lost_error(away_s, cause)
-            self._state.leave(Departure("master-lost", error, tell=False))
+        if self._unreachable_since is None:
+            self._unreachable_since = now
+        unreachable_s = now - self._unreachable_since
+        if unreachable_s > self._master_wait_s:
+            error = self._client.lost_error(unreachable_s, cause)
+            self._state.leave(Departure("master-lost", error, report=False))
 
 
 def departure(reason: str) -> Departure:
     """How to leave for a reason that the master has given."""
-    return Departure(reason, tell=reason not in _NO_FAREWELL)
+    return Departure(reason, report=reason not in _UNREPORTED)

@@ -107,7 +107,7 @@ class Session:
             while True:
                 self.state.phase = WorkerPhase.WAITING
                 if self.state.master_replaced:
-                    raise MasterReplacedError("a heartbeat has met another master")
+                    raise MasterReplacedError("a heartbeat was answered by another master")
                 match prefetcher.take():
                     case Assignment() as assignment:
                         self._run_task(runner, assignment, prefetcher)
@@ -132,7 +132,7 @@ class Session:
             log.warning("%s is no longer this worker's: dropped", lease)
         except OutOfOrderError:
             outcome = "returned"
-            log.error("%s is out of step with the master: handed back", lease)
+            log.error("%s is out of order with the master: returned", lease)
             self._return(assignment)
         except EdlError as error:
             outcome = self._on_error(runner, assignment, error)
@@ -144,7 +144,7 @@ class Session:
         finally:
             assignment.close()
         # Not reached when leaving or when the master was replaced: then the lease stays held,
-        # to be handed back or forgotten together with the others.
+        # to be returned or dropped together with the others.
         self.state.release(lease.ref)
         self.metrics.task_ended(lease.task.type, outcome, records)
 
@@ -173,16 +173,17 @@ class Session:
 
     # --- leaving ---------------------------------------------------------------------------
 
-    def farewell(self) -> bool:
-        """Hand all leases back and report that this process ends; never raises.
+    def report_departure(self) -> bool:
+        """Return all leases and report that this process ends; never raises.
 
-        Returns whether the master has confirmed it.
+        Returns:
+            Whether the master has confirmed it.
         """
         self.state.phase = WorkerPhase.LEAVING
         leaving = self.state.departure
         if leaving is not None:
             log.info("leaving: %s; %s", leaving.reason, self.metrics.step_summary())
-        if leaving is None or not leaving.tell or not self.registrations:
+        if leaving is None or not leaving.report or not self.registrations:
             return False
         try:
             self.heartbeat.send_last()
@@ -190,10 +191,10 @@ class Session:
                 self.state.leases(),
                 leaving.reason,
                 leaving=True,
-                within_s=self.settings.farewell_s,
+                within_s=self.settings.leave_timeout_s,
             )
         except (EdlError, MasterReplacedError, LeavingError) as error:
-            log.info("the master has not confirmed the farewell: %s", error)
+            log.info("the master has not confirmed the departure: %s", error)
             return False
         return True
 

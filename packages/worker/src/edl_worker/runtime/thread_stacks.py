@@ -25,6 +25,6 @@ def of_all_threads() -> str:
     return text[:MOST_CHARACTERS]
 
 
-def show(text: str) -> None:
+def log_stacks(text: str) -> None:
     """Write stacks to this worker's log."""
     print("the master asks for the stacks of this worker:\n" + text, file=sys.stderr, flush=True)

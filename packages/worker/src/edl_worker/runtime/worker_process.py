@@ -90,7 +90,7 @@ class WorkerProcess:
     def _finish_limit_s(self) -> float:
         """How long the current work may go on after the worker was asked to leave."""
         return max(0.5, self._session.grace_s - self._settings.grace_margin_s) - min(
-            self._settings.farewell_s, self._session.grace_s / 4
+            self._settings.leave_timeout_s, self._session.grace_s / 4
         )
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
@@ -138,7 +138,7 @@ class WorkerProcess:
         )
 
     def _leave(self, departure: Departure) -> int:
-        confirmed = self._session.farewell()
+        confirmed = self._session.report_departure()
         if departure.error is not None:
             log.error("%s", departure.error)
         if departure.signal is not None and not confirmed:

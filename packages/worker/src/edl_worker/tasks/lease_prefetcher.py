@@ -120,7 +120,7 @@ class LeasePrefetcher:
             source = self._minibatches(lease)
             if source is not None:
                 batches = Lookahead(source)
-                batches.more()
+                batches.has_next()
         except Exception as error:
             return Assignment(lease, batches, error)
         return Assignment(lease, batches)

@@ -1,4 +1,4 @@
-"""Iterators that are read a little ahead."""
+"""Iterators that read ahead."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ T = TypeVar("T")
 
 
 class Lookahead(Generic[T]):
-    """Holds the next element ready. What the source raises, ``more`` and ``take`` raise."""
+    """Reads one element ahead. ``has_next`` and ``take`` raise what the source raises."""
 
     def __init__(self, source: Iterator[T]) -> None:
         self._source = source
         self._held: list[T] = []
         self._ended = False
 
-    def more(self) -> bool:
-        """Whether another element comes; reads it."""
+    def has_next(self) -> bool:
+        """Whether there is another element; reads it."""
         if not self._held and not self._ended:
             try:
                 self._held.append(next(self._source))
@@ -26,13 +26,9 @@ class Lookahead(Generic[T]):
                 self._ended = True
         return bool(self._held)
 
-    def peek(self) -> T | None:
-        """The next element, which stays; None at the end."""
-        return self._held[0] if self.more() else None
-
     def take(self) -> T | None:
         """The next element, or None at the end."""
-        return self._held.pop() if self.more() else None
+        return self._held.pop() if self.has_next() else None
 
     def close(self) -> None:
         """Close the source; nothing comes any more."""

@@ -27,7 +27,7 @@ SINGLE = "prediction"
 
 
 @dataclass(frozen=True, slots=True)
-class Additions:
+class Postprocessing:
     """What becomes of the model's outputs before they are written.
 
     Attributes:
@@ -44,7 +44,7 @@ def predict(
     output_names: Sequence[str],
     lease: Lease,
     batches: Lookahead[Batch],
-    additions: Additions,
+    postprocessing: Postprocessing,
     before_minibatch: Callable[[int, Batch], None],
 ) -> TaskResult:
     """Write the predictions of a task to its part file, which appears whole or not at all.
@@ -68,11 +68,13 @@ def predict(
                 if predictions > wanted:
                     break
                 outputs = {
-                    name: postprocessed(name, value, additions.postprocess)
+                    name: postprocessed(name, value, postprocessing.postprocess)
                     for name, value in named_outputs(infer(batch), output_names).items()
                 }
                 # The shorter comes first, so that nothing is taken from the other in vain.
-                for record, kept in zip(rows(outputs, batch.size), additions.kept, strict=False):
+                for record, kept in zip(
+                    rows(outputs, batch.size), postprocessing.kept, strict=False
+                ):
                     writer.write(recordio.example.encode(_beside(record, kept)))
             if predictions > wanted or writer.records != wanted:
                 raise _miscounted(lease, wanted, max(predictions, writer.records))

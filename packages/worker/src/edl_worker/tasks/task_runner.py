@@ -135,7 +135,7 @@ class TaskRunner:
             self._loaded.output_names,
             lease,
             assignment.batches,
-            prediction.Additions(
+            prediction.Postprocessing(
                 kept_features(lambda: read(lease.records), lease.records.columns, settings.keep),
                 settings.postprocess,
             ),
@@ -224,5 +224,5 @@ class _Training:
     def export(self, lease: Lease) -> tuple[str, ...]:
         with contextlib.ExitStack() as stack:
             if self._trainable.tables is not None:
-                stack.enter_context(self._trainable.tables.held(self.replica.scan))
+                stack.enter_context(self._trainable.tables.stored_rows(self.replica.scan))
             return self._trainable.exporter.export(lease.export, lease.part_path)

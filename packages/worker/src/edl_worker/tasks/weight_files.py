@@ -128,7 +128,7 @@ def _take_rows(model: keras.Model, values: NamedValues) -> NamedValues:
             raise _other_model(
                 values.source, f"its table {layer.name} has no rows of {layer.output_dim} numbers"
             )
-        layer.take(values.arrays[name], rows, int(seed))
+        layer.load_rows(values.arrays[name], rows, int(seed))
     rest = {n: a for n, a in values.arrays.items() if _kind(n) not in _TABLES}
     return NamedValues(rest, values.source)
 

@@ -64,10 +64,10 @@ class WeightGroup:
 
     def dtype_as(self, precision: WirePrecision) -> str:
         """What its numbers travel as; those of 16 bits as their bits."""
-        is_narrow = (
+        is_quantized = (
             self.trainable and self.dtype == "float32" and precision != WirePrecision.FLOAT32
         )
-        return "uint16" if is_narrow else self.dtype
+        return "uint16" if is_quantized else self.dtype
 
 
 class Arena:
@@ -180,7 +180,7 @@ class ReceiveBuffer:
 
 
 def _weights(model: keras.Model, tables: EmbeddingTables | None) -> list[Weight]:
-    elsewhere = {id(variable) for variable in tables.moved} if tables else set()
+    elsewhere = {id(variable) for variable in tables.table_variables} if tables else set()
     variables: Sequence[keras.Variable] = model.weights
     unique = variable_names.unique([variable.path for variable in variables])
     weights = []

@@ -163,7 +163,7 @@ class ParameterReplica:
             self.version = reply.version
             self._frozen = None
         if following is not None and (reply.rows_nbytes or not self._rows.nbytes(following)):
-            self._rows.arrived(following, reply.precision)
+            self._rows.on_received(following, reply.precision)
 
     # --- frozen versions -------------------------------------------------------------------
 
@@ -199,7 +199,7 @@ class ParameterReplica:
             ids,
             self._rows.open(wanted),
         )
-        self._rows.arrived(wanted)
+        self._rows.on_received(wanted)
         return self._rows.arrays(wanted)
 
     def scan(self, number: int) -> tuple[IdArray, RowArray]:

@@ -32,14 +32,14 @@ _READS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What one minibatch gave.
+    """The result of one minibatch.
 
     Attributes:
         gradient: bytes of the trainable groups, in wire order.
         state_delta: bytes of the state groups; empty when training changes no state.
         loss: of the minibatch, regularization included.
         rows: bytes of the gradients of rows, for each embedding table.
-        precision: of gradient and rows: float32 if a number has no place in 16 bits.
+        precision: of gradient and rows; float32 if a number overflows in 16 bits.
     """
 
     gradient: tuple[memoryview, ...]
@@ -69,13 +69,13 @@ class Trainer:
         local: bool = False,
         precision: WirePrecision = WirePrecision.FLOAT32,
     ) -> None:
-        """Arrange the traced functions.
+        """Make the traced functions.
 
         Args:
             model_file: the model.
             arena: its variables.
             tables: its embedding tables; None with local steps.
-            local: minibatches update the variables here, by the model file's own optimizer.
+            local: each minibatch updates the variables with the model file's optimizer.
             precision: what gradients are to travel as.
         """
         self._file = model_file
@@ -138,7 +138,7 @@ class Trainer:
 
         Args:
             payload: the values.
-            precision: that they have travelled in, which is the trainer's or float32.
+            precision: of the payload; the trainer's or float32.
         """
         flats = self._arena.views(payload, precision)
         self._assign[precision]([tf.convert_to_tensor(flat) for flat in flats])
@@ -158,21 +158,21 @@ class Trainer:
             self._lookups = wanted.tables
             open_nests = [tf.convert_to_tensor(part) for part in rows], list(wanted.at)
         inputs = batch.features, batch.labels, batch.weights
-        gradient, delta, loss, row_gradients, narrow = self._step(
+        gradient, delta, loss, row_gradients, quantized = self._step(
             batch.size, *inputs, open_nests=open_nests
         )
-        precision = self._fitting(narrow)
+        precision = self._gradient_precision(quantized)
         if precision != WirePrecision.FLOAT32:
-            gradient, row_gradients, _ = narrow
+            gradient, row_gradients, _ = quantized
         return StepResult(
             _memory(gradient), _memory(delta), float(loss), _memory(row_gradients), precision
         )
 
-    def _fitting(self, narrow: Sequence[Any]) -> WirePrecision:
-        """What a gradient travels as: whole if, rounded, it would be infinite."""
-        if not narrow:
+    def _gradient_precision(self, quantized: Sequence[Any]) -> WirePrecision:
+        """The precision of a gradient on the wire: float32 if quantization would overflow."""
+        if not quantized:
             return WirePrecision.FLOAT32
-        if bool(narrow[-1]):
+        if bool(quantized[-1]):
             return self._precision
         if not self._overflow_logged:
             self._overflow_logged = True
@@ -205,18 +205,18 @@ class Trainer:
         return float(self._step(batch.size, batch.features, batch.labels, batch.weights))
 
     def local_difference(self, loss: float) -> StepResult:
-        """By how much the variables have moved since ``begin_local``.
+        """The difference of the variables since ``begin_local``, as a gradient.
 
         Args:
-            loss: of the minibatches that have moved them.
+            loss: mean over the minibatches since then.
         """
-        moved = [now - then for now, then in zip(self._read(), self._start, strict=True)]
+        difference = [now - then for now, then in zip(self._read(), self._start, strict=True)]
         border = len(self._trainable)
-        gradient, delta = moved[:border], moved[border:]
-        narrow = self._narrow(gradient, [])
-        precision = self._fitting(narrow)
+        gradient, delta = difference[:border], difference[border:]
+        quantized = self._quantize(gradient, [])
+        precision = self._gradient_precision(quantized)
         if precision != WirePrecision.FLOAT32:
-            gradient = narrow[0]
+            gradient = quantized[0]
         return StepResult(_memory(gradient), _memory(delta), loss, (), precision)
 
     # --- traced ----------------------------------------------------------------------------
@@ -237,7 +237,7 @@ class Trainer:
             variables = [w.variable for group in self._trainable for w in group]
             weights = self._file.training_weights(labels, weights)
             loss, found = self._file.own_step.gradients(features, labels, weights, variables)
-            moved = _written(graph, state)
+            modified = _modified(graph, state)
             each = iter(found)
             gradients = [[next(each) for _ in group] for group in self._trainable]
             row_gradients: list[tf.Tensor] = []
@@ -248,19 +248,19 @@ class Trainer:
                     loss = self._loss(features, labels, weights)
             if self._tables is not None:
                 self._tables.check_step(graph)
-            moved = _written(graph, state)
+            modified = _modified(graph, state)
             values = [[w.variable.value for w in group] for group in self._trainable]
             gradients, row_gradients = tape.gradient(
                 loss, (values, list(rows)), unconnected_gradients=tf.UnconnectedGradients.ZERO
             )
         flat = [_flatten(group) for group in gradients]
         delta = []
-        if moved:
+        if modified:
             delta = [
                 _flatten(
                     [
                         w.variable.value - before[w.name]
-                        if w.name in moved
+                        if w.name in modified
                         else tf.zeros(w.shape, w.dtype)
                         for w in group
                     ]
@@ -269,18 +269,18 @@ class Trainer:
             ]
             with tf.control_dependencies(delta):
                 for weight in state:
-                    if weight.name in moved:
+                    if weight.name in modified:
                         weight.variable.value.assign(before[weight.name])
-        # Here the gradients of all lookups of an id become one.
+        # This merges the gradients of all lookups of an id.
         merged = [tf.convert_to_tensor(part) for part in row_gradients]
-        return flat, delta, loss, merged, self._narrow(flat, merged)
+        return flat, delta, loss, merged, self._quantize(flat, merged)
 
-    def _narrow(self, gradient: list[tf.Tensor], rows: list[tf.Tensor]) -> Sequence[Any]:
-        """Both with 16 bits, and whether they are finite so; nothing if they travel whole."""
+    def _quantize(self, gradient: list[tf.Tensor], rows: list[tf.Tensor]) -> Sequence[Any]:
+        """Both in 16 bits, and whether they are finite then; empty if float32 is sent."""
         if self._precision == WirePrecision.FLOAT32:
             return ()
-        narrow, fit = quantize([*gradient, *rows], self._precision)
-        return narrow[: len(gradient)], narrow[len(gradient) :], fit
+        quantized, fit = quantize([*gradient, *rows], self._precision)
+        return quantized[: len(gradient)], quantized[len(gradient) :], fit
 
     def _loss(self, features: Any, labels: Any, weights: Any) -> tf.Tensor:
         outputs = self._file.call(features, training=True)
@@ -332,14 +332,14 @@ def _memory(tensors: Sequence[Any]) -> tuple[memoryview, ...]:
     )
 
 
-def _written(graph: Any, weights: Sequence[Weight]) -> set[str]:
-    """Names of the weights that the operations traced so far may change."""
+def _modified(graph: Any, weights: Sequence[Weight]) -> set[str]:
+    """Names of the weights that the operations traced so far may modify."""
     handles = {graph.capture(w.variable.value.handle).name: w.name for w in weights}
-    written = set()
+    found = set()
     for operation in graph.get_operations():
         if operation.type in _READS:
             continue
         for tensor in operation.inputs:
             if tensor.dtype == tf.resource and tensor.name in handles:
-                written.add(handles[tensor.name])
-    return written
+                found.add(handles[tensor.name])
+    return found

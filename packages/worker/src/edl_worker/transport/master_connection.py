@@ -124,7 +124,7 @@ class MasterConnection:
         self, seconds: float, cause: str, absent: ParameterServerLostError | None
     ) -> Departure:
         if absent is None:
-            return Departure("master-lost", self.master_lost(seconds, cause), tell=False)
+            return Departure("master-lost", self.master_lost(seconds, cause), report=False)
         return Departure(
             f"parameter-server-{absent.number}-lost", self._server_lost(seconds, absent)
         )

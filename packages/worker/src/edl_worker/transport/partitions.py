@@ -29,25 +29,25 @@ class PayloadOffsets:
     """Where the bytes of a payload of parameters lie while it travels.
 
     Attributes:
-        narrow: bytes at its beginning of numbers that may have 16 bits: trainable float32.
+        quantizable: bytes at its beginning of numbers that may have 16 bits: trainable float32.
         gradient: bytes of its trainable variables, which are a gradient.
     """
 
-    narrow: int
+    quantizable: int
     gradient: int
 
     @classmethod
     def of(cls, variables: Iterable[VariableDescription]) -> PayloadOffsets:
         """Those of a model, which has its variables in the order of ``arena``."""
         trainable = [one for one in variables if one.trainable]
-        narrow = sum(_nbytes(one) for one in trainable if one.dtype == "float32")
-        return cls(narrow, sum(map(_nbytes, trainable)))
+        quantizable = sum(_nbytes(one) for one in trainable if one.dtype == "float32")
+        return cls(quantizable, sum(map(_nbytes, trainable)))
 
     def at(self, place: int, precision: WirePrecision) -> int:
         """Where a byte is that lies at ``place`` in a payload of 32 bits."""
         if precision is WirePrecision.FLOAT32:
             return place
-        return place - min(place, self.narrow) // 2
+        return place - min(place, self.quantizable) // 2
 
 
 class BufferChain:
