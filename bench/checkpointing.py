@@ -42,7 +42,7 @@ SETTLED_S = 15.0
 
 @dataclass
 class Server:
-    """The serving process: its address, and what it is told and says."""
+    """The serving process: its address, and the pipe of its commands and answers."""
 
     process: subprocess.Popen[str]
     address: str

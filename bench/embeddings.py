@@ -124,7 +124,7 @@ class Client:
     def _fetch(self, wanted: RowRequest) -> None:
         reply = self._asking(wanted)()
         assert reply.rows_nbytes == self._inbox.nbytes(wanted)
-        self._inbox.arrived(wanted)
+        self._inbox.on_received(wanted)
 
     def _asking(self, wanted: RowRequest) -> Callable[[], parameters_pb2.PullReply]:
         rows, ids = requested(wanted)
@@ -167,7 +167,7 @@ class Client:
             assert reply.outcome == parameters_pb2.APPLIED, reply
             self._version = reply.version
         if self._asked is not None:
-            self._inbox.arrived(self._asked)
+            self._inbox.on_received(self._asked)
 
     def _looked_up(self, wanted: RowRequest) -> None:
         at = wanted.at[0][: BATCH * FIELDS]

@@ -45,8 +45,8 @@ class Sample:
     cpu_ms: float
 
 
-class World:
-    """Some servers, and workers that wait to be told to push."""
+class Deployment:
+    """Parameter servers, and workers that push on command."""
 
     def __init__(self, stack: ExitStack, servers: int, floats: int, dim: int, workers: int) -> None:
         line = stack.enter_context(
@@ -85,9 +85,11 @@ class World:
 
 
 @contextmanager
-def _pushing(world: str, number: int, floats: int, dim: int) -> Iterator[tuple[IO[str], IO[str]]]:
-    """A worker that is ready: what it is told by, and what it answers by."""
-    arguments = [world, str(number), str(floats), str(dim)]
+def _pushing(
+    deployment: str, number: int, floats: int, dim: int
+) -> Iterator[tuple[IO[str], IO[str]]]:
+    """Start a worker; yield the streams of its commands and of its answers."""
+    arguments = [deployment, str(number), str(floats), str(dim)]
     process = subprocess.Popen(
         [sys.executable, "-m", "bench.peers.pushing_worker", *arguments],
         cwd=ROOT,
@@ -119,21 +121,21 @@ def measures() -> list[dict[str, Any]]:
     most = max(WORKERS)
     for kind, (floats, dim) in KINDS.items():
         with ExitStack() as stack:
-            alone = World(stack, 0, floats, dim, most)
+            alone = Deployment(stack, 0, floats, dim, most)
             alone.push(1, SECONDS / 4)  # loops are compiled, memory is touched
             for servers in SERVERS:
                 with ExitStack() as inner:
-                    world = World(inner, servers, floats, dim, most)
-                    world.push(1, SECONDS / 4)
+                    deployment = Deployment(inner, servers, floats, dim, most)
+                    deployment.push(1, SECONDS / 4)
                     for workers in WORKERS:
-                        rows += _compared(kind, servers, workers, world, alone)
+                        rows += _compared(kind, servers, workers, deployment, alone)
     return rows
 
 
 def _compared(
-    kind: str, servers: int, workers: int, world: World, alone: World
+    kind: str, servers: int, workers: int, deployment: Deployment, alone: Deployment
 ) -> list[dict[str, Any]]:
-    pairs = [(world.push(workers, SECONDS), alone.push(workers, SECONDS)) for _ in range(RUNS)]
+    pairs = [(deployment.push(workers, SECONDS), alone.push(workers, SECONDS)) for _ in range(RUNS)]
     where = f"{kind}: {servers} servers, {workers} workers"
     print(f"  {where}: {pairs[-1][0]}", file=sys.stderr, flush=True)
     found = []

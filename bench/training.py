@@ -24,7 +24,7 @@ EPOCHS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Race:
+class Comparison:
     """One network, its records, and who trains it.
 
     Attributes:
@@ -75,15 +75,17 @@ def measures() -> list[dict[str, Any]]:
     found = []
     clicks = "--model-zoo", "bench/models", "--model-def", "clicks"
     with tempfile.TemporaryDirectory() as place:
-        race = Race("mnist", "digits", 12_800, 64, MODEL, Path(place))
-        written(race.work, race.tool, race.records)
-        found.append(race.measure(2, STRATEGY, race.strategy, 1.2))
+        comparison = Comparison("mnist", "digits", 12_800, 64, MODEL, Path(place))
+        written(comparison.work, comparison.tool, comparison.records)
+        found.append(comparison.measure(2, STRATEGY, comparison.strategy, 1.2))
     with tempfile.TemporaryDirectory() as place:
-        race = Race("clicks", "clicks", 100_000, 512, clicks, Path(place))
-        written(race.work, race.tool, race.records)
+        comparison = Comparison("clicks", "clicks", 100_000, 512, clicks, Path(place))
+        written(comparison.work, comparison.tool, comparison.records)
         found += [
-            race.measure(1, "Keras fit", partial(race.theirs, "keras_fit"), 1.2),
-            race.measure(1, "plain tf.function loop", partial(race.theirs, "plain_loop"), None),
-            race.measure(2, STRATEGY, race.strategy, 1.5),
+            comparison.measure(1, "Keras fit", partial(comparison.theirs, "keras_fit"), 1.2),
+            comparison.measure(
+                1, "plain tf.function loop", partial(comparison.theirs, "plain_loop"), None
+            ),
+            comparison.measure(2, STRATEGY, comparison.strategy, 1.5),
         ]
     return found

@@ -65,11 +65,11 @@ def test_the_server_of_benchmarks_answers_their_workers() -> None:
 def test_workers_that_compute_nothing_push_to_any_number_of_servers(
     servers: int, floats: int, dim: int
 ) -> None:
-    from bench.servers import World
+    from bench.servers import Deployment
 
     with ExitStack() as stack:
-        world = World(stack, servers, floats, dim, 2)
+        deployment = Deployment(stack, servers, floats, dim, 2)
         for workers in (1, 2):
-            sample = world.push(workers, 0.05)
+            sample = deployment.push(workers, 0.05)
             assert sample.gb_per_s > 0
             assert sample.push_ms > 0

@@ -48,7 +48,7 @@ SGD = json.dumps({"class_name": "SGD", "config": {"learning_rate": 1e-6}})
 
 
 class Job:
-    """Hears of pushes and does nothing."""
+    """Takes the events of pushes and ignores them."""
 
     def handle(self, event: object) -> None:
         pass

@@ -36,7 +36,7 @@ from edl_proto.transport.parameters import PARAMETERS
 
 
 class Job:
-    """Hears of pushes and does nothing."""
+    """Takes the events of pushes and ignores them."""
 
     def handle(self, event: object) -> None:
         pass

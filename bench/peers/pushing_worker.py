@@ -37,27 +37,27 @@ class Pushing:
     """One worker's side.
 
     Args:
-        world: what ``parameter_server_group`` has printed.
+        deployment: what ``parameter_server_group`` has printed.
         number: of the worker, which is that of its task.
         floats: of the variable.
         dim: of the rows; 0: it pushes none.
     """
 
-    def __init__(self, world: dict[str, Any], number: int, floats: int, dim: int) -> None:
-        channel = channels.connect(world["address"])
+    def __init__(self, deployment: dict[str, Any], number: int, floats: int, dim: int) -> None:
+        channel = channels.connect(deployment["address"])
         self._plane: MasterParameters | ParameterServerClient
-        if world["servers"]:
-            servers = [ShardAddress(*server) for server in world["servers"]]
+        if deployment["servers"]:
+            servers = [ShardAddress(*server) for server in deployment["servers"]]
             model = ModelDescription(
                 "pushed",
                 variables=(VariableDescription("w", (floats,), "float32", trainable=True),),
                 tables=(TableDescription("rows", max(dim, 1), 0, 0.0, 0.0, 0, 1, 0),),
             )
-            coordinator = parameters.CoordinatorStub(channel, world["address"])
+            coordinator = parameters.CoordinatorStub(channel, deployment["address"])
             self._plane = ParameterServerClient(coordinator, servers, model, LogIndex())
         else:
-            self._plane = MasterParameters(channel, world["address"])
-        self._caller = CallerIdentity(number, "bench", world["fingerprint"])
+            self._plane = MasterParameters(channel, deployment["address"])
+        self._caller = CallerIdentity(number, "bench", deployment["fingerprint"])
         self._lease = LeaseRef(TaskKey(TaskType.TRAINING, 0, number), token=1)
         self._gradient = np.full(floats, 1e-3, np.float32)
         self._values = memoryview(bytearray(4 * floats))
@@ -107,8 +107,8 @@ class Pushing:
         return {"pushes": pushes, "seconds": took, "cpu_s": cpu_s, "nbytes": nbytes}
 
 
-def main(world: str, number: int, floats: int, dim: int) -> None:
-    worker = Pushing(json.loads(world), number, floats, dim)
+def main(deployment: str, number: int, floats: int, dim: int) -> None:
+    worker = Pushing(json.loads(deployment), number, floats, dim)
     if number == 0:
         worker.initialize()
     print("ready", flush=True)
