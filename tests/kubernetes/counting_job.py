@@ -370,12 +370,6 @@ class CountingJob:
         status: dict[str, Any] = json.loads(found["data"][objects.STATUS_KEY])
         return status
 
-    def restart_api_server(self, after_s: float) -> None:
-        """Nobody reaches it for so long."""
-        self.cluster.stop_api_server()
-        time.sleep(after_s)
-        self.cluster.start_api_server()
-
     def close(self) -> None:
         self._held.unlink(missing_ok=True)
         self.cluster.kubectl("delete", "namespace", self.namespace, "--wait=false")
