@@ -171,6 +171,8 @@ class BuildSteps:
         """The image that this builder has built, by its digest: whoever pushes can set a tag."""
         digest = self._records.find(identity.repository, identity.key)
         if digest is None:
+            # A registry that refuses the builder says so before the build, not after it.
+            self._registry.find(replace(request.repository, tag=key_tag(identity.key)))
             return None
         image = replace(request.repository, tag="", digest=digest)
         found = self._registry.find(image)
