@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,10 @@ import numpy as np
 import recordio
 import recordio.example
 from bench.measure import Measure
+from edl_proto.identity.credentials import Credentials, Peer
+from edl_proto.identity.folder import IdentityFolder
+from edl_proto.identity.names import Role
+from edl_proto.local import job_directory
 from edl_proto.transport import channels
 from edl_proto.v1 import job_pb2, job_pb2_grpc
 
@@ -60,6 +65,11 @@ class Running:
             *("--parameter-servers", str(servers), "--output", str(place / "model")),
         )
 
+    @cached_property
+    def _peer(self) -> Peer:
+        identities = IdentityFolder(self.directory / job_directory.IDENTITY, "recovery")
+        return Credentials(identities.file(Role.CLIENT)).to(Role.MASTER)
+
     def _edl(self, *arguments: str) -> None:
         subprocess.run(
             [EDL, *arguments], env=self._environ, cwd=ROOT, check=True, capture_output=True
@@ -70,7 +80,7 @@ class Running:
 
     def status(self) -> job_pb2.JobStatus | None:
         try:
-            with channels.connect(self.master()["address"]) as channel:
+            with channels.connect(self.master()["address"], self._peer) as channel:
                 job = job_pb2_grpc.JobStub(channel)
                 found: job_pb2.JobStatus = job.GetStatus(job_pb2.GetStatusRequest(), timeout=2)
                 return found

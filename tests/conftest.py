@@ -20,6 +20,9 @@ import pytest
 
 import recordio
 import recordio.example
+from edl_proto.identity.credentials import Credentials
+from edl_proto.identity.folder import IdentityFolder
+from edl_proto.identity.names import Role
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
@@ -136,6 +139,11 @@ class Edl:
 
     def job_dir(self, name: str) -> Path:
         return self.home / "jobs" / name
+
+    def credentials(self, name: str, role: Role, number: int | None = None) -> Credentials:
+        """With these the test is that process of the job."""
+        identities = IdentityFolder(self.job_dir(name) / "identity", name)
+        return Credentials(identities.file(role, number))
 
     def status(self, name: str) -> dict[str, Any]:
         status: dict[str, Any] = self("status", name, "-o", "json").json

@@ -15,6 +15,8 @@ from conftest import ROOT, Edl, HeldTraining, eventually
 from counting import check, train
 from wires import Wire
 
+from edl_proto.identity.credentials import Peer
+from edl_proto.identity.names import Role
 from edl_proto.transport import channels
 from edl_proto.transport.parameters import PARAMETERS, SHARD
 from edl_proto.transport.raw_calls import RawService
@@ -35,9 +37,9 @@ def happened(edl: Edl, kind: str) -> int:
     return sum(found.get("worker") == "1" for found in facts(edl, kind))
 
 
-def direct_port(address: str, service: RawService) -> int:
+def direct_port(address: str, service: RawService, peer: Peer) -> int:
     """Where a process takes direct connections."""
-    with channels.connect(address) as channel:
+    with channels.connect(address, peer) as channel:
         reply = channel.unary_unary(f"/{service.name}/Open")(b"", timeout=200)
     return int(parameters_pb2.OpenReply.FromString(reply).direct_port)
 
@@ -50,7 +52,8 @@ def far_worker(edl: Edl, tmp_path: Path) -> Iterator[Callable[[], tuple[Wire, Wi
         def begin() -> tuple[Wire, Wire]:
             facts = json.loads((edl.job_dir("w") / "master.json").read_bytes())
             port = int(facts["address"].rpartition(":")[2])
-            direct = direct_port(facts["address"], PARAMETERS)
+            mine = edl.credentials("w", Role.WORKER, 1)
+            direct = direct_port(facts["address"], PARAMETERS, mine.to(Role.MASTER))
             wires = Wire((FAR, port), (HERE, port)), Wire((FAR, direct), (HERE, direct))
             for wire in wires:
                 opened.callback(wire.cut)
@@ -59,6 +62,7 @@ def far_worker(edl: Edl, tmp_path: Path) -> Iterator[Callable[[], tuple[Wire, Wi
                 [
                     *(sys.executable, "-m", "edl_worker", "--master", f"{FAR}:{port}"),
                     *("--worker-id", "1"),
+                    *("--identity", str(edl.job_dir("w") / "identity/worker-1/identity.pem")),
                 ],
                 cwd=ROOT,
                 env=edl.env,
@@ -127,11 +131,11 @@ while not ready.exists():
 begin = parameter_servers.ParameterServerClient.__init__
 
 
-def over_wires(self, master, shards, model, log_index):
+def over_wires(self, master, shards, *others):
     shards = list(shards)
     address = shards[1].address.replace({here!r}, {far!r})
     shards[1] = dataclasses.replace(shards[1], address=address)
-    begin(self, master, shards, model, log_index)
+    begin(self, master, shards, *others)
 
 
 parameter_servers.ParameterServerClient.__init__ = over_wires
@@ -169,7 +173,8 @@ def wired(edl: Edl, tmp_path: Path) -> Iterator[Callable[[], list[Wire]]]:
                 "the servers are there",
             )
             port = int(servers[0].rpartition(":")[2])
-            direct = direct_port(servers[0], SHARD)
+            mine = edl.credentials("w", Role.WORKER, 1)
+            direct = direct_port(servers[0], SHARD, mine.to(Role.SERVER, 1))
             wires = [Wire((FAR, each), (HERE, each)) for each in (port, direct) if each]
             for wire in wires:
                 opened.callback(wire.cut)

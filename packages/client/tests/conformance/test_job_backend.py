@@ -22,6 +22,7 @@ import pytest
 from conftest import SCRIPTED_JOB, Edl, eventually
 from fake_engine import IMAGE, FakeEngine
 
+from edl.adapters.job_identities import master_peer
 from edl.adapters.local_containers import local_containers
 from edl.adapters.local_processes import local_processes
 from edl.core.job_backend import JobBackend
@@ -32,6 +33,7 @@ from edl.core.platforms import PLATFORMS
 from edl.core.submission import Submission, build
 from edl_proto.errors import EdlError
 from edl_proto.local import job_directory, output_reservation
+from edl_proto.transport import channels
 from edl_proto.v1 import error_pb2
 
 
@@ -220,7 +222,8 @@ def test_another_process_can_do_everything(harness: Harness, backend: JobBackend
 
 def test_its_master_can_be_reached(harness: Harness, backend: JobBackend) -> None:
     backend.submit(harness.job("reached"))
-    with grpc.insecure_channel(backend.reach("reached")) as channel:
+    peer = master_peer(harness.edl.job_dir("reached"))
+    with channels.connect(backend.reach("reached"), peer) as channel:
         grpc.channel_ready_future(channel).result(timeout=200)
     end(backend, "reached")
     eventually(lambda: backend.reach("reached") == "", "nobody answers")

@@ -26,7 +26,8 @@ from edl_master.servicers.servers import ServersServicer
 from edl_master.servicers.shard import ShardServicer
 from edl_master.servicers.tasks import TasksServicer
 from edl_proto.errors import EdlError, ErrorCode, ErrorInterceptor
-from edl_proto.transport import raw_calls
+from edl_proto.identity.gate import Gate
+from edl_proto.transport import channels, raw_calls
 from edl_proto.transport.channels import SERVER_OPTIONS
 from edl_proto.transport.parameters import SHARD
 from edl_proto.transport.raw_calls import RawService
@@ -91,6 +92,7 @@ class Server:
         parameter_servers: how many servers will read the command log, each in one long call.
         on_internal_error: called for every call that failed with an internal error.
         stream_port: of direct parameter connections; 0 for any.
+        gate: lets callers in; None: the job is not secured.
 
     Raises:
         EdlError: PORT_IN_USE, or USAGE for an address that this machine does not have.
@@ -104,6 +106,7 @@ class Server:
         parameter_servers: int,
         on_internal_error: Callable[[], None] = lambda: None,
         stream_port: int = 0,
+        gate: Gate | None = None,
     ) -> None:
         def note(method: str, error: Exception) -> None:
             log.error("%s\n%s", method, "".join(traceback.format_exception(error)))
@@ -121,7 +124,9 @@ class Server:
         threads = _SHORT_CALLS + waiting_calls
         self._server = grpc.server(
             futures.ThreadPoolExecutor(threads, thread_name_prefix="grpc"),
-            interceptors=[CallLimits(limits), errors := ErrorInterceptor(_translate, note)],
+            interceptors=_after(
+                gate, CallLimits(limits), errors := ErrorInterceptor(_translate, note)
+            ),
             options=SERVER_OPTIONS,
         )
         task_pb2_grpc.add_TasksServicer_to_server(services.tasks, self._server)
@@ -131,7 +136,9 @@ class Server:
         if services.parameters is not None:
             check_port(host, stream_port, _PORT_OPTION)
             role, servicer = services.parameters
-            self._direct = raw_calls.listen(role, servicer, host, errors.translate, stream_port)
+            self._direct = raw_calls.listen(
+                role, servicer, host, errors.translate, stream_port, gate
+            )
             raw_calls.add_to_server(role, servicer, self._server, self._direct.port)
             names.append(role.name)
         if services.servers is not None:
@@ -144,15 +151,15 @@ class Server:
         reflection.enable_server_reflection(
             (*names, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server
         )
-        self.port = self._listen(host, port)
+        self.port = self._listen(host, port, gate)
         self._server.start()
 
-    def _listen(self, host: str, port: int) -> int:
+    def _listen(self, host: str, port: int, gate: Gate | None) -> int:
         # Checked first: gRPC would only report that it failed.
         check_port(host, port, _PORT_OPTION)
         shown = f"[{host}]" if ":" in host else host
         try:
-            return self._server.add_insecure_port(f"{shown}:{port}")
+            return channels.add_port(self._server, f"{shown}:{port}", gate)
         except RuntimeError as error:
             check_port(host, port, _PORT_OPTION)
             raise EdlError(
@@ -178,10 +185,16 @@ class ShardServer:
         host: address to listen on.
         port: of gRPC; 0 for any.
         stream_port: of direct connections; 0 for any.
+        gate: lets callers in; None: the job is not secured.
     """
 
     def __init__(
-        self, shard: ShardServicer, host: str, port: int = 0, stream_port: int = 0
+        self,
+        shard: ShardServicer,
+        host: str,
+        port: int = 0,
+        stream_port: int = 0,
+        gate: Gate | None = None,
     ) -> None:
         def note(method: str, error: Exception) -> None:
             log.error("%s\n%s", method, "".join(traceback.format_exception(error)))
@@ -189,23 +202,28 @@ class ShardServer:
         # All workers may wait at the same time, and pull while others push.
         self._server = grpc.server(
             futures.ThreadPoolExecutor(_SHARD_CALLS, thread_name_prefix="grpc"),
-            interceptors=[errors := ErrorInterceptor(_translate, note)],
+            interceptors=_after(gate, errors := ErrorInterceptor(_translate, note)),
             options=SERVER_OPTIONS,
         )
-        self._direct = raw_calls.listen(SHARD, shard, host, errors.translate, stream_port)
+        self._direct = raw_calls.listen(SHARD, shard, host, errors.translate, stream_port, gate)
         raw_calls.add_to_server(SHARD, shard, self._server, self._direct.port)
         serving = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(serving, self._server)
         for name in ("", SHARD.name):
             serving.set(name, health_pb2.HealthCheckResponse.SERVING)
         shown = f"[{host}]" if ":" in host else host
-        self.port = self._server.add_insecure_port(f"{shown}:{port}")
+        self.port = channels.add_port(self._server, f"{shown}:{port}", gate)
         self._server.start()
 
     def close(self) -> None:
         """Take no more calls."""
         self._server.stop(0).wait()
         self._direct.close()
+
+
+def _after(gate: Gate | None, *others: grpc.ServerInterceptor) -> list[grpc.ServerInterceptor]:
+    """The interceptors of a server, behind its gate."""
+    return [gate.interceptor, *others] if gate is not None else [*others]
 
 
 def _translate(error: Exception) -> EdlError | None:

@@ -17,6 +17,10 @@ from edl_master.app.master import MasterApp
 from edl_master.config import job_config
 from edl_master.config.job_config import Config, Intervals
 from edl_master.core.platform import Platform
+from edl_proto.identity.credentials import Credentials, Peer
+from edl_proto.identity.folder import IdentityFolder
+from edl_proto.identity.names import Role
+from edl_proto.local import job_directory
 from edl_proto.transport import channels
 from edl_proto.v1 import job_pb2, job_pb2_grpc
 from edl_testing.acting_worker import ActingBehavior, Weights
@@ -123,8 +127,15 @@ class RunningJob:
         self.exit_code: int | None = None
         self._thread = threading.Thread(target=self._run, name="master", daemon=True)
         self._thread.start()
-        self.channel = channels.connect(self.app.address)
+        self.identities = IdentityFolder(job_dir / job_directory.IDENTITY, spec.name)
+        self.channel = channels.connect(self.app.address, self.master_for(Role.CLIENT))
         self.job = job_pb2_grpc.JobStub(self.channel)
+
+    def master_for(self, role: Role, number: int | None = None) -> Peer | None:
+        """The master as one of its callers knows it; None if the job is not secured."""
+        if not self.identities.exists:
+            return None
+        return Credentials(self.identities.provide(role, number)).to(Role.MASTER)
 
     def _run(self) -> None:
         self.exit_code = self.app.run()

@@ -10,6 +10,7 @@ import grpc
 import numpy as np
 
 from edl_proto.errors import EdlError
+from edl_proto.identity.credentials import Peer
 from edl_proto.transport import channels
 from edl_proto.transport.parameters import ParametersStub
 from edl_proto.v1 import parameters_pb2, task_pb2, task_pb2_grpc
@@ -41,6 +42,7 @@ class ActingSession:
         weights: of the counting model; 0: the model has no variables.
         optimizer: as Keras serializes it.
         on_ready: called when the worker has joined.
+        master: what has to be at the address; None: the job is not secured.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class ActingSession:
         weights: int,
         optimizer: str,
         on_ready: Callable[[], None],
+        master: Peer | None = None,
     ) -> None:
         self.weights = weights
         self.optimizer = optimizer
@@ -57,9 +60,9 @@ class ActingSession:
         self.steps = 0.0
         self.instance = instance
         self.id = int(instance.worker)
-        self.channel = channels.connect(address)
+        self.channel = channels.connect(address, master)
         self.tasks = task_pb2_grpc.TasksStub(self.channel)
-        self.parameters = ParametersStub(self.channel, address)
+        self.parameters = ParametersStub(self.channel, address, master)
         self.incarnation = ""
         self.job = ""
         self.fingerprint = ""

@@ -24,6 +24,7 @@ import numpy.typing as npt
 import recordio
 from edl_proto import tensor
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.identity.credentials import Peer
 from edl_proto.trained_model import TRAINED_MODEL
 from edl_proto.v1 import model_pb2, parameters_pb2, task_pb2
 from edl_testing.acting_session import CALL_S, WAIT_S, ActingSession, WorkerInstance, ref
@@ -42,6 +43,7 @@ class ActingBehavior:
         sync: the job is synchronous, so steps need permits.
         repeat_pushes: send every push twice, as if a reply had been lost.
         at_minibatch: called before each one; may end the instance.
+        master_for: the master as a worker knows it; None: the job is not secured.
     """
 
     weights: int
@@ -49,6 +51,7 @@ class ActingBehavior:
     sync: bool = False
     repeat_pushes: bool = False
     at_minibatch: Callable[[ActingWorker, int], None] = lambda worker, minibatch: None
+    master_for: Callable[[int], Peer | None] = lambda worker: None
     optimizer: str = json.dumps(
         {"class_name": "SGD", "config": {"learning_rate": 1.0, "momentum": 0.0}}
     )
@@ -77,7 +80,14 @@ class ActingWorker(ActingSession):
     """A worker that does every type of task."""
 
     def __init__(self, acting: ActingBehavior, instance: WorkerInstance, address: str) -> None:
-        super().__init__(instance, address, acting.weights, acting.optimizer, acting.ready.release)
+        super().__init__(
+            instance,
+            address,
+            acting.weights,
+            acting.optimizer,
+            acting.ready.release,
+            acting.master_for(int(instance.worker)),
+        )
         self.acting = acting
 
     def live(self) -> int:

@@ -36,6 +36,10 @@ import grpc
 from google.protobuf import json_format
 
 from edl_proto.errors import ErrorCode, ErrorInterceptor
+from edl_proto.identity.credentials import Credentials
+from edl_proto.identity.folder import IdentityFolder
+from edl_proto.identity.gate import Gate
+from edl_proto.identity.names import Role
 from edl_proto.local import job_directory
 from edl_proto.local.parent_process import end_with_parent
 from edl_proto.transport import channels
@@ -220,13 +224,17 @@ class ScriptedJob(job_pb2_grpc.JobServicer):
         self.status.state = job_pb2.SUCCEEDED
 
     def run(self) -> None:
+        identities = IdentityFolder(self.directory / job_directory.IDENTITY, self.spec.name)
+        gate = None
+        if identities.exists:
+            gate = Gate(Credentials(identities.file(Role.MASTER)))
         server = grpc.server(
             futures.ThreadPoolExecutor(8),
             options=channels.SERVER_OPTIONS,
-            interceptors=[ErrorInterceptor()],
+            interceptors=[*([gate.interceptor] if gate else []), ErrorInterceptor()],
         )
         job_pb2_grpc.add_JobServicer_to_server(self, server)
-        port = server.add_insecure_port("127.0.0.1:0")
+        port = channels.add_port(server, "127.0.0.1:0", gate)
         server.start()
         url = f"http://127.0.0.1:{self.spec.serving.dashboard_port or port + 1}/"
         self.status.dashboard_url = url

@@ -34,16 +34,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m edl_worker", description=__doc__)
     parser.add_argument("--master", required=True, metavar="HOST:PORT", help="the job's master")
     parser.add_argument("--worker-id", required=True, type=int, metavar="N")
+    parser.add_argument(
+        "--identity", default="", metavar="FILE", help="proves who this worker is to its master"
+    )
     options = parser.parse_args(arguments)
     try:
-        settings = config.from_environment(options.master, options.worker_id, os.environ)
+        settings = config.from_environment(
+            options.master, options.worker_id, os.environ, options.identity
+        )
     except EdlError as error:
         print(error, file=sys.stderr)
         return exit_codes.USAGE
     _set_up_logs()
     from edl_worker.app import build_worker
 
-    worker = build_worker(settings, _STARTED)
+    try:
+        worker = build_worker(settings, _STARTED)
+    except EdlError as error:
+        logging.error("%s", error)
+        return exit_codes.FAILED
     worker.take_signals()
     return worker.run()
 

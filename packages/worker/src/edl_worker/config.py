@@ -59,18 +59,23 @@ class Settings:
     metrics_port: int = 0
     """0: any free port, which the master learns. ``EDL_METRICS_PORT``."""
 
+    identity: str = ""
+    """File by which this worker proves who it is, and knows its master; empty: neither is done."""
+
     job_dir: str = ""
     """Where the job's supervisor has its lock; empty if that is another machine.
     ``EDL_JOB_DIR``."""
 
 
-def from_environment(master: str, worker_id: int, environ: Mapping[str, str]) -> Settings:
+def from_environment(
+    master: str, worker_id: int, environ: Mapping[str, str], identity: str = ""
+) -> Settings:
     """Settings from the command line and ``EDL_*`` variables.
 
     Raises:
         EdlError: a variable has no sensible value.
     """
-    default = Settings(master, worker_id)
+    default = Settings(master, worker_id, identity=identity)
     return replace(
         default,
         master_wait_s=_number(environ, "EDL_MASTER_WAIT_S", default.master_wait_s),

@@ -13,6 +13,7 @@ from edl.core.job_backend import MasterUnreachable
 from edl.core.job_status import JobEvent, JobStatus
 from edl.core.options.kinds import WorkerRange
 from edl_proto.errors import EdlError
+from edl_proto.identity.credentials import Peer
 from edl_proto.transport import channels
 from edl_proto.v1 import job_pb2, job_pb2_grpc
 
@@ -25,13 +26,17 @@ T = TypeVar("T")
 class JobServiceClient:
     """Calls to one master. Also a context manager.
 
+    Args:
+        address: of the master.
+        peer: what has to be there; None: the job is not secured.
+
     Every method raises Unreachable if there was no answer, and EdlError if the master
     answered with one.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, peer: Peer | None = None) -> None:
         self.address = address
-        self._channel = channels.connect(address)
+        self._channel = channels.connect(address, peer)
         self._job = job_pb2_grpc.JobStub(self._channel)
 
     def __enter__(self) -> JobServiceClient:

@@ -15,6 +15,7 @@ from pathlib import Path
 from google.protobuf import json_format
 
 from edl import codec
+from edl.adapters import job_identities
 from edl.adapters.local_runtime import LocalRuntime
 from edl.adapters.processes import LocalInstance
 from edl.core import names
@@ -134,14 +135,15 @@ class JobStore:
             False if the name is taken, also by a submission at this moment.
 
         Raises:
-            EdlError: OUTPUT_UNWRITABLE or DISK_FULL.
+            EdlError: OUTPUT_UNWRITABLE, DISK_FULL or SYSTEM.
         """
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             # Made elsewhere and renamed: no process ever sees a job without its spec.
             draft = Path(tempfile.mkdtemp(prefix=".new-", dir=self.root))
             try:
-                draft.chmod(0o755)
+                if self.runtime.is_secured:
+                    job_identities.create(draft, spec)
                 (draft / job_directory.SPEC).write_text(codec.to_json(spec))
                 (draft / job_directory.LOGS).mkdir()
                 supervision.describe(draft, supervisor, master)
@@ -149,9 +151,9 @@ class JobStore:
                     _flush(path)
                 draft.rename(self.path(name))
                 _flush(self.root)
-            except OSError as error:
+            except BaseException as error:
                 shutil.rmtree(draft, ignore_errors=True)
-                if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
+                if isinstance(error, OSError) and error.errno in (errno.EEXIST, errno.ENOTEMPTY):
                     return False
                 raise
         except OSError as error:

@@ -32,6 +32,7 @@ class ContainerRuntime:
     """Master and workers are containers; a process of this machine stays with the master's."""
 
     platform = DOCKER.name
+    is_secured = False
 
     def master_command(self) -> Sequence[str]:
         return [sys.executable, "-P", "-m", "edl.master_container"]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from edl import codec
 from edl.adapters import processes
 from edl.adapters.dashboard_viewer import viewer
+from edl.adapters.job_identities import master_peer
 from edl.adapters.job_log_files import log_file, master_log_tail
 from edl.adapters.job_processes import end_supervision, job_workers
 from edl.adapters.job_store import START_DEADLINE_S, JobStore, StoredJob
@@ -227,7 +228,8 @@ class LocalJobBackend:
             from edl.adapters.job_service_client import JobServiceClient
 
             self._disconnect(name)
-            client = self._clients[name] = JobServiceClient(address)
+            peer = master_peer(self._store.path(name))
+            client = self._clients[name] = JobServiceClient(address, peer)
         try:
             return call(client)
         except MasterUnreachable:

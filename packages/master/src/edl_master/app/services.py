@@ -54,6 +54,9 @@ from edl_master.servicers.push_report import PushReporter
 from edl_master.servicers.servers import ServersServicer
 from edl_master.servicers.tasks import JobParameters, TaskFiles, TasksServicer
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.identity.credentials import Credentials
+from edl_proto.identity.gate import Gate
+from edl_proto.identity.names import Role
 from edl_proto.transport.parameters import COORDINATOR, PARAMETERS
 from edl_proto.transport.raw_calls import RawService
 
@@ -92,6 +95,8 @@ class MasterServices:
         self.acknowledged = threading.Event()
         """Set when a client has read the final status."""
         self._trains = config.type is JobType.TRAIN
+        self.identities = config.identities
+        """Those of the job; None if it is not secured."""
         self.metrics = Metrics()
         self.worker_counters = WorkerCounters()
         self.buffers = BufferPool()
@@ -130,6 +135,7 @@ class MasterServices:
             config.parameter_servers,
             self.metrics.internal_errors.inc,
             hosting.stream_port,
+            self._build_gate(),
         )
         opened.callback(self._server.close, 0)
         if self.servers is not None:
@@ -178,6 +184,12 @@ class MasterServices:
         return port if is_free(self._config.host, port) else 0
 
     # --- parts -----------------------------------------------------------------------------
+
+    def _build_gate(self) -> Gate | None:
+        if self.identities is None:
+            return None
+        self.identities.renew()  # those of a job that was away for long
+        return Gate(Credentials(self.identities.provide(Role.MASTER)))
 
     def _build_parameter_servers(self, opened: ExitStack) -> ParameterServers | None:
         if not self._config.parameter_servers:

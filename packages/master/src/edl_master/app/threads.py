@@ -18,6 +18,10 @@ from edl_master.control.worker_instances import exit_reason
 from edl_master.core.events import InstanceExited, InstancePending, Tick
 from edl_master.core.parameters.arithmetic import kernel
 from edl_master.core.platform import InstanceStarted
+from edl_proto.errors import EdlError
+
+_RENEW_EVERY_S = 600.0
+"""How often the master looks for certificates that are old."""
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +48,7 @@ class MasterThreads:
     def start(self, *, trains: bool) -> None:
         """Start the threads; the job begins."""
         fail = self._services.fail
-        for act in (self._tick, self._observe, self._handle_signals):
+        for act in (self._tick, self._observe, self._handle_signals, self._renew):
             run_in_background(act, fail)
         if trains:
             # Importing the compiler takes about a second: done while the workers import theirs.
@@ -88,6 +92,14 @@ class MasterThreads:
                         services.controller.handle(seen)
                     case _:
                         services.controller.handle(seen)
+
+    def _renew(self) -> None:
+        identities = self._services.identities
+        while identities is not None and not self._over.wait(_RENEW_EVERY_S):
+            try:
+                identities.renew()
+            except EdlError as error:  # a third of the lifetime is left to try again
+                log.warning("certificates are not renewed\n%s", error)
 
     def _handle_signals(self) -> None:
         while (received := self._signals.get()) is not None:  # ``close`` puts None

@@ -18,6 +18,7 @@ from edl_master.codec import JOB_TYPES
 from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, UpdateMode
 from edl_master.core.settings import JobSettings, JobType, choose_records_per_task, timings_for
 from edl_proto.errors import EdlError
+from edl_proto.identity.folder import IdentityFolder
 from edl_proto.job_spec import check_complete
 from edl_proto.local import job_directory
 from edl_proto.v1 import error_pb2, job_pb2
@@ -88,6 +89,12 @@ class Config:
     python: str
     environ: Mapping[str, str]
     intervals: Intervals
+
+    @property
+    def identities(self) -> IdentityFolder | None:
+        """Keys and certificates of the job's processes; None if the job is not secured."""
+        folder = IdentityFolder(self.job_dir / job_directory.IDENTITY, self.spec.name)
+        return folder if folder.exists else None
 
     @property
     def model_of(self) -> str:

@@ -12,6 +12,7 @@ from edl_master.core.events import InstanceExited
 from edl_master.core.identifiers import WorkerId
 from edl_master.core.platform import LiveInstance, Platform
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.identity.names import Role
 from edl_proto.local import job_directory, process_environment
 from edl_proto.local.containers import PASSED_VARIABLE_PREFIXES
 
@@ -26,11 +27,15 @@ _KILLED_S = 60.0
 
 def local_processes(config: Config, address: Callable[[], str]) -> Platform:
     """Workers as processes of this machine."""
+    identities = config.identities
 
     def command(worker: WorkerId, attempt: int) -> Sequence[str]:
         # -P: a file in the user's directory must not stand in for a module of the same name.
         python = [config.python, "-P", "-m", "edl_worker"]
-        return [*python, "--master", address(), "--worker-id", str(worker)]
+        identity = []
+        if identities is not None:
+            identity = ["--identity", str(identities.provide(Role.WORKER, worker))]
+        return [*python, "--master", address(), "--worker-id", str(worker), *identity]
 
     limits = limit_threads(config.environ, config.workers_max)
     changes = {name: value for name, value in limits.items() if name not in config.environ}

@@ -32,6 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--remote", action="store_true", help="this process does not see the master's files"
     )
     parser.add_argument(
+        "--identity", type=Path, metavar="FILE", help="proves who this server is to others"
+    )
+    parser.add_argument(
         "--end-with-parent",
         action="store_true",
         help="end when standard input ends, which the master holds open",
@@ -43,7 +46,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         scratch = None
         if options.remote:
             scratch = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="edl-")))
-        app = App(options.master, options.server, options.incarnation, options.host, ports, scratch)
+        app = App(
+            options.master,
+            options.server,
+            options.incarnation,
+            options.host,
+            ports,
+            scratch,
+            options.identity,
+        )
         if options.end_with_parent:
             end_with_parent()
         return app.run()

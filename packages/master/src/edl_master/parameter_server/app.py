@@ -38,6 +38,9 @@ from edl_master.server_group import command_codec
 from edl_master.servicers.payloads import PayloadTransfer
 from edl_master.servicers.shard import ShardServicer
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.identity.credentials import Credentials
+from edl_proto.identity.gate import Gate
+from edl_proto.identity.names import Role
 from edl_proto.transport import channels
 from edl_proto.transport.row_placement import server_of
 from edl_proto.v1 import servers_pb2, servers_pb2_grpc
@@ -72,6 +75,10 @@ class App:
         ports: of gRPC and of direct calls; 0 for any.
         scratch: an empty directory for files on their way from and to the master; None: this
             process sees the master's files.
+        identity: file by which this server proves who it is; None: the job is not secured.
+
+    Raises:
+        EdlError: FORBIDDEN; the file cannot be used.
     """
 
     def __init__(
@@ -82,12 +89,16 @@ class App:
         host: str,
         ports: tuple[int, int] = (0, 0),
         scratch: Path | None = None,
+        identity: Path | None = None,
     ) -> None:
+        credentials = Credentials(identity) if identity is not None else None
         self._server = server
         self._incarnation = incarnation
         self._job = ""
         self._over = threading.Event()
-        self._channel = channels.connect(master)
+        self._channel = channels.connect(
+            master, credentials.to(Role.MASTER) if credentials is not None else None
+        )
         self._master = servers_pb2_grpc.ServersStub(self._channel)
         self._files: RemoteFiles | None = None
         if scratch is not None:
@@ -100,7 +111,8 @@ class App:
         )
         transfer = PayloadTransfer(self._buffers, Metrics())
         servicer = ShardServicer(self._shard, transfer, incarnation)
-        self._serving = ShardServer(servicer, host, *ports)
+        gate = Gate(credentials) if credentials is not None else None
+        self._serving = ShardServer(servicer, host, *ports, gate)
         shown = f"[{host}]" if ":" in host else host
         self._address = f"{shown}:{self._serving.port}"
 

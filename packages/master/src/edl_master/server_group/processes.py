@@ -17,6 +17,7 @@ from edl_master.core.identifiers import CHECKPOINTS, SNAPSHOTS, Version
 from edl_master.recovery.restart import MAX_RESTARTS, RestartCount
 from edl_master.server_group.group import ParameterServerGroup
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.identity.names import Role
 from edl_proto.local import job_directory
 from edl_proto.v1 import job_pb2
 
@@ -107,10 +108,14 @@ class ParameterServers:
             master: where they reach the master.
             host: address that they listen on.
         """
+        identities = self._config.identities
 
         def arguments(server: int) -> list[str]:
             to_master = ["--master", master, "--incarnation", self._incarnation]
-            return [*to_master, "--server", str(server), "--host", host]
+            identity = []
+            if identities is not None:
+                identity = ["--identity", str(identities.provide(Role.SERVER, server))]
+            return [*to_master, "--server", str(server), "--host", host, *identity]
 
         self._processes = self._launch(self._config, arguments, self.mark_lost)
 

@@ -61,6 +61,9 @@ TENSORBOARD = "tensorboard"
 INSTANCES = "instances"
 """One JSON file per process that the local platform started."""
 
+IDENTITY = "identity"
+"""Keys and certificates of the job's processes (docs/adr/0021); absent: the job is not secured."""
+
 DIRECTORY_TAKEN = 75
 """Exit code of a master that found another one at work on its job (EX_TEMPFAIL)."""
 

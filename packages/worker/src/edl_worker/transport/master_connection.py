@@ -10,11 +10,14 @@ import logging
 import random
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 import grpc
 
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.identity.credentials import Credentials, Peer
+from edl_proto.identity.names import Role
 from edl_proto.transport import channels
 from edl_proto.transport.tcp import FrameError
 from edl_worker.concurrency.shared_state import Departure, SharedState
@@ -36,18 +39,29 @@ class MasterConnection:
     Attributes:
         incarnation: of the master with which this worker has registered last.
         log_index: newest entry of this incarnation's command log that a reply has named.
+        credentials: of this worker; None if the job is not secured.
+        master: what has to be at the master's address.
+
+    Raises:
+        EdlError: FORBIDDEN; the file of the worker's identity cannot be used.
     """
 
     def __init__(self, settings: Settings, identity: WorkerIdentity, state: SharedState) -> None:
         self.settings = settings
         self.identity = identity
-        self.channel = channels.connect(settings.master)
+        self.credentials = Credentials(Path(settings.identity)) if settings.identity else None
+        self.master = self.peer(Role.MASTER)
+        self.channel = channels.connect(settings.master, self.master)
         self.incarnation = ""
         self.log_index = LogIndex()
         self._state = state
 
     def close(self) -> None:
         self.channel.close()
+
+    def peer(self, role: Role, number: int | None = None) -> Peer | None:
+        """What has to be at the other end of a connection; None: anything may be."""
+        return self.credentials.to(role, number) if self.credentials is not None else None
 
     def registered(self, incarnation: str) -> None:
         """Name this incarnation in all later calls."""

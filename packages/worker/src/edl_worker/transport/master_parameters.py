@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import grpc
 
+from edl_proto.identity.credentials import Peer
 from edl_proto.transport.parameters import Buffer, ParametersStub
 from edl_worker.codec import parameters as codec
 from edl_worker.core.exchange import (
@@ -23,10 +24,11 @@ class MasterParameters:
     Args:
         channel: to the master.
         address: of the master.
+        master: what has to be there; None: anything may be.
     """
 
-    def __init__(self, channel: grpc.Channel, address: str) -> None:
-        self._stub = ParametersStub(channel, address)
+    def __init__(self, channel: grpc.Channel, address: str, master: Peer | None = None) -> None:
+        self._stub = ParametersStub(channel, address, master)
 
     def close(self) -> None:
         self._stub.close()

@@ -43,7 +43,7 @@ class ParameterClient:
         self._connection = connection
         self._settings = connection.settings
         self._plane: MasterParameters | ParameterServerClient
-        self._plane = MasterParameters(connection.channel, connection.settings.master)
+        self._plane = self._of_master()
         self._layout_fingerprint = ""
 
     def close(self) -> None:
@@ -53,12 +53,17 @@ class ParameterClient:
         """Use the parameter servers that the admission names; the master, if it names none."""
         self._plane.close()
         self._layout_fingerprint = admission.layout_fingerprint
-        channel, master = self._connection.channel, self._settings.master
+        connection = self._connection
         if admission.shards:
-            coordinator, log_index = CoordinatorStub(channel, master), self._connection.log_index
-            self._plane = ParameterServerClient(coordinator, admission.shards, model, log_index)
+            self._plane = ParameterServerClient(
+                CoordinatorStub(connection.channel, self._settings.master, connection.master),
+                admission.shards,
+                model,
+                connection.log_index,
+                connection.credentials,
+            )
         else:
-            self._plane = MasterParameters(channel, master)
+            self._plane = self._of_master()
 
     def initialize(self, values: memoryview) -> bool:
         """Offer initial values; False if another worker's values were first."""
@@ -132,6 +137,10 @@ class ParameterClient:
         return self._connection.call(
             "ScanRows", lambda: self._plane.scan_rows(caller, request, timeout_s)
         )
+
+    def _of_master(self) -> MasterParameters:
+        connection = self._connection
+        return MasterParameters(connection.channel, self._settings.master, connection.master)
 
     @property
     def _caller(self) -> CallerIdentity:

@@ -16,6 +16,8 @@ import grpc
 import numpy as np
 
 from edl_proto.errors import EdlError
+from edl_proto.identity.credentials import Credentials
+from edl_proto.identity.names import Role
 from edl_proto.transport import channels
 from edl_proto.transport.parameters import NOTHING, Buffer, CoordinatorStub, ShardStub
 from edl_proto.transport.tcp import FrameError
@@ -106,6 +108,7 @@ class ParameterServerClient:
         servers: where the parts are.
         model: the variables and tables.
         log_index: commands that the coordinator has appended, as far as this worker knows.
+        credentials: of this worker; None if the job is not secured.
     """
 
     def __init__(
@@ -114,14 +117,16 @@ class ParameterServerClient:
         servers: Iterable[ShardAddress],
         model: ModelDescription,
         log_index: LogIndex,
+        credentials: Credentials | None = None,
     ) -> None:
         self._coordinator = coordinator
         self._channels = []
         self._servers: list[_Server] = []
-        for server in servers:
-            channel = channels.connect(server.address)
+        for number, server in enumerate(servers):
+            peer = credentials.to(Role.SERVER, number) if credentials is not None else None
+            channel = channels.connect(server.address, peer)
             self._channels.append(channel)
-            stub = ShardStub(channel, server.address)
+            stub = ShardStub(channel, server.address, peer)
             self._servers.append(_Server(stub, server.address, server.start, server.stop))
         self._places = PayloadOffsets.of(model.variables)
         self._dims = [table.dim for table in model.tables]

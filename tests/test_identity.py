@@ -1,0 +1,121 @@
+"""Jobs from the command line are secured: nobody but their user gets at them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+import pytest
+from conftest import Edl, HeldTraining, eventually
+from counting import check, records_trained, train
+
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.identity.names import Role
+from edl_proto.transport import channels
+from edl_proto.v1 import job_pb2, job_pb2_grpc
+
+TOTAL, EPOCHS = 30_011, 1
+"""Held, this trains for five minutes."""
+
+
+def listening(pid: int) -> set[int]:
+    """Ports of a process, from what Linux says of it."""
+    sockets = set()
+    for one in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            sockets.add(str(one.readlink()).removeprefix("socket:[").removesuffix("]"))
+    rows = [
+        line.split()
+        for table in ("tcp", "tcp6")  # gRPC listens for both at once
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]
+    ]
+    return {
+        int(fields[1].rpartition(":")[2], 16)
+        for fields in rows
+        if fields[9] in sockets and fields[3] == "0A"
+    }
+
+
+def anonymous() -> ssl.SSLContext:
+    """A caller who trusts everybody, and has no certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def gets_in(port: int, host: str, context: ssl.SSLContext, wait_s: float) -> bool:
+    """Whether this caller is let in by the process that it means, or at least not refused."""
+    context.set_alpn_protocols(["h2"])
+    with socket.create_connection(("127.0.0.1", port), 200) as plain:
+        try:
+            with context.wrap_socket(plain, server_hostname=host) as connection:
+                connection.settimeout(wait_s)
+                return connection.recv(1) != b""  # gRPC speaks first
+        except TimeoutError:
+            return True  # a direct port waits for a call
+        except OSError:
+            return False
+
+
+@pytest.mark.parametrize("servers", ["0", "2"])
+def test_a_job_is_closed_to_everybody_else(
+    edl: Edl,
+    tmp_path: Path,
+    numbered: Callable[..., Path],
+    held: HeldTraining,
+    servers: str,
+) -> None:
+    output = tmp_path / "model"
+    edl(
+        *train(numbered(TOTAL), TOTAL, output, "--num-workers", "2", epochs=EPOCHS, held=held),
+        *("--name", "w", "--parameter-servers", servers, "--detach"),
+    )
+    eventually(
+        lambda: records_trained(edl, "w") > 0 and len(edl.workers("w")) == 2,
+        "both workers work",
+    )
+    facts = json.loads((edl.job_dir("w") / "master.json").read_bytes())
+
+    # Another user of this machine reaches the ports, and cannot read a file.
+    with channels.connect(facts["address"]) as channel:
+        with pytest.raises(grpc.RpcError) as caught:
+            job_pb2_grpc.JobStub(channel).Stop(job_pb2.StopRequest(reason="me"), timeout=200)
+        assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+    assert edl.job_dir("w").stat().st_mode & 0o777 == 0o700
+    keys = list((edl.job_dir("w") / "identity").rglob("*.pem"))
+    assert len(keys) >= 6
+    assert {path.stat().st_mode & 0o777 for path in keys} == {0o600}
+
+    # A worker's certificate does not stop a job.
+    worker = edl.credentials("w", Role.WORKER, 1).to(Role.MASTER)
+    with channels.connect(facts["address"], worker) as channel:
+        with pytest.raises(grpc.RpcError) as caught:
+            job_pb2_grpc.JobStub(channel).Stop(job_pb2.StopRequest(reason="me"), timeout=200)
+        error = EdlError.from_rpc(caught.value)
+        assert error is not None
+        assert error.code == ErrorCode.FORBIDDEN
+
+    # Every port of master and servers but that of the page: a certificate opens it, nothing else.
+    page = int(facts["dashboard_url"].rstrip("/").rpartition(":")[2])
+    owners = {facts["pid"]: "master.edl"}
+    for server in edl.written_status("w").get("servers", []):
+        owners[server["pid"]] = f"server-{server['id']}.edl"
+    opened = 0
+    for pid, host in owners.items():
+        for port in listening(pid) - {page}:
+            assert gets_in(port, host, worker.credentials.current().client_context, 1.0), port
+            assert not gets_in(port, host, anonymous(), 200.0), port
+            opened += 1
+    assert opened == 2 * len(owners)
+
+    for pid in edl.processes():
+        for name in ("cmdline", "environ"):
+            assert b"PRIVATE KEY" not in (Path("/proc") / str(pid) / name).read_bytes()
+    held.release()
+    assert edl("wait", "w").code == 0
+    check(output, TOTAL, EPOCHS)
