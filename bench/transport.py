@@ -23,6 +23,7 @@ import numpy as np
 
 from bench.measure import paired, started
 from bench.peers.plain_tcp import receive
+from edl_proto.identity.credentials import Peer
 from edl_proto.transport import channels, parameters
 from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
 
@@ -41,8 +42,9 @@ class Worker:
         fingerprint: str,
         nbytes: int,
         precision: job_pb2.WirePrecision.ValueType = job_pb2.FLOAT32,
+        server: Peer | None = None,
     ) -> None:
-        self._stub = parameters.ParametersStub(channels.connect(address), address)
+        self._stub = parameters.ParametersStub(channels.connect(address, server), address, server)
         self._who = {"incarnation": "bench", "layout_fingerprint": fingerprint}
         self._precision = precision
         self._gradient = np.full(nbytes // 4, 1e-3, np.float32)
@@ -77,10 +79,13 @@ class Worker:
 class Plain:
     """The caller of ``bench.peers.plain_tcp``."""
 
-    def __init__(self, address: str, nbytes: int) -> None:
+    def __init__(self, address: str, nbytes: int, server: Peer | None = None) -> None:
         host, _, port = address.rpartition(":")
         self._connection = socket.create_connection((host, int(port)))
         self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if server is not None:
+            context = server.credentials.current().client_context
+            self._connection = context.wrap_socket(self._connection, server_hostname=server.host)
         self._memory = memoryview(bytearray(nbytes))
 
     def pull(self) -> None:

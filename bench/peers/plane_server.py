@@ -1,8 +1,9 @@
 """Our parameter service with one variable and one embedding table; for benchmarks.
 
-``python -m bench.peers.plane_server DIM [FLOATS [OPTIMIZER [DIR]]]`` prints its address and the
-layout's fingerprint. With a directory it writes a checkpoint there for each line that it reads,
-as a master does, and then prints the seconds that this took.
+``python -m bench.peers.plane_server DIM [FLOATS [OPTIMIZER [DIR [IDENTITY]]]]`` prints its address
+and the layout's fingerprint. With a directory it writes a checkpoint there for each line that it
+reads, as a master does, and then prints the seconds that this took. With the file of an identity
+its ports are secured.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from edl_master.servicers.parameters import ParametersServicer
 from edl_master.servicers.payloads import PayloadTransfer
 from edl_master.servicers.push_report import PushReporter
 from edl_proto.errors import ErrorInterceptor
+from edl_proto.identity.credentials import Credentials
+from edl_proto.identity.gate import Gate
 from edl_proto.transport import channels, raw_calls
 from edl_proto.transport.parameters import PARAMETERS
 
@@ -42,7 +45,10 @@ class Job:
         pass
 
 
-def main(dim: int, floats: int = 1, optimizer: str = "SGD", directory: str = "") -> None:
+def main(
+    dim: int, floats: int = 1, optimizer: str = "SGD", directory: str = "", identity: str = ""
+) -> None:
+    gate = Gate(Credentials(Path(identity))) if identity else None
     buffers = BufferPool()
     local = build_local(
         buffers, lambda _: Async(), executor=futures.ThreadPoolExecutor(os.cpu_count() or 1)
@@ -54,14 +60,18 @@ def main(dim: int, floats: int = 1, optimizer: str = "SGD", directory: str = "")
     fingerprint, _ = local.model.describe(weights, config, "mean", lambda: (table,))
     local.plane.initialize(WorkerId(0), memoryview(bytes(4 * floats)))
     plane.grant(TaskKey(TaskType.TRAINING, 0, 0), Token(1))
-    server = grpc.server(futures.ThreadPoolExecutor(8), options=channels.SERVER_OPTIONS)
+    server = grpc.server(
+        futures.ThreadPoolExecutor(8),
+        interceptors=[gate.interceptor] if gate else [],
+        options=channels.SERVER_OPTIONS,
+    )
     reporter = PushReporter(Job(), metrics)  # type: ignore[arg-type]
     transfer = PayloadTransfer(buffers, metrics)
     servicer = ParametersServicer(local.plane, local.shard, transfer, reporter, "bench")
     errors = ErrorInterceptor()
-    listener = raw_calls.listen(PARAMETERS, servicer, "127.0.0.1", errors.translate)
+    listener = raw_calls.listen(PARAMETERS, servicer, "127.0.0.1", errors.translate, 0, gate)
     raw_calls.add_to_server(PARAMETERS, servicer, server, listener.port)
-    port = server.add_insecure_port("127.0.0.1:0")
+    port = channels.add_port(server, "127.0.0.1:0", gate)
     server.start()
     print(f"127.0.0.1:{port} {fingerprint}", flush=True)
     if directory:
@@ -87,4 +97,4 @@ def write(plane: Coordinator, directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), *map(int, sys.argv[2:3]), *sys.argv[3:5])
+    main(int(sys.argv[1]), *map(int, sys.argv[2:3]), *sys.argv[3:6])
