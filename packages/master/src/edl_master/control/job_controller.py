@@ -247,7 +247,7 @@ class JobController:
     def _lease(self, lease: LeaseGranted) -> GrantedLease:
         skip = 0
         if lease.task.type is TaskType.TRAINING:
-            skip = self._plane.grant(lease.task, lease.token)
+            skip = self._plane.grant(lease.task, lease.token, lease.worker)
         return GrantedLease(lease, skip)
 
     def _carry_out(  # noqa: C901, PLR0912  (one case for each effect)

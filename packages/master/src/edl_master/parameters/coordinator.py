@@ -192,10 +192,14 @@ class Coordinator:
 
     # --- the job ---------------------------------------------------------------------------
 
-    def grant(self, task: TaskKey, token: Token) -> int:
-        """From now on only this token may push for the task; returns the minibatches to skip."""
+    def grant(self, task: TaskKey, token: Token, holder: WorkerId | None = None) -> int:
+        """From now on only this token may push for the task; returns the minibatches to skip.
+
+        Args:
+            holder: the only worker that may use it; None: any.
+        """
         with self._changing() as ledger:
-            return ledger.grant(task, token)
+            return ledger.grant(task, token, holder)
 
     def revoke(self, task: TaskKey, token: Token) -> None:
         """This token may push no more."""

@@ -23,8 +23,8 @@ _OUTCOMES = {
 }
 
 
-def claim_from(message: parameters_pb2.PushClaim) -> PushClaim:
-    """What a push says about its minibatch.
+def claim_from(message: parameters_pb2.PushClaim, worker: WorkerId) -> PushClaim:
+    """What a push of a worker says about its minibatch.
 
     Raises:
         EdlError: USAGE; it claims no records, or its task is malformed.
@@ -39,6 +39,7 @@ def claim_from(message: parameters_pb2.PushClaim) -> PushClaim:
         records=message.records,
         base_version=Version(message.base_version),
         minibatches=message.minibatches or 1,
+        worker=worker,
     )
 
 

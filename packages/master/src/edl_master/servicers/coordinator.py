@@ -62,12 +62,13 @@ class CoordinatorServicer:
         started = time.perf_counter()
         request = header_of(parameters_pb2.CommitRequest(), frames)
         self._check(request)
-        claim = push_codec.claim_from(request.claim)
+        worker = WorkerId(request.worker_id)
+        claim = push_codec.claim_from(request.claim, worker)
         with translate_payload_errors():
             squares = push_codec.squares_from(request.squares)
             result = self._coordinator.commit(claim, squares=squares)
         # Before the worker is answered or waits, so that the job is never behind it.
-        self._reporter.report(WorkerId(request.worker_id), claim, request.step, result)
+        self._reporter.report(worker, claim, request.step, result)
         permit = None
         if request.HasField("permit_wait_s") and result.outcome in GOING_ON:
             permit = self._coordinator.wait_for_permit(

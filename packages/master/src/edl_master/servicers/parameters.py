@@ -96,7 +96,7 @@ class ParametersServicer(RowsServicer):
             received = self._transfer.receive_gradient(
                 frames, header.gradient, layout, dense_memory, rows_memory, next_nbytes
             )
-            claim = push_codec.claim_from(header.claim)
+            claim = push_codec.claim_from(header.claim, worker)
             answer, waiting = None, Waiting()
             if header.HasField("next"):
                 ids = push_codec.row_ids_from(header.next.rows, received.next_ids)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
-from edl_master.core.identifiers import TaskKey, TaskType, Token
+from edl_master.core.identifiers import TaskKey, TaskType, Token, WorkerId
 
 
 class PushVerdict(Enum):
@@ -24,6 +24,7 @@ class _Entry:
     token: Token
     live: bool
     applied: int
+    holder: WorkerId | None = None  # of the lease, as far as this master knows
 
 
 class AppliedCounts:
@@ -36,8 +37,11 @@ class AppliedCounts:
     def __init__(self) -> None:
         self._entries: dict[TaskKey, _Entry] = {}
 
-    def grant(self, task: TaskKey, token: Token) -> int:
+    def grant(self, task: TaskKey, token: Token, holder: WorkerId | None = None) -> int:
         """Make ``token`` the only one that may push for ``task``; return the task's count.
+
+        Args:
+            holder: the only worker that may use it; None: any.
 
         Raises:
             ValueError: the token is not newer than one that the task had before.
@@ -47,7 +51,7 @@ class AppliedCounts:
             entry = self._entries[task] = _Entry(token, True, 0)
         elif token < entry.token or (token == entry.token and not entry.live):
             raise ValueError(f"task {task}: token {token} is not newer than {entry.token}")
-        entry.token, entry.live = token, True
+        entry.token, entry.live, entry.holder = token, True, holder
         return entry.applied
 
     def is_live(self, task: TaskKey, token: Token) -> bool:
@@ -73,12 +77,21 @@ class AppliedCounts:
         return entry.applied if entry else 0
 
     def verdict(
-        self, task: TaskKey, token: Token, minibatch: int, minibatches: int = 1
+        self,
+        task: TaskKey,
+        token: Token,
+        minibatch: int,
+        minibatches: int = 1,
+        worker: WorkerId | None = None,
     ) -> PushVerdict:
         """Judge a push of minibatches from this index in the task on: all of them or none."""
         if not self.is_live(task, token):
             return PushVerdict.REFUSED
-        applied = self._entries[task].applied
+        entry = self._entries[task]
+        # Tokens are no secret: they only count up.
+        if None not in (entry.holder, worker) and entry.holder != worker:
+            return PushVerdict.REFUSED
+        applied = entry.applied
         if minibatch + minibatches <= applied:
             return PushVerdict.ALREADY_APPLIED
         return PushVerdict.DUE if minibatch == applied else PushVerdict.OUT_OF_ORDER

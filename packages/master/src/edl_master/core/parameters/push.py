@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from edl_master.core.identifiers import TaskKey, Token, Version
+from edl_master.core.identifiers import TaskKey, Token, Version, WorkerId
 from edl_master.core.parameters.payload import Payload
 from edl_master.core.parameters.tables.payloads import RowPayload
 
@@ -26,6 +26,7 @@ class PushClaim:
         base_version: version of the values it was computed from.
         minibatches: number of minibatches, ``minibatch`` being the first; above 1 only with
             local steps.
+        worker: who computed it; None: whoever holds the lease.
     """
 
     task: TaskKey
@@ -34,6 +35,7 @@ class PushClaim:
     records: int
     base_version: Version
     minibatches: int = 1
+    worker: WorkerId | None = None
 
     @property
     def key(self) -> MinibatchKey:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from edl_master.core.identifiers import TaskKey, Token, Version
+from edl_master.core.identifiers import TaskKey, Token, Version, WorkerId
 from edl_master.core.parameters.applied_counts import AppliedCounts, PushVerdict
 from edl_master.core.parameters.modes import Async, Bounded, Sync, UpdateMode, describe
 from edl_master.core.parameters.payload import PayloadError
@@ -97,8 +97,11 @@ class PushLedger:
 
     # --- leases ----------------------------------------------------------------------------
 
-    def grant(self, task: TaskKey, token: Token) -> int:
+    def grant(self, task: TaskKey, token: Token, holder: WorkerId | None = None) -> int:
         """Record a lease: from now on only this token may push for the task.
+
+        Args:
+            holder: the only worker that may use it; None: any.
 
         Returns:
             How many of the task's minibatches have been applied: the holder skips them.
@@ -107,7 +110,7 @@ class PushLedger:
             ValueError: the token is older than one that the task had before.
         """
         is_repeated = self._counts.is_live(task, token)
-        applied = self._counts.grant(task, token)
+        applied = self._counts.grant(task, token, holder)
         if not is_repeated:
             self._end_lease(task)
         return applied
@@ -185,7 +188,9 @@ class PushLedger:
             raise PayloadError(
                 f"a gradient of {claim.minibatches} minibatches, without local steps"
             )
-        verdict = self._counts.verdict(claim.task, claim.token, claim.minibatch, claim.minibatches)
+        verdict = self._counts.verdict(
+            claim.task, claim.token, claim.minibatch, claim.minibatches, claim.worker
+        )
         staleness = self.version - claim.base_version
         if verdict is not PushVerdict.DUE:
             return self._result(_REJECTIONS[verdict], staleness)
