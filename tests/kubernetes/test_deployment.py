@@ -23,7 +23,8 @@ def deployed(cluster: Cluster) -> Iterator[Cluster]:
     """A cluster to which everything was applied, as the documentation says."""
     cluster.kubectl("apply", "--kustomize", str(DEPLOYMENT))
     yield cluster
-    cluster.kubectl("delete", "--kustomize", str(DEPLOYMENT), "--wait=false")
+    # Other tests make namespaces of the same names.
+    cluster.kubectl("delete", "--kustomize", str(DEPLOYMENT), "--timeout=600s")
 
 
 Asked = tuple[str, str]

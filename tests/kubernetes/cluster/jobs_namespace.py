@@ -1,0 +1,63 @@
+"""A namespace for jobs, as ``deploy/kubernetes`` makes it, and somebody who may submit there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from .cluster import Cluster
+
+NAMESPACE = "edl-jobs"
+_DEPLOYMENT = Path(__file__).parents[3] / "deploy" / "kubernetes"
+_FILES, _STATE = "files", "state"
+
+
+@dataclass(frozen=True)
+class Submitter:
+    """Who submits jobs with the rights of the role ``edl-submitter``, and no others.
+
+    Attributes:
+        environ: variables for ``edl`` that name the cluster and the credentials.
+        arguments: options of every job; pods see the folder of ``prepare`` under its own path.
+    """
+
+    environ: Mapping[str, str]
+    arguments: tuple[str, ...]
+
+
+def prepare(cluster: Cluster, folder: Path) -> Submitter:
+    """Make the namespace, claims within ``folder``, and credentials of a submitter.
+
+    Raises:
+        Unavailable: a part of the image of jobs cannot be had.
+    """
+    for part in ("cluster", "namespace"):
+        cluster.kubectl("apply", "--kustomize", str(_DEPLOYMENT / part))
+    state = folder / "state"
+    state.mkdir(exist_ok=True)
+    cluster.add_claim(NAMESPACE, _FILES, folder)
+    cluster.add_claim(NAMESPACE, _STATE, state)
+    token = cluster.kubectl(
+        *("create", "token", "edl-submitter", f"--namespace={NAMESPACE}", "--duration=8h")
+    )
+    config = yaml.safe_load(cluster.layout.kubeconfig.read_text())
+    for user in config["users"]:
+        user["user"] = {"token": token.strip()}
+    for context in config["contexts"]:
+        context["context"]["namespace"] = NAMESPACE
+    kubeconfig = folder / "submitter.kubeconfig"
+    kubeconfig.touch(mode=0o600)
+    kubeconfig.write_text(yaml.safe_dump(config))
+    return Submitter(
+        {"KUBECONFIG": str(kubeconfig), "EDL_PLATFORM": "kubernetes"},
+        (
+            *("--image", cluster.import_job_image(), "--volumes", f"claim/{_FILES}:{folder}"),
+            *("--state-volume", _STATE, "--priority-class", "edl-master"),
+            # All pods of a test share two cores.
+            *("--master-resources", "cpu=100m,memory=512Mi"),
+            *("--worker-resources", "cpu=100m,memory=1Gi"),
+        ),
+    )
