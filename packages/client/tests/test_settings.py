@@ -92,7 +92,7 @@ def test_every_option_but_those_of_one_run_has_a_variable(project: Path) -> None
         variables = {option.variable: "x" for option in options_of(verb)}
         names = {option.name for option in options_of(verb)}
         missing = names - values(project, verb, **variables).keys()
-        assert missing == names & {"name", "detach", "dry_run", "yes"}
+        assert missing == names & {"name", "detach", "dry_run", "yes", "trust_model"}
 
 
 def test_a_value_says_where_it_was_set(project: Path) -> None:
