@@ -203,6 +203,11 @@ def eval_metrics_fn(labels, predictions):
         load(zoo, data, FLAT + MODEL + 'loss = "mse"\n' + metric)
     single = metric.replace("round(predictions)", "round(predictions[:, 0])")
     load(zoo, data, FLAT + MODEL + 'loss = "mse"\n' + single)
+    # Probabilities do not show what this one does, and logits do.
+    logits = metric.replace(
+        "tf.round(predictions), tf.round(labels)", "predictions[:, 0] > 0, labels > 0"
+    )
+    load(zoo, data, FLAT + MODEL + 'loss = "mse"\n' + logits)
 
 
 @pytest.mark.parametrize("value", ["tf.reshape(e, [-1])", "tf.tile(e, [1, 5])", "tf.transpose(e)"])
