@@ -153,6 +153,8 @@ def package(session: nox.Session, package: str) -> None:
     built[-1] += extras
     install(session, "--reinstall", "--no-deps", *(path.removesuffix(extras) for path in built))
     install(session, "pytest", "pytest-timeout", "pytest-xdist", "hypothesis", *built)
+    if package == "proto":  # services of others whose methods have rules, too
+        install(session, "grpcio-health-checking", "grpcio-reflection")
     if package == "client":  # what the adapter of containers talks to a scripted engine with
         install(session, "docker")
     if package == "master":  # an S3 server and a client of it; and others' bfloat16 to compare with
