@@ -19,7 +19,7 @@ PACKAGES = {
     "recordio": ("recordio", "", ()),
     "client": ("edl", "[convert]", ("proto", "recordio")),
     "builder": ("edl_builder", "", ("proto",)),
-    "master": ("edl_master", "", ("proto", "recordio")),
+    "master": ("edl_master", "[kubernetes]", ("proto", "recordio")),
     "worker": ("edl_worker", "[cpu]", ("proto", "recordio")),
     "testing": ("edl_testing", "", ("proto", "recordio")),
 }
