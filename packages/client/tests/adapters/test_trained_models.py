@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from edl.adapters import trained_models
+from edl.adapters import image_record, trained_models
 from edl.core.options import Given, Verb
 from edl.core.submission import Submission, build
 from edl_proto.errors import EdlError, ErrorCode
@@ -74,6 +74,20 @@ def test_the_image_of_a_model_runs_only_where_it_is_trusted(model: Path) -> None
     trained_models.check(replace(docker, trusted_images=("evil.example.com",)))
     trained_models.check(replace(docker, repository="evil.example.com/x"))
     trained_models.check(replace(docker, image="registry.example.com/mine@sha256:" + 64 * "b"))
+
+
+def test_an_image_that_a_job_of_the_user_has_run_in_is_trusted(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDL_HOME", str(tmp_path / "home"))
+    describe(model, docker_commit_id=IMAGE)
+    docker = prediction(model, platform="docker")
+    image_record.add("evil.example.com/x@sha256:" + 64 * "b")
+    assert IMAGE in refusal(docker).what
+    for _ in range(2):
+        image_record.add(IMAGE)
+    trained_models.check(docker)
+    assert len((tmp_path / "home" / "images").read_text().splitlines()) == 2
 
 
 def test_the_code_of_another_user_runs_only_where_it_is_trusted(

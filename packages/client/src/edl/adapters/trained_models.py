@@ -9,7 +9,7 @@ from pathlib import Path
 from google.protobuf.message import DecodeError
 
 from edl import codec
-from edl.adapters import storage
+from edl.adapters import image_record, storage
 from edl.core import model_trust
 from edl.core.locations import scheme
 from edl.core.problem import Problem
@@ -76,7 +76,7 @@ def check(job: Submission) -> None:
                 description.docker_commit_id,
                 (job.repository, *job.trusted_images),
                 where=place,
-                accepted=job.trust_model,
+                accepted=job.trust_model or description.docker_commit_id in image_record.read(),
             )
     except Problem as problem:
         raise codec.error_of(problem) from None

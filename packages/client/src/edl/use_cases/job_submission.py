@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edl import codec, settings
-from edl.adapters import model_zoo, zoo_archive
+from edl.adapters import image_record, model_zoo, zoo_archive
 from edl.core.image_build import BuildRequest, BuildStatus, service_of
 from edl.core.job_backend import JobBackend
 from edl.core.options import Given, Verb
@@ -165,6 +166,8 @@ class JobSubmitter:
         placement.provide_image(
             plan.job, image, lambda: display.update(BuildStatus("", "pulling")), display.line
         )
+        with contextlib.suppress(OSError):  # then a model that names it asks for trust
+            image_record.add(image)
         display.close()
         return replace(plan, image=image, job=replace(plan.job, image=image))
 

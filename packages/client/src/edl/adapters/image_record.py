@@ -1,0 +1,37 @@
+"""The images that jobs of this user were given, by their digests: ``$EDL_HOME/images``.
+
+A trained model names the image that trained it. If a job of this user has run in it before, running
+it again gives its code nothing that it has not had.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from edl_proto.local import job_directory
+
+
+def add(image: str) -> None:
+    """Record an image, once.
+
+    Raises:
+        OSError: the record cannot be written.
+    """
+    if image in read():
+        return
+    path = _path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as record:
+        record.write(f"{image}\n")
+
+
+def read() -> frozenset[str]:
+    """All recorded images."""
+    try:
+        return frozenset(_path().read_text().splitlines())
+    except OSError:
+        return frozenset()
+
+
+def _path() -> Path:
+    return job_directory.home() / "images"
