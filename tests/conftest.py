@@ -204,6 +204,15 @@ def eventually(
         time.sleep(every)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test sees the jobs and the settings of whoever runs it, or leaves jobs among them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EDL_HOME", str(tmp_path_factory.mktemp("edl-home")))
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        yield
+
+
 @pytest.fixture
 def edl(tmp_path: Path) -> Iterator[Edl]:
     """The command, with an empty home; afterwards no process of its jobs may be left."""

@@ -25,8 +25,10 @@ CLIENT_OPTIONS: tuple[tuple[str, int], ...] = (
     *_COMMON,
     # A master that restarts is found again within half a second.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 500),
+    # Despite its name, how long one attempt may take: a peer that is busy, or far away, needs
+    # more than the pause between attempts for its handshakes.
+    ("grpc.min_reconnect_backoff_ms", 5_000),
     # Local processes must never be reached through somebody's proxy.
     ("grpc.enable_http_proxy", 0),
 )

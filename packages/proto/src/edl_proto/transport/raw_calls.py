@@ -34,7 +34,7 @@ from edl_proto.v1 import parameters_pb2 as pb
 
 log = logging.getLogger(__name__)
 
-_CONNECT_S = 3.0
+_CONNECT_S = 5.0
 _TRY_AGAIN_S = 30.0
 """After a direct connection could not be made, calls go over gRPC for so long."""
 
