@@ -131,6 +131,7 @@ def decode_status(message: job_pb2.JobStatus) -> JobStatus:
                 restarts=worker.restarts,
                 last_exit=worker.last_exit,
                 heartbeat_age_s=worker.heartbeat_age_s,
+                pending=worker.pending,
             )
             for worker in message.workers
         ),

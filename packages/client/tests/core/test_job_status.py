@@ -163,6 +163,18 @@ def test_rows_of_embedding_tables_are_reported(rows: dict[str, int], told: str |
     assert [line for line in lines if line.startswith("  rows")] == ([told] if told else [])
 
 
+def test_workers_without_a_place_are_shown_with_the_platforms_reason() -> None:
+    room, quota = "Unschedulable: 0/2 nodes are available", "QuotaExceeded: exceeded quota: team"
+    waiting = [WorkerStatus(number, "starting", pending=room) for number in range(1, 12)]
+    workers = (WorkerStatus(0, "working"), *waiting, WorkerStatus(12, "starting", pending=quota))
+    lines = job_text.status_lines(replace(RUNNING, workers=workers))
+    assert lines[-2:] == [
+        f"  workers 1, 2, 3, 4, 5, 6, 7, 8 and 3 more wait for a place: {room}",
+        f"  worker 12 waits for a place: {quota}",
+    ]
+    assert not job_text.waits(replace(RUNNING, workers=workers[:1]))
+
+
 @pytest.mark.parametrize(
     ("failure", "way"),
     [

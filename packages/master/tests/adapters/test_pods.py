@@ -16,9 +16,10 @@ from acting.cluster import ScriptedApi, outage
 from edl_master.adapters import api_retry
 from edl_master.adapters.pod_template import PodTemplate, PriorityMix
 from edl_master.adapters.pods import KubernetesPods
-from edl_master.core.events import InstanceNotStarted, InstancePending
+from edl_master.core.events import InstanceExited, InstanceNotStarted, InstancePending
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import InstanceStarted, Observation
+from edl_master.core.pod_status import Cause
 from edl_proto.kubernetes import objects
 from edl_proto.kubernetes.api import ApiError
 
@@ -151,6 +152,56 @@ def test_a_pod_that_the_api_server_refuses_can_never_start(
     assert isinstance(refused, InstanceNotStarted)
     assert refused.permanent
     assert "no priority class missing was found" in refused.reason
+
+
+@pytest.mark.parametrize(
+    ("condition", "terminated", "cause"),
+    [
+        (
+            {"reason": "PreemptionByScheduler", "message": "Preempted by pod x"},
+            {"exitCode": 143},
+            "a pod of higher priority took its place: Preempted by pod x",
+        ),
+        (None, {"exitCode": 137, "reason": "OOMKilled"}, Cause.OUT_OF_MEMORY),
+        (None, {"exitCode": 3}, ""),
+    ],
+)
+def test_the_end_of_a_pod_names_its_cause(
+    api: ScriptedApi,
+    start: Start,
+    condition: dict[str, str] | None,
+    terminated: dict[str, Any],
+    cause: str,
+) -> None:
+    platform = start()
+    platform.start(W, 0)
+    seen = following(platform)
+    wait_until_made(api, seen)
+    condition = condition and {"type": "DisruptionTarget", "status": "True", **condition}
+    show(api, **container(terminated=terminated), conditions=[condition] if condition else [])
+    assert isinstance(next(seen), InstanceStarted)
+    end = next(seen)
+    assert isinstance(end, InstanceExited)
+    assert (end.cause, end.preempted) == (cause, condition is not None)
+
+
+def test_a_pod_that_is_deleted_and_does_not_end_is_lost_with_its_node(
+    api: ScriptedApi, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edl_master.adapters.pods._LOST_MARGIN_S", 0.0)
+    platform = start()
+    platform.start(W, 0)
+    seen = following(platform)
+    wait_until_made(api, seen)
+    show(api, **container(running={}))
+    assert isinstance(next(seen), InstanceStarted)
+    path = only_pod(api)
+    leaving = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0}
+    pod = copy.deepcopy(api.objects[path])
+    api.put(path, {**pod, "metadata": {**pod["metadata"], **leaving}})
+    end = next(seen)
+    assert isinstance(end, InstanceExited)
+    assert (end.cause, end.preempted) == (Cause.NODE_LOST, True)
 
 
 def test_pods_of_a_former_master_are_found_when_the_api_server_is_back(

@@ -39,7 +39,7 @@ def test_servers_of_a_former_master_end_before_new_ones_start() -> None:
 def test_a_server_that_ends_or_cannot_start_is_lost() -> None:
     ends = queue.SimpleQueue[tuple[int, str]]()
     servers = ServerPods(ThreadPlatform(lambda _: 3), 1, lambda *end: ends.put(end))
-    assert ends.get(timeout=LONG_S) == (0, "ended by exit code 3")
+    assert ends.get(timeout=LONG_S) == (0, "ended: exit code 3")
     servers.close(0)
     none = ServerPods(ThreadPlatform(None), 1, lambda *end: ends.put(end))
     number, how = ends.get(timeout=LONG_S)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from acting.cluster import ScriptedApi, outage
 from google.protobuf import json_format
 
-from edl_master.adapters import api_retry
+from edl_master.adapters import api_retry, former_masters
 from edl_master.adapters.job_directory import JobDirectory
 from edl_master.app import pod, startup
 from edl_master.app.hosting import Hosting
@@ -45,8 +47,31 @@ def api() -> ScriptedApi:
     api = ScriptedApi()
     uid = api.put(JOB, {"spec": {"backoffLimit": 1000000}})["metadata"]["uid"]
     owner = {"kind": "Job", "name": "edl-job", "uid": uid}
-    api.put(POD, {"metadata": {"ownerReferences": [owner], "labels": {objects.LABEL_JOB: "job"}}})
+    api.put(POD, {"metadata": of_a_master(owner, 12)})
     return api
+
+
+def of_a_master(owner: dict[str, str], minute: int) -> dict[str, Any]:
+    return {
+        "ownerReferences": [owner],
+        "labels": {objects.LABEL_JOB: "job"},
+        "creationTimestamp": f"2026-01-01T00:{minute:02}:00Z",
+    }
+
+
+def put_former(api: ScriptedApi, number: int, lived_s: int = 2, **ended: Any) -> None:
+    """A former master of the Job, whose container has ended."""
+    metadata = of_a_master(api.objects[POD]["metadata"]["ownerReferences"][0], number)
+    terminated = {
+        "exitCode": 1,
+        "startedAt": "2026-01-01T01:00:00Z",
+        "finishedAt": f"2026-01-01T01:{lived_s // 60:02}:{lived_s % 60:02}Z",
+        **ended,
+    }
+    state = {"name": objects.CONTAINER, "state": {"terminated": terminated}}
+    pod = {"metadata": {**metadata, "name": f"edl-job-{number}"}}
+    pod["status"] = {"phase": "Failed", "containerStatuses": [state]}
+    api.put(f"{POD.rpartition('/')[0]}/edl-job-{number}", pod)
 
 
 @pytest.fixture
@@ -125,6 +150,51 @@ def test_a_later_job_of_the_same_name_is_not_ended(
     assert later["metadata"]["uid"] != api.objects[POD]["metadata"]["ownerReferences"][0]["uid"]
     assert pod.run(secret, tmp_path / "state", lambda: api) == startup.FAILED
     assert api.objects[JOB]["spec"]["backoffLimit"] == 1000000
+
+
+def test_a_job_whose_masters_fail_at_each_start_fails_with_their_reason(
+    api: ScriptedApi, secret: Path, tmp_path: Path, work: Work
+) -> None:
+    for number in range(former_masters.MOST_FAILURES):
+        put_former(api, number)
+    unusable = tmp_path / "state"
+    unusable.write_text("no directory")
+    assert pod.run(secret, unusable, lambda: api) == startup.FAILED
+    assert not work.hostings
+    assert api.objects[JOB]["spec"]["backoffLimit"] == 0
+    status = json.loads(api.objects[RECORD]["data"][objects.STATUS_KEY])
+    assert (status["state"], status["error"]["code"]) == ("FAILED", "MASTER_LOST")
+    assert "exit code 1" in status["error"]["what"]
+    assert status["error"]["detail"] == "the log"
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        {"lived_s": 600},  # it has worked
+        {"exitCode": 137},  # killed from outside
+        {"exitCode": 143},
+        {"exitCode": job_directory.DIRECTORY_TAKEN},
+    ],
+)
+def test_masters_that_have_worked_or_were_killed_do_not_fail_a_job(
+    api: ScriptedApi, secret: Path, tmp_path: Path, work: Work, last: dict[str, Any]
+) -> None:
+    for number in range(former_masters.MOST_FAILURES - 1):
+        put_former(api, number)
+    put_former(api, former_masters.MOST_FAILURES, **last)
+    assert pod.run(secret, tmp_path / "state", lambda: api) == 0
+
+
+def test_a_master_without_enough_memory_fails_its_job_with_the_remedy(
+    api: ScriptedApi, secret: Path, tmp_path: Path, work: Work
+) -> None:
+    for number in range(former_masters.MOST_FAILURES):
+        put_former(api, number, exitCode=137, reason="OOMKilled")
+    assert pod.run(secret, tmp_path / "state", lambda: api) == startup.FAILED
+    status = json.loads(api.objects[RECORD]["data"][objects.STATUS_KEY])
+    assert "its memory limit was exceeded" in status["error"]["what"]
+    assert "--master-resources" in status["error"]["remedy"]
 
 
 def test_each_master_has_an_incarnation_of_its_epoch(

@@ -210,6 +210,17 @@ def test_the_end_of_a_replaced_instance_is_not_taken_for_that_of_its_successor()
     assert isinstance(granted, fx.LeaseGranted)
 
 
+def test_an_event_names_the_cause_that_the_platform_knows() -> None:
+    job = joined(JobStateMachine(SETTINGS, DATA))
+    exited = ev.InstanceExited(
+        WORKER, INSTANCE, 143, None, True, attempt=0, cause="its node was drained"
+    )
+    lines = [it.message for it in job.handle(exited, 2.0) if isinstance(it, fx.LogEvent)]
+    assert "Worker 0 (host, pid 1) was preempted: its node was drained; exit code 143." in lines
+    (worker,) = job.view(3.0).workers
+    assert "its node was drained" in worker.last_exit
+
+
 # --- defects -------------------------------------------------------------------------------
 
 

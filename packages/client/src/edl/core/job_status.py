@@ -60,7 +60,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """One worker as the master sees it; the counts are those since the job began."""
+    """One worker as the master sees it; the counts are those since the job began.
+
+    ``pending`` says why its instance has no place yet; it is empty if it has one.
+    """
 
     id: int
     state: str
@@ -73,6 +76,7 @@ class WorkerStatus:
     restarts: int = 0
     last_exit: str = ""
     heartbeat_age_s: float = 0.0
+    pending: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -265,6 +265,9 @@ def job_row(status: JobStatus, wide: bool = False) -> tuple[str, ...]:
     return (*row, status.started_at or "-", status.output or "-", url or "-")
 
 
+_MOST_NUMBERS = 8
+"""So many workers of one reason are named; the others are counted."""
+
 WORKER_COLUMNS = ("WORKER", "STATE", "PID", "TASK", "RECORDS", "RECORDS/S", "RESTARTS", "HEARTBEAT")
 
 
@@ -313,6 +316,22 @@ def status_lines(status: JobStatus) -> list[str]:
             f"  {line}"
             for line in table(WORKER_COLUMNS, (worker_row(worker) for worker in status.workers))
         )
+        lines.extend(f"  {line}" for line in waits(status))
+    return lines
+
+
+def waits(status: JobStatus) -> list[str]:
+    """What workers without a place wait for, in the platform's words: a line for each reason."""
+    waiting: dict[str, list[int]] = {}
+    for worker in status.workers:
+        if worker.pending:
+            waiting.setdefault(worker.pending, []).append(worker.id)
+    lines = []
+    for reason, ids in waiting.items():
+        first = ", ".join(str(number) for number in ids[:_MOST_NUMBERS])
+        more = f" and {len(ids) - _MOST_NUMBERS} more" if len(ids) > _MOST_NUMBERS else ""
+        some = f"worker {first} waits" if len(ids) == 1 else f"workers {first}{more} wait"
+        lines.append(f"{some} for a place: {reason}")
     return lines
 
 

@@ -81,14 +81,26 @@ class JobRecord:
         """
         retry_until_answered(self.write, "writing the job's record")
 
-    def write(self) -> None:
+    def conclude(self, status: job_pb2.JobStatus) -> None:
+        """Write the end of a job whose directory may be out of reach; waits as ``complete`` does.
+
+        Raises:
+            ApiError: as ``complete``.
+        """
+        end = {objects.STATUS_KEY: to_json(status)}
+        retry_until_answered(lambda: self.write(end), "writing the job's record")
+
+    def write(self, instead: Mapping[str, str] | None = None) -> None:
         """Write what is new; nothing if a newer master has written.
+
+        Args:
+            instead: of what the files have under these keys.
 
         Raises:
             ApiError, ApiUnavailable: the record is as it was, or written.
         """
         with self._writing:
-            content = collect(self._folder)
+            content = {**collect(self._folder), **(instead or {})}
             while content != self._last:
                 if self._replace(content):
                     self._last = content

@@ -202,7 +202,7 @@ class KubernetesPods:
         if given_up is not None:
             self._give_up(pod, given_up)
         elif is_lost or (create and grace_s is not None):
-            self._report_end(pod, pod_status.vanished())
+            self._report_end(pod, pod_status.given_up() if is_lost else pod_status.vanished())
         elif create:
             self._create(pod)
         elif grace_s is not None:
@@ -357,8 +357,7 @@ class KubernetesPods:
     def _finish(self, pod: PodRecord, end: PodEnd) -> None:
         """Save the log before the pod is deleted; report the end before the pod is forgotten."""
         tail = self._save_log(pod)
-        if end.cause not in (pod_status.Cause.FINISHED, pod_status.Cause.FAILED):
-            tail += f"\n({end.cause}{': ' + end.detail if end.detail else ''})"
+        tail += f"\n({end.words})" if end.words else ""
         self._observations.put(
             InstanceExited(
                 worker=pod.worker,
@@ -368,6 +367,7 @@ class KubernetesPods:
                 preempted=end.is_disruption and not pod.is_asked,
                 log_tail=tail,
                 attempt=pod.attempt,
+                cause="" if pod.is_asked else end.words,
             )
         )
         self._forget(pod)

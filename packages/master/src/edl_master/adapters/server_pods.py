@@ -54,8 +54,9 @@ class ServerPods:
                 if self._closing.is_set():
                     return
                 match seen:
-                    case InstanceExited(worker, _, code, signal):
-                        self._on_end(worker, f"ended by {describe_exit(code, signal)}")
+                    case InstanceExited():
+                        how = describe_exit(seen.exit_code, seen.signal, seen.cause)
+                        self._on_end(seen.worker, f"ended: {how}")
                     case InstanceNotStarted(worker, reason):
                         self._on_end(worker, f"could not be started: {reason}")
                     case InstancePending(worker, reason, detail) if detail:

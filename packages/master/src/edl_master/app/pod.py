@@ -23,6 +23,7 @@ from types import FrameType
 
 from google.protobuf import json_format
 
+from edl_master.adapters import former_masters
 from edl_master.adapters.files import replace_file
 from edl_master.adapters.job_directory import JobDirectory
 from edl_master.adapters.job_record import JobRecord
@@ -33,6 +34,7 @@ from edl_master.adapters.pods import KubernetesPods
 from edl_master.adapters.server_pods import ServerPods
 from edl_master.app import startup
 from edl_master.app.hosting import Hosting
+from edl_master.codec import failure_of
 from edl_master.config.job_config import Config
 from edl_master.core.identifiers import WorkerId
 from edl_master.core.platform import Platform
@@ -73,18 +75,22 @@ def run(spec_file: Path, state: Path, connect: Callable[[], KubernetesApi]) -> i
         name = objects.object_name(spec.name)
         epoch = LeaseEpoch(api, namespace, name, owner.reference, pod)
         epoch.take()
+        failure = former_masters.failure(api, namespace, owner)
     except (EdlError, ApiError, OSError, json_format.ParseError) as error:
         log.error("the master cannot start: %s", error)
         return startup.FAILED
-    epoch.watch()
     folder = state / spec.name
-    folder.mkdir(parents=True, exist_ok=True)
     directory = JobDirectory(folder)
+    record = JobRecord(api, namespace, spec.name, owner.reference, epoch.number, folder)
+    if failure is not None:
+        log.error("%s", failure)
+        return _give_up(api, owner, record, startup.failed_status(spec, failure_of(failure)))
+    epoch.watch()
+    folder.mkdir(parents=True, exist_ok=True)
     if not _hold(directory, epoch):
         return job_directory.DIRECTORY_TAKEN
     _take_over(folder, text)
     _keep_log(folder)
-    record = JobRecord(api, namespace, spec.name, owner.reference, epoch.number, folder)
     record.follow()
     startup.work(directory, _hosting(api, owner, epoch, spec))
     return _end(api, owner, directory, record)
@@ -186,6 +192,18 @@ def _hosting(
         confirm=epoch.confirm,
         keeps_instances=keeps_instances,
     )
+
+
+def _give_up(
+    api: KubernetesApi, owner: OwnerJob, record: JobRecord, status: job_pb2.JobStatus
+) -> int:
+    """End a job whose masters fail at each start; its directory, which may be why, is not used."""
+    try:
+        record.conclude(status)
+        owner.accept_failure(api)
+    except ApiError as error:
+        log.error("the job cannot be ended: %s", error.message)
+    return startup.FAILED
 
 
 def _end(api: KubernetesApi, owner: OwnerJob, directory: JobDirectory, record: JobRecord) -> int:

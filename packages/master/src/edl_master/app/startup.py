@@ -105,24 +105,27 @@ def _conclude(directory: JobDirectory, end: job_pb2.JobStatus) -> int:
     return 0
 
 
+def failed_status(spec: job_pb2.JobSpec, failure: Failure) -> job_pb2.JobStatus:
+    """The final status of a job that cannot be started."""
+    at = rfc3339(time.time())
+    return job_pb2.JobStatus(
+        name=spec.name,
+        type=spec.type,
+        state=job_pb2.FAILED,
+        error=codec.error_to(failure),
+        started_at=at,
+        finished_at=at,
+        output=spec.output,
+        workers_wanted=spec.workers,
+    )
+
+
 def _record_failure(directory: JobDirectory, spec: job_pb2.JobSpec, failure: Failure) -> None:
     """Write a final status and an event that say why the job did not start."""
     output_reservation.release(spec.output, directory.path)
-    at = rfc3339(time.time())
     # What an earlier master has done is done: its figures stay.
     status = directory.read_status()
-    status.MergeFrom(
-        job_pb2.JobStatus(
-            name=spec.name,
-            type=spec.type,
-            state=job_pb2.FAILED,
-            error=codec.error_to(failure),
-            started_at=at,
-            finished_at=at,
-            output=spec.output,
-        )
-    )
-    status.workers_wanted.CopyFrom(spec.workers)
+    status.MergeFrom(failed_status(spec, failure))
     try:
         directory.write_status(status, final=True)
         journal = Journal(directory.path / job_directory.EVENTS)

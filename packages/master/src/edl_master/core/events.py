@@ -89,7 +89,8 @@ class InstanceExited:
     ``exit_code`` is None when it ended by ``signal``. ``preempted`` is what the platform
     knows about the end: asked to leave from outside, or removed. ``instance`` and ``attempt``
     (the number in ``StartWorker``) identify the instance, as far as the platform knows; the
-    end of an instance that has been replaced changes nothing.
+    end of an instance that has been replaced changes nothing. ``cause`` is the platform's reason
+    in words; empty if code or signal say everything.
     """
 
     worker: WorkerId
@@ -99,6 +100,7 @@ class InstanceExited:
     preempted: bool
     log_tail: str = ""
     attempt: int | None = None
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)

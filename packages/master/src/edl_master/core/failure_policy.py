@@ -145,12 +145,14 @@ def classify_exit(
     return ExitKind.KILLED if signal in _KILLS else ExitKind.CRASHED
 
 
-def describe_exit(exit_code: int | None, signal: int | None) -> str:
-    """Say in words how an instance ended."""
+def describe_exit(exit_code: int | None, signal: int | None, cause: str = "") -> str:
+    """Say in words how an instance ended; the platform's cause comes first if it knows one."""
     if signal is not None:
         name = _SIGNALS.get(signal)
-        return f"signal {signal} ({name})" if name else f"signal {signal}"
-    return f"exit code {exit_code}" if exit_code is not None else "unknown end"
+        how = f"signal {signal} ({name})" if name else f"signal {signal}"
+    else:
+        how = f"exit code {exit_code}" if exit_code is not None else "unknown end"
+    return f"{cause}; {how}" if cause else how
 
 
 KILLS_PER_CRASH_LOOP = 10

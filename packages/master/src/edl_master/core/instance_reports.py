@@ -160,7 +160,7 @@ class InstanceReports:
                 preempted=preempted and leaving is not ExitKind.LEFT,
                 leaving=leaving is not None,
             )
-        how = describe_exit(event.exit_code, event.signal)
+        how = describe_exit(event.exit_code, event.signal, event.cause)
         if leaving is not None:
             how = f"{how}, {worker.leave_reason}"
         return worker, self._control.ended(worker, kind, how, event.log_tail, now)

@@ -27,7 +27,8 @@ class Cause(StrEnum):
     DEADLINE = "its deadline passed"
     PREEMPTED = "a pod of higher priority took its place"
     EVICTED = "it was evicted through the API, as when a node is drained"
-    TAINTED = "its node was tainted"
+    TAINTED = "its node was tainted, as one that is lost"
+    NODE_LOST = "its node is lost: it did not end within its grace period"
     NODE_GONE = "its node was removed"
     KUBELET_EVICTED = "the kubelet of its node ended it"
     REJECTED = "its node rejected it on arrival"
@@ -38,7 +39,7 @@ class Cause(StrEnum):
 DISRUPTIONS = frozenset(
     (
         *(Cause.PREEMPTED, Cause.EVICTED, Cause.TAINTED, Cause.NODE_GONE, Cause.KUBELET_EVICTED),
-        *(Cause.REJECTED, Cause.DELETED, Cause.LOST),
+        *(Cause.REJECTED, Cause.DELETED, Cause.LOST, Cause.NODE_LOST),
     )
 )
 """Causes outside the job; they count as preemptions, not as failures."""
@@ -77,6 +78,13 @@ class PodEnd:
     @property
     def is_disruption(self) -> bool:
         return self.cause in DISRUPTIONS
+
+    @property
+    def words(self) -> str:
+        """The cause with Kubernetes' own sentence; empty if the exit code says everything."""
+        if self.cause in (Cause.FINISHED, Cause.FAILED):
+            return ""
+        return f"{self.cause}: {self.detail}" if self.detail else str(self.cause)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +149,11 @@ def vanished() -> PodEnd:
     return PodEnd(Cause.DELETED, None, _KILLED)
 
 
+def given_up() -> PodEnd:
+    """The end of a pod that is being deleted, and whose node does not say that it has ended."""
+    return PodEnd(Cause.NODE_LOST, None, _KILLED)
+
+
 def _cause(pod: Pod, terminated: Mapping[str, Any]) -> Cause:
     reason = terminated.get("reason", "")
     if reason == "OOMKilled":
@@ -149,10 +162,11 @@ def _cause(pod: Pod, terminated: Mapping[str, Any]) -> Cause:
         return disruption
     if reason == "ContainerStatusUnknown":
         return Cause.LOST
-    if terminated.get("exitCode") == 0:
-        return Cause.FINISHED
+    # First: who is asked to leave, and has handed everything back, exits with code 0, too.
     if pod.get("metadata", {}).get("deletionTimestamp"):
         return Cause.DELETED
+    if terminated.get("exitCode") == 0:
+        return Cause.FINISHED
     return _by_status(pod) or Cause.FAILED
 
 

@@ -67,7 +67,9 @@ function fillWorker(node, worker, fastest, work) {
     state.dataset.word = word;
     state.replaceChildren(sign(look.tone, look.icon, word));
   }
-  setText(task, worker.task || "–");
+  const waits = worker.pending ? `waits: ${worker.pending.split(":")[0]}` : "";
+  setText(task, worker.task || waits || "–");
+  task.title = worker.pending || "";
   const share = fastest > 0 ? (number(worker.records_per_s) || 0) / fastest : 0;
   if (!speed.firstElementChild) {
     speed.append(element("span", ""), element("span", "speed", element("i", "")));

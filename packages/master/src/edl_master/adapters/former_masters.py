@@ -1,0 +1,104 @@
+"""The masters of a job before this one, as far as Kubernetes still has their pods.
+
+The Job's limit of failures is out of reach, so that no disruption ends a job. So a master that
+fails soon after each start would be tried for ever; its pods show that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from signal import SIGKILL, SIGTERM
+
+from edl_master.adapters.api_retry import retry_until_answered
+from edl_master.adapters.owner_job import OwnerJob
+from edl_master.core import pod_status
+from edl_master.core.failure_policy import describe_exit
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.kubernetes import objects
+from edl_proto.kubernetes.api import ApiError, ApiUnavailable, JsonObject, KubernetesApi
+from edl_proto.local import job_directory
+
+MOST_FAILURES = 6
+"""As many as Kubernetes allows a Job by default; its delays between them add up to five minutes."""
+
+_SOON_S = 120.0
+"""A master that has lived longer has worked."""
+
+_LOG_LINES = 15
+
+
+def failure(api: KubernetesApi, namespace: str, owner: OwnerJob) -> EdlError | None:
+    """Why no further master can help; None if one may. Waits until the API server answers.
+
+    Raises:
+        ApiError: the service account may not list pods.
+    """
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    selector = f"{objects.LABEL_JOB}={owner.job},{objects.LABEL_ROLE}={objects.MASTER}"
+    listing = retry_until_answered(lambda: api.list(path, selector), "finding former masters")
+    failed = failed_starts(
+        pod
+        for pod in listing.items
+        if any(it["uid"] == owner.uid for it in pod["metadata"].get("ownerReferences", ()))
+    )
+    if len(failed) < MOST_FAILURES:
+        return None
+    last = failed[0]
+    name, end = last["metadata"]["name"], pod_status.pod_end(last, objects.CONTAINER)
+    assert end is not None
+    return EdlError(
+        ErrorCode.MASTER_LOST,
+        f"the last {len(failed)} masters of job {owner.job} ended soon after their start:"
+        f" {describe_exit(end.exit_code, end.signal, end.words)}",
+        where=f"pod {name}",
+        remedy="Give the master more memory with --master-resources."
+        if end.cause is pod_status.Cause.OUT_OF_MEMORY
+        else "The end of the master's log is below. Correct what it says, delete the job and"
+        " submit it again.",
+        detail=_end_of_log(api, f"{path}/{name}/log"),
+    )
+
+
+def failed_starts(pods: Iterable[JsonObject]) -> list[JsonObject]:
+    """Those masters, the last one first, that failed soon after their start; in a row.
+
+    Neither a disruption counts nor a signal from outside, nor that another master was there: such
+    an end says nothing about the next start.
+    """
+    found = []
+    for pod in sorted(pods, key=lambda pod: pod["metadata"]["creationTimestamp"], reverse=True):
+        end = pod_status.pod_end(pod, objects.CONTAINER)
+        if end is None or _is_from_outside(end):
+            continue
+        if _lived_s(pod) > _SOON_S:
+            break
+        found.append(pod)
+    return found
+
+
+def _is_from_outside(end: pod_status.PodEnd) -> bool:
+    if end.cause is pod_status.Cause.OUT_OF_MEMORY:
+        return False
+    if end.is_disruption or end.cause is pod_status.Cause.FINISHED:
+        return True
+    return end.signal in (SIGKILL, SIGTERM) or end.exit_code == job_directory.DIRECTORY_TAKEN
+
+
+def _lived_s(pod: JsonObject) -> float:
+    for status in pod["status"].get("containerStatuses", ()):
+        ended = status.get("state", {}).get("terminated")
+        if status["name"] == objects.CONTAINER and ended and ended.get("startedAt"):
+            began, over = (
+                datetime.fromisoformat(ended[key]) for key in ("startedAt", "finishedAt")
+            )
+            return (over - began).total_seconds()
+    return 0.0
+
+
+def _end_of_log(api: KubernetesApi, path: str) -> str:
+    query = {"container": objects.CONTAINER, "tailLines": str(_LOG_LINES)}
+    try:
+        return api.text(path, query).strip()
+    except (ApiError, ApiUnavailable):
+        return ""
