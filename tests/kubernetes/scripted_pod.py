@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 import threading
 import time
 from concurrent import futures
@@ -19,6 +20,10 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from edl_proto.errors import ErrorCode, ErrorInterceptor
+from edl_proto.identity.credentials import Credentials
+from edl_proto.identity.folder import IdentityFolder
+from edl_proto.identity.gate import Gate
+from edl_proto.identity.names import Role
 from edl_proto.kubernetes import objects
 from edl_proto.kubernetes.api import ApiError, ApiUnavailable, KubernetesApi
 from edl_proto.local import job_directory
@@ -86,16 +91,26 @@ class Page(http.server.BaseHTTPRequestHandler):
         self.wfile.write(b"the page of a scripted job")
 
 
+def secured(job: str) -> Gate:
+    """As the real master, by the authority that its pod alone sees."""
+    identities = IdentityFolder(Path(tempfile.mkdtemp()) / "identity", job)
+    identities.install(Path(objects.IDENTITY_DIRECTORY, objects.AUTHORITY_KEY).read_bytes())
+    return Gate(Credentials(identities.provide(Role.MASTER)))
+
+
 def serve(job: ScriptedJob) -> grpc.Server:
     options = (("grpc.so_reuseport", 0),)
+    gate = secured(job.spec.name)
     server = grpc.server(
-        futures.ThreadPoolExecutor(8), options=options, interceptors=[ErrorInterceptor()]
+        futures.ThreadPoolExecutor(8),
+        options=options,
+        interceptors=[gate.interceptor, ErrorInterceptor()],
     )
     job_pb2_grpc.add_JobServicer_to_server(job, server)  # type: ignore[no-untyped-call]
     servicer = health.HealthServicer()
     servicer.set("", health_pb2.HealthCheckResponse.SERVING)
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
-    server.add_insecure_port(f"0.0.0.0:{objects.MASTER_PORT}")
+    gate.add_port(server, f"0.0.0.0:{objects.MASTER_PORT}")
     server.start()
     page = http.server.ThreadingHTTPServer(("0.0.0.0", objects.PAGE_PORT), Page)
     threading.Thread(target=page.serve_forever, daemon=True).start()

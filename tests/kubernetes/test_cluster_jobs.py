@@ -30,6 +30,8 @@ from edl.core.job_status import JobState
 from edl.core.options.kinds import WorkerRange
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.kubernetes import objects
+from edl_proto.transport import channels
+from edl_proto.v1 import job_pb2, job_pb2_grpc
 
 ROOT = Path(__file__).parents[2]
 MODEL = """
@@ -281,7 +283,10 @@ def test_a_dry_run_prints_what_kubectl_would_apply_and_makes_nothing(
     assert done.code == 0, done.err
     shown = yaml.safe_load(done.out)
     kinds = [item["kind"] for item in shown["items"]]
-    assert kinds == ["Secret", "Service", "PersistentVolumeClaim", "Ingress", "Job"]
+    identities = ["Secret", "Secret"]  # of the authority, and of workers
+    claim_and_page = ["PersistentVolumeClaim", "Ingress"]
+    assert kinds == ["Secret", "Service", *claim_and_page, *identities, "Job"]
+    assert "PRIVATE KEY" not in done.out
     applied = submitter.kubectl(
         "apply", "--dry-run=server", "--validate=strict", "-f-", stdin=done.out
     )
@@ -298,15 +303,20 @@ def test_a_job_is_watched_scaled_lost_resumed_stopped_and_deleted(submitter: Sub
     other = submitter.backend()
     eventually(lambda: other.status("live").status.state is JobState.RUNNING, "the job runs")
     assert [entry.name for entry in other.list()] == ["live"]
-    assert submitter.left() != []
+    # The address is open to this user alone; the link of the backend proves who it is.
+    with channels.connect(other.reach("live")) as channel:
+        with pytest.raises(grpc.RpcError) as refused:
+            job_pb2_grpc.JobStub(channel).Stop(job_pb2.StopRequest(reason="me"), timeout=200)
+        assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
+    assert other.scale("live", WorkerRange(1, 3)) == WorkerRange(1, 3)
+    assert "secret/edl-live.workers-1" not in submitter.left()
+    assert other.scale("live", WorkerRange(1, 65)) == WorkerRange(1, 65)
+    assert "secret/edl-live.workers-1" in submitter.left(), "the master could not make it"
     # Everything that was made goes with the Job.
     for name in submitter.left():
         item = json.loads(submitter.kubectl("get", name, "--output=json"))
         owners = [it["name"] for it in item["metadata"].get("ownerReferences", ())]
         assert owners == ["edl-live"] or name == "job.batch/edl-live"
-    with grpc.insecure_channel(other.reach("live")) as channel:
-        grpc.channel_ready_future(channel).result(timeout=200)
-    assert other.scale("live", WorkerRange(1, 3)) == WorkerRange(1, 3)
     kinds = {event.kind for event in other.events("live")}
     assert {"JobStarted", "Scaled"} <= kinds
     with other.serve_page("live", 0) as page:

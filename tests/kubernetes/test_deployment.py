@@ -84,7 +84,8 @@ def test_masters_may_do_what_they_need_and_read_no_secret(deployed: Cluster) -> 
     ]
     assert allowed(deployed, MASTER, needed) == needed
     refused = [
-        *(("get", "secrets"), ("list", "secrets"), ("create", "jobs")),
+        *((verb, "secrets") for verb in ("get", "list", "watch", "create", "update", "patch")),
+        *(("delete", "secrets"), ("create", "jobs")),
         *(("delete", "jobs"), ("create", "pods/exec"), ("get", "pods/portforward")),
         *(("patch", "pods"), ("create", "serviceaccounts/token"), ("get", "nodes")),
         *(("create", "rolebindings"), ("list", "configmaps"), ("delete", "configmaps")),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,9 +22,12 @@ from safetensors.numpy import load_file
 
 import recordio
 import recordio.example
+from edl_proto.kubernetes import objects
 
 EDL = str(Path(sys.executable).parent / "edl")
+ROOT = Path(__file__).parents[2]
 RECORDS = 4_003
+"""In two epochs, held, two workers take 80 s for them."""
 
 
 @pytest.fixture(scope="module")
@@ -50,23 +56,153 @@ def edl(submitter: Submitter, *arguments: str) -> str:
     return done.stdout
 
 
-def test_a_job_of_a_submitter_counts_each_record_once(
-    cluster: Cluster, submitter: Submitter, files: Path
+class HeldZoo:
+    """The counting model, which takes its time until ``release``.
+
+    Pods see it in the place of the zoo of their image.
+    """
+
+    def __init__(self, cluster: Cluster, files: Path) -> None:
+        self.folder, self._held = files / "zoo", files / "held"
+        self.folder.mkdir()
+        self._held.touch()
+        shutil.copy(ROOT / "model_zoo" / "counting.py", self.folder)
+        source = (ROOT / "tests" / "zoo" / "held.py").read_text()
+        waits = source.replace('os.environ["EDL_TEST_HELD"]', repr(str(self._held)))
+        assert waits != source
+        (self.folder / "held.py").write_text(waits)
+        of_zoo = ("configmap", "held-zoo", f"--from-file={self.folder}")
+        cluster.kubectl("create", *of_zoo, f"--namespace={NAMESPACE}")
+        self.arguments = (
+            *("--model-zoo", str(self.folder), "--model-def", "counting"),
+            *("--dataset-fn", "held.dataset_fn"),
+        )
+        self.volume = "configmap/held-zoo:/model_zoo"
+
+    def release(self) -> None:
+        self._held.unlink(missing_ok=True)
+
+
+def pods(cluster: Cluster, role: str) -> list[dict[str, Any]]:
+    """The pods of a role that run and are not leaving."""
+    selector = f"--selector={objects.LABEL_JOB}=counting,{objects.LABEL_ROLE}={role}"
+    found = cluster.kubectl("get", "pods", f"--namespace={NAMESPACE}", selector, "--output=json")
+    return [
+        item
+        for item in json.loads(found)["items"]
+        if item["status"].get("phase") == "Running" and "deletionTimestamp" not in item["metadata"]
+    ]
+
+
+def eventually(met: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 900
+    while not met():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.5)
+
+
+def intrude(cluster: Cluster, files: Path, image: str, targets: list[str]) -> dict[str, Any]:
+    """What a pod beside the job sees of it, with the identity of worker 1."""
+    shutil.copy(ROOT / "tests" / "kubernetes" / "intruder.py", files)
+    identity = {"name": "id", "secret": objects.identity_source("counting", objects.WORKER, 1)}
+    container = {
+        "name": "intruder",
+        "image": image,
+        "command": ["python3", str(files / "intruder.py"), *targets],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [
+            {"name": "files", "mountPath": str(files)},
+            {"name": "id", "mountPath": objects.IDENTITY_DIRECTORY},
+        ],
+    }
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        # The network policies let pods of edl reach each other.
+        "metadata": {"name": "intruder", "labels": {"app.kubernetes.io/name": "edl"}},
+        "spec": {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": 1000,
+                "fsGroup": 1000,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [container],
+            "volumes": [
+                {"name": "files", "persistentVolumeClaim": {"claimName": "files"}},
+                identity,
+            ],
+        },
+    }
+    here = f"--namespace={NAMESPACE}"
+    cluster.kubectl("create", "-f-", here, stdin=json.dumps(pod))
+
+    def phase() -> str:
+        return cluster.kubectl("get", "pod/intruder", here, "--output=jsonpath={.status.phase}")
+
+    eventually(lambda: phase() in ("Succeeded", "Failed"), "the intruder gives up")
+    said = cluster.kubectl("logs", "intruder", here)
+    assert phase() == "Succeeded", said
+    cluster.kubectl("delete", "pod", "intruder", here, "--wait=false")
+    seen: dict[str, Any] = json.loads(said.splitlines()[-1])
+    return seen
+
+
+def test_a_job_of_a_submitter_counts_each_record_once_and_lets_nobody_else_in(
+    cluster: Cluster, submitter: Submitter, files: Path, job_image: str
 ) -> None:
     with recordio.Writer(str(files / "numbers.recordio")) as writer:
         for number in range(RECORDS):
             writer.write(recordio.example.encode({"number": np.array([number])}))
     output = files / "models" / "counting"
-    result = json.loads(
-        edl(
-            submitter,
-            *("train", "--name", "counting", *submitter.arguments, "--num-workers", "2"),
-            *("--model-zoo", "model_zoo", "--model-def", "counting", "--minibatch-size", "16"),
-            *("--params", f"size={RECORDS}", "--data", str(files / "numbers.recordio")),
-            *("--num-epochs", "2", "--output", str(output), "-o", "json"),
-        )
+    zoo = HeldZoo(cluster, files)
+    edl(
+        submitter,
+        *("train", "--name", "counting", *submitter.arguments, "--volumes", zoo.volume),
+        *("--num-workers", "2", "--parameter-servers", "1", *zoo.arguments),
+        *("--params", f"size={RECORDS}", "--data", str(files / "numbers.recordio")),
+        *("--minibatch-size", "16", "--num-epochs", "2", "--snapshot-interval", "1s"),
+        *("--output", str(output), "--detach", "-o", "json"),
     )
-    assert result["records_trained"] == 2 * RECORDS
+
+    def status() -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(edl(submitter, "status", "counting", "-o", "json"))
+        return found
+
+    eventually(lambda: status()["records_trained"] > 0, "training")
+
+    # Nobody who lacks an identity of this job gets in, and whoever has one gets only what is his.
+    (master,), (server,) = pods(cluster, objects.MASTER), pods(cluster, objects.SERVER)
+    targets = [master["status"]["podIP"], "master.edl", server["status"]["podIP"], "server-0.edl"]
+    seen = intrude(cluster, files, job_image, targets)
+    assert seen.pop("files") == ["identity.pem"], "a pod sees its own identity alone"
+    assert (seen.pop("lease of 0"), seen.pop("stop")) == ("FORBIDDEN", "FORBIDDEN")
+    assert seen.pop("lease of 1") == "STALE_INCARNATION", "this one passes, and knows too little"
+    refused = {"plain": False, "anonymous": False, "foreign": False}
+    ports = [f"{host}:{port}" for host in targets[1::2] for port in (7070, 7071)]
+    assert seen == {port: {**refused, "worker 1": True} for port in ports}
+
+    # The next master has the same authority: the workers' pods, and their identities, stay.
+    workers = {pod["metadata"]["uid"] for pod in pods(cluster, objects.WORKER)}
+    named = master["metadata"]["name"]
+    cluster.kubectl("delete", "pod", named, f"--namespace={NAMESPACE}", "--wait=false")
+    eventually(
+        lambda: (
+            {pod["metadata"]["name"] for pod in pods(cluster, objects.MASTER)} - {named} != set()
+        ),
+        "the next master",
+    )
+    trained = status()["records_trained"]
+    eventually(lambda: status()["records_trained"] > trained, "training goes on")
+    assert {pod["metadata"]["uid"] for pod in pods(cluster, objects.WORKER)} == workers
+    zoo.release()
+    edl(submitter, "wait", "counting")
+    assert status()["records_trained"] == 2 * RECORDS
     (weights,) = load_file(output / "parameters.safetensors").values()
     assert np.all(weights == 2)
 

@@ -17,6 +17,9 @@ from edl_master.adapters import api_retry, former_masters
 from edl_master.adapters.job_directory import JobDirectory
 from edl_master.app import pod, startup
 from edl_master.app.hosting import Hosting
+from edl_proto.identity.authority import Authority
+from edl_proto.identity.credentials import Credentials
+from edl_proto.identity.names import Role
 from edl_proto.kubernetes import objects
 from edl_proto.local import job_directory
 from edl_proto.v1 import job_pb2
@@ -280,3 +283,29 @@ def test_a_pod_that_no_job_has_made_is_no_master(
     assert pod.run(secret, tmp_path / "state", lambda: api) == startup.FAILED
     assert "no Job has made it" in caplog.text
     assert work.hostings == []
+
+
+def test_a_master_signs_its_own_identity_outside_of_the_volume_of_its_state(
+    api: ScriptedApi, secret: Path, tmp_path: Path, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    authority = tmp_path / objects.AUTHORITY_KEY
+    authority.write_bytes(Authority.create("job").to_pem())
+    for _ in range(2):  # the next master has the same authority
+        assert pod.run(secret, tmp_path / "state", lambda: api, authority) == 0
+    signed = []
+    for hosting in work.hostings:
+        assert hosting.identities is not None
+        signed.append(Credentials(hosting.identities.provide(Role.MASTER)).current())
+    assert signed[0].authority == signed[1].authority
+    assert not list((tmp_path / "state").rglob("*.pem"))
+    private = [path for path in tmp_path.glob("edl-*") if path.is_dir()]
+    assert {path.stat().st_mode & 0o777 for path in private} == {0o700}
+    assert len(private) == 2
+
+
+def test_a_job_of_an_earlier_version_has_no_identities(
+    api: ScriptedApi, secret: Path, tmp_path: Path, work: Work
+) -> None:
+    assert pod.run(secret, tmp_path / "state", lambda: api, tmp_path / "none") == 0
+    assert work.hostings[0].identities is None

@@ -138,3 +138,19 @@ def test_a_folder_that_cannot_sign_says_so(folder: IdentityFolder, tmp_path: Pat
     with pytest.raises(EdlError) as caught:
         folder.provide(Role.WORKER, 4)
     assert caught.value.code == ErrorCode.SYSTEM
+
+
+def test_an_authority_that_was_made_elsewhere_signs_here(
+    folder: IdentityFolder, tmp_path: Path
+) -> None:
+    authority = (tmp_path / "identity" / "authority.pem").read_bytes()
+    other = IdentityFolder(tmp_path / "other", "w")
+    other.install(authority)
+    assert (tmp_path / "other" / "authority.pem").stat().st_mode & 0o777 == 0o600
+    here, there = (Material(each.provide(Role.MASTER)) for each in (folder, other))
+    assert (here.authority, here.key != there.key) == (there.authority, True)
+    damaged = IdentityFolder(tmp_path / "damaged", "w")
+    damaged.install(authority[:-60])
+    with pytest.raises(EdlError) as caught:
+        damaged.provide(Role.MASTER)
+    assert caught.value.code == ErrorCode.SYSTEM

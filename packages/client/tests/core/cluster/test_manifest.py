@@ -70,13 +70,70 @@ def test_only_the_master_gets_a_token() -> None:
 
 def test_every_object_has_the_labels_of_edl_and_of_the_user() -> None:
     made = manifest.manifest(job(labels="team=a", ingress="{name}.example.com"), "ns", "{}", NONE)
-    assert [item["kind"] for item in made["items"]] == ["Secret", "Service", "Ingress", "Job"]
+    kinds = ["Secret", "Service", "Ingress", "Secret", "Secret", "Job"]
+    assert [item["kind"] for item in made["items"]] == kinds
     for item in (*made["items"], made["items"][-1]["spec"]["template"]):
         labels = item["metadata"]["labels"]
         assert labels["team"] == "a"
-        assert labels.items() >= objects.labels("digits", objects.MASTER).items()
-    for item in made["items"]:
-        assert (item["metadata"]["name"], item["metadata"]["namespace"]) == ("edl-digits", "ns")
+        role = objects.MASTER if ".workers" not in item["metadata"].get("name", "") else "worker"
+        assert labels.items() >= objects.labels("digits", role).items()
+    named = [item["metadata"]["name"].removeprefix("edl-digits") for item in made["items"]]
+    assert named == ["", "", "", ".authority", ".workers-0", ""]
+    assert {item["metadata"]["namespace"] for item in made["items"]} == {"ns"}
+
+
+def test_a_pod_mounts_what_proves_its_own_identity_alone() -> None:
+    for pod, secret, items in zip(
+        all_pods(job()),
+        ("edl-digits.authority", "edl-digits.workers-0", "edl-digits.parameter-servers-0"),
+        (("authority.pem",) * 2, ("0.pem", "identity.pem"), ("0.pem", "identity.pem")),
+        strict=True,
+    ):
+        (source,) = (
+            it["secret"] for it in pod["spec"]["volumes"] if it["name"] == objects.IDENTITY_VOLUME
+        )
+        key, path = items
+        assert source["secretName"] == secret
+        # With items, a pod waits for its key; without, it would start without an identity.
+        assert source["items"] == [{"key": key, "path": path}]
+        assert source["defaultMode"] == 0o400
+        (mount,) = (
+            it for it in container(pod)["volumeMounts"] if it["name"] == objects.IDENTITY_VOLUME
+        )
+        assert mount["readOnly"]
+
+
+def test_identities_come_in_whole_blocks_and_are_shown_without_their_keys() -> None:
+    submission = job(num_workers="1:65", parameter_servers=2)
+    wanted = {
+        "edl-digits.authority": (),
+        "edl-digits.workers-0": range(64),
+        "edl-digits.workers-1": range(64, 128),
+        "edl-digits.parameter-servers-0": range(64),
+    }
+    made = manifest.identity_objects(
+        submission, "ns", lambda it: {objects.identity_key(n): "PEM" for n in it.numbers}
+    )
+    assert {item["metadata"]["name"]: item["stringData"] for item in made} == {
+        name: {f"{number}.pem": "PEM" for number in numbers} for name, numbers in wanted.items()
+    }
+    shown = manifest.manifest(submission, "ns", "{}", NONE)["items"]
+    secrets = [it for it in shown if it["metadata"]["name"] in wanted]
+    assert len(secrets) == len(wanted)
+    for secret in secrets:
+        assert not {"data", "stringData"} & secret.keys()
+        assert secret["metadata"]["annotations"] == {"edl/content": "made at submission"}
+
+
+def test_no_job_has_the_secret_of_another_one() -> None:
+    own = {it["metadata"]["name"] for it in manifest.identity_objects(job(), "ns")}
+    other = job(name="digits-authority")
+    assert not own & {it["metadata"]["name"] for it in manifest.owned_objects(other, "ns", "{}")}
+
+
+def test_a_master_is_ready_when_it_listens_because_the_kubelet_has_no_identity() -> None:
+    probe = container(pods.master_pod(job(), NONE))["readinessProbe"]
+    assert probe["tcpSocket"] == {"port": "grpc"}
 
 
 def test_the_job_starts_one_master_again_and_again() -> None:

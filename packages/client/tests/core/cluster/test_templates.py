@@ -92,6 +92,7 @@ def test_an_item_without_its_key_is_refused() -> None:
         ({"metadata": {"name": "mine"}}, "edl sets metadata.name itself"),
         ({"metadata": {"labels": {"app.kubernetes.io/name": "x"}}}, "app.kubernetes.io/name"),
         ({"spec": {"restartPolicy": "Always"}}, "spec.restartPolicy"),
+        ({"spec": {"volumes": [{"name": "edl-identity"}]}}, "the volume edl-identity"),
         ({"spec": {"containers": [{"name": "edl", "command": ["sh"]}]}}, "command of the cont"),
     ],
 )

@@ -43,7 +43,8 @@ class PodTemplate:
         namespace: of all objects of the job.
         job: name of the job.
         owner: name and uid of the job's Job.
-        pod: a v1 Pod as JSON, complete but for name, labels of the instance, owner and arguments.
+        pod: a v1 Pod as JSON, complete but for name, labels of the instance, owner, arguments, and
+            whose identity it gets.
         priorities: classes that replace the pod's own.
         role: of the pods.
     """
@@ -88,4 +89,7 @@ class PodTemplate:
                 variables.append({"name": "EDL_INSTANCE", "value": instance})
                 if all(each["name"] != "EDL_MASTER_WAIT_S" for each in variables):
                     variables.append({"name": "EDL_MASTER_WAIT_S", "value": str(_MASTER_WAIT_S)})
+        for volume in pod["spec"].get("volumes", ()):
+            if volume["name"] == objects.IDENTITY_VOLUME:
+                volume["secret"] = objects.identity_source(self.job, self.role, worker)
         return pod

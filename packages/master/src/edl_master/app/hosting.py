@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from edl_master.control.worker_instances import PlatformFactory, platform_for_job
 from edl_master.server_group.processes import ServerLauncher, local_servers
+from edl_proto.identity.folder import IdentityFolder
 
 
 def _incarnation() -> str:
@@ -25,6 +26,8 @@ class Hosting:
         incarnation: of the master; no other one of the job has it.
         stream_port: of direct parameter connections; 0 for any.
         host: by which workers and clients reach the master; empty: by the address of its listener.
+        identities: keys and certificates of the job's processes, if they are not in the job's
+            directory.
         is_superseded: whether a later master of the job was seen. The lock of the job's directory
             keeps a second one away on a machine.
         confirm: asks whether this is still the newest master of the job; may wait for long.
@@ -37,6 +40,7 @@ class Hosting:
     incarnation: str = field(default_factory=_incarnation)
     stream_port: int = 0
     host: str = ""
+    identities: IdentityFolder | None = None
     is_superseded: Callable[[], bool] = lambda: False
     confirm: Callable[[], bool] = lambda: True
     keeps_instances: Callable[[], bool] = lambda: True

@@ -15,6 +15,7 @@ import shutil
 import signal
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -41,6 +42,7 @@ from edl_master.core.platform import Platform
 from edl_master.recovery.restart import inherited_lock
 from edl_master.server_group.processes import Arguments, ServerInstances
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.identity.folder import IdentityFolder
 from edl_proto.kubernetes import objects
 from edl_proto.kubernetes.api import ApiError, ApiUnavailable, KubernetesApi
 from edl_proto.local import job_directory
@@ -53,22 +55,30 @@ _SERVER_PORTS = (
     *("--port", str(objects.MASTER_PORT)),
     *("--stream-port", str(objects.STREAM_PORT)),
 )
+_IDENTITY = ("--identity", f"{objects.IDENTITY_DIRECTORY}/{objects.IDENTITY_FILE}")
 _TERMINATED = 128 + signal.SIGTERM
 
 
-def run(spec_file: Path, state: Path, connect: Callable[[], KubernetesApi]) -> int:
+def run(
+    spec_file: Path,
+    state: Path,
+    connect: Callable[[], KubernetesApi],
+    authority: Path = Path(objects.IDENTITY_DIRECTORY, objects.AUTHORITY_KEY),
+) -> int:
     """Work on the job of this pod until it has ended; return the exit code.
 
     Args:
         spec_file: of the mounted Secret.
         state: where the volume is; the job's directory is below, by the job's name.
         connect: makes the API of the cluster.
+        authority: the job's, of the other mounted Secret; if there is none, the job is not secured.
     """
     # The first process of a container ignores every signal that it does not handle.
     signal.signal(signal.SIGTERM, _leave)
     try:
         text = spec_file.read_text()
         spec = json_format.Parse(text, job_pb2.JobSpec())
+        identities = _identities(authority, spec.name)
         api, namespace = connect(), spec.kubernetes.namespace
         pod = os.environ.get(objects.POD_NAME) or socket.gethostname()
         owner = OwnerJob.of_pod(api, namespace, pod)
@@ -92,13 +102,30 @@ def run(spec_file: Path, state: Path, connect: Callable[[], KubernetesApi]) -> i
     _take_over(folder, text)
     _keep_log(folder)
     record.follow()
-    startup.work(directory, _hosting(api, owner, epoch, spec))
+    startup.work(directory, _hosting(api, owner, epoch, spec, identities))
     return _end(api, owner, directory, record)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
     """A signal handler for as long as there is no job to suspend."""
     os._exit(_TERMINATED)
+
+
+def _identities(authority: Path, job: str) -> IdentityFolder | None:
+    """A folder of this pod for the master's own identity, which it signs itself.
+
+    Not in the job's directory: the volume of that is not always this job's alone, and stays.
+
+    Raises:
+        EdlError: SYSTEM; the folder cannot be written.
+        OSError: the authority cannot be read.
+    """
+    if not authority.exists():
+        return None
+    private = Path(tempfile.mkdtemp(prefix="edl-"))
+    identities = IdentityFolder(private / job_directory.IDENTITY, job)
+    identities.install(authority.read_bytes())
+    return identities
 
 
 def _hold(directory: JobDirectory, epoch: LeaseEpoch) -> bool:
@@ -146,9 +173,14 @@ def _keep_log(folder: Path) -> None:
 
 
 def _hosting(
-    api: KubernetesApi, owner: OwnerJob, epoch: LeaseEpoch, spec: job_pb2.JobSpec
+    api: KubernetesApi,
+    owner: OwnerJob,
+    epoch: LeaseEpoch,
+    spec: job_pb2.JobSpec,
+    identities: IdentityFolder | None,
 ) -> Hosting:
     pods = spec.kubernetes
+    identity = _IDENTITY if identities is not None else ()
     mix = PriorityMix(tuple((each.priority_class, each.workers) for each in pods.worker_priorities))
     template = PodTemplate(
         pods.namespace, spec.name, (owner.name, owner.uid), json.loads(pods.worker_pod), mix
@@ -157,7 +189,7 @@ def _hosting(
     def platform(config: Config, address: Callable[[], str]) -> Platform:
         def command(worker: WorkerId, attempt: int) -> Sequence[str]:
             python = ["python3", "-P", "-m", "edl_worker"]
-            return [*python, "--master", address(), "--worker-id", str(worker)]
+            return [*python, "--master", address(), "--worker-id", str(worker), *identity]
 
         return KubernetesPods(api, template, command, config.job_dir)
 
@@ -166,7 +198,7 @@ def _hosting(
     ) -> ServerInstances:
         def command(server: WorkerId, attempt: int) -> Sequence[str]:
             python = ["python3", "-P", "-m", "edl_master.parameter_server", "--remote"]
-            return [*python, *_SERVER_PORTS, *arguments(server)]
+            return [*python, *_SERVER_PORTS, *arguments(server), *identity]
 
         own = replace(
             template, pod=json.loads(pods.server_pod), role=objects.SERVER, priorities=PriorityMix()
@@ -188,6 +220,7 @@ def _hosting(
         incarnation=f"{epoch.number:06x}{os.urandom(2).hex()}",
         stream_port=objects.STREAM_PORT,
         host=objects.service_host(spec.name, pods.namespace),
+        identities=identities,
         is_superseded=lambda: epoch.is_superseded,
         confirm=epoch.confirm,
         keeps_instances=keeps_instances,

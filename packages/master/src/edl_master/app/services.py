@@ -95,7 +95,7 @@ class MasterServices:
         self.acknowledged = threading.Event()
         """Set when a client has read the final status."""
         self._trains = config.type is JobType.TRAIN
-        self.identities = config.identities
+        self.identities = hosting.identities or config.identities
         """Those of the job; None if it is not secured."""
         self.metrics = Metrics()
         self.worker_counters = WorkerCounters()

@@ -43,7 +43,7 @@ class ServerInstances(Protocol):
 
 
 Arguments = Callable[[int], list[str]]
-"""Of ``python -m edl_master.parameter_server``, by number."""
+"""Of ``python -m edl_master.parameter_server``, by number, without where its identity is."""
 
 ServerLauncher = Callable[[Config, Arguments, Callable[[int, str], None]], ServerInstances]
 """Starts all servers; calls back with the number of one that ended by itself, and how."""
@@ -53,10 +53,16 @@ def local_servers(
     config: Config, arguments: Arguments, on_end: Callable[[int, str], None]
 ) -> ServerInstances:
     """Servers as processes beside the master."""
-    count = config.parameter_servers
+    count, identities = config.parameter_servers, config.identities
+
+    def with_identity(server: int) -> list[str]:
+        if identities is None:
+            return arguments(server)
+        return [*arguments(server), "--identity", str(identities.provide(Role.SERVER, server))]
+
     return ServerProcesses(
         count,
-        arguments,
+        with_identity,
         limit_threads(config.environ, count),
         config.job_dir / job_directory.LOGS,
         on_end,
@@ -108,14 +114,10 @@ class ParameterServers:
             master: where they reach the master.
             host: address that they listen on.
         """
-        identities = self._config.identities
 
         def arguments(server: int) -> list[str]:
             to_master = ["--master", master, "--incarnation", self._incarnation]
-            identity = []
-            if identities is not None:
-                identity = ["--identity", str(identities.provide(Role.SERVER, server))]
-            return [*to_master, "--server", str(server), "--host", host, *identity]
+            return [*to_master, "--server", str(server), "--host", host]
 
         self._processes = self._launch(self._config, arguments, self.mark_lost)
 

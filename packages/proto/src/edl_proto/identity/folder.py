@@ -53,10 +53,18 @@ class IdentityFolder:
         """Make the folder with a new authority, and sign these identities."""
         from edl_proto.identity.authority import Authority
 
+        self.install(Authority.create(self._job).to_pem())
+        self._sign([Identity(self._job, role, number) for role, number in identities])
+
+    def install(self, authority: bytes) -> None:
+        """Make the folder with an authority that was made elsewhere.
+
+        Args:
+            authority: key and certificate, as ``Authority.to_pem`` gives them.
+        """
         with self._writing():
             self._path.mkdir(0o700)
-            _write(self._path / _AUTHORITY, Authority.create(self._job).to_pem())
-        self._sign([Identity(self._job, role, number) for role, number in identities])
+            _write(self._path / _AUTHORITY, authority)
 
     def file(self, role: Role, number: int | None = None) -> Path:
         """Where the key and the certificate of an identity are, or will be."""

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 MASTER_PORT = 7070
 """gRPC of the master: tasks, job, and parameters; also of a parameter server."""
 
@@ -49,6 +51,9 @@ MASTER_ACCOUNT = "edl-master"
 ANNOTATION_SUBMITTING = "edl/submitting"
 """On a Job whose other objects are still being created."""
 
+ANNOTATION_CONTENT = "edl/content"
+"""On a Secret that is shown without its content, with the reason."""
+
 ANNOTATION_PAGE = "edl/page"
 """On a Job whose page is published, with the host name."""
 
@@ -64,6 +69,24 @@ CONTAINER = "edl"
 SPEC_KEY = "spec.json"
 """Key of the specification in the job's Secret."""
 
+IDENTITY_VOLUME = "edl-identity"
+"""The volume of every pod with what proves its identity, and with nobody else's."""
+
+IDENTITY_DIRECTORY = "/etc/edl-identity"
+"""Where a pod sees that volume: the master ``AUTHORITY_KEY``, all others ``IDENTITY_FILE``."""
+
+IDENTITY_FILE = "identity.pem"
+"""Key and certificate of a worker or parameter server."""
+
+AUTHORITY_KEY = "authority.pem"
+"""The job's authority: key of its Secret, and name of the file that the master's pod sees."""
+
+IDENTITIES_PER_SECRET = 64
+"""A Secret holds up to 1 MiB; so many identities are a tenth of that."""
+
+IDENTITY_MODE = 0o400
+"""Of these files; Kubernetes adds that the pod's group may read, since root owns them."""
+
 STATUS_KEY, EVENTS_KEY, LOGS_KEY = "status.json", "events.jsonl", "logs.json"
 """Keys of the record, the job's ConfigMap; ``logs.json`` maps processes to the ends of logs."""
 
@@ -77,6 +100,30 @@ STATE_DIRECTORY = "/var/lib/edl"
 def object_name(job: str) -> str:
     """The name of the job's Job, Secret, Service, claim, Lease and ConfigMap."""
     return f"edl-{job}"
+
+
+def authority_secret(job: str) -> str:
+    """The name of the Secret with the job's authority. No job's own name has a dot."""
+    return f"{object_name(job)}.authority"
+
+
+def identity_secret(job: str, role: str, number: int) -> str:
+    """The name of the Secret with the identity of a worker or parameter server, among others."""
+    return f"{object_name(job)}.{role}s-{number // IDENTITIES_PER_SECRET}"
+
+
+def identity_key(number: int) -> str:
+    """The key of an identity in its Secret."""
+    return f"{number}.pem"
+
+
+def identity_source(job: str, role: str, number: int) -> dict[str, Any]:
+    """The source of ``IDENTITY_VOLUME`` for one worker or parameter server: its own key alone."""
+    return {
+        "secretName": identity_secret(job, role, number),
+        "items": [{"key": identity_key(number), "path": IDENTITY_FILE}],
+        "defaultMode": IDENTITY_MODE,
+    }
 
 
 def service_host(job: str, namespace: str) -> str:

@@ -18,6 +18,7 @@ from edl.adapters.kubernetes.cluster_job import (
 )
 from edl.adapters.kubernetes.continuation import ClusterContinuation
 from edl.adapters.kubernetes.job_creation import JobCreation
+from edl.adapters.kubernetes.job_identities import JobIdentities
 from edl.adapters.kubernetes.job_objects import JobObjects
 from edl.adapters.kubernetes.master_links import MasterLinks
 from edl.adapters.kubernetes.placement import ClusterPlacement
@@ -57,7 +58,8 @@ class KubernetesJobBackend:
         self._placement = ClusterPlacement(session)
         self.placement = self._placement
         self._objects = JobObjects(session)
-        self._links = MasterLinks(session, self._objects)
+        self._identities = JobIdentities(session, self._objects)
+        self._links = MasterLinks(session, self._objects, self._identities)
         self.continuation = ClusterContinuation(session, self._objects)
 
     @property
@@ -95,22 +97,22 @@ class KubernetesJobBackend:
     def status(self, name: str, *, ask: bool = True) -> JobSnapshot:
         if ask and self._links.is_open(name):
             # A master that answers needs no other question to the cluster.
-            with contextlib.suppress(MasterUnreachable):
+            with _record_otherwise():
                 return self._answer(self._links.known(name), name)
         job = self._objects.read(name)
         if ask and not job.status().state.is_over:
-            with contextlib.suppress(MasterUnreachable):
+            with _record_otherwise():
                 self._links.connect(job)
                 return self._answer(job, name)
         return self._snapshot(job, job.message(), job.status(), answered=False)
 
     def events(self, name: str, after: int = 0) -> Sequence[JobEvent]:
         if self._links.is_open(name):
-            with contextlib.suppress(MasterUnreachable):
+            with _record_otherwise():
                 return self._links.call(name, lambda it: it.events(after))
         job = self._objects.read(name)
         if not job.status().state.is_over:
-            with contextlib.suppress(MasterUnreachable):
+            with _record_otherwise():
                 self._links.connect(job)
                 return self._links.call(name, lambda it: it.events(after))
         return job.events(after)
@@ -136,6 +138,7 @@ class KubernetesJobBackend:
                 remedy="edl list --running lists the running jobs.",
             )
         self._links.connect(job)
+        self._identities.add_workers(name, workers.max)  # the master can name them, and no more
         return self._links.call(name, lambda it: it.scale(workers))
 
     def stop(self, name: str, reason: str, *, now: bool = False) -> None:
@@ -257,6 +260,18 @@ class KubernetesJobBackend:
             f" edl delete {name} removes it.",
             detail="\n".join(line.text for line in lines.poll(final=True)),
         )
+
+
+@contextlib.contextmanager
+def _record_otherwise() -> Iterator[None]:
+    """Go on where no master answers, or where it would not let this user in."""
+    try:
+        yield
+    except MasterUnreachable:
+        pass
+    except EdlError as error:
+        if error.code != ErrorCode.FORBIDDEN:
+            raise
 
 
 def kubernetes_jobs(session: ClusterSession | None = None) -> KubernetesJobBackend:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from dataclasses import dataclass
 
 from edl import codec
+from edl.adapters.kubernetes.job_identities import NewIdentities
+from edl.adapters.kubernetes.owned_objects import create_owned
 from edl.adapters.kubernetes.placement import KINDS, ClusterPlacement, read_templates
 from edl.adapters.kubernetes.session import ClusterConnection, ClusterSession
 from edl.core.cluster import manifest
@@ -14,13 +15,6 @@ from edl.core.cluster.templates import JsonObject
 from edl.core.submission import Submission
 from edl_proto.kubernetes import objects
 from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable
-
-_POLL_S = 0.5
-_REMOVAL_S = 120.0
-"""How long the objects of a deleted job of the same name may take to disappear."""
-
-_RETRY_S = 30.0
-"""How long an API server that does not answer is asked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +69,13 @@ class JobCreation:
             return None
 
     def _create_owned(self, connection: ClusterConnection, own: JsonObject) -> None:
-        owner = {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "name": own["metadata"]["name"],
-            "uid": own["metadata"]["uid"],
-        }
         text = codec.to_json(self.placement.encode(self.job))
-        for item in manifest.owned_objects(self.job, connection.namespace, text):
-            item["metadata"]["ownerReferences"] = [owner]
-            _create(connection, item, owner["uid"])
+        new = NewIdentities(self.job.name)
+        for item in (
+            *manifest.owned_objects(self.job, connection.namespace, text),
+            *manifest.identity_objects(self.job, connection.namespace, new.content),
+        ):
+            create_owned(connection, item, own)
 
     def _release(self, connection: ClusterConnection) -> None:
         changes: JsonObject = {
@@ -96,40 +87,3 @@ class JobCreation:
 
     def _path(self, connection: ClusterConnection) -> str:
         return f"{connection.place(KINDS['Job'])}/{objects.object_name(self.job.name)}"
-
-
-def _create(connection: ClusterConnection, item: JsonObject, owner: str) -> None:
-    """Create an object, after one of the same name that is being removed has gone.
-
-    Raises:
-        ApiError: it was refused, or another object has its name.
-        ApiUnavailable: the server does not answer.
-    """
-    place = connection.place(KINDS[item["kind"]])
-    began = time.monotonic()
-    while True:
-        try:
-            connection.api.create(place, item)
-            return
-        except ApiUnavailable:
-            if time.monotonic() - began > _RETRY_S:
-                raise
-        except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise
-            if _is_owned(connection, f"{place}/{item['metadata']['name']}", owner):
-                return  # an earlier attempt had an effect although it was not answered
-            if time.monotonic() - began > _REMOVAL_S:
-                raise
-        time.sleep(_POLL_S)
-
-
-def _is_owned(connection: ClusterConnection, path: str, owner: str) -> bool:
-    try:
-        found = connection.api.get(path)
-    except ApiError as error:
-        if error.status != 404:
-            raise
-        return False
-    owners = found["metadata"].get("ownerReferences") or ()
-    return any(it["uid"] == owner for it in owners)

@@ -50,7 +50,7 @@ class JobObjects:
         Raises:
             EdlError: DATA_DAMAGED, if the specification cannot be read.
         """
-        namespace, job = self._locate(name)
+        namespace, job = self.locate(name)
         own = objects.object_name(job)
         with self._calls("reading the job", name):
             connection = self._session.connect()
@@ -65,15 +65,22 @@ class JobObjects:
         """Check that a job exists, also if it is damaged."""
         self.read(name, needs_spec=False)
 
+    def locate(self, name: str) -> tuple[str, str]:
+        """Namespace of a job, and its name within that."""
+        namespace, slash, job = name.rpartition("/")
+        if names.fault(job) or (slash and names.fault(namespace)) or not self._session.is_chosen:
+            raise self._unknown(name)
+        return namespace or self._session.connect().namespace, job
+
     def location(self, name: str) -> str:
         """Where a job is, for messages."""
-        namespace, job = self._locate(name)
+        namespace, job = self.locate(name)
         connection = self._session.connect()
         return f"{connection.cluster}/{namespace}/{job}"
 
     def pods(self, name: str, role: str = "") -> Sequence[JsonObject]:
         """The job's pods that exist, of one role or all."""
-        namespace, job = self._locate(name)
+        namespace, job = self.locate(name)
         selector = f"{_LABEL_MANAGED},{objects.LABEL_JOB}={job}"
         if role:
             selector += f",{objects.LABEL_ROLE}={role}"
@@ -83,7 +90,7 @@ class JobObjects:
 
     def pod_path(self, name: str, pod: str) -> str:
         """The path of a pod in the API."""
-        namespace, _ = self._locate(name)
+        namespace, _ = self.locate(name)
         return f"{self._session.connect().place('v1 pods', namespace)}/{pod}"
 
     def log(self, name: str, pod: str, query: Mapping[str, str]) -> str:
@@ -99,7 +106,7 @@ class JobObjects:
 
     def warnings(self, name: str) -> Sequence[str]:
         """What Kubernetes' events say against the Job, oldest first."""
-        namespace, job = self._locate(name)
+        namespace, job = self.locate(name)
         fields = f"involvedObject.kind=Job,involvedObject.name={objects.object_name(job)}"
         with contextlib.suppress(ApiError, ApiUnavailable):
             connection = self._session.connect()
@@ -110,7 +117,7 @@ class JobObjects:
 
     def suspend(self, name: str, reason: str) -> None:
         """End all pods of a job; Kubernetes starts no master any more."""
-        namespace, job = self._locate(name)
+        namespace, job = self.locate(name)
         with self._calls("stopping the job", name):
             connection = self._session.connect()
             path = f"{connection.place(_JOBS, namespace)}/{objects.object_name(job)}"
@@ -124,7 +131,7 @@ class JobObjects:
 
     def release(self, name: str) -> bool:
         """Start a job again that ``suspend`` has stopped; False if it was not stopped."""
-        namespace, job = self._locate(name)
+        namespace, job = self.locate(name)
         own = self.read(name)
         if objects.ANNOTATION_STOPPED not in own.annotations:
             return False
@@ -149,19 +156,12 @@ class JobObjects:
 
     def delete(self, name: str) -> None:
         """Delete a job, and with it everything that it owns."""
-        namespace, job = self._locate(name)
+        namespace, job = self.locate(name)
         with self._calls("deleting the job", name):
             connection = self._session.connect()
             connection.api.delete(
                 f"{connection.place(_JOBS, namespace)}/{objects.object_name(job)}"
             )
-
-    def _locate(self, name: str) -> tuple[str, str]:
-        """Namespace and name of a job."""
-        namespace, slash, job = name.rpartition("/")
-        if names.fault(job) or (slash and names.fault(namespace)) or not self._session.is_chosen:
-            raise self._unknown(name)
-        return namespace or self._session.connect().namespace, job
 
     def _spec(
         self, connection: ClusterConnection, namespace: str, job: str, item: JsonObject

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from edl.adapters.job_service_client import JobServiceClient
 from edl.adapters.kubernetes.cluster_job import ClusterJob
+from edl.adapters.kubernetes.job_identities import ClientIdentity, JobIdentities
 from edl.adapters.kubernetes.job_objects import JobObjects
 from edl.adapters.kubernetes.master_pods import ready_pod
 from edl.adapters.kubernetes.port_forward import PortForward
@@ -28,11 +29,14 @@ class _Link:
     calls: PortForward
     job: ClusterJob | None = None
     client: JobServiceClient | None = None
+    identity: ClientIdentity | None = None
     page: PortForward | None = field(default=None)
 
     def close(self) -> None:
         if self.client is not None:
             self.client.close()
+        if self.identity is not None:
+            self.identity.close()
         self.calls.close()
         if self.page is not None:
             self.page.close()
@@ -41,9 +45,12 @@ class _Link:
 class MasterLinks:
     """One connection for each job, to the pod that is its master at the moment."""
 
-    def __init__(self, session: ClusterSession, job_objects: JobObjects) -> None:
+    def __init__(
+        self, session: ClusterSession, job_objects: JobObjects, identities: JobIdentities
+    ) -> None:
         self._session = session
         self._objects = job_objects
+        self._identities = identities
         self._links: dict[str, _Link] = {}
 
     def is_open(self, name: str) -> bool:
@@ -72,10 +79,13 @@ class MasterLinks:
 
         Raises:
             MasterUnreachable: it did not answer.
+            EdlError: FORBIDDEN; this user may not read what lets him in.
         """
         link = self._links[name]
         if link.client is None:
-            link.client = JobServiceClient(link.calls.address)
+            link.identity = self._identities.client(name)
+            peer = link.identity.master if link.identity is not None else None
+            link.client = JobServiceClient(link.calls.address, peer)
         try:
             return call(link.client)
         except MasterUnreachable:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from edl.core.cluster import identities
+from edl.core.cluster.identities import IdentitySecret
 from edl.core.cluster.pods import PodTemplates, master_pod, metadata
 from edl.core.cluster.templates import JsonObject
 from edl.core.options import cluster_kinds
@@ -70,15 +72,34 @@ def owned_objects(job: Submission, namespace: str, spec_json: str) -> Sequence[J
     return made
 
 
+def identity_objects(
+    job: Submission,
+    namespace: str,
+    content: Callable[[IdentitySecret], Mapping[str, str] | None] = lambda secret: None,
+) -> Sequence[JsonObject]:
+    """The Secrets with the job's identities, which the Job owns, too.
+
+    Args:
+        content: of a Secret; None: it is only shown, or checked.
+    """
+    found = identities.secrets(job.name, job.num_workers.max, job.parameter_servers)
+    return [
+        identities.render(secret, namespace, metadata(job, secret.role), content(secret))
+        for secret in found
+    ]
+
+
 def manifest(
     job: Submission, namespace: str, spec_json: str, user_templates: PodTemplates
 ) -> JsonObject:
     """All objects as one List, as they are when the job runs; the Job is the last.
 
-    Owner references are missing: they need the uid that the cluster gives to the Job.
+    Owner references are missing: they need the uid that the cluster gives to the Job. So is the
+    content of the Secrets of identities: it is made at submission, and never shown.
     """
     own = job_object(job, namespace, user_templates, suspended=is_queued(job))
-    items = [*owned_objects(job, namespace, spec_json), own]
+    shown = identity_objects(job, namespace)
+    items = [*owned_objects(job, namespace, spec_json), *shown, own]
     return {"apiVersion": "v1", "kind": "List", "items": items}
 
 

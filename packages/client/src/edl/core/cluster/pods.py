@@ -49,6 +49,14 @@ def master_pod(job: Submission, user_templates: PodTemplates) -> JsonObject:
     spec["serviceAccountName"] = master_account(job)
     spec["terminationGracePeriodSeconds"] = _MASTER_GRACE_S
     spec["volumes"] += [
+        _identity_volume(
+            {
+                "secretName": objects.authority_secret(job.name),
+                # The pod does not start without the key, rather than as one that is not secured.
+                "items": [{"key": objects.AUTHORITY_KEY, "path": objects.AUTHORITY_KEY}],
+                "defaultMode": objects.IDENTITY_MODE,
+            }
+        ),
         {"name": "edl-spec", "secret": {"secretName": name, "defaultMode": 0o440}},
         {"name": "edl-state", **state},
     ]
@@ -63,12 +71,13 @@ def master_pod(job: Submission, user_templates: PodTemplates) -> JsonObject:
         {"name": "parameters", "containerPort": objects.STREAM_PORT},
         {"name": "page", "containerPort": objects.PAGE_PORT},
     ]
-    container["readinessProbe"] = {"grpc": {"port": objects.MASTER_PORT}, "periodSeconds": 2}
+    # The kubelet has no identity, so no call of its own is answered.
+    container["readinessProbe"] = {"tcpSocket": {"port": "grpc"}, "periodSeconds": 2}
     return _merged(pod, user_templates.common)
 
 
 def worker_pod(job: Submission, user_templates: PodTemplates) -> JsonObject:
-    """The pod of a worker, without name, number, command and owner."""
+    """The pod of a worker, without name, number, command and owner; it has the identity of 0."""
     pod = _helper(job, objects.WORKER, job.worker_resources)
     classes = worker_priorities(job)
     if len(classes) == 1:
@@ -78,7 +87,7 @@ def worker_pod(job: Submission, user_templates: PodTemplates) -> JsonObject:
 
 
 def server_pod(job: Submission, user_templates: PodTemplates) -> JsonObject:
-    """The pod of a parameter server, without name, number, command and owner."""
+    """The same of a parameter server."""
     pod = _helper(job, objects.SERVER, job.server_resources)
     pod["spec"]["containers"][0]["ports"] = [
         {"name": "grpc", "containerPort": objects.MASTER_PORT},
@@ -121,6 +130,7 @@ def _helper(job: Submission, role: str, resources: Sequence[tuple[str, str]]) ->
     annotations = pod["metadata"].setdefault("annotations", {})
     annotations.setdefault("cluster-autoscaler.kubernetes.io/safe-to-evict", "true")
     pod["spec"]["automountServiceAccountToken"] = False
+    pod["spec"]["volumes"].append(_identity_volume(objects.identity_source(job.name, role, 0)))
     pod["spec"]["terminationGracePeriodSeconds"] = _WORKER_GRACE_S
     if job.worker_service_account:
         pod["spec"]["serviceAccountName"] = job.worker_service_account
@@ -128,7 +138,11 @@ def _helper(job: Submission, role: str, resources: Sequence[tuple[str, str]]) ->
 
 
 def _pod(job: Submission, role: str, resources: Sequence[tuple[str, str]]) -> JsonObject:
-    mounts: list[JsonObject] = [{"name": "edl-tmp", "mountPath": _TMP}]
+    own = {"name": objects.IDENTITY_VOLUME, "mountPath": objects.IDENTITY_DIRECTORY}
+    mounts: list[JsonObject] = [
+        {"name": "edl-tmp", "mountPath": _TMP},
+        {**own, "readOnly": True},
+    ]
     volumes: list[JsonObject] = [{"name": "edl-tmp", "emptyDir": {}}]
     for number, volume in enumerate(map(cluster_kinds.pod_volume, job.volumes)):
         kind, key = _SOURCES[volume.kind]
@@ -172,6 +186,10 @@ def _pod(job: Submission, role: str, resources: Sequence[tuple[str, str]]) -> Js
     if job.priority_class and role != objects.WORKER:
         spec["priorityClassName"] = job.priority_class
     return {"metadata": metadata(job, role), "spec": spec}
+
+
+def _identity_volume(secret: JsonObject) -> JsonObject:
+    return {"name": objects.IDENTITY_VOLUME, "secret": secret}
 
 
 def _variables(job: Submission) -> list[JsonObject]:

@@ -133,6 +133,9 @@ def _owned(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> Sequence[str
     found += [f"the label {name}" for name in labels if name in _OWNED_LABELS]
     if spec.get("restartPolicy", "Never") != "Never":
         found.append("spec.restartPolicy")
+    for volume in spec.get("volumes") or ():
+        if isinstance(volume, dict) and volume.get("name") == objects.IDENTITY_VOLUME:
+            found.append(f"the volume {objects.IDENTITY_VOLUME}")
     for container in spec.get("containers") or ():
         if isinstance(container, dict) and container.get("name") == objects.CONTAINER:
             found += [
