@@ -37,11 +37,12 @@ COMMAND = str(Path(sys.executable).parent / "edl")
 
 SHARED = (
     "tests/builder/",
+    "tests/test_sql.py",
     "tests/test_predictions.py",
     "tests/test_sync_training.py",
     "tests/test_recovery.py::test_a_job_on_a_trained_model",
 )
-"""Beginnings of the names of tests that share what takes long to make: an engine, a model."""
+"""Beginnings of the names of tests that share what takes long to make: an engine, a database."""
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -29,7 +29,7 @@ def output(*args: str) -> str:
 
 
 def leaves() -> list[tuple[str, ...]]:
-    groups = {"zoo": ("init", "check", "build"), "data": ("convert", "inspect")}
+    groups = {"zoo": ("init", "check", "build"), "data": ("convert", "load", "inspect")}
     return [
         path
         for name, entry in COMMANDS.items()

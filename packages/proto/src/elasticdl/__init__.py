@@ -1,8 +1,8 @@
 """The package that model files and Python scripts import.
 
-``Mode`` and ``ElasticDLSpec`` are for model files. ``train``, ``evaluate``, ``predict``, ``resume``
-and ``export`` are the Python API. They belong to the client and are imported on first use, so that
-the image of a worker needs no client.
+``Mode`` and ``ElasticDLSpec`` are for model files. ``train``, ``evaluate``, ``predict``,
+``resume``, ``export``, ``convert_data`` and ``load_data`` are the Python API. They belong to the
+client and are imported on first use, so that the image of a worker needs no client.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ __all__ = [
     "EdlError",
     "ElasticDLSpec",
     "Mode",
+    "convert_data",
     "evaluate",
     "export",
+    "load_data",
     "predict",
     "resume",
     "train",
@@ -31,6 +33,8 @@ _LAZY_NAMES = {
     "predict": "edl.api",
     "resume": "edl.api",
     "export": "edl.api",
+    "convert_data": "edl.data_api",
+    "load_data": "edl.data_api",
     "EdlError": "edl_proto.errors",
 }
 
@@ -41,7 +45,7 @@ def __getattr__(name: str) -> Any:
     try:
         module = importlib.import_module(_LAZY_NAMES[name])
     except ModuleNotFoundError as error:
-        if error.name not in ("edl", "edl.api"):
+        if error.name not in ("edl", "edl.api", "edl.data_api"):
             raise
         raise AttributeError(
             f"elasticdl.{name} needs the client, which is not installed here: "

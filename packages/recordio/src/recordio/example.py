@@ -8,6 +8,7 @@ name counts, the last kind of list in a feature counts, and lists of one kind ar
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,10 @@ BYTES, FLOATS, INTEGERS = 1, 2, 3
 """Field numbers of the kinds of lists."""
 WIDEST = 10
 """Bytes of the longest varint."""
+_OCTETS = [bytes((value,)) for value in range(0x80)]
+"""Varints of one byte: nearly all lengths and tags."""
+_INT64 = range(-(2**63), 2**63)
+_FLOAT = struct.Struct("<f")
 _FEW = 16
 """Up to so many numbers, a loop is quicker than numpy."""
 
@@ -65,7 +70,9 @@ def encode(features: Mapping[str, Any]) -> bytes:
     """
     entries = bytearray()
     for name, value in sorted(features.items()):
-        entry = _delimited(1, name.encode()) + _delimited(2, _list(name, value))
+        entry = _delimited(1, name.encode()) + _delimited(
+            2, _single_number(value) or _list(name, value)
+        )
         entries += _delimited(1, entry)
     return _delimited(1, bytes(entries))
 
@@ -175,6 +182,8 @@ def _integers(content: bytes) -> np.ndarray[Any, Any]:
 
 
 def _encode_varint(value: int) -> bytes:
+    if value <= 0x7F:
+        return _OCTETS[value]
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -201,6 +210,18 @@ def _encode_varints(values: np.ndarray[Any, Any]) -> bytes:
 
 def _delimited(number: int, content: bytes) -> bytes:
     return _encode_varint(number << 3 | _LENGTH) + _encode_varint(len(content)) + content
+
+
+def _single_number(value: Any) -> bytes | None:
+    """The list of one Python number; None for other values, and if numpy must say what it is."""
+    if type(value) is int and value in _INT64:
+        return _delimited(INTEGERS, _delimited(1, _encode_varint(value & 0xFFFFFFFFFFFFFFFF)))
+    if type(value) is float:
+        try:
+            return _delimited(FLOATS, _delimited(1, _FLOAT.pack(value)))
+        except OverflowError:  # becomes an infinity
+            return None
+    return None
 
 
 def _list(name: str, value: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""``edl data convert`` and ``edl data inspect``."""
+"""``edl data convert``, ``load`` and ``inspect``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from edl.core.formats import Compression, ImageForm, InspectedFormat, SourceForm
 app = typer.Typer(
     cls=EdlGroup,
     name="data",
-    help="Convert data to RecordIO files, and inspect files of records.",
+    help="Convert data to RecordIO files, inspect files of records, load predictions.",
     epilog="edl data convert table.csv --label price --to data\n"
     "edl data inspect data/*.recordio --check",
     no_args_is_help=True,
@@ -28,6 +28,16 @@ app = typer.Typer(
 
 _TELL_EVERY_S = 5.0
 
+PasswordFile = Annotated[
+    str,
+    typer.Option(
+        "--password-file",
+        metavar="FILE",
+        help="File whose first line is the database's password. [default: EDL_DATABASE_PASSWORD, "
+        "~/.pgpass, ~/.my.cnf]",
+    ),
+]
+
 
 @app.command(
     cls=EdlCommand,
@@ -35,17 +45,32 @@ _TELL_EVERY_S = 5.0
     "edl data convert 'rows/*.parquet' --columns age,income,label --to data\n"
     "edl data convert photos --size 64x64 --to data\n"
     "edl data convert train-images-idx3-ubyte.gz train-labels-idx1-ubyte.gz --to mnist\n"
+    "edl data convert --from postgresql://me@host/db --query 'SELECT * FROM employee' --to data\n"
     "edl data convert old.tfrecord --to new.recordio",
 )
 def convert(  # noqa: PLR0913  (the parameters are the options of the command)
-    sources: Annotated[
-        list[str],
-        typer.Argument(metavar="SRC...", help="Files, folders or patterns.", show_default=False),
-    ],
     to: Annotated[
         Path,
-        typer.Option("--to", metavar="OUT", help="Folder to create, or one file *.recordio."),
+        typer.Option(
+            "--to", "--output", metavar="OUT", help="Folder to create, or one file *.recordio."
+        ),
     ],
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SRC...]", help="Files, folders or patterns.", show_default=False),
+    ] = None,
+    database: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="URL",
+            help="Database to convert from: postgresql://…, mysql://…, sqlite:///file.",
+        ),
+    ] = "",
+    query: Annotated[
+        str, typer.Option("--query", metavar="SELECT", help="Query whose rows become records.")
+    ] = "",
+    password_file: PasswordFile = "",
     form: Annotated[
         SourceFormat | None,
         typer.Option("--format", help="Format of the sources. [default: by content]"),
@@ -98,42 +123,25 @@ def convert(  # noqa: PLR0913  (the parameters are the options of the command)
 ) -> None:
     """Convert tables, images and records to RecordIO files.
 
-    Reads CSV, Parquet, TFRecord, RecordIO, folders of images, and MNIST's idx files, and writes
-    records of tf.Example.
+    Reads CSV, Parquet, TFRecord, RecordIO, folders of images, MNIST's idx files, and the rows of a
+    query, and writes records of tf.Example. schema.json beside them describes the columns.
     """
     with reporting(output_format):
-        from edl.adapters.preflight_checks import check_output
-        from edl.conversion.detection import open_source
+        from edl.conversion.origin import Origin, open_origin
         from edl.conversion.source import ConversionOptions
-        from edl.conversion.writer import FileLayout, write
+        from edl.conversion.writer import FileLayout, check_layout, write
         from edl.core.problem import usage
         from edl.core.quantities import plural
 
-        if split is not None and not 0 < split < 1:
-            raise usage(
-                f"--split {split:g}: it must be between 0 and 1",
-                where="--split",
-                remedy="For example, to train on nine tenths of the records: --split 0.9",
-            )
-        if to.suffix == ".recordio" and (split is not None or records_per_file):
-            raise usage(
-                f"--to {to} is one file; --split and --records-per-file make several",
-                where="--to",
-                remedy="Name a folder.",
-            )
-        if to.suffix.lower() in (".csv", ".tsv", ".parquet", ".jsonl", ".tfrecord"):
-            raise usage(
-                f"--to {to}: the command writes RecordIO, and would make a folder of this name",
-                where="--to",
-                remedy="Name a folder, or a file that ends in .recordio.",
-            )
+        layout = FileLayout(records_per_file, compressor, split, seed)
+        check_layout(to, layout)
+        origin = Origin(tuple(sources or ()), form, database, query, password_file)
         if len(delimiter) > 1 and delimiter != "\\t":
             raise usage(
                 f"--delimiter {delimiter!r}: it must be one character",
                 where="--delimiter",
                 remedy="For semicolons: --delimiter ';'",
             )
-        check_output(str(to.absolute()), "--to")
         options = ConversionOptions(
             columns=tuple(name.strip() for name in columns.split(",") if name.strip()),
             label=label,
@@ -141,9 +149,10 @@ def convert(  # noqa: PLR0913  (the parameters are the options of the command)
             image_form=image_as,
             size=_size(image_size),
         )
-        source = open_source(sources, form, options)
-        layout = FileLayout(records_per_file, compressor, split, seed)
-        with _progress(source.total, quiet) as tell:
+        with (
+            open_origin(origin, options) as source,
+            _progress(source.total, quiet) as tell,
+        ):
             done = write(source, to.absolute(), layout, tell)
         lines = [
             f"{plural(number, 'record')} in {to / part if part else to}"
@@ -192,26 +201,107 @@ def _progress(total: int | None, quiet: bool) -> Iterator[Callable[[int], None]]
     from edl.core.quantities import count
     from edl.render import terminal
 
+    begin = time.monotonic()
+
+    def rate(done: int) -> int:
+        return round(done / max(time.monotonic() - begin, 0.001))
+
     if quiet:
         yield lambda _: None
     elif terminal.may_animate(sys.stderr):
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-        columns = ("records", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        columns = (
+            *("records", BarColumn(), MofNCompleteColumn(), "{task.fields[rate]:,}/s"),
+            TimeRemainingColumn(),
+        )
         with Progress(*columns, console=terminal.console(sys.stderr), transient=True) as bar:
-            task = bar.add_task("", total=total)
-            yield lambda done: bar.update(task, completed=done)
+            task = bar.add_task("", total=total, rate=0)
+            yield lambda done: bar.update(task, completed=done, rate=rate(done))
     else:
-        due = time.monotonic() + _TELL_EVERY_S
+        due = begin + _TELL_EVERY_S
 
         def tell(done: int) -> None:
             nonlocal due
             if time.monotonic() >= due:
                 due = time.monotonic() + _TELL_EVERY_S
                 of = f" of {count(total)}" if total else ""
-                terminal.message(f"{count(done)}{of} records")
+                terminal.message(f"{count(done)}{of} records, {count(rate(done))}/s")
 
         yield tell
+
+
+@app.command(
+    cls=EdlCommand,
+    epilog="edl data load --from predictions.recordio --to postgresql://me@host/db \\\n"
+    "    --table testdata --column predicted_salary --key id",
+)
+def load(  # noqa: PLR0913  (the parameters are the options of the command)
+    predictions: Annotated[
+        str,
+        typer.Option("--from", metavar="FILES", help="Predictions: a file, folder or pattern."),
+    ],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="URL",
+            help="Database to write to: postgresql://…, mysql://…, sqlite:///file.",
+        ),
+    ],
+    table: Annotated[
+        str, typer.Option("--table", metavar="TABLE", help="Table, or schema.table, to write to.")
+    ],
+    column: Annotated[
+        str,
+        typer.Option("--column", metavar="COLUMN", help="Column to write; added if it is missing."),
+    ],
+    key: Annotated[
+        str,
+        typer.Option(
+            "--key", metavar="COLUMN", help="Column that identifies a row, here and in the table."
+        ),
+    ] = "id",
+    prediction: Annotated[
+        str,
+        typer.Option("--prediction", metavar="NAME", help="Name of the value in the predictions."),
+    ] = "prediction",
+    password_file: PasswordFile = "",
+    output_format: Output = None,
+    quiet: Quiet = False,
+) -> None:
+    """Write predictions into a column of a database's table.
+
+    Each prediction goes into the row with its key, all of them in one transaction. The predictions
+    need the key: edl predict --keep id.
+    """
+    with reporting(output_format):
+        from edl.adapters.databases import Database
+        from edl.conversion.column_loading import Target, load_column
+        from edl.conversion.predictions import Predictions
+        from edl.core.quantities import count, plural
+
+        database = Database(to, password_file)
+        values = Predictions(predictions, key, prediction)
+        with _progress(None, quiet) as tell:
+            done = load_column(database, Target(table, column, key), values, tell)
+        lines = [f"{plural(done.rows, 'prediction')} in column {column} of {table}"]
+        if done.column_added:
+            lines.append(f"the column {column} is new")
+        if done.others:
+            lines.append(f"{count(done.others)} other rows have no prediction and are as they were")
+        put(
+            {
+                "table": table,
+                "column": column,
+                "rows": done.rows,
+                "other_rows": done.others,
+                "column_added": done.column_added,
+            },
+            output_format,
+            lines,
+            [f"{table}.{column}"],
+        )
 
 
 @app.command(

@@ -17,6 +17,7 @@ from edl.conversion.tables import needs, unreadable
 from edl.core.columns import number_classes
 from edl.core.formats import IMAGE_SUFFIXES, ImageForm
 from edl.core.problem import usage
+from edl.core.schema import ColumnType
 from edl_proto.errors import EdlError, ErrorCode
 
 _UBYTE = 8  # idx's code for unsigned bytes, the only one that MNIST's files have
@@ -55,6 +56,7 @@ class ImageFolderSource:
         self.total: int | None = len(self._files)
         self.classes: Mapping[str, int] = number_classes(file.parent.name for file in self._files)
         self.image_shape: tuple[int, ...] | None = None
+        self.types: Mapping[str, ColumnType] = {}
         if self._form is not ImageForm.FILE:
             try:
                 import PIL.Image
@@ -149,6 +151,7 @@ class IdxSource:
         self.total: int | None = len(self._images)
         self.classes: Mapping[str, int] = {}
         self.image_shape: tuple[int, ...] | None = self._images.shape[1:]
+        self.types: Mapping[str, ColumnType] = {}
 
     def records(self) -> Iterator[bytes]:
         for number, pixels in enumerate(self._images):

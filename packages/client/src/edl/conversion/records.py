@@ -8,6 +8,7 @@ from pathlib import Path
 import recordio
 from edl.conversion.source import ConversionOptions
 from edl.core.problem import usage
+from edl.core.schema import ColumnType
 
 
 class RecordSource:
@@ -24,6 +25,7 @@ class RecordSource:
         self.total: int | None = sum(source.count() for source in self._sources)
         self.classes: Mapping[str, int] = {}
         self.image_shape = None
+        self.types: Mapping[str, ColumnType] = {}
 
     def records(self) -> Iterator[bytes]:
         for source in self._sources:

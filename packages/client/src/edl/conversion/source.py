@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from edl.core.formats import ImageForm
+from edl.core.schema import ColumnType
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,8 @@ class ExampleSource(Protocol):
         classes: numbers of the classes' names, if labels were numbered.
         image_shape: height, width and channels of the pixels in the feature ``image``; None
             before the first record is read, and if there are none.
+        types: what the columns hold where they come from, in their order, once all records are
+            read; of a source without types, nothing.
     """
 
     @property
@@ -39,6 +42,9 @@ class ExampleSource(Protocol):
 
     @property
     def image_shape(self) -> tuple[int, ...] | None: ...
+
+    @property
+    def types(self) -> Mapping[str, ColumnType]: ...
 
     def records(self) -> Iterator[bytes]:
         """All records in order, ready to be written."""

@@ -12,12 +12,19 @@ from typing import Any
 import recordio.example
 from edl.conversion.source import ConversionOptions
 from edl.core.columns import DELIMITERS, Cell, choose, number_classes, read_cell, widest
+from edl.core.schema import ColumnType
 from edl_proto.errors import EdlError, ErrorCode
 
 _BATCH = 4096
 _GUESSED_FROM = 50
 """Lines of a CSV file that its delimiter is guessed from."""
 _LONGEST_CELL = 64 << 20
+_TYPES = {
+    Cell.EMPTY: ColumnType.UNKNOWN,
+    Cell.INT: ColumnType.INTEGER,
+    Cell.FLOAT: ColumnType.FLOAT,
+    Cell.TEXT: ColumnType.STRING,
+}
 
 
 class CsvTableSource:
@@ -47,6 +54,9 @@ class CsvTableSource:
         if self._chosen.label is not None and kinds[self._chosen.label] is Cell.TEXT:
             column = self._chosen.label
             self.classes = number_classes(row[column] for _, row in self._rows())
+        self.types: Mapping[str, ColumnType] = {
+            name: _TYPES[kind] for name, kind in zip(self._chosen.names, kinds, strict=True)
+        }
 
     def records(self) -> Iterator[bytes]:
         for where, row in self._rows():
@@ -120,10 +130,12 @@ class ParquetSource:
         self._files = files
         self.total: int | None = 0
         names: list[str] | None = None
+        types: list[ColumnType] = []
         for file in files:
             with parquet_file(file) as table:
                 if names is None:
                     names = list(table.schema_arrow.names)
+                    types = [_parquet_type(column.type) for column in table.schema_arrow]
                 elif list(table.schema_arrow.names) != names:
                     raise unreadable(
                         f"the columns are not those of {files[0]}",
@@ -135,6 +147,10 @@ class ParquetSource:
         self._columns = [(names or [])[place] for place in self._chosen.places]
         self.classes: Mapping[str, int] = self._number_labels()
         self.image_shape = None
+        self.types: Mapping[str, ColumnType] = {
+            name: types[place]
+            for name, place in zip(self._chosen.names, self._chosen.places, strict=True)
+        }
 
     def records(self) -> Iterator[bytes]:
         for where, row in self._rows(self._columns):
@@ -214,6 +230,25 @@ def parquet_file(file: Path) -> Iterator[Any]:
     except (pyarrow.ArrowException, OSError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise unreadable(f"not a Parquet file: {first}", str(file), "Write it again.") from error
+
+
+def _parquet_type(arrow: Any) -> ColumnType:
+    """Of values, or of the items of lists; UNKNOWN for what no record can hold."""
+    from pyarrow import types
+
+    arrow = getattr(arrow, "value_type", arrow)
+    for holds, known in (
+        (types.is_boolean, ColumnType.BOOLEAN),
+        (types.is_integer, ColumnType.INTEGER),
+        (types.is_floating, ColumnType.FLOAT),
+        (types.is_string, ColumnType.STRING),
+        (types.is_large_string, ColumnType.STRING),
+        (types.is_binary, ColumnType.BYTES),
+        (types.is_large_binary, ColumnType.BYTES),
+    ):
+        if holds(arrow):
+            return known
+    return ColumnType.UNKNOWN
 
 
 def _parquet_feature(value: Any, where: str) -> Any:

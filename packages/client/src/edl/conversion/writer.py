@@ -11,15 +11,21 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import recordio
+from edl.adapters.preflight_checks import check_output
 from edl.conversion.features import FeatureSummary, summarize
+from edl.conversion.schema_statistics import RecordStatistics
 from edl.conversion.source import ExampleSource
 from edl.core.formats import Compression
+from edl.core.problem import usage
 from edl_proto.errors import EdlError, ErrorCode
 
 LABELS = "labels.json"
 """Names of the classes by number, beside the data that was numbered."""
+SCHEMA = "schema.json"
+"""Types and statistics of the columns, beside the data."""
 
 _TELL_EVERY = 64  # records
 
@@ -48,6 +54,7 @@ class ConversionResult:
     Attributes:
         records: number of records by part; the part is empty without a split.
         features: those of the first record, by name; empty if it is no ``tf.Example``.
+        schema: the content of ``schema.json``; None if the records are no ``tf.Example``.
     """
 
     output: Path
@@ -55,6 +62,38 @@ class ConversionResult:
     files: list[Path]
     classes: dict[str, int]
     features: dict[str, FeatureSummary]
+    schema: dict[str, Any] | None
+
+
+def check_layout(output: Path, layout: FileLayout) -> None:
+    """Check that records can be laid out so, and that nothing is at the output.
+
+    Raises:
+        Problem, EdlError: they cannot; the options are those of ``edl data convert``.
+    """
+    if layout.split is not None and not 0 < layout.split < 1:
+        raise usage(
+            f"--split {layout.split:g}: it must be between 0 and 1",
+            where="--split",
+            remedy="For example, to train on nine tenths of the records: --split 0.9",
+        )
+    if output.suffix == ".recordio" and (layout.split is not None or layout.records_per_file):
+        raise usage(
+            f"--to {output} is one file; --split and --records-per-file make several",
+            where="--to",
+            remedy="Name a folder.",
+        )
+    if output.suffix.lower() in (".csv", ".tsv", ".parquet", ".jsonl", ".tfrecord"):
+        raise usage(
+            f"--to {output}: the command writes RecordIO, and would make a folder of this name",
+            where="--to",
+            remedy="Name a folder, or a file that ends in .recordio.",
+        )
+    places = [output]
+    if output.suffix == ".recordio":
+        places += [output.with_suffix(f".{name}") for name in (LABELS, SCHEMA)]
+    for place in places:
+        check_output(str(place.absolute()), "--to")
 
 
 def write(
@@ -75,18 +114,24 @@ def write(
         draft = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
         try:
             draft.chmod(0o755)
-            counts, files = _fill(draft, source, layout, single, on_progress)
+            statistics = RecordStatistics()
+            counts, files = _fill(draft, source, layout, single, statistics, on_progress)
             features = summarize(files[0], source.image_shape)
-            if source.classes:
-                (draft / LABELS).write_text(json.dumps(dict(source.classes), indent=2) + "\n")
+            schema = statistics.schema(source.types, "label" if "label" in features else None)
+            about = {LABELS: dict(source.classes) or None, SCHEMA: schema}
+            for name, content in about.items():
+                if content is not None:
+                    (draft / name).write_text(json.dumps(content, indent=2) + "\n")
             if single:
+                for name in about:
+                    if (draft / name).exists():
+                        (draft / name).rename(output.with_suffix(f".{name}"))
                 files[0].rename(output)
-                if source.classes:
-                    (draft / LABELS).rename(output.with_suffix(f".{LABELS}"))
-                return ConversionResult(output, counts, [output], dict(source.classes), features)
-            draft.rename(output)
-            kept = [output / file.relative_to(draft) for file in files]
-            return ConversionResult(output, counts, kept, dict(source.classes), features)
+                kept = [output]
+            else:
+                draft.rename(output)
+                kept = [output / file.relative_to(draft) for file in files]
+            return ConversionResult(output, counts, kept, dict(source.classes), features, schema)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
 
@@ -96,6 +141,7 @@ def _fill(
     source: ExampleSource,
     layout: FileLayout,
     single: bool,
+    statistics: RecordStatistics,
     on_progress: Callable[[int], None],
 ) -> tuple[dict[str, int], list[Path]]:
     parts = ["train", "test"] if layout.split is not None else [""]
@@ -113,6 +159,7 @@ def _fill(
             if layout.split is not None and draw.random() >= layout.split:
                 part = parts[1]
             shards[part].write(record)
+            statistics.add(record)
             total += 1
             if total % _TELL_EVERY == 0:
                 on_progress(total)

@@ -1,0 +1,133 @@
+"""Errors of databases and their drivers, in words for the user."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from edl_proto.errors import EdlError, ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    """What some errors mean.
+
+    Attributes:
+        signs: SQLSTATEs of PostgreSQL, numbers of MariaDB and MySQL.
+        words: pattern of messages, for drivers that give no number.
+    """
+
+    code: ErrorCode.ValueType
+    what: str
+    remedy: str
+    signs: frozenset[str | int]
+    words: str = ""
+
+
+_MEANINGS = (
+    _Meaning(
+        ErrorCode.FORBIDDEN,
+        "the database does not accept user name or password",
+        "Give the password with --password-file, EDL_DATABASE_PASSWORD, or as the driver expects "
+        "it (~/.pgpass, ~/.my.cnf).",
+        frozenset({"28P01", "28000", 1045, 1698}),
+        r"password authentication failed|no password supplied|role \".*\" does not exist",
+    ),
+    _Meaning(
+        ErrorCode.FORBIDDEN,
+        "this user lacks a privilege",
+        "Ask the database's administrator for it: GRANT … ON … TO …",
+        frozenset({"42501", 1044, 1142, 1143, 1227}),
+    ),
+    _Meaning(
+        ErrorCode.DATA_NOT_FOUND,
+        "there is no such database",
+        "The name of the database is the last part of the URL.",
+        frozenset({"3D000", 1049}),
+        r"database \".*\" does not exist",
+    ),
+    _Meaning(
+        ErrorCode.DATA_NOT_FOUND,
+        "there is no such table",
+        "Check its name, and its schema if it has one: schema.table",
+        frozenset({"42P01", "3F000", 1146}),
+        r"no such table",
+    ),
+    _Meaning(
+        ErrorCode.USAGE,
+        "there is no such column",
+        "Correct its name in the query.",
+        frozenset({"42703", 1054}),
+        r"no such column",
+    ),
+    _Meaning(
+        ErrorCode.USAGE,
+        "the database only reads here, and the statement would change something",
+        "The query must be a SELECT.",
+        frozenset({"25006", 1792}),
+        r"readonly database",
+    ),
+    _Meaning(
+        ErrorCode.USAGE,
+        "the database does not understand the query",
+        "Try it in the database's own shell: psql, mariadb or sqlite3.",
+        frozenset({"42601", 1064}),
+        r"syntax error|incomplete input|unrecognized token",
+    ),
+    _Meaning(
+        ErrorCode.DATA_UNREADABLE,
+        "the file is not an SQLite database",
+        "Check its name.",
+        frozenset(),
+        r"file is not a database",
+    ),
+    _Meaning(
+        ErrorCode.DATA_UNREADABLE,
+        "the database cannot be reached, or has closed the connection",
+        "Check host and port of the URL, and that the server runs; then try again.",
+        frozenset({"57P01", "57P02", "57P03", "08006", 2002, 2003, 2006, 2013}),
+        r"connection.*(failed|refused|lost|closed)|server closed|could not translate host"
+        r"|failed to resolve|terminat\w+ connection|can't connect",
+    ),
+)
+
+
+def database_error(error: Exception, where: str, hide: Callable[[str], str]) -> EdlError:
+    """The error for what SQLAlchemy raised.
+
+    Args:
+        where: the database.
+        hide: takes passwords out of a text.
+    """
+    original: Any = getattr(error, "orig", None) or error
+    text = hide(_sentence(original))
+    sign = _sign(original)
+    for meaning in _MEANINGS:
+        by_words = sign is None and meaning.words and re.search(meaning.words, text, re.I)
+        if sign in meaning.signs or by_words:
+            return EdlError(
+                meaning.code, f"{meaning.what}: {text}", where=where, remedy=meaning.remedy
+            )
+    return EdlError(
+        ErrorCode.DATA_UNREADABLE,
+        f"the database reports: {text}",
+        where=where,
+        remedy="Correct the query, or what it says about the data.",
+    )
+
+
+def _sign(error: Any) -> str | int | None:
+    arguments: tuple[Any, ...] = getattr(error, "args", ())
+    if len(arguments) > 1 and isinstance(arguments[0], int):
+        return arguments[0]
+    state = getattr(error, "sqlstate", None)
+    return state if isinstance(state, str) else None
+
+
+def _sentence(error: Any) -> str:
+    """The first line of a driver's message; of a number and a text, the text."""
+    arguments: tuple[Any, ...] = getattr(error, "args", ())
+    text = str(arguments[1]) if len(arguments) > 1 else str(error)
+    return (text.strip().splitlines() or [type(error).__name__])[0].rstrip(".")

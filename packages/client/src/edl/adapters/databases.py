@@ -1,0 +1,264 @@
+"""Connections to databases: PostgreSQL, MariaDB, MySQL and SQLite.
+
+A password is never shown: neither in a message nor in the text of a driver's error.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, quote_plus
+
+from edl.adapters.database_errors import database_error
+from edl.core.problem import usage
+from edl_proto.errors import EdlError, ErrorCode
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL, Connection, Engine
+
+PASSWORD_VARIABLE = "EDL_DATABASE_PASSWORD"
+URL_EXAMPLES = "postgresql://user@host/database, mysql://user@host/database, sqlite:///file.db"
+
+_DRIVERS = {
+    # name in a URL: (dialect and driver of SQLAlchemy, the driver's module)
+    "postgresql": ("postgresql+psycopg", "psycopg"),
+    "postgres": ("postgresql+psycopg", "psycopg"),
+    "mysql": ("mysql+pymysql", "pymysql"),
+    "mariadb": ("mariadb+pymysql", "pymysql"),
+    "sqlite": ("sqlite", "sqlite3"),
+}
+_SECRETS = ("password", "passwd", "sslpassword", "ssl_key_password", "passfile")
+_CONNECT_TIMEOUT_S = 10
+_WRITE_TIMEOUT_S = 3600
+"""MariaDB and MySQL close a connection whose reader is slower than this; their default is 60."""
+_LOCK_TIMEOUT_S = 60
+
+
+class Database:
+    """A database by its URL.
+
+    Args:
+        url: with or without a password.
+        password_file: its first line is the password.
+
+    Without either, the password is taken from ``EDL_DATABASE_PASSWORD``, or from where the driver
+    looks: PGPASSWORD and ``~/.pgpass`` (PGPASSFILE), or ``~/.my.cnf``.
+
+    Raises:
+        Problem: the URL or the password's file is wrong.
+        EdlError: a package is missing, or the file of an SQLite database.
+    """
+
+    def __init__(self, url: str, password_file: str = "") -> None:
+        parsed = _parse(url)
+        self.backend = _backend(parsed)
+        if password_file:
+            parsed = parsed.set(password=_first_line(password_file))
+        elif parsed.password is None and self.backend != "sqlite":
+            parsed = parsed.set(password=os.environ.get(PASSWORD_VARIABLE) or None)
+        self._secrets = _secrets(parsed)
+        self.shown = _shown(parsed)
+        self._url = parsed
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A connection that sees one state of the database and cannot change it.
+
+        Raises:
+            EdlError: the database refuses something, also from within the context.
+        """
+        with self._connection(_engine(self._url, self.backend, read_only=True)) as connection:
+            if self.backend == "postgresql":
+                connection = connection.execution_options(
+                    isolation_level="REPEATABLE READ", postgresql_readonly=True
+                )
+            elif self.backend != "sqlite":
+                connection.exec_driver_sql(f"SET SESSION net_write_timeout = {_WRITE_TIMEOUT_S}")
+                connection.exec_driver_sql("SET SESSION TRANSACTION READ ONLY")
+                connection.rollback()
+            try:
+                yield connection
+            except BaseException:
+                # PyMySQL would fetch all rows that are left before it closes a cursor.
+                connection.invalidate()
+                raise
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A connection with a transaction that is committed at the end, or rolled back.
+
+        Raises:
+            EdlError: the database refuses something, also from within the context.
+        """
+        with (
+            self._connection(_engine(self._url, self.backend, read_only=False)) as connection,
+            connection.begin(),
+        ):
+            yield connection
+
+    @contextmanager
+    def _connection(self, engine: Engine) -> Iterator[Connection]:
+        from sqlalchemy.exc import SQLAlchemyError
+
+        try:
+            with engine.connect() as connection:
+                yield connection
+        except SQLAlchemyError as error:
+            raise database_error(error, self.shown, self._hide) from None
+        finally:
+            engine.dispose()
+
+    def _hide(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
+
+
+def is_url(place: str) -> bool:
+    """Whether this is the URL of a database that can be read."""
+    return place.partition(":")[0].partition("+")[0].lower() in _DRIVERS and "://" in place
+
+
+def without_password(url: str) -> str:
+    """The text of a URL, which may be no URL, without what may be a password."""
+    return re.sub(r"(://[^:@/]*):.*@", r"\1:***@", url.partition("?")[0])
+
+
+def _parse(url: str) -> URL:
+    try:
+        from sqlalchemy import make_url
+        from sqlalchemy.exc import ArgumentError
+    except ModuleNotFoundError:
+        raise _needs("sqlalchemy") from None
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        raise usage(
+            "this is not the URL of a database",
+            where=without_password(url),
+            remedy=f"For example: {URL_EXAMPLES}",
+        ) from None
+    if "@" in (parsed.host or ""):
+        raise usage(
+            "the URL has two signs @",
+            where=without_password(url),
+            remedy="Write an @ within a user name or password as %40.",
+        )
+    return parsed
+
+
+def _backend(url: URL) -> str:
+    name, _, driver = url.drivername.partition("+")
+    known = _DRIVERS.get(name)
+    if known is None or driver not in ("", known[0].partition("+")[2]):
+        raise usage(
+            f"{url.drivername} is not a kind of database that edl can connect to",
+            where=without_password(str(url)),
+            remedy=f"PostgreSQL, MariaDB, MySQL or SQLite: {URL_EXAMPLES}",
+        )
+    return known[0].partition("+")[0]
+
+
+def _engine(url: URL, backend: str, *, read_only: bool) -> Engine:
+    import sqlalchemy
+    from sqlalchemy.pool import NullPool
+
+    dialect, module = _DRIVERS[backend]
+    try:
+        if backend == "sqlite":
+            return _sqlite_engine(url, read_only=read_only)
+        return sqlalchemy.create_engine(
+            url.set(drivername=dialect), poolclass=NullPool, connect_args=_arguments(url, backend)
+        )
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        raise _needs(module) from None
+
+
+def _arguments(url: URL, backend: str) -> dict[str, Any]:
+    arguments: dict[str, Any] = {"connect_timeout": _CONNECT_TIMEOUT_S}
+    own_settings = Path("~/.my.cnf").expanduser()
+    if backend == "postgresql":
+        arguments["application_name"] = "edl"
+    elif url.password is None and own_settings.is_file():
+        arguments["read_default_file"] = str(own_settings)
+    return {name: value for name, value in arguments.items() if name not in url.query}
+
+
+def _sqlite_engine(url: URL, *, read_only: bool) -> Engine:
+    import sqlalchemy
+    from sqlalchemy.pool import NullPool
+
+    file = Path(url.database or "").expanduser().absolute()
+    if not file.is_file():
+        raise EdlError(
+            ErrorCode.DATA_NOT_FOUND,
+            "there is no file of an SQLite database here",
+            where=str(file),
+            remedy="Three slashes precede a relative path, four an absolute one: "
+            "sqlite:///data/my.db",
+        )
+    place = f"file:{quote(str(file))}?mode={'ro' if read_only else 'rw'}"
+
+    def connect() -> sqlite3.Connection:
+        # Transactions begin where SQLAlchemy says, and not where the module guesses.
+        return sqlite3.connect(place, uri=True, timeout=_LOCK_TIMEOUT_S, isolation_level=None)
+
+    engine = sqlalchemy.create_engine("sqlite://", creator=connect, poolclass=NullPool)
+
+    @sqlalchemy.event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+    return engine
+
+
+def _secrets(url: URL) -> list[str]:
+    found = [url.password or ""]
+    for name in _SECRETS:
+        value = url.query.get(name, "")
+        found += [value] if isinstance(value, str) else value
+    spellings = {text for secret in found for text in (secret, quote(secret), quote_plus(secret))}
+    return sorted(filter(None, spellings), key=len, reverse=True)
+
+
+def _shown(url: URL) -> str:
+    """Who connects to what, without password and parameters."""
+    kind = _DRIVERS[url.drivername.partition("+")[0]][0].partition("+")[0]
+    shown = url.create(kind, url.username, None, url.host, url.port, url.database)
+    return shown.render_as_string()
+
+
+def _first_line(file: str) -> str:
+    try:
+        with open(Path(file).expanduser(), encoding="utf-8") as text:
+            found = text.readline().rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not a text"
+        raise usage(
+            f"the password's file cannot be read: {reason}",
+            where=file,
+            remedy="Its first line is the password.",
+        ) from None
+    if not found:
+        raise usage(
+            "the first line of the password's file is empty",
+            where=file,
+            remedy="Write the password there, and nothing else.",
+        )
+    return found
+
+
+def _needs(module: str) -> EdlError:
+    return EdlError(
+        ErrorCode.USAGE,
+        f"databases need the package {module}, which is not installed",
+        where=f"import {module}",
+        remedy="pip install 'edl-client[sql]'",
+    )

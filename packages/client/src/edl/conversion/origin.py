@@ -1,0 +1,77 @@
+"""Where records come from: files, or the query of a database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from edl.adapters import databases
+from edl.conversion.detection import open_source
+from edl.conversion.queries import query_source
+from edl.conversion.source import ConversionOptions, ExampleSource
+from edl.core.formats import SourceFormat
+from edl.core.problem import usage
+
+_EXAMPLE = "edl data convert --from postgresql://me@host/db --query 'SELECT …' --to data"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What ``edl data convert`` is told to read.
+
+    Attributes:
+        files: paths and patterns; none for a database.
+        form: of the files; None for the one that they seem to have.
+        database: its URL; empty for files.
+        query: the SELECT.
+        password_file: of the database.
+    """
+
+    files: tuple[str, ...] = ()
+    form: SourceFormat | None = None
+    database: str = ""
+    query: str = ""
+    password_file: str = ""
+
+
+@contextmanager
+def open_origin(origin: Origin, options: ConversionOptions) -> Iterator[ExampleSource]:
+    """The records, while the context lasts.
+
+    Raises:
+        EdlError, Problem: there are none, or the options contradict each other.
+    """
+    if not origin.database:
+        yield _files(origin, options)
+        return
+    if origin.files or origin.form or options.delimiter:
+        raise usage(
+            "--from names a database; files, --format and --delimiter do not apply to it",
+            where="--from",
+            remedy=_EXAMPLE,
+        )
+    if not origin.query:
+        raise usage("--from needs --query", where="--query", remedy=_EXAMPLE)
+    database = databases.Database(origin.database, origin.password_file)
+    with query_source(database, origin.query, options) as source:
+        yield source
+
+
+def _files(origin: Origin, options: ConversionOptions) -> ExampleSource:
+    database = next(filter(databases.is_url, origin.files), None)
+    if database is not None:
+        raise usage(
+            "a database is named with --from",
+            where=databases.without_password(database),
+            remedy=_EXAMPLE,
+        )
+    if not origin.files:
+        raise usage("name files to convert", where="SRC", remedy=f"Or a database: {_EXAMPLE}")
+    if origin.query or origin.password_file:
+        raise usage(
+            "--query and --password-file need a database, which --from names",
+            where="--query" if origin.query else "--password-file",
+            remedy=_EXAMPLE,
+        )
+    return open_source(origin.files, origin.form, options)

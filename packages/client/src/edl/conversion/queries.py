@@ -1,0 +1,159 @@
+"""The rows of a query: each row a record, each column a feature of its own name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import recordio.example
+from edl.adapters.databases import Database
+from edl.conversion.source import ConversionOptions
+from edl.conversion.tables import unreadable
+from edl.core.columns import Chosen, choose, number_classes
+from edl.core.problem import usage
+from edl.core.schema import ColumnType
+from edl.core.sql_values import SqlColumn, Unconvertible
+from edl_proto.errors import EdlError, ErrorCode
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, CursorResult
+
+_BATCH = 4096
+_LABELS_AT_MOST = 100_000
+
+
+class QuerySource:
+    """What a SELECT returns, read once through a cursor of the server, in constant memory.
+
+    The statement is sent as it is. A NULL is a feature that is not there, whatever the type.
+
+    Args:
+        connection: sees one state of the database until the last record is read.
+        where: the database, for messages.
+    """
+
+    def __init__(
+        self, connection: Connection, query: str, options: ConversionOptions, where: str
+    ) -> None:
+        self._connection = connection
+        self._query = query.strip().rstrip(";").rstrip()
+        self._where = where
+        self.total: int | None = None
+        self.image_shape = None
+        if not self._query:
+            raise usage(
+                "the query is empty", where="--query", remedy="For example: SELECT * FROM employee"
+            )
+        self.classes: Mapping[str, int] = self._number_labels(options.label)
+        self._result = self._execute(self._query)
+        self._chosen = self._choose(options)
+        self._columns = [SqlColumn(name) for name in self._selected()]
+
+    @property
+    def types(self) -> Mapping[str, ColumnType]:
+        return {
+            name: column.type
+            for name, column in zip(self._chosen.names, self._columns, strict=True)
+        }
+
+    def records(self) -> Iterator[bytes]:
+        number = 0
+        for number, row in enumerate(self._result, 1):
+            yield recordio.example.encode(self._features(row, number))
+        if not number:
+            raise EdlError(
+                ErrorCode.DATA_EMPTY,
+                "the query returns no rows",
+                where=self._where,
+                remedy="Look at its conditions.",
+            )
+
+    def _features(self, row: Any, number: int) -> dict[str, Any]:
+        features: dict[str, Any] = {}
+        for index, (name, place, column) in enumerate(
+            zip(self._chosen.names, self._chosen.places, self._columns, strict=True)
+        ):
+            value = row[place]
+            is_label = index == self._chosen.label
+            if is_label and value is None:
+                raise unreadable(
+                    "the label is NULL",
+                    f"{self._where}, row {number}, column {column.name}",
+                    f"Leave such rows out: WHERE {column.name} IS NOT NULL",
+                )
+            try:
+                feature = column.feature(value)
+            except Unconvertible as error:
+                raise unreadable(
+                    error.what,
+                    f"{self._where}, row {number}, column {column.name}",
+                    error.remedy,
+                ) from None
+            if feature is not None:
+                features[name] = self.classes[value] if is_label and self.classes else feature
+        return features
+
+    def _choose(self, options: ConversionOptions) -> Chosen:
+        if not self._result.returns_rows:
+            raise usage(
+                "the query returns no rows: it is no SELECT",
+                where="--query",
+                remedy="For example: SELECT name, salary FROM employee",
+            )
+        names = list(self._result.keys())
+        empty = next((place for place, name in enumerate(names, 1) if not name.strip()), None)
+        if empty is not None:
+            raise usage(
+                f"column {empty} of the query has no name",
+                where="--query",
+                remedy="Give it one: SELECT … AS name",
+            )
+        return choose(names, options.columns, options.label, self._where)
+
+    def _selected(self) -> list[str]:
+        names = list(self._result.keys())
+        return [names[place] for place in self._chosen.places]
+
+    def _number_labels(self, label: str) -> dict[str, int]:
+        """Numbers of the label's texts, in alphabetical order; none for other labels.
+
+        The database finds them, with the query as a part of its own: nothing is edited in it.
+        """
+        if not label:
+            return {}
+        column = self._connection.dialect.identifier_preparer.quote(label)
+        rows = f"FROM (\n{self._query}\n) AS edl_rows WHERE {column} IS NOT NULL"
+        with self._execute(f"SELECT {column} {rows} LIMIT 1") as first:
+            value = first.scalar()
+        if not isinstance(value, str):
+            return {}
+        with self._execute(f"SELECT DISTINCT {column} {rows}") as distinct:
+            found = {text for (text,) in distinct.fetchmany(_LABELS_AT_MOST + 1)}
+        if len(found) > _LABELS_AT_MOST:
+            raise usage(
+                f"the label {label} has more than {_LABELS_AT_MOST} different texts",
+                where="--label",
+                remedy="Name a column of classes or of numbers.",
+            )
+        return number_classes(str(text) for text in found)
+
+    def _execute(self, statement: str) -> CursorResult[Any]:
+        # Without parameters a driver gives no meaning to the statement's percent signs.
+        return self._connection.execution_options(
+            stream_results=True, yield_per=_BATCH, no_parameters=True
+        ).exec_driver_sql(statement)
+
+
+@contextmanager
+def query_source(
+    database: Database, query: str, options: ConversionOptions
+) -> Iterator[QuerySource]:
+    """The records of a query, while the context lasts.
+
+    Raises:
+        EdlError, Problem: the database refuses the query, or a value cannot be stored in a record;
+            also from within the context.
+    """
+    with database.reading() as connection:
+        yield QuerySource(connection, query, options, database.shown)

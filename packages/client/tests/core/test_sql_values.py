@@ -1,0 +1,82 @@
+"""Values of drivers become features, or are refused with a reason."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from edl.core.schema import ColumnType
+from edl.core.sql_values import SqlColumn, Unconvertible
+
+ID = uuid.UUID(int=7)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "feature"),
+    [
+        (True, ColumnType.BOOLEAN, 1),
+        (-(2**63), ColumnType.INTEGER, -(2**63)),
+        (2.5, ColumnType.FLOAT, 2.5),
+        (Decimal("3.70"), ColumnType.DECIMAL, 3.7),
+        ("Köln ", ColumnType.STRING, "Köln ".encode()),
+        (ID, ColumnType.STRING, str(ID).encode()),
+        (memoryview(b"\0\1"), ColumnType.BYTES, b"\0\1"),
+        (date(1970, 1, 3), ColumnType.DATE, 2),
+        (datetime(1970, 1, 1, 0, 0, 1), ColumnType.TIMESTAMP, 1_000_000),
+        (datetime(1969, 12, 31, 23, tzinfo=UTC), ColumnType.TIMESTAMP, -3_600_000_000),
+        (
+            datetime(1970, 1, 1, 2, tzinfo=timezone(timedelta(hours=2))),
+            ColumnType.TIMESTAMP,
+            0,
+        ),
+        ([1, 2], ColumnType.INTEGER, [1, 2]),
+        (["a"], ColumnType.STRING, [b"a"]),
+    ],
+)
+def test_every_type_has_a_feature(value: Any, kind: ColumnType, feature: Any) -> None:
+    column = SqlColumn("c")
+    assert column.feature(None) is None
+    assert column.type is ColumnType.UNKNOWN
+    assert column.feature(value) == feature
+    assert column.type is kind
+    assert column.feature(None) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([2**63], "beyond 64 bits"),
+        ([Decimal("1e39")], "beyond the range of a 32-bit float"),
+        ([1e300], "beyond the range of a 32-bit float"),
+        ([timedelta(1)], "type interval"),
+        ([time(1)], "type time of day"),
+        ([{"a": 1}], "type json"),
+        ([object()], "type object"),
+        (["\ud800"], "UTF-8"),
+        ([[1, None]], "NULL in it"),
+        ([[[1]]], "array of arrays"),
+        ([[1], 1], "arrays and single values"),
+        ([1, 2.5], "a value of type float in a column whose first value is of type integer"),
+        ([1, "x"], "of type string in a column"),
+        (["x", b"x"], "of type bytes in a column"),
+        ([date(2000, 1, 1), datetime(2000, 1, 1)], "of type timestamp in a column"),
+        ([date(2000, 1, 1), "0000-00-00"], "of type string in a column"),
+    ],
+)
+def test_what_a_record_cannot_hold_is_refused(values: list[Any], words: str) -> None:
+    column = SqlColumn("c")
+    for value in values[:-1]:
+        column.feature(value)
+    with pytest.raises(Unconvertible, match=words) as refused:
+        column.feature(values[-1])
+    assert refused.value.remedy
+
+
+def test_a_column_of_floats_takes_whole_numbers() -> None:
+    column = SqlColumn("c")
+    assert [column.feature(value) for value in (1.5, 2, Decimal(3))] == [1.5, 2.0, 3.0]
+    assert isinstance(column.feature(2), float)
