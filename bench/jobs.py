@@ -12,12 +12,23 @@ from pathlib import Path
 
 from bench.measure import ROOT
 
+EDL = (str(Path(sys.executable).parent / "edl"),)
+UNSECURED = (sys.executable, "-m", "bench.peers.unsecured_edl")
+"""The same command, whose jobs have no identities."""
+
 _numbers = itertools.count()
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
 
 
 def trained(
-    work: Path, *options: str, data: str, workers: int, batch: int, epochs: int, records: int
+    work: Path,
+    *options: str,
+    data: str,
+    workers: int,
+    batch: int,
+    epochs: int,
+    records: int,
+    edl: tuple[str, ...] = EDL,
 ) -> float:
     """Records per second of a job, from its own events.
 
@@ -29,10 +40,11 @@ def trained(
         options: which model.
         data: RecordIO files with so many ``records``.
         workers, batch, epochs: as for the command.
+        edl: the command.
     """
     name = f"bench-{os.getpid()}-{next(_numbers)}"
     command = [
-        *(str(Path(sys.executable).parent / "edl"), "train", "--name", name, "-q", *options),
+        *(*edl, "train", "--name", name, "-q", *options),
         *("--data", data, "--num-workers", str(workers), "--num-epochs", str(epochs)),
         *("--minibatch-size", str(batch), "--output", str(work / name)),
     ]

@@ -108,11 +108,16 @@ def rate(once: Callable[[], None], nbytes: int, times: int) -> float:
     return nbytes / statistics.median(seconds) / 1e9
 
 
+def sizes() -> dict[str, tuple[int, int, int]]:
+    """Those of ``SIZES`` that are to be measured."""
+    large = os.environ.get("EDL_BENCH_LARGE", "1") != "0"
+    return dict(list(SIZES.items())[: 2 if large else 1])
+
+
 def measures() -> list[dict[str, Any]]:
     """GB/s of each transfer beside plain TCP in the same direction."""
     found = []
-    large = os.environ.get("EDL_BENCH_LARGE", "1") != "0"
-    for size, (nbytes, runs, times) in list(SIZES.items())[: 2 if large else 1]:
+    for size, (nbytes, runs, times) in sizes().items():
         for name, what, optimizer in (
             ("pull", "pull", "SGD"),
             ("push+apply, SGD", "push", "SGD"),

@@ -6,6 +6,7 @@ import contextlib
 import json
 import socket
 import ssl
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -90,6 +91,9 @@ def test_a_job_is_closed_to_everybody_else(
     keys = list((edl.job_dir("w") / "identity").rglob("*.pem"))
     assert len(keys) >= 6
     assert {path.stat().st_mode & 0o777 for path in keys} == {0o600}
+    sockets = list((edl.job_dir("w") / "identity").glob("*/direct.sock"))
+    assert len(sockets) == 1 + int(servers), "of the master and each server"
+    assert {path.stat().st_mode for path in sockets} == {stat.S_IFSOCK | 0o600}
 
     # A worker's certificate does not stop a job.
     worker = edl.credentials("w", Role.WORKER, 1).to(Role.MASTER)

@@ -22,28 +22,20 @@ def serving(edl: Edl, restarts: int) -> list[int]:
     return [one["pid"] for one in servers]
 
 
-def directly_connected(pid: int, address: str) -> int:
-    """Connections that workers have to the port of a server that is not its gRPC port.
+def directly_connected(pid: int) -> int:
+    """Connections that workers have to the Unix socket of a server.
 
-    From what Linux says of the process: its sockets by inode, and of these where they listen and
-    which are established.
+    From what Linux says of the process: its sockets by inode, and what each is.
     """
     sockets = set()
     for one in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):
             sockets.add(str(one.readlink()).removeprefix("socket:[").removesuffix("]"))
-    listening, established = set(), []
-    for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]:
-        fields = line.split()
-        if fields[9] not in sockets:
-            continue
-        port = int(fields[1].rpartition(":")[2], 16)
-        if fields[3] == "0A":
-            listening.add(port)
-        elif fields[3] == "01":
-            established.append(port)
-    direct = listening - {int(address.rpartition(":")[2])}
-    return sum(port in direct for port in established)
+    found = 0
+    for line in Path(f"/proc/{pid}/net/unix").read_text().splitlines()[1:]:
+        *_, state, inode, path = (*line.split(), "")[:8]
+        found += inode in sockets and path.endswith("/direct.sock") and state == "03"
+    return found
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
@@ -62,7 +54,7 @@ def test_workers_reach_servers_directly_and_their_successors_too(
         if any(one["state"] != "serving" or one["restarts"] != restarts for one in servers):
             return []
         with contextlib.suppress(FileNotFoundError):  # it is gone, or going
-            if all(directly_connected(one["pid"], one["address"]) >= 2 for one in servers):
+            if all(directly_connected(one["pid"]) >= 2 for one in servers):
                 return [one["pid"] for one in servers]
         return []
 

@@ -85,7 +85,7 @@ def main(servers: int, floats: int, dim: int, workers: int) -> None:
     )
     server = grpc.server(futures.ThreadPoolExecutor(64), options=channels.SERVER_OPTIONS)
     listener = raw_calls.listen(role, servicer, "127.0.0.1", errors.translate)
-    raw_calls.add_to_server(role, servicer, server, listener.port)
+    raw_calls.add_to_server(role, servicer, server, listener)
     if group is not None:
         log = ServersServicer(group, "bench", _lost, _failed)
         servers_pb2_grpc.add_ServersServicer_to_server(log, server)

@@ -70,7 +70,7 @@ def main(
     servicer = ParametersServicer(local.plane, local.shard, transfer, reporter, "bench")
     errors = ErrorInterceptor()
     listener = raw_calls.listen(PARAMETERS, servicer, "127.0.0.1", errors.translate, 0, gate)
-    raw_calls.add_to_server(PARAMETERS, servicer, server, listener.port)
+    raw_calls.add_to_server(PARAMETERS, servicer, server, listener)
     port = channels.add_port(server, "127.0.0.1:0", gate)
     server.start()
     print(f"127.0.0.1:{port} {fingerprint}", flush=True)

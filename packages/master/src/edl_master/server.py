@@ -29,9 +29,10 @@ from edl_proto.errors import EdlError, ErrorCode, ErrorInterceptor
 from edl_proto.identity.gate import Gate
 from edl_proto.transport import channels, raw_calls
 from edl_proto.transport.channels import SERVER_OPTIONS
+from edl_proto.transport.direct_connection import FrameError
+from edl_proto.transport.listener import Listener
 from edl_proto.transport.parameters import SHARD
 from edl_proto.transport.raw_calls import RawService
-from edl_proto.transport.tcp import FrameError, Listener
 from edl_proto.v1 import (
     job_pb2,
     job_pb2_grpc,
@@ -139,7 +140,7 @@ class Server:
             self._direct = raw_calls.listen(
                 role, servicer, host, errors.translate, stream_port, gate
             )
-            raw_calls.add_to_server(role, servicer, self._server, self._direct.port)
+            raw_calls.add_to_server(role, servicer, self._server, self._direct)
             names.append(role.name)
         if services.servers is not None:
             servers_pb2_grpc.add_ServersServicer_to_server(services.servers, self._server)
@@ -206,7 +207,7 @@ class ShardServer:
             options=SERVER_OPTIONS,
         )
         self._direct = raw_calls.listen(SHARD, shard, host, errors.translate, stream_port, gate)
-        raw_calls.add_to_server(SHARD, shard, self._server, self._direct.port)
+        raw_calls.add_to_server(SHARD, shard, self._server, self._direct)
         serving = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(serving, self._server)
         for name in ("", SHARD.name):

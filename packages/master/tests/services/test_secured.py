@@ -91,7 +91,7 @@ def test_certificates_are_renewed_while_the_job_trains(held: Held) -> None:
 
 
 def test_a_worker_cannot_act_as_another(held: Held) -> None:
-    """Neither over gRPC nor over a direct connection; nor can it control the job."""
+    """Neither over gRPC nor over a direct connection of either kind; nor can it control the job."""
     address, peer = held.job.app.address, held.job.master_for(Role.WORKER, 7)
     status = held.job.status()
     with channels.connect(address, peer) as channel:
@@ -108,7 +108,8 @@ def test_a_worker_cannot_act_as_another(held: Held) -> None:
             refusal(lambda: job.Stop(job_pb2.StopRequest(reason="me"), timeout=WAIT_S)),
             refusal(lambda: job.GetStatus(job_pb2.GetStatusRequest(), timeout=WAIT_S)),
         } == {ErrorCode.FORBIDDEN}
-        for where in (address, ""):
+        by_name = f"localhost:{address.rpartition(':')[2]}"  # through TLS: it may be far away
+        for where in (address, by_name, ""):
             stub = ParametersStub(channel, where, peer)
             push = parameters_pb2.PushHeader(worker_id=0, incarnation=status.incarnation)
             assert refusal(partial(stub.push, push, (), bytearray, WAIT_S)) == ErrorCode.FORBIDDEN

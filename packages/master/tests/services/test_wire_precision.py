@@ -82,7 +82,7 @@ class Server:
             parameters.PARAMETERS, servicer, "127.0.0.1", errors.translate
         )
         raw_calls.add_to_server(
-            parameters.PARAMETERS, servicer, self._server, self._listener.port if direct else 0
+            parameters.PARAMETERS, servicer, self._server, self._listener if direct else None
         )
         address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
         self._server.start()

@@ -8,7 +8,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from datetime import timedelta
 from pathlib import Path
@@ -18,13 +18,13 @@ import grpc
 import pytest
 
 from edl_proto.errors import EdlError, ErrorCode, ErrorInterceptor
-from edl_proto.identity import gate
 from edl_proto.identity.credentials import Credentials, Peer
 from edl_proto.identity.folder import LIFETIME, IdentityFolder
 from edl_proto.identity.gate import Gate
 from edl_proto.identity.names import Role
 from edl_proto.transport import channels, parameters, raw_calls
-from edl_proto.transport.tcp import Connection
+from edl_proto.transport import listener as direct_listener
+from edl_proto.transport.endpoints import connect_tcp
 from edl_proto.v1 import job_pb2, job_pb2_grpc, task_pb2, task_pb2_grpc
 from edl_proto.v1 import parameters_pb2 as pb
 
@@ -83,9 +83,7 @@ class Master:
         self.listener = raw_calls.listen(
             parameters.PARAMETERS, Parameters(), "127.0.0.1", ErrorInterceptor().translate, 0, own
         )
-        raw_calls.add_to_server(
-            parameters.PARAMETERS, Parameters(), self.server, self.listener.port
-        )
+        raw_calls.add_to_server(parameters.PARAMETERS, Parameters(), self.server, self.listener)
         self.address = f"127.0.0.1:{channels.add_port(self.server, '127.0.0.1:0', own)}"
         self.server.start()
 
@@ -114,9 +112,14 @@ def lease(master: Master, peer: Peer | None, worker: int = 0) -> int:
         return int(task_pb2_grpc.TasksStub(channel).Lease(request, timeout=WAIT_S).log_index)
 
 
-def pull(master: Master, peer: Peer, worker: int, *, direct: bool = True) -> int:
+WAYS = {"local": "127.0.0.1", "TLS": "localhost", "gRPC": ""}
+"""How a worker names its master: by the address of the listener, it is on the same machine."""
+
+
+def pull(master: Master, peer: Peer, worker: int, way: str = "local") -> int:
+    port = master.address.rpartition(":")[2]
     with channels.connect(master.address, peer) as channel:
-        stub = parameters.ParametersStub(channel, master.address if direct else "", peer)
+        stub = parameters.ParametersStub(channel, WAYS[way] and f"{WAYS[way]}:{port}", peer)
         try:
             return int(stub.pull(pb.PullHeader(worker_id=worker), bytearray, WAIT_S).version)
         finally:
@@ -137,13 +140,23 @@ def test_a_worker_calls_for_itself_alone(master: Master) -> None:
     assert refused(caught.value)
 
 
-@pytest.mark.parametrize("direct", [True, False], ids=["direct", "over gRPC"])
-def test_parameters_are_as_guarded_on_both_ways(master: Master, direct: bool) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_parameters_are_as_guarded_on_all_ways(
+    master: Master, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[str] = []
+
+    def noting(name: str, connect: Callable[..., socket.socket]) -> Callable[..., socket.socket]:
+        return lambda *args: (taken.append(name), connect(*args))[1]
+
+    for name, which in (("local", "connect_local"), ("TLS", "connect_tcp")):
+        monkeypatch.setattr(raw_calls, which, noting(name, getattr(raw_calls, which)))
     peer = master.seen_by(Role.WORKER, 2)
-    assert pull(master, peer, worker=2, direct=direct) == 3
+    assert pull(master, peer, 2, way) == 3
+    assert taken == ([] if way == "gRPC" else [way])
     for other, worker in ((peer, 3), (master.seen_by(Role.CLIENT), 0)):
         with pytest.raises(grpc.RpcError) as caught:
-            pull(master, other, worker, direct=direct)
+            pull(master, other, worker, way)
         assert refused(caught.value)
 
 
@@ -172,7 +185,7 @@ def test_nobody_else_gets_in_at_the_direct_port(master: Master, tmp_path: Path) 
     port = master.listener.port
     stranger = Master(tmp_path, "v").seen_by(Role.WORKER, 0)
     with pytest.raises(OSError, match="certificate verify failed"):
-        Connection("127.0.0.1", port, WAIT_S, stranger)
+        connect_tcp("127.0.0.1", port, WAIT_S, stranger)
     with (
         socket.create_connection(("127.0.0.1", port), WAIT_S) as plain,
         contextlib.suppress(ConnectionResetError),
@@ -209,7 +222,7 @@ def test_a_false_master_learns_nothing(tmp_path: Path, role: Role) -> None:
             lease(master, peer, worker=1)
         assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
         with pytest.raises(ssl.SSLError):
-            Connection("127.0.0.1", master.listener.port, WAIT_S, peer)
+            connect_tcp("127.0.0.1", master.listener.port, WAIT_S, peer)
     finally:
         master.close()
 
@@ -224,7 +237,7 @@ def test_what_travels_is_encrypted_with_the_newest_tls(master: Master) -> None:
         assert secured.version() == "TLSv1.3"
     context.maximum_version = context.minimum_version = ssl.TLSVersion.TLSv1_2
     with pytest.raises(OSError):  # noqa: PT011 - of whatever kind
-        Connection("127.0.0.1", master.listener.port, WAIT_S, peer)
+        connect_tcp("127.0.0.1", master.listener.port, WAIT_S, peer)
 
 
 def certificate_at(port: int, peer: Peer) -> bytes:
@@ -275,7 +288,7 @@ def test_without_renewal_the_end_of_a_certificate_is_the_end(tmp_path: Path) -> 
         peer = Credentials(master.identities.file(Role.WORKER, 0)).to(Role.MASTER)
         time.sleep(1.5)
         with pytest.raises(ssl.SSLError):
-            Connection("127.0.0.1", master.listener.port, WAIT_S, peer)
+            connect_tcp("127.0.0.1", master.listener.port, WAIT_S, peer)
     finally:
         master.close()
 
@@ -283,6 +296,6 @@ def test_without_renewal_the_end_of_a_certificate_is_the_end(tmp_path: Path) -> 
 def test_a_caller_that_says_nothing_does_not_stay(
     master: Master, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gate, "_HANDSHAKE_S", 0.1)
+    monkeypatch.setattr(direct_listener, "_FIRST_CALL_S", 0.1)
     with socket.create_connection(("127.0.0.1", master.listener.port), WAIT_S) as idle:
         assert idle.recv(1) == b""

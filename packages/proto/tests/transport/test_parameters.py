@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from edl_proto.errors import ErrorInterceptor
 from edl_proto.transport import channels, parameters, raw_calls
 from edl_proto.transport import frames as raw_frames
-from edl_proto.transport.tcp import FrameError
+from edl_proto.transport.direct_connection import FrameError
 from edl_proto.v1 import parameters_pb2 as pb
 
 
@@ -76,7 +76,7 @@ def plane(request: Any) -> Any:
     listener = raw_calls.listen(
         parameters.PARAMETERS, memory, "127.0.0.1", ErrorInterceptor().translate
     )
-    raw_calls.add_to_server(parameters.PARAMETERS, memory, server, listener.port)
+    raw_calls.add_to_server(parameters.PARAMETERS, memory, server, listener)
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()
     with channels.connect(address) as channel:

@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 
 from edl_proto.errors import EdlError, ErrorInterceptor
 from edl_proto.transport import channels
+from edl_proto.transport.direct_connection import FrameError
 from edl_proto.transport.frames import fill
 from edl_proto.transport.parameters import COORDINATOR, NOTHING, SHARD, CoordinatorStub
 from edl_proto.transport.raw_calls import RawService, add_to_server, listen
 from edl_proto.transport.row_placement import server_of
-from edl_proto.transport.tcp import FrameError
 from edl_proto.v1 import error_pb2, job_pb2
 from edl_proto.v1 import parameters_pb2 as pb
 from edl_worker.core.exchange import (
@@ -157,7 +157,7 @@ class RoleDouble:
             interceptors=[errors],
         )
         self.direct = listen(self.service, self, "127.0.0.1", errors.translate)
-        add_to_server(self.service, self, self.server, self.direct.port if direct else 0)
+        add_to_server(self.service, self, self.server, self.direct if direct else None)
         self.address = f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
         self.server.start()
 

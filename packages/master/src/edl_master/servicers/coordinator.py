@@ -23,7 +23,7 @@ from edl_master.servicers.checks import (
 from edl_master.servicers.payloads import header_of
 from edl_master.servicers.push_report import PushReporter
 from edl_proto.transport.frames import Frames, Pieces
-from edl_proto.transport.tcp import Call
+from edl_proto.transport.listener import Call
 from edl_proto.v1 import parameters_pb2
 
 

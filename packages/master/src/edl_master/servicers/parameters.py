@@ -21,7 +21,7 @@ from edl_master.servicers.payloads import PayloadTransfer, header_of
 from edl_master.servicers.push_report import PushReporter
 from edl_master.servicers.rows import RowsServicer
 from edl_proto.transport.frames import Frames, Pieces, fill
-from edl_proto.transport.tcp import Call
+from edl_proto.transport.listener import Call
 from edl_proto.v1 import parameters_pb2
 
 

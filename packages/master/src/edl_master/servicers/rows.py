@@ -16,8 +16,8 @@ from edl_master.servicers.checks import (
 )
 from edl_master.servicers.payloads import PayloadTransfer, header_of
 from edl_proto.transport.frames import Frames, Pieces
+from edl_proto.transport.listener import Call
 from edl_proto.transport.parameters import MOST_ROW_BYTES
-from edl_proto.transport.tcp import Call
 from edl_proto.v1 import parameters_pb2
 
 

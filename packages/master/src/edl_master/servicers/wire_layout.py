@@ -19,8 +19,8 @@ from edl_master.core.parameters.quantization import (
     spans_of,
     wire_nbytes,
 )
+from edl_proto.transport.direct_connection import FrameError
 from edl_proto.transport.frames import Frames, Pieces, fill, pieces
-from edl_proto.transport.tcp import FrameError
 
 _PIECE_BYTES = 1 << 18
 """Of 16-bit numbers: with what they become, the fastest caches hold it."""

@@ -82,7 +82,7 @@ class Material:
 class Credentials:
     """The identity of this process.
 
-    Args:
+    Attributes:
         path: of the file that ``IdentityFolder`` has written.
 
     Raises:
@@ -90,7 +90,7 @@ class Credentials:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         try:
             self._material = Material(path)
         except (OSError, ValueError) as error:
@@ -105,11 +105,11 @@ class Credentials:
     def current(self) -> Material:
         """The newest content; that of before if the file is unreadable at this moment."""
         try:
-            facts = self._path.stat()
+            facts = self.path.stat()
             if (facts.st_ino, facts.st_mtime_ns, facts.st_size) != self._material.stamp:
-                self._material = Material(self._path)
+                self._material = Material(self.path)
         except (OSError, ValueError) as error:
-            log.warning("%s cannot be read again: %s", self._path, error)
+            log.warning("%s cannot be read again: %s", self.path, error)
         return self._material
 
     def to(self, role: Role, number: int | None = None) -> Peer:

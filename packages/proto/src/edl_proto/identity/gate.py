@@ -6,6 +6,7 @@ import itertools
 import socket
 import ssl
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -14,9 +15,6 @@ from edl_proto.errors import EdlError, error_metadata
 from edl_proto.identity import rules
 from edl_proto.identity.credentials import Credentials, server_credentials
 from edl_proto.identity.names import Identity
-
-_HANDSHAKE_S = 10.0
-"""How long a caller may take to prove who it is."""
 
 
 class Gate:
@@ -39,25 +37,44 @@ class Gate:
         """
         return server.add_secure_port(address, server_credentials(self._credentials))
 
-    def admit(self, connection: socket.socket) -> tuple[socket.socket, Identity]:
-        """Receive a caller on a plain connection, which may not be used any more.
+    @property
+    def folder(self) -> Path:
+        """Where the identity of the process is; nobody else may open it."""
+        return self._credentials.path.parent
 
-        Returns:
-            the secured connection, and who called.
+    def wrap(self, accepted: socket.socket) -> ssl.SSLSocket:
+        """TLS over a plain connection, which may not be used any more; nothing is exchanged yet.
 
         Raises:
-            OSError: the caller did not prove to be of this job, or not in time.
+            OSError: the caller has left.
         """
-        connection.settimeout(_HANDSHAKE_S)
         context = self._credentials.current().server_context
-        secured = context.wrap_socket(connection, server_side=True)
+        return context.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
+
+    def identify(self, connection: ssl.SSLSocket, timeout_s: float) -> Identity:
+        """Have the caller of a new connection prove who it is.
+
+        Raises:
+            OSError: it did not prove to be of this job, or not in time.
+        """
+        connection.settimeout(timeout_s)
+        connection.do_handshake()
+        certificate: Any = connection.getpeercert() or {}
+        names = certificate.get("subjectAltName", ())
         try:
-            certificate: Any = secured.getpeercert() or {}
-            names = certificate.get("subjectAltName", ())
-            return secured, _identity([name for kind, name in names if kind == "URI"])
+            return _identity([name for kind, name in names if kind == "URI"])
         except ValueError as error:
-            secured.close()
             raise ssl.SSLError(f"a caller has no identity: {error}") from error
+
+
+def caller_of(context: grpc.ServicerContext) -> Identity:
+    """Who makes a call that has come over gRPC.
+
+    Raises:
+        ValueError: the caller has not proved who it is.
+    """
+    found: Any = context.auth_context()
+    return _identity([uri.decode() for uri in found.get("peer_uri", ())])
 
 
 def _identity(uris: list[str]) -> Identity:
@@ -112,8 +129,7 @@ def _of(handler: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
 def _check(method: str, context: Any, request: Any) -> None:
     """Let a call pass, or end it."""
     try:
-        uris = context.auth_context().get("peer_uri", ())
-        rules.check(method, _identity([uri.decode() for uri in uris]), request)
+        rules.check(method, caller_of(context), request)
     except EdlError as error:
         context.set_trailing_metadata(error_metadata(error))
         context.abort(error.status, error.what)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from edl_proto import unix_socket
 from edl_proto.local import job_directory
 
 log = logging.getLogger(__name__)
@@ -41,12 +41,7 @@ def call(job_dir: Path, request: Mapping[str, Any], timeout_s: float) -> dict[st
         CallRefusedError: it did not do it.
         OSError: it cannot be reached, or ended meanwhile.
     """
-    with (
-        _address(job_dir) as address,
-        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection,
-    ):
-        connection.settimeout(timeout_s)
-        connection.connect(address)
+    with unix_socket.connect(job_dir / job_directory.CALLS, timeout_s) as connection:
         connection.sendall(json.dumps(request).encode() + b"\n")
         with connection.makefile("rb") as answers:
             line = answers.readline(_LONGEST)
@@ -70,13 +65,7 @@ class CallListener:
     def __init__(self, job_dir: Path, handle: Handler) -> None:
         self._handle = handle
         self._slots = threading.BoundedSemaphore(_MOST_CALLS)
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        with _address(job_dir) as address:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(address)
-            self._socket.bind(address)
-            os.chmod(address, 0o600)  # nobody can connect before it listens
-        self._socket.listen(128)
+        self._socket = unix_socket.listen(job_dir / job_directory.CALLS, 128)
 
     def __enter__(self) -> CallListener:
         threading.Thread(target=self._accept, name="container-calls", daemon=True).start()
@@ -127,13 +116,3 @@ class CallListener:
         except Exception as error:
             log.exception("a call of the master failed")
             return {"refused": f"internal error: {type(error).__name__}"}
-
-
-@contextlib.contextmanager
-def _address(job_dir: Path) -> Iterator[str]:
-    """The socket's path, short enough for the kernel (107 octets) wherever the job is."""
-    directory = os.open(job_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{directory}/{job_directory.CALLS}"
-    finally:
-        os.close(directory)

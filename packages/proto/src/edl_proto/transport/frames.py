@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from edl_proto.transport.tcp import FrameError, IncomingMessage
+from edl_proto.transport.direct_connection import FrameError, IncomingMessage
 
 FRAME_BYTES = 1 << 20
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 import grpc
 
 from edl_proto.identity.credentials import Peer
+from edl_proto.transport.direct_connection import FrameError
 from edl_proto.transport.frames import fill
 from edl_proto.transport.raw_calls import RawService, RawStub, first_frame
-from edl_proto.transport.tcp import FrameError
 from edl_proto.v1 import parameters_pb2 as pb
 
 PARAMETERS = RawService("edl.v1.Parameters", ("Initialize", "Pull", "Push", "PutRows", "ScanRows"))

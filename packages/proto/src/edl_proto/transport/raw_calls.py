@@ -2,13 +2,14 @@
 
 A protobuf message around a large payload costs most of its bandwidth (docs/adr/0002), so these
 methods are streams of ``bytes``: the first frame is a header message of ``parameters.proto``, each
-following frame is a plain piece of the payload. They go over direct connections (``tcp``,
-docs/adr/0011) where the server's port for these can be reached, and over gRPC otherwise.
+following frame is a plain piece of the payload. They go over direct connections
+(docs/adr/0011) where the server can be reached by one, and over gRPC otherwise.
 """
 
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,16 +21,16 @@ import grpc
 
 from edl_proto.errors import EdlError
 from edl_proto.identity.credentials import Peer
-from edl_proto.identity.gate import Gate
-from edl_proto.transport.frames import Frames, split
-from edl_proto.transport.tcp import (
+from edl_proto.identity.gate import Gate, caller_of
+from edl_proto.transport.direct_connection import (
     CallError,
     Connection,
     FrameError,
-    Listener,
-    Method,
     translate_os_error,
 )
+from edl_proto.transport.endpoints import connect_local, connect_tcp
+from edl_proto.transport.frames import Frames, split
+from edl_proto.transport.listener import Listener, Method
 from edl_proto.v1 import parameters_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -74,7 +75,8 @@ def listen(
 ) -> Listener:
     """Answer direct calls of a service at a port of ``host``, 0 for a free one.
 
-    The gate lets callers in; without one everybody may come.
+    The gate lets callers in, and there is a Unix socket for those of this machine; without one
+    everybody may come.
 
     Raises:
         OSError: that is no address of this machine, or the port is taken.
@@ -85,15 +87,19 @@ def listen(
 
 
 def add_to_server(
-    service: RawService, servicer: object, server: grpc.Server, direct_port: int = 0
+    service: RawService, servicer: object, server: grpc.Server, direct: Listener | None = None
 ) -> None:
-    """Register the methods of a service; ``direct_port`` is where ``listen`` answers, if."""
+    """Register the methods of a service, and where they are answered directly."""
+
+    def open_direct(_: bytes, context: grpc.ServicerContext) -> bytes:
+        offered = direct.offer(lambda: caller_of(context)) if direct else pb.OpenReply()
+        return offered.SerializeToString()
+
     handlers: dict[str, Any] = {
         name: grpc.stream_stream_rpc_method_handler(_framed(method))
         for name, method in zip(service.methods, service.implementations(servicer), strict=True)
     }
-    opened = pb.OpenReply(direct_port=direct_port).SerializeToString()
-    handlers["Open"] = grpc.unary_unary_rpc_method_handler(lambda _, context: opened)
+    handlers["Open"] = grpc.unary_unary_rpc_method_handler(open_direct)
     generic = grpc.method_handlers_generic_handler(service.name, handlers)
     server.add_generic_rpc_handlers((generic,))
 
@@ -201,16 +207,25 @@ class RawStub:
                 return connection
         if self._closed or time.monotonic() < self._streams_until:
             return None
-        reply = self._open(b"", timeout=min(timeout_s, _CONNECT_S))
-        port = pb.OpenReply.FromString(reply).direct_port
-        host = self._address.rpartition(":")[0].strip("[]")
-        try:
-            if port:
-                return self._use(Connection(host, port, min(timeout_s, _CONNECT_S), self._peer))
-        except OSError as error:
-            log.info("parameters of %s travel over gRPC: port %d: %s", host, port, error)
+        within_s = min(timeout_s, _CONNECT_S)
+        offered = pb.OpenReply.FromString(self._open(b"", timeout=within_s))
+        for connect in self._ways(offered, within_s):
+            try:
+                return self._use(Connection(connect()))
+            except OSError as error:
+                log.info("no direct connection to %s: %s", self._address, error)
         self._streams_until = time.monotonic() + _TRY_AGAIN_S
         return None
+
+    def _ways(
+        self, offered: pb.OpenReply, within_s: float
+    ) -> Iterator[Callable[[], socket.socket]]:
+        """What may make a direct connection, the best one first."""
+        host = self._address.rpartition(":")[0].strip("[]")
+        if offered.HasField("local") and offered.local.host == host:
+            yield lambda: connect_local(offered.local, within_s)
+        if port := offered.direct_port:
+            yield lambda: connect_tcp(host, port, within_s, self._peer)
 
     def _use(self, connection: Connection) -> Connection:
         with self._lock:

@@ -15,12 +15,12 @@ _KEEPALIVE = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 1))
 _MORE: int = getattr(socket, "MSG_MORE", 0)
 """The next send follows at once: it shares packets, and the peer wakes up once."""
 
-_RECORD_BYTES = 1 << 14
-"""Of TLS: what is sent by itself takes a record of its own."""
+_JOINED_BYTES = 1 << 14
+"""Sent as one where the kernel does not gather sends: with TLS, and through Unix sockets."""
 
 
 def prepare(connection: socket.socket) -> None:
-    """Set up a connection that is new, before anything is sent."""
+    """Set up a TCP connection that is new, before anything is sent."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEPALIVE:
@@ -39,12 +39,11 @@ def send_together(
     connection: socket.socket, pieces: Sequence[Any], deadline: float | None = None
 ) -> None:
     """Send pieces one after the other, small ones in one packet or record; else as ``receive``."""
-    if isinstance(connection, ssl.SSLSocket):
-        if sum(map(len, pieces)) <= _RECORD_BYTES:
-            pieces = (b"".join(pieces),)
+    flags = _MORE
+    if isinstance(connection, ssl.SSLSocket) or connection.family == socket.AF_UNIX:
         flags = 0
-    else:
-        flags = _MORE
+        if sum(map(len, pieces)) <= _JOINED_BYTES:
+            pieces = (b"".join(pieces),)
     for number, piece in enumerate(pieces, 1):
         if deadline is not None:
             connection.settimeout(remaining(deadline))

@@ -78,20 +78,55 @@ class OpenReply(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     DIRECT_PORT_FIELD_NUMBER: _builtins.int
+    LOCAL_FIELD_NUMBER: _builtins.int
     direct_port: _builtins.int
     """where the other methods answer without gRPC; 0: nowhere"""
+    @_builtins.property
+    def local(self) -> Global___LocalSocket:
+        """absent: none"""
+
     def __init__(
         self,
         *,
         direct_port: _builtins.int = ...,
+        local: Global___LocalSocket | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["local", b"local"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["direct_port", b"direct_port"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["direct_port", b"direct_port", "local", b"local"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___OpenReply: _TypeAlias = OpenReply  # noqa: Y015
+
+@_typing.final
+class LocalSocket(_message.Message):
+    """A Unix socket where the same methods answer, for callers on the machine of the server."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    TICKET_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    ticket: _builtins.bytes
+    """what a connection begins with; proves once who calls"""
+    host: _builtins.str
+    """whoever has reached the server by this is on its machine"""
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        ticket: _builtins.bytes = ...,
+        host: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["host", b"host", "path", b"path", "ticket", b"ticket"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LocalSocket: _TypeAlias = LocalSocket  # noqa: Y015
 
 @_typing.final
 class TableRows(_message.Message):

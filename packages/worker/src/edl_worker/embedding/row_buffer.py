@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from edl_proto.transport.tcp import FrameError
+from edl_proto.transport.direct_connection import FrameError
 from edl_worker.core.exchange import TableRows
 from edl_worker.core.job import WirePrecision
 from edl_worker.embedding.tables import RowRequest

@@ -19,7 +19,7 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.credentials import Credentials, Peer
 from edl_proto.identity.names import Role
 from edl_proto.transport import channels
-from edl_proto.transport.tcp import FrameError
+from edl_proto.transport.direct_connection import FrameError
 from edl_worker.concurrency.shared_state import Departure, SharedState
 from edl_worker.config import Settings
 from edl_worker.core import backoff

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from edl_proto.transport.direct_connection import FrameError
 from edl_proto.transport.parameters import CoordinatorStub
-from edl_proto.transport.tcp import FrameError
 from edl_worker.core.exchange import (
     CallerIdentity,
     ParameterReply,

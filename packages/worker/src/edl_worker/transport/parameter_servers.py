@@ -19,8 +19,8 @@ from edl_proto.errors import EdlError
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.names import Role
 from edl_proto.transport import channels
+from edl_proto.transport.direct_connection import FrameError
 from edl_proto.transport.parameters import NOTHING, Buffer, CoordinatorStub, ShardStub
-from edl_proto.transport.tcp import FrameError
 from edl_worker.codec import parameters as codec
 from edl_worker.codec.jobs import decode_precision
 from edl_worker.core.exchange import (

@@ -19,11 +19,18 @@ from edl_proto.errors import EdlError, ErrorInterceptor
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.folder import IdentityFolder
 from edl_proto.identity.gate import Gate
-from edl_proto.identity.names import Role
+from edl_proto.identity.names import Identity, Role
 from edl_proto.identity.rules import RULES, AccessRule
 from edl_proto.transport import channels, parameters, raw_calls
 from edl_proto.transport import frames as raw_frames
-from edl_proto.transport.tcp import CallError, Connection, FrameError, IncomingMessage, Listener
+from edl_proto.transport.direct_connection import (
+    CallError,
+    Connection,
+    FrameError,
+    IncomingMessage,
+)
+from edl_proto.transport.endpoints import connect_local, connect_tcp
+from edl_proto.transport.listener import Listener
 from edl_proto.v1 import error_pb2
 from edl_proto.v1 import parameters_pb2 as pb
 
@@ -31,11 +38,14 @@ WAIT_S = 200.0
 ECHO, REFUSE, WAIT, LATE = range(4)
 
 
+CALLER = Identity("w", Role.WORKER, 0)
+
+
 class Place:
     """What the listener of these tests does; with identities for whom it admits."""
 
-    def __init__(self, identities: IdentityFolder | None) -> None:
-        gate, self.peer = None, None
+    def __init__(self, identities: IdentityFolder | None, *, local: bool = False) -> None:
+        gate, self.peer, self.local = None, None, local
         if identities is not None:
             gate = Gate(Credentials(identities.file(Role.MASTER)))
             self.peer = Credentials(identities.file(Role.WORKER, 0)).to(Role.MASTER)
@@ -50,15 +60,13 @@ class Place:
         self.listener = Listener(methods, "127.0.0.1", noted.translate, 0, gate)
 
     def connect(self) -> Connection:
-        return Connection("127.0.0.1", self.listener.port, WAIT_S, self.peer)
+        return Connection(self.connect_socket())
 
     def connect_socket(self) -> socket.socket:
         """A connection of the same caller, which says what it likes."""
-        plain = socket.create_connection(("127.0.0.1", self.listener.port), WAIT_S)
-        if self.peer is None:
-            return plain
-        context = self.peer.credentials.current().client_context
-        return context.wrap_socket(plain, server_hostname=self.peer.host)
+        if self.local:
+            return connect_local(self.listener.offer(lambda: CALLER).local, WAIT_S)
+        return connect_tcp("127.0.0.1", self.listener.port, WAIT_S, self.peer)
 
     def echo(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes | memoryview]:
         """Gives so many bytes back as the header says; their memory is used again at once."""
@@ -89,17 +97,17 @@ class Place:
         raise ZeroDivisionError
 
 
-@pytest.fixture(params=["plain", "secured"])
+@pytest.fixture(params=["TCP", "TLS", "local"])
 def place(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Place]:
     identities = None
-    if request.param == "secured":
+    if request.param != "TCP":
         identities = IdentityFolder(tmp_path / "identity", "w")
         identities.create([(Role.MASTER, None), (Role.WORKER, 0)])
         for name in ("echo", "refuse", "wait", "late"):
             monkeypatch.setitem(cast(Any, RULES), name, AccessRule(frozenset((Role.WORKER,))))
-    place = Place(identities)
+    place = Place(identities, local=request.param == "local")
     yield place
     place.listener.close()
 
@@ -261,7 +269,9 @@ class Waiting(Answering):
     initialize = push = put_rows = scan_rows = pull
 
 
-def serve(servicer: Any, port: int, direct: Callable[[Listener], int]) -> tuple[Any, Listener, int]:
+def serve(
+    servicer: Any, port: int, direct: Callable[[Listener], Listener | None]
+) -> tuple[Any, Listener, int]:
     server = grpc.server(futures.ThreadPoolExecutor(4), options=channels.SERVER_OPTIONS)
     listener = raw_calls.listen(
         parameters.PARAMETERS, servicer, "127.0.0.1", ErrorInterceptor().translate
@@ -276,14 +286,15 @@ def pull(stub: parameters.ParametersStub) -> int:
     return int(stub.pull(pb.PullHeader(), bytearray, WAIT_S).version)
 
 
-def closed_port(_: Listener) -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+def closed(listener: Listener) -> Listener:
+    listener.close()
+    return listener
 
 
-@pytest.mark.parametrize("direct", [closed_port, lambda _: 0], ids=["unreachable", "none"])
-def test_without_a_direct_port_calls_go_over_grpc(direct: Callable[[Listener], int]) -> None:
+@pytest.mark.parametrize("direct", [closed, lambda _: None], ids=["unreachable", "none"])
+def test_without_a_direct_port_calls_go_over_grpc(
+    direct: Callable[[Listener], Listener | None],
+) -> None:
     servicer = Answering()
     server, listener, port = serve(servicer, 0, direct)
     with channels.connect(f"127.0.0.1:{port}") as channel:
@@ -297,7 +308,7 @@ def test_without_a_direct_port_calls_go_over_grpc(direct: Callable[[Listener], i
 def test_closing_ends_the_calls_of_other_threads() -> None:
     """As a channel does: nobody waits for a server that has been left."""
     servicer = Waiting()
-    server, listener, port = serve(servicer, 0, lambda one: one.port)
+    server, listener, port = serve(servicer, 0, lambda one: one)
     ended: list[grpc.RpcError] = []
 
     def call() -> None:
@@ -319,7 +330,7 @@ def test_closing_ends_the_calls_of_other_threads() -> None:
 
 def test_a_server_that_comes_back_elsewhere_is_found_again() -> None:
     servicer = Answering()
-    server, listener, port = serve(servicer, 0, lambda one: one.port)
+    server, listener, port = serve(servicer, 0, lambda one: one)
     with channels.connect(f"127.0.0.1:{port}") as channel:
         stub = parameters.ParametersStub(channel, f"127.0.0.1:{port}")
         assert pull(stub) == 3
@@ -328,7 +339,7 @@ def test_a_server_that_comes_back_elsewhere_is_found_again() -> None:
         with pytest.raises(grpc.RpcError) as caught:
             pull(stub)
         assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
-        server, listener, _ = serve(servicer, port, lambda one: one.port)
+        server, listener, _ = serve(servicer, port, lambda one: one)
         deadline = time.monotonic() + WAIT_S
         while True:  # until the channel has found it
             try:

@@ -1,0 +1,83 @@
+"""Jobs of processes with identities beside the same jobs without: records per second, the start.
+
+The start is how long the command takes until the job's master listens, and the job goes on by
+itself.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bench.jobs import EDL, UNSECURED, trained, written
+from bench.measure import ROOT, paired
+from bench.mnist_local import MODEL
+
+RUNS, STARTS, TARGET = 3, 9, 0.97
+CLICKS = "--model-zoo", "bench/models", "--model-def", "clicks"
+
+
+def _start_s(work: Path, command: tuple[str, ...]) -> float:
+    """Seconds."""
+    name = f"start-{time.monotonic_ns()}"
+    environ = {**os.environ, "EDL_HOME": str(work / "home")}
+    train = [
+        *(*command, "train", "--name", name, "-q", "--detach", *MODEL),
+        *("--data", f"{work}/data/train/*.recordio", "--output", str(work / name)),
+    ]
+    begun = time.perf_counter()
+    subprocess.run(train, env=environ, cwd=ROOT, check=True, capture_output=True)
+    seconds = time.perf_counter() - begun
+    stop = [*EDL, "stop", name, "--now"]
+    subprocess.run(stop, env=environ, cwd=ROOT, check=True, capture_output=True)
+    return seconds
+
+
+def measures() -> list[dict[str, Any]]:
+    """Secured beside unsecured, in pairs."""
+    found = []
+    for name, tool, records, batch, epochs, options in (
+        ("mnist", "digits", 12_800, 64, 4, MODEL),
+        ("clicks", "clicks", 100_000, 512, 6, CLICKS),
+    ):
+        with tempfile.TemporaryDirectory() as place:
+            work = Path(place)
+            data = written(work, tool, records)
+            job = partial(
+                trained,
+                *(work, *options),
+                data=f"{data}/train/*.recordio",
+                workers=2,
+                batch=batch,
+                epochs=epochs,
+                records=records,
+            )
+            found.append(
+                paired(
+                    f"{name}, edl train, 2 workers, secured",
+                    "records/s",
+                    job,
+                    "unsecured",
+                    partial(job, edl=UNSECURED),
+                    runs=RUNS,
+                    target=TARGET,
+                ).to_json()
+            )
+            if name == "mnist":
+                found.append(
+                    paired(
+                        "start of a job, secured",
+                        "s",
+                        partial(_start_s, work, EDL),
+                        "unsecured",
+                        partial(_start_s, work, UNSECURED),
+                        runs=STARTS,
+                        target=None,
+                    ).to_json()
+                )
+    return found

@@ -1,0 +1,162 @@
+"""How direct connections are made, at both ends, and how a caller proves who it is on each kind.
+
+- TCP: by its certificate, where the job is secured; else not at all.
+- A Unix socket beside the server's identity, in a folder that no other user can open: the kernel
+  says that both ends are of one user, and a ticket says who of the job it is. The caller got the
+  ticket, and the path, over gRPC with mutual TLS. Nothing has to be encrypted then, which makes
+  large transfers several times as fast (docs/adr/0023).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import stat
+from pathlib import Path
+from typing import Protocol
+
+from edl_proto import unix_socket
+from edl_proto.identity.credentials import Peer
+from edl_proto.identity.gate import Gate
+from edl_proto.identity.names import Identity
+from edl_proto.identity.tickets import TICKET_BYTES, Tickets
+from edl_proto.transport.sockets import prepare, receive, remaining
+from edl_proto.v1 import parameters_pb2 as pb
+
+_BACKLOG = 1024
+_SOCKET = "direct.sock"
+
+
+class Endpoint(Protocol):
+    """Where callers connect to a server."""
+
+    @property
+    def listening(self) -> socket.socket:
+        """Accepts them."""
+        ...
+
+    def wrap(self, accepted: socket.socket) -> socket.socket:
+        """What is used instead of the accepted socket from now on; does not wait for the caller.
+
+        Raises:
+            OSError: the caller may not come, or has left.
+        """
+        ...
+
+    def identify(self, connection: socket.socket, deadline: float) -> Identity | None:
+        """Have the caller prove who it is; None where that is not asked.
+
+        Raises:
+            OSError: it did not, or not in time.
+        """
+        ...
+
+
+class TcpEndpoint:
+    """A TCP port.
+
+    Args:
+        host: address to listen on.
+        port: 0 for a free one.
+        gate: lets callers in; None: everybody may come.
+
+    Raises:
+        OSError: the address is not available.
+    """
+
+    def __init__(self, host: str, port: int, gate: Gate | None) -> None:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self.listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        self.port: int = self.listening.getsockname()[1]
+        self._gate = gate
+
+    def wrap(self, accepted: socket.socket) -> socket.socket:
+        prepare(accepted)
+        return accepted if self._gate is None else self._gate.wrap(accepted)
+
+    def identify(self, connection: socket.socket, deadline: float) -> Identity | None:
+        if self._gate is None:
+            return None
+        assert isinstance(connection, ssl.SSLSocket)
+        return self._gate.identify(connection, remaining(deadline))
+
+
+class LocalEndpoint:
+    """A Unix socket.
+
+    Args:
+        folder: where it is made; nobody else may open it.
+        host: address of the server's TCP port.
+
+    Raises:
+        OSError: this machine has no such sockets, or the folder is not fit for one.
+    """
+
+    def __init__(self, folder: Path, host: str) -> None:
+        if not hasattr(socket, "SO_PEERCRED"):
+            raise OSError("sockets of this machine do not say whose they are")
+        facts = folder.stat()
+        if facts.st_uid != os.geteuid() or stat.S_IMODE(facts.st_mode) & 0o077:
+            raise PermissionError(f"{folder} is open to others")
+        self._path = folder / _SOCKET
+        self._host = host
+        self._tickets = Tickets()
+        self.listening = unix_socket.listen(self._path, _BACKLOG)
+
+    def offer(self, caller: Identity) -> pb.LocalSocket:
+        """What this caller needs to connect once."""
+        return pb.LocalSocket(
+            path=str(self._path), ticket=self._tickets.issue(caller), host=self._host
+        )
+
+    def wrap(self, accepted: socket.socket) -> socket.socket:
+        unix_socket.check_owner(accepted)
+        return accepted
+
+    def identify(self, connection: socket.socket, deadline: float) -> Identity:
+        ticket = bytearray(TICKET_BYTES)
+        receive(connection, memoryview(ticket), deadline)
+        try:
+            return self._tickets.redeem(bytes(ticket))
+        except ValueError as error:
+            raise PermissionError(str(error)) from error
+
+
+def connect_tcp(host: str, port: int, timeout_s: float, peer: Peer | None = None) -> socket.socket:
+    """Connect to a port.
+
+    Args:
+        host, port: where.
+        timeout_s: for that.
+        peer: what has to be there; None: anything may be.
+
+    Raises:
+        OSError: no process listens there, or not this one.
+    """
+    connection = socket.create_connection((host, port), timeout_s)
+    try:
+        prepare(connection)
+        if peer is None:
+            return connection
+        context = peer.credentials.current().client_context
+        return context.wrap_socket(connection, server_hostname=peer.host)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def connect_local(offered: pb.LocalSocket, timeout_s: float) -> socket.socket:
+    """Connect to the Unix socket that a server has offered.
+
+    Raises:
+        OSError: it is not there, or another user's.
+    """
+    connection = unix_socket.connect(Path(offered.path), timeout_s)
+    try:
+        unix_socket.check_owner(connection)
+        connection.sendall(offered.ticket)
+    except BaseException:
+        connection.close()
+        raise
+    return connection

@@ -1,0 +1,261 @@
+"""Answers direct calls: the server's side of ``direct_connection``.
+
+The listener has one thread per connection, because a call that waits for a step permit blocks its
+thread anyway, and a connection without a call costs 16 KiB of memory. ``open_connections`` bounds
+the threads; a connection above the bound is closed, and its caller sees UNAVAILABLE.
+
+In a secured job (docs/adr/0021) callers prove who they are before the first byte of a call. One
+thread at a time uses a connection, which TLS requires; another one may only shut the socket down.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from edl_proto.errors import EdlError
+from edl_proto.identity import rules
+from edl_proto.identity.gate import Gate
+from edl_proto.identity.names import Identity
+from edl_proto.transport.direct_connection import (
+    ANSWER,
+    ERROR,
+    MAGIC,
+    MOST_HEADER_BYTES,
+    OK,
+    REQUEST,
+    IncomingMessage,
+)
+from edl_proto.transport.endpoints import Endpoint, LocalEndpoint, TcpEndpoint
+from edl_proto.transport.open_connections import OpenConnections
+from edl_proto.transport.sockets import receive, send_together, shut_down
+from edl_proto.v1 import parameters_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+_FIRST_CALL_S = 30.0
+"""How long a new connection may take until its caller has proved who it is and made a call."""
+
+_STALLED_S = 60.0
+"""A connection that transfers nothing for this long in the middle of a call is closed."""
+
+_FULL = (errno.EMFILE, errno.ENFILE)
+
+
+class Call(Protocol):
+    """The state of a call, for the method that answers it; ``grpc.ServicerContext`` has it, too."""
+
+    def is_active(self) -> bool:
+        """Whether the caller still waits for the answer."""
+        ...
+
+
+Method = Callable[[Iterator[bytes], Call], Iterator[bytes | memoryview]]
+"""Frames in, header and pieces of the payload out."""
+
+
+class _Caller:
+    """The caller at the other end of a connection."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def is_active(self) -> bool:
+        readable = select.poll()
+        readable.register(self._connection, select.POLLIN)
+        try:
+            # A waiting caller sends nothing: a readable connection has ended. Also under TLS, which
+            # does not let anybody peek: so this looks below it.
+            peek = socket.socket.recv
+            return not readable.poll(0) or peek(self._connection, 1, socket.MSG_PEEK) != b""
+        except OSError:
+            return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A call whose header has come.
+
+    Attributes:
+        method: its number.
+        header: of the call.
+        nbytes: of the payload that follows.
+    """
+
+    method: int
+    header: bytes
+    nbytes: int
+
+
+class Listener:
+    """Answers direct calls; each connection has its own thread.
+
+    Args:
+        methods: in the order of their numbers, with their names.
+        host: address to listen on.
+        failed: the error to answer for an exception of a method.
+        port: 0 for a free one.
+        gate: lets callers in, and there is a Unix socket for those of this machine; None: everybody
+            may come, to the port alone.
+
+    Raises:
+        OSError: the address is not available.
+    """
+
+    def __init__(
+        self,
+        methods: Sequence[tuple[str, Method]],
+        host: str,
+        failed: Callable[[str, Exception], EdlError],
+        port: int = 0,
+        gate: Gate | None = None,
+    ) -> None:
+        self._methods = tuple(methods)
+        self._failed = failed
+        tcp = TcpEndpoint(host, port, gate)
+        self.port = tcp.port
+        self._local = _local_endpoint(gate, host) if gate is not None else None
+        self._endpoints: dict[Endpoint, OpenConnections] = {tcp: OpenConnections()}
+        if self._local is not None:
+            self._endpoints[self._local] = OpenConnections()
+        for endpoint, connections in self._endpoints.items():
+            threading.Thread(
+                target=self._accept, args=(endpoint, connections), name="direct", daemon=True
+            ).start()
+
+    def offer(self, caller: Callable[[], Identity]) -> pb.OpenReply:
+        """Where a caller may connect, as it has to be told once for each connection.
+
+        Args:
+            caller: tells who it has proved to be; only asked in a secured job.
+        """
+        local = self._local.offer(caller()) if self._local is not None else None
+        return pb.OpenReply(direct_port=self.port, local=local)
+
+    def close(self) -> None:
+        """Accept no more calls, and break off the running ones."""
+        for endpoint, connections in self._endpoints.items():
+            connections.close()
+            shut_down(endpoint.listening)  # wakes ``accept``, which close does not
+            endpoint.listening.close()
+
+    def _accept(self, endpoint: Endpoint, connections: OpenConnections) -> None:
+        while not connections.is_closed:
+            try:
+                accepted, _ = endpoint.listening.accept()
+            except OSError as error:
+                if error.errno in _FULL:
+                    connections.make_room()
+                time.sleep(0.05)  # until there is room; or the caller has left
+                continue
+            try:
+                connection = endpoint.wrap(accepted)
+            except OSError as error:
+                log.debug("a direct connection is refused: %s", error)
+                accepted.close()
+                continue
+            if not connections.add(connection):
+                connection.close()
+                continue
+            thread = threading.Thread(
+                target=self._serve,
+                args=(endpoint, connections, connection),
+                name="direct-call",
+                daemon=True,
+            )
+            try:
+                thread.start()
+            except RuntimeError as error:
+                log.warning("a direct connection is refused: %s", error)
+                connections.remove(connection)
+                connection.close()
+
+    def _serve(
+        self, endpoint: Endpoint, connections: OpenConnections, connection: socket.socket
+    ) -> None:
+        deadline = time.monotonic() + _FIRST_CALL_S
+        try:
+            caller = endpoint.identify(connection, deadline)
+            request = self._request(connection, deadline)
+            if request is not None and not connections.begin(connection, caller):
+                who = caller.name if caller is not None else "somebody"
+                log.warning("a direct connection of %s is one too many", who)
+                return
+            while request is not None and self._answer(connection, caller, request):
+                request = self._request(connection)
+        except OSError as error:
+            log.debug("a direct connection ended: %s", error)
+        finally:
+            connections.remove(connection)
+            connection.close()
+
+    def _request(self, connection: socket.socket, deadline: float | None = None) -> _Request | None:
+        """Receive the beginning of a call, until then or whenever it comes; None: nothing valid."""
+        connection.settimeout(None)
+        prefix = memoryview(bytearray(REQUEST.size))
+        try:
+            receive(connection, prefix, deadline)
+        except ConnectionResetError:
+            return None  # the caller has left
+        magic, number, header_nbytes, nbytes = REQUEST.unpack(prefix)
+        if magic != MAGIC or header_nbytes > MOST_HEADER_BYTES or number >= len(self._methods):
+            return None
+        connection.settimeout(_STALLED_S)
+        header = bytearray(header_nbytes)
+        receive(connection, memoryview(header), deadline)
+        return _Request(number, bytes(header), nbytes)
+
+    def _answer(
+        self, connection: socket.socket, caller: Identity | None, request: _Request
+    ) -> bool:
+        """Answer one call; returns whether another one may follow."""
+        connection.settimeout(_STALLED_S)
+        received = IncomingMessage(connection, request.header, request.nbytes, None)
+        name, method = self._methods[request.method]
+        pieces: Any = method(received, _Caller(connection))
+        with contextlib.closing(pieces):  # methods are generators
+            try:
+                if caller is not None:
+                    rules.check(name, caller, request.header)
+                answer = bytes(next(pieces))
+                status = OK
+            except Exception as error:
+                if received.broken:
+                    return False
+                answer, status = self._failed(name, error).to_proto().SerializeToString(), ERROR
+            try:
+                following = next(_not_empty(pieces), None) if status == OK else None
+            except Exception as error:
+                self._failed(name, error)
+                return False
+            prefixed = ANSWER.pack(MAGIC, status, len(answer)) + answer
+            if following is None:
+                connection.sendall(prefixed)
+            else:
+                # The method may reuse the memory of a piece when the next piece is requested.
+                send_together(connection, [prefixed, following])
+                for piece in pieces:
+                    connection.sendall(piece)
+        received.skip()
+        return True
+
+
+def _local_endpoint(gate: Gate, host: str) -> LocalEndpoint | None:
+    """A Unix socket beside the identity of this process, where that is possible."""
+    try:
+        return LocalEndpoint(gate.folder, host)
+    except OSError as error:
+        log.info("direct connections come over TCP alone: %s", error)
+        return None
+
+
+def _not_empty(pieces: Iterator[Any]) -> Iterator[Any]:
+    return (piece for piece in pieces if len(piece))

@@ -1,0 +1,168 @@
+"""Connections that say nothing, as many as a port may have: those that work still get in."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from edl_proto.errors import ErrorInterceptor
+from edl_proto.identity.credentials import Credentials, Peer
+from edl_proto.identity.folder import IdentityFolder
+from edl_proto.identity.gate import Gate
+from edl_proto.identity.names import Role
+from edl_proto.identity.rules import RULES, AccessRule
+from edl_proto.transport import listener as direct_listener
+from edl_proto.transport import open_connections
+from edl_proto.transport.direct_connection import Connection
+from edl_proto.transport.endpoints import connect_tcp
+from edl_proto.transport.listener import Listener
+
+WAIT_S = 200.0
+IDLE = 4096
+
+
+def push(frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
+    yield b"applied " + b"".join(frames)
+
+
+class Server:
+    """A secured port, and callers of the job."""
+
+    def __init__(self, place: Path) -> None:
+        self._identities = IdentityFolder(place / "identity", "w")
+        self._identities.create([(Role.MASTER, None), (Role.WORKER, 0), (Role.WORKER, 1)])
+        gate = Gate(Credentials(self._identities.file(Role.MASTER)))
+        self.listener = Listener(
+            [("push", push)], "127.0.0.1", ErrorInterceptor().translate, 0, gate
+        )
+
+    def worker(self, number: int) -> Peer:
+        return Credentials(self._identities.file(Role.WORKER, number)).to(Role.MASTER)
+
+    def connect(self, number: int = 0) -> Connection:
+        return connect(self.listener.port, self.worker(number))
+
+
+def connect(port: int, peer: Peer | None = None) -> Connection:
+    return Connection(connect_tcp("127.0.0.1", port, WAIT_S, peer))
+
+
+def pushed(connection: Connection) -> bytes:
+    return next(connection.call(0, b"gradient", [], WAIT_S))
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setitem(cast(Any, RULES), "push", AccessRule(frozenset((Role.WORKER,))))
+    server = Server(tmp_path)
+    yield server
+    server.listener.close()
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """Both ends of all connections are in this process."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 3 * IDLE
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, max(wanted, hard)))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("many_files")
+def test_as_many_idle_connections_as_there_may_be_keep_nobody_out(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(direct_listener, "_FIRST_CALL_S", 1e6)  # time does not help
+    begun = server.connect()
+    assert pushed(begun) == b"applied gradient"
+    with ExitStack() as idle:
+        for _ in range(IDLE):
+            address = "127.0.0.1", server.listener.port
+            idle.enter_context(socket.create_connection(address, WAIT_S))
+        with closing(server.connect()) as late:
+            assert pushed(late) == b"applied gradient"
+        assert pushed(begun) == b"applied gradient", "it was there before"
+        threads = [one for one in threading.enumerate() if one.name == "direct-call"]
+        assert len(threads) <= open_connections.MOST_NEW + 2
+
+
+def test_a_worker_has_so_many_connections_and_no_more(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_connections, "MOST_OF_ONE", 3)
+    mine = [server.connect(0) for _ in range(3)]
+    assert {pushed(one) for one in mine} == {b"applied gradient"}
+    with pytest.raises(OSError):  # noqa: PT011 - the end or a reset
+        pushed(server.connect(0))
+    assert pushed(server.connect(1)) == b"applied gradient", "another worker"
+    mine.pop().close()
+    deadline = time.monotonic() + WAIT_S
+    while True:  # until the server has seen that
+        try:
+            assert pushed(server.connect(0)) == b"applied gradient"
+            break
+        except OSError:
+            assert time.monotonic() < deadline
+
+
+def test_who_has_proved_who_it_is_still_has_to_call(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a connection without any call ends: workers compute for longer than that."""
+    begun = server.connect()
+    assert pushed(begun) == b"applied gradient"
+    monkeypatch.setattr(direct_listener, "_FIRST_CALL_S", 2.0)
+    with connect_tcp("127.0.0.1", server.listener.port, WAIT_S, server.worker(0)) as idle:
+        assert idle.recv(1) == b""
+    assert pushed(begun) == b"applied gradient"
+
+
+FEW_FILES = """
+import resource, sys
+from edl_proto.errors import ErrorInterceptor
+from edl_proto.transport import listener as direct_listener
+from edl_proto.transport.listener import Listener
+
+direct_listener._FIRST_CALL_S = 1e6
+
+def push(frames, call):
+    yield b"applied " + b"".join(frames)
+
+listener = Listener([("push", push)], "127.0.0.1", ErrorInterceptor().translate)
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+print(listener.port, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_server_without_file_descriptors_goes_on() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", FEW_FILES],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            port = int(process.stdout.readline())
+            with ExitStack() as idle:
+                for _ in range(100):
+                    idle.enter_context(socket.create_connection(("127.0.0.1", port), WAIT_S))
+                with closing(connect(port)) as late:
+                    assert pushed(late) == b"applied gradient"
+        finally:
+            process.stdin.close()
