@@ -103,15 +103,19 @@ def _generate(session: nox.Session, out: str) -> None:
 
 @nox.session(**in_workspace)
 def generate(session: nox.Session) -> None:
-    """Write the stubs of the .proto files, and types and documentation of the options."""
+    """Write what derives from .proto files, options and metrics, and the dashboards."""
     _generate(session, str(PROTOS))
     session.run("python", "tools/generate_options.py", external=True)
+    session.run("python", "tools/generate_metrics.py", external=True)
+    session.run("python", "deploy/grafana/write.py", external=True)
 
 
 @nox.session(tags=["test"], **in_workspace)
 def generated(session: nox.Session) -> None:
-    """The committed files are those of the .proto files and of the table of options."""
+    """The committed files are those that ``generate`` writes."""
     session.run("python", "tools/generate_options.py", "--check", external=True)
+    session.run("python", "tools/generate_metrics.py", "--check", external=True)
+    session.run("python", "deploy/grafana/write.py", "--check", external=True)
     with tempfile.TemporaryDirectory() as out:
         _generate(session, out)
         fresh = {path.name: path.read_bytes() for path in Path(out).rglob("*.py*")}

@@ -5,8 +5,17 @@ from __future__ import annotations
 from prometheus_client.parser import text_string_to_metric_families
 
 from edl_master.core.identifiers import Version
-from edl_master.core.parameters.status import PlaneStatus, TableFigures
-from edl_master.metrics import Metrics, TableCollector, WorkerCounters
+from edl_master.core.parameters.status import PlaneStatus, ServerFigures, TableFigures
+from edl_master.metrics.job import TableCollector
+from edl_master.metrics.observed import Metrics, Served
+from edl_master.metrics.processes import (
+    ServersCollector,
+    UsageCollector,
+    WorkerCounters,
+    usage_of_servers,
+)
+from edl_proto.process_usage import ProcessUsage
+from edl_proto.v1 import job_pb2
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -20,14 +29,15 @@ def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], f
 def carried(counters: WorkerCounters) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     metrics = Metrics()
     metrics.add(counters)
-    return {key: value for key, value in samples(metrics).items() if "edl_worker_" in key[0]}
+    own = samples(Metrics())
+    return {key: value for key, value in samples(metrics).items() if key not in own}
 
 
 def test_two_jobs_have_two_registries() -> None:
     one, other = Metrics(), Metrics()
     one.parameter_bytes.labels("sent").inc(7)
     assert samples(one)["edl_parameter_bytes_total", (("direction", "sent"),)] == 7
-    assert ("edl_parameter_bytes_total", (("direction", "sent"),)) not in samples(other)
+    assert samples(other)["edl_parameter_bytes_total", (("direction", "sent"),)] == 0
 
 
 def test_what_workers_counted_adds_up_and_stays_when_they_are_gone() -> None:
@@ -38,6 +48,43 @@ def test_what_workers_counted_adds_up_and_stays_when_they_are_gone() -> None:
     counters.forget("a")
     counters.add("c", {"edl_worker_steps_total": 1.0})
     assert carried(counters) == {("edl_worker_steps_total", ()): 16.0}
+
+
+def test_processor_time_stays_and_memory_goes_with_an_instance() -> None:
+    counters = WorkerCounters()
+    cpu, memory = "edl_worker_cpu_seconds_total", "edl_worker_resident_memory_bytes"
+    counters.add("a", {cpu: 2.0, memory: 100.0})
+    counters.add("a", {cpu: 3.0, memory: 70.0})
+    counters.add("b", {cpu: 1.0, memory: 30.0})
+    assert counters.usage() == ProcessUsage(4.0, 100)
+    counters.forget("a")
+    assert counters.usage() == ProcessUsage(4.0, 30)
+    assert carried(counters) == {(cpu, ()): 4.0}, "memory of roles is another metric"
+
+
+def test_figures_of_each_parameter_server_are_reported_and_add_up() -> None:
+    figures = {0: ServerFigures(10, 20, 3, 0.5, 1.5, 1000), 1: ServerFigures(1, 2, 3, 4, 5, 6)}
+    servers = [job_pb2.ParameterServerStatus(state=each) for each in ("serving", "starting")]
+    metrics = Metrics()
+    metrics.add(ServersCollector(lambda: servers, lambda: figures))
+    metrics.add(UsageCollector({"parameter_server": lambda: usage_of_servers(figures)}))
+    told = samples(metrics)
+    assert told["edl_parameter_servers", (("state", "serving"),)] == 1
+    sent = ("edl_parameter_server_bytes_total", (("direction", "sent"), ("server", "0")))
+    assert told[sent] == 20
+    assert told["edl_parameter_server_requests_total", (("server", "1"),)] == 3
+    assert told["edl_process_cpu_seconds_total", (("role", "parameter_server"),)] == 6.5
+    assert told["edl_process_resident_memory_bytes", (("role", "parameter_server"),)] == 1006
+
+
+def test_what_a_server_has_served_is_the_sum_over_its_methods() -> None:
+    metrics = Metrics()
+    assert metrics.served() == Served(0, 0, 0, 0.0)
+    metrics.parameter_request_duration.labels("read").observe(0.25)
+    metrics.parameter_request_duration.labels("read").observe(0.25)
+    metrics.parameter_request_duration.labels("prepare").observe(0.5)
+    metrics.parameter_bytes.labels("sent").inc(7)
+    assert metrics.served() == Served(0, 7, 3, 1.0)
 
 
 def test_labels_and_sums_of_histograms_are_carried() -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter as Counting
 from collections.abc import Callable, Iterable, Iterator
 
+import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from edl_builder.core.build import Build
-from edl_builder.core.names import Phase
+from edl_builder.core.names import Phase, Reason
+from edl_proto.process_usage import usage_of_this_process
 
 _BUCKETS = (0.1, 0.3, 1, 3, 10, 30, 60, 120, 300, 600, 1200, 3600)
 
@@ -20,6 +22,8 @@ class Metrics:
     """The metrics of one builder."""
 
     def __init__(self) -> None:
+        # A series of its own for when each other one was made doubles what is stored.
+        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self.builds = Counter(
             "edl_image_builds_total",
@@ -36,12 +40,16 @@ class Metrics:
             buckets=_BUCKETS,
             registry=self.registry,
         )
+        for result in ("built", "reused"):
+            self.duration.labels(result)
         self.failures = Counter(
             "edl_image_build_failures_total",
             "Builds that failed, by reason.",
             ["reason"],
             registry=self.registry,
         )
+        for reason in Reason:
+            self.failures.labels(str(reason))
         self.received = Counter(
             "edl_image_build_received_bytes_total",
             "Bytes of archives received.",
@@ -53,12 +61,16 @@ class Metrics:
             ["cache"],
             registry=self.registry,
         )
+        for cache in ("hit", "miss"):
+            self.cached_layers.labels(cache)
         self.refused = Counter(
             "edl_image_build_refusals_total",
             "Calls that were refused before they became builds, by reason.",
             ["reason"],
             registry=self.registry,
         )
+        for reason in Reason:
+            self.refused.labels(str(reason))
         self.restarts = Counter(
             "edl_image_builds_recovered_total",
             "Builds that were taken up again after a restart.",
@@ -74,6 +86,7 @@ class Metrics:
             "1 if the engine answered when it was last asked.",
             registry=self.registry,
         )
+        self.registry.register(_Usage())
 
     def watch(self, phases: Callable[[], Iterable[Phase]]) -> None:
         """Also count the open builds by phase."""
@@ -98,6 +111,23 @@ class Metrics:
     def text(self) -> bytes:
         """Everything, in Prometheus's text format."""
         return generate_latest(self.registry)
+
+
+class _Usage(Collector):
+    def collect(self) -> Iterator[Metric]:
+        usage = usage_of_this_process()
+        cpu = CounterMetricFamily(
+            "edl_process_cpu_seconds", "Processor time of all processes of a role.", labels=["role"]
+        )
+        cpu.add_metric(["builder"], usage.cpu_s)
+        yield cpu
+        memory = GaugeMetricFamily(
+            "edl_process_resident_memory_bytes",
+            "Memory of the present processes of a role.",
+            labels=["role"],
+        )
+        memory.add_metric(["builder"], usage.resident_nbytes)
+        yield memory
 
 
 class _OpenBuilds(Collector):

@@ -6,9 +6,14 @@ master, which exports the sums over all workers of the job.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
+from edl_proto.process_usage import usage_of_this_process
 from edl_worker.core.push_pipeline import PushOutcome
 from edl_worker.core.tasks import TaskType
 
@@ -45,6 +50,12 @@ class WorkerMetrics:
             ["outcome"],
             registry=self.registry,
         )
+        for type_ in TaskType:
+            self._records.labels(type_.label)
+            for outcome in ("completed", "failed", "lost", "returned"):
+                self._tasks.labels(type_.label, outcome)
+        for push in PushOutcome:
+            self._pushes.labels(push.name.lower())
         step_seconds = Histogram(
             "edl_worker_step_duration_seconds",
             "Time of one training step: waiting for data, computing, waiting for exchanges.",
@@ -55,6 +66,7 @@ class WorkerMetrics:
         self.input_s = step_seconds.labels("input")
         self.compute_s = step_seconds.labels("compute")
         self.exchange_s = step_seconds.labels("exchange")
+        self.registry.register(_Usage())
 
     def serve(self, host: str, port: int) -> int:
         """Serve /metrics; return the port. The thread ends with the process."""
@@ -81,17 +93,30 @@ class WorkerMetrics:
             if steps:
                 mean_ms = 1000 * counted[f"{name}_sum{labels}"] / steps
                 parts.append(f"{phase} {mean_ms:.2f} ms")
-        steps = counted["edl_worker_steps_total"]
+        steps = counted.get("edl_worker_steps_total", 0)
         return f"{steps:.0f} steps: {', '.join(parts)}" if parts else "no steps"
 
     def counters(self) -> dict[str, float]:
-        """Everything that only grows, by name with labels as Prometheus writes them."""
+        """Everything that is not 0, by name with labels as Prometheus writes them."""
         return {
             f"{sample.name}{_labels(sample.labels)}": sample.value
             for metric in self.registry.collect()
             for sample in metric.samples
-            if not sample.name.endswith("_bucket")
+            if sample.value and not sample.name.endswith("_bucket")
         }
+
+
+class _Usage(Collector):
+    def collect(self) -> Iterator[Metric]:
+        usage = usage_of_this_process()
+        yield CounterMetricFamily(
+            "edl_worker_cpu_seconds", "Processor time of this worker.", value=usage.cpu_s
+        )
+        yield GaugeMetricFamily(
+            "edl_worker_resident_memory_bytes",
+            "Memory of this worker.",
+            value=usage.resident_nbytes,
+        )
 
 
 def _labels(labels: dict[str, str]) -> str:

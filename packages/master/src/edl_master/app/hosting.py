@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from edl_master.control.worker_instances import PlatformFactory, platform_for_job
@@ -32,6 +32,7 @@ class Hosting:
             keeps a second one away on a machine.
         confirm: asks whether this is still the newest master of the job; may wait for long.
         keeps_instances: whether instances wait for the next master after a signal.
+        api_requests: requests to the API server of Kubernetes so far, by verb and code.
     """
 
     platform_factory: PlatformFactory = platform_for_job
@@ -44,3 +45,4 @@ class Hosting:
     is_superseded: Callable[[], bool] = lambda: False
     confirm: Callable[[], bool] = lambda: True
     keeps_instances: Callable[[], bool] = lambda: True
+    api_requests: Callable[[], Mapping[tuple[str, int], int]] = dict

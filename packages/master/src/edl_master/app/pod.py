@@ -224,6 +224,7 @@ def _hosting(
         is_superseded=lambda: epoch.is_superseded,
         confirm=epoch.confirm,
         keeps_instances=keeps_instances,
+        api_requests=lambda: api.requests,
     )
 
 

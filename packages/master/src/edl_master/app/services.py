@@ -28,12 +28,15 @@ from edl_master.core.identifiers import TaskType
 from edl_master.core.parameters import quantization
 from edl_master.core.platform import Platform
 from edl_master.core.settings import JobType
-from edl_master.metrics import (
-    JobCollector,
-    Metrics,
+from edl_master.metrics.job import JobCollector, TableCollector
+from edl_master.metrics.observed import Metrics
+from edl_master.metrics.processes import (
+    ApiCollector,
+    CertificateCollector,
     ServersCollector,
-    TableCollector,
+    UsageCollector,
     WorkerCounters,
+    usage_of_servers,
 )
 from edl_master.parameters.coordinator import Coordinator
 from edl_master.parameters.job_model import JobModel
@@ -57,6 +60,7 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.gate import Gate
 from edl_proto.identity.names import Role
+from edl_proto.process_usage import usage_of_this_process
 from edl_proto.transport.parameters import COORDINATOR, PARAMETERS
 from edl_proto.transport.raw_calls import RawService
 
@@ -269,11 +273,7 @@ class MasterServices:
 
     def _build_report(self, curves: Curves) -> JobReport:
         name = self._config.spec.name
-        self.metrics.add(JobCollector(name, self._incarnation, self.controller.view))
-        self.metrics.add(TableCollector(self.plane.status))
-        self.metrics.add(self.worker_counters)
-        if self.servers is not None:
-            self.metrics.add(ServersCollector(self.servers.status))
+        self._add_collectors(name)
         facts = JobFacts(name, self._config.output, self._incarnation, self._state.data.uris)
         return JobReport(
             facts,
@@ -285,6 +285,20 @@ class MasterServices:
             self.servers.status if self.servers else list,
             self.plane.table_rows,
         )
+
+    def _add_collectors(self, name: str) -> None:
+        roles = {"master": usage_of_this_process, "worker": self.worker_counters.usage}
+        self.metrics.add(JobCollector(name, self._incarnation, self.controller.view))
+        self.metrics.add(TableCollector(self.plane.status))
+        self.metrics.add(self.worker_counters)
+        self.metrics.add(ApiCollector(self._hosting.api_requests))
+        if self.identities is not None:
+            self.metrics.add(CertificateCollector(self.identities.first_expiry))
+        if self.servers is not None:
+            group = self.servers.group
+            self.metrics.add(ServersCollector(self.servers.status, lambda: group.figures))
+            roles["parameter_server"] = lambda: usage_of_servers(group.figures)
+        self.metrics.add(UsageCollector(roles))
 
     def _build_servicers(self) -> Services:
         group = self.servers.group if self.servers else None

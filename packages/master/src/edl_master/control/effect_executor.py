@@ -29,7 +29,7 @@ from edl_master.core.events import (
 from edl_master.core.failure import Failure
 from edl_master.core.identifiers import WorkerId
 from edl_master.core.platform import Platform
-from edl_master.metrics import Metrics
+from edl_master.metrics.observed import Metrics
 from edl_master.reporting.curves import Curves
 from edl_master.reporting.report_writer import ReportWriter
 from edl_master.server_group.group import ParameterServerGroup
@@ -161,6 +161,7 @@ class EffectExecutor:
             self._targets.settle_output()
             _, seconds = self._write(snapshots, state)
             self._targets.metrics.snapshot_duration.observe(seconds)
+            self._targets.metrics.snapshot_last_success.set_to_current_time()
             self._handle(SnapshotTaken(state.version, seconds, state.paused_s))
 
         if state.label:

@@ -29,7 +29,7 @@ from edl_master.core.parameters.sharding import (
     shared_sum_count,
 )
 from edl_master.core.parameters.store import ParameterStore
-from edl_master.metrics import Metrics
+from edl_master.metrics.observed import Metrics
 from edl_master.parameter_server.remote_files import RemoteFiles
 from edl_master.parameters.locked_shard import LockedShard
 from edl_master.recovery import restore
@@ -41,6 +41,7 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.gate import Gate
 from edl_proto.identity.names import Role
+from edl_proto.process_usage import usage_of_this_process
 from edl_proto.transport import channels
 from edl_proto.transport.row_placement import server_of
 from edl_proto.v1 import servers_pb2, servers_pb2_grpc
@@ -109,7 +110,8 @@ class App:
         self._shard = LockedShard(
             self._buffers, self._write_later, lambda error: None, _BEGIN_TIMEOUT_S
         )
-        transfer = PayloadTransfer(self._buffers, Metrics())
+        self._metrics = Metrics()
+        transfer = PayloadTransfer(self._buffers, self._metrics)
         servicer = ShardServicer(self._shard, transfer, incarnation)
         gate = Gate(credentials) if credentials is not None else None
         self._serving = ShardServer(servicer, host, *ports, gate)
@@ -142,13 +144,24 @@ class App:
 
     def _speak(self) -> None:
         while not self._over.wait(_HEARTBEAT_INTERVAL_S):
-            report = servers_pb2.ServerReport()
+            report = servers_pb2.ServerReport(figures=self._figures())
             # Without waiting: an update may take longer than the master waits for a report.
             if (tables := self._shard.tables()) is not None and tables.rows:
                 report.tables.rows.update(tables.rows)
                 report.tables.nbytes = tables.nbytes
             self._report(report)
             self._buffers.trim(time.monotonic())
+
+    def _figures(self) -> servers_pb2.ServerFigures:
+        served, usage = self._metrics.served(), usage_of_this_process()
+        return servers_pb2.ServerFigures(
+            received_nbytes=served.received_nbytes,
+            sent_nbytes=served.sent_nbytes,
+            requests=served.requests,
+            requests_s=served.requests_s,
+            cpu_s=usage.cpu_s,
+            resident_nbytes=usage.resident_nbytes,
+        )
 
     def _take(self, entry: servers_pb2.CommandEntry) -> None:
         if entry.HasField("begin"):

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from edl_master.core.parameters.status import TableFigures
+from edl_master.core.parameters.status import ServerFigures, TableFigures
 from edl_master.server_group.command_log import CommandLog
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2, servers_pb2
@@ -39,6 +39,7 @@ class ParameterServerGroup:
         self._addresses: dict[int, str] = {}
         self._called_at: dict[int, float] = {}
         self._tables: dict[int, TableFigures] = {}
+        self._figures: dict[int, ServerFigures] = {}
         self._written: defaultdict[str, dict[int, float]] = defaultdict(dict)
         self._failure: EdlError | None = None
         self._over = False
@@ -71,10 +72,12 @@ class ParameterServerGroup:
             self._changed.notify_all()
         yield from self.log.entries(server, is_wanted)
 
-    def report_alive(self, server: int) -> None:
-        """A server has called."""
+    def report_alive(self, server: int, figures: ServerFigures | None = None) -> None:
+        """A server has called; it may say what it has done and uses."""
         with self._changed:
             self._called_at[server] = time.monotonic()
+            if figures is not None:
+                self._figures[server] = figures
 
     def report_tables(self, server: int, tables: TableFigures) -> None:
         """A server has reported the sizes of its parts of embedding tables."""
@@ -104,6 +107,12 @@ class ParameterServerGroup:
         """Sizes of embedding tables, as the servers have reported them last."""
         with self._changed:
             return sum(self._tables.values(), TableFigures())
+
+    @property
+    def figures(self) -> dict[int, ServerFigures]:
+        """What the servers have reported last of what they have done and use, by number."""
+        with self._changed:
+            return dict(sorted(self._figures.items()))
 
     def silent(self, for_s: float) -> int | None:
         """A server that has not called for so long; None if there is none."""

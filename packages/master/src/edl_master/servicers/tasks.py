@@ -21,7 +21,7 @@ from edl_master.core.effects import (
     WaitForWork,
 )
 from edl_master.core.identifiers import InstanceId, TaskType, WorkerId
-from edl_master.metrics import WorkerCounters
+from edl_master.metrics.processes import WorkerCounters
 from edl_master.parameters.coordinator import Coordinator
 from edl_master.parameters.job_model import JobModel
 from edl_master.server_group.group import ParameterServerGroup

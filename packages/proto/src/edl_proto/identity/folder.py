@@ -82,6 +82,14 @@ class IdentityFolder:
                 self._sign([identity])
         return self.file(role, number)
 
+    def first_expiry(self) -> float | None:
+        """When the first of the certificates ends, in seconds since 1970; None: there are none."""
+        signed = []
+        for path in self._path.glob(f"*/{_FILE}"):
+            with contextlib.suppress(FileNotFoundError):  # replaced at this moment
+                signed.append(path.stat().st_mtime)
+        return min(signed) + self._lifetime_s if signed else None
+
     def renew(self) -> None:
         """Sign again what has lived for two thirds of its time; else this only looks."""
         with self._lock:

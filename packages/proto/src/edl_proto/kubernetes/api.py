@@ -7,7 +7,9 @@ reject fields that are newer than they are, and decoding a thousand pods with th
 from __future__ import annotations
 
 import json
+import threading
 import urllib.parse
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -61,6 +63,14 @@ class KubernetesApi:
 
     def __init__(self, api_client: client.ApiClient) -> None:
         self._client = api_client
+        self._requests: Counter[tuple[str, int]] = Counter()
+        self._counting = threading.Lock()
+
+    @property
+    def requests(self) -> dict[tuple[str, int], int]:
+        """How many requests there were, by verb and code of the answer; code 0: no answer."""
+        with self._counting:
+            return dict(self._requests)
 
     @classmethod
     def in_cluster(cls) -> KubernetesApi:
@@ -187,6 +197,7 @@ class KubernetesApi:
         answer_s: float = _ANSWER_S,
     ) -> urllib3.BaseHTTPResponse:
         headers = {"Accept": "application/json", "Content-Type": content}
+        code = 0
         try:
             response: urllib3.BaseHTTPResponse = self._client.call_api(
                 path,
@@ -200,9 +211,15 @@ class KubernetesApi:
                 _request_timeout=(_CONNECT_S, answer_s),
             )
         except ApiException as error:
-            raise _error(int(error.status or 0), error.body) from error
+            code = int(error.status or 0)
+            raise _error(code, error.body) from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise ApiUnavailable(str(error)) from error
+        else:
+            code = response.status
+        finally:
+            with self._counting:
+                self._requests[method, code] += 1
         return response
 
 

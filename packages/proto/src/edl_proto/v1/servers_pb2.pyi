@@ -293,6 +293,7 @@ class ServerReport(_message.Message):
     FAILED_FIELD_NUMBER: _builtins.int
     TABLES_FIELD_NUMBER: _builtins.int
     SECONDS_FIELD_NUMBER: _builtins.int
+    FIGURES_FIELD_NUMBER: _builtins.int
     server: _builtins.int
     incarnation: _builtins.str
     snapshot_written: _builtins.str
@@ -307,6 +308,8 @@ class ServerReport(_message.Message):
     def tables(self) -> Global___TableFigures:
         """it is alive, and has these"""
 
+    @_builtins.property
+    def figures(self) -> Global___ServerFigures: ...
     def __init__(
         self,
         *,
@@ -316,10 +319,11 @@ class ServerReport(_message.Message):
         failed: _error_pb2.Error | None = ...,
         tables: Global___TableFigures | None = ...,
         seconds: _builtins.float = ...,
+        figures: Global___ServerFigures | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed", "snapshot_written", b"snapshot_written", "tables", b"tables", "what", b"what"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed", "figures", b"figures", "snapshot_written", b"snapshot_written", "tables", b"tables", "what", b"what"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed", "incarnation", b"incarnation", "seconds", b"seconds", "server", b"server", "snapshot_written", b"snapshot_written", "tables", b"tables", "what", b"what"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed", "figures", b"figures", "incarnation", b"incarnation", "seconds", b"seconds", "server", b"server", "snapshot_written", b"snapshot_written", "tables", b"tables", "what", b"what"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_what: _TypeAlias = _typing.Literal["snapshot_written", "failed", "tables"]  # noqa: Y015
     _WhichOneofArgType_what: _TypeAlias = _typing.Literal["what", b"what"]  # noqa: Y015
@@ -372,6 +376,44 @@ class TableFigures(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TableFigures: _TypeAlias = TableFigures  # noqa: Y015
+
+@_typing.final
+class ServerFigures(_message.Message):
+    """Since the start of the server."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECEIVED_NBYTES_FIELD_NUMBER: _builtins.int
+    SENT_NBYTES_FIELD_NUMBER: _builtins.int
+    REQUESTS_FIELD_NUMBER: _builtins.int
+    REQUESTS_S_FIELD_NUMBER: _builtins.int
+    CPU_S_FIELD_NUMBER: _builtins.int
+    RESIDENT_NBYTES_FIELD_NUMBER: _builtins.int
+    received_nbytes: _builtins.int
+    sent_nbytes: _builtins.int
+    requests: _builtins.int
+    """that were answered"""
+    requests_s: _builtins.float
+    """that this took"""
+    cpu_s: _builtins.float
+    resident_nbytes: _builtins.int
+    def __init__(
+        self,
+        *,
+        received_nbytes: _builtins.int = ...,
+        sent_nbytes: _builtins.int = ...,
+        requests: _builtins.int = ...,
+        requests_s: _builtins.float = ...,
+        cpu_s: _builtins.float = ...,
+        resident_nbytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpu_s", b"cpu_s", "received_nbytes", b"received_nbytes", "requests", b"requests", "requests_s", b"requests_s", "resident_nbytes", b"resident_nbytes", "sent_nbytes", b"sent_nbytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ServerFigures: _TypeAlias = ServerFigures  # noqa: Y015
 
 @_typing.final
 class ServerReportReply(_message.Message):

@@ -31,6 +31,27 @@ class TableFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerFigures:
+    """What one parameter server has done and uses.
+
+    Attributes:
+        received_nbytes: of gradients and values.
+        sent_nbytes: of values.
+        requests: that were answered.
+        requests_s: time that this took.
+        cpu_s: processor time of its process.
+        resident_nbytes: memory of its process.
+    """
+
+    received_nbytes: int
+    sent_nbytes: int
+    requests: int
+    requests_s: float
+    cpu_s: float
+    resident_nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class PlaneStatus:
     """Figures of the parameter plane.
 

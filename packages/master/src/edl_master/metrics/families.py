@@ -1,0 +1,28 @@
+"""Families of samples with one value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+
+def gauge(name: str, what: str, value: float) -> GaugeMetricFamily:
+    """One value without labels."""
+    return GaugeMetricFamily(name, what, value=value)
+
+
+def gauges(name: str, what: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+    """A value for each value of one label."""
+    family = GaugeMetricFamily(name, what, labels=[label])
+    for key, value in values.items():
+        family.add_metric([key], value)
+    return family
+
+
+def counters(name: str, what: str, label: str, values: Mapping[str, float]) -> CounterMetricFamily:
+    """The same of what only grows; the name has no ``_total`` here."""
+    family = CounterMetricFamily(name, what, labels=[label])
+    for key, value in values.items():
+        family.add_metric([key], value)
+    return family

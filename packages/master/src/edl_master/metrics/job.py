@@ -1,0 +1,183 @@
+"""What the job counts and is, read from its view when Prometheus asks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from edl_master.core.effects import JobPhase
+from edl_master.core.identifiers import TaskType, WorkerState
+from edl_master.core.parameters.status import PlaneStatus
+from edl_master.core.settings import JobType
+from edl_master.core.view import JobView, TaskCounts
+from edl_master.metrics.families import counters, gauge, gauges
+
+_MAIN = {
+    JobType.TRAIN: "training",
+    JobType.EVALUATE: "evaluation",
+    JobType.PREDICT: "prediction",
+}
+
+
+class JobCollector(Collector):
+    """The job as its view shows it.
+
+    Args:
+        name: of the job.
+        incarnation: of the master.
+        view: what the job looks like now.
+    """
+
+    def __init__(self, name: str, incarnation: str, view: Callable[[], JobView]) -> None:
+        self._name = name
+        self._incarnation = incarnation
+        self._view = view
+
+    def describe(self) -> list[Metric]:
+        """Nothing: registering must not look at the job."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        view = self._view()
+        info = InfoMetricFamily("edl_job", "What job this is.")
+        info.add_metric(
+            [], {"name": self._name, "type": str(view.type), "incarnation": self._incarnation}
+        )
+        yield info
+        yield gauges(
+            "edl_job_state",
+            "1 for the state that the job is in, 0 for the others.",
+            "state",
+            {str(phase): float(phase is view.phase) for phase in JobPhase},
+        )
+        yield gauge("edl_job_duration_seconds", "Time since the job started.", view.seconds)
+        yield from _progress(view)
+        yield from _workers(view)
+        yield from _tasks(view)
+        for name, what, value in (
+            ("edl_records_replayed", "Records computed again.", view.records_replayed),
+            ("edl_steps", "Minibatches applied.", view.progress.steps),
+            ("edl_predictions", "Predictions written.", view.predictions),
+        ):
+            yield CounterMetricFamily(name, what, value=value)
+
+
+def _progress(view: JobView) -> Iterator[Metric]:
+    progress = view.progress
+    total = progress.records_total
+    yield gauge(
+        "edl_job_progress_ratio",
+        "Records done of the job's main work, 0 to 1.",
+        progress.records_done / total if total else 0.0,
+    )
+    yield gauge(
+        "edl_job_remaining_seconds",
+        "Expected time to the end of the main work; NaN while it is not known.",
+        progress.eta_s if progress.eta_s >= 0 else float("nan"),
+    )
+    yield gauge("edl_job_epoch", "Present epoch, from 1; 0 without epochs.", progress.epoch)
+    yield gauge("edl_job_epochs", "Epochs that the job has.", progress.num_epochs)
+    yield gauge(
+        "edl_job_records_per_second",
+        "Records done per second lately; other than a rate of edl_records_total, it has no step "
+        "when a new master goes back to its snapshot.",
+        progress.records_per_s,
+    )
+    yield gauge("edl_goodput_ratio", "Useful time of workers / all.", progress.goodput)
+    yield CounterMetricFamily(
+        "edl_worker_productive_seconds",
+        "Time of workers in work that counted.",
+        value=progress.productive_s,
+    )
+    yield counters(
+        "edl_worker_lost_seconds",
+        "Time that workers were wanted for and that trained nothing, by reason.",
+        "reason",
+        progress.lost_s,
+    )
+    yield gauge("edl_loss", "Smoothed training loss.", progress.loss)
+    yield gauges(
+        "edl_evaluation_metric", "Metrics of the last evaluation, by name.", "metric", view.metrics
+    )
+    yield gauge("edl_parameter_version", "Updates made.", progress.parameter_version)
+    yield counters(
+        "edl_records",
+        "Records of the main work that are done.",
+        "type",
+        {name: progress.records_done if type_ is view.type else 0 for type_, name in _MAIN.items()},
+    )
+
+
+def _workers(view: JobView) -> Iterator[Metric]:
+    states = Counter(worker.state for worker in view.workers)
+    yield gauges(
+        "edl_workers",
+        "Workers by state.",
+        "state",
+        {str(state): states[state] for state in WorkerState},
+    )
+    yield gauges(
+        "edl_workers_bound",
+        "Fewest and most workers that the job wants.",
+        "bound",
+        {"min": view.min_workers, "max": view.max_workers},
+    )
+    for name, what, value in (
+        ("edl_worker_preemptions", "Workers taken away.", view.preemptions),
+        ("edl_worker_failures", "Workers that crashed.", view.worker_failures),
+    ):
+        yield CounterMetricFamily(name, what, value=value)
+
+
+def _tasks(view: JobView) -> Iterator[Metric]:
+    now = GaugeMetricFamily("edl_tasks", "Tasks by state.", labels=["type", "state"])
+    ever = CounterMetricFamily(
+        "edl_tasks", "Tasks by what became of them.", labels=["type", "outcome"]
+    )
+    for type_ in TaskType:
+        counts = view.tasks.get(type_, TaskCounts())
+        now.add_metric([str(type_), "pending"], counts.pending)
+        now.add_metric([str(type_), "leased"], counts.leased)
+        ever.add_metric([str(type_), "done"], counts.done)
+        ever.add_metric([str(type_), "retried"], counts.retried)
+        ever.add_metric([str(type_), "dead"], counts.dead)
+    yield now
+    yield ever
+
+
+class TableCollector(Collector):
+    """The embedding tables of the job's model, read when Prometheus asks.
+
+    Args:
+        plane: what the parameters look like now; None while there are none.
+    """
+
+    def __init__(self, plane: Callable[[], PlaneStatus | None]) -> None:
+        self._plane = plane
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        plane = self._plane()
+        if plane is None or not plane.tables.rows:
+            return
+        yield gauges(
+            "edl_embedding_rows",
+            "Rows that training has made, by table.",
+            "table",
+            plane.tables.rows,
+        )
+        yield gauge(
+            "edl_embedding_bytes",
+            "Memory of all embedding tables, slots of the optimizer and indexes included.",
+            plane.tables.nbytes,
+        )

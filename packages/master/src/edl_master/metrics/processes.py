@@ -1,0 +1,240 @@
+"""What the processes of a job have told the master: workers, parameter servers, and itself."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from edl_master.core.parameters.status import ServerFigures
+from edl_master.metrics.families import counters, gauges
+from edl_proto.process_usage import ProcessUsage
+from edl_proto.v1 import job_pb2
+
+_CARRIED = re.compile(r"(edl_worker_[a-z_]{1,60})_(total|sum|count)")
+_LABEL = re.compile(r'([a-z_]{1,30})="([A-Za-z0-9_.-]{1,40})"')
+_MOST_SERIES = 200
+_CPU = "edl_worker_cpu_seconds_total"
+_MEMORY = "edl_worker_resident_memory_bytes"
+
+_Labels = tuple[tuple[str, str], ...]
+
+
+class WorkerCounters(Collector):
+    """What workers have counted, summed up and kept when they are gone.
+
+    A worker sends its counters with every heartbeat, from 0 when its process starts. Only
+    names of the form ``edl_worker_*`` that end as counters and the sums of histograms do are
+    taken, and only so many. Memory is no counter: that of the present instances adds up.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last: dict[str, Mapping[str, float]] = {}
+        self._totals: dict[tuple[str, str, _Labels], float] = defaultdict(float)
+
+    def add(self, instance: str, counters: Mapping[str, float]) -> None:
+        """Take the counters of an instance."""
+        with self._lock:
+            before = self._last.get(instance, {})
+            for series, value in counters.items():
+                key = _parse(series)
+                if key and (key in self._totals or len(self._totals) < _MOST_SERIES):
+                    self._totals[key] += max(0.0, value - before.get(series, 0.0))
+            self._last[instance] = dict(counters)
+
+    def forget(self, instance: str) -> None:
+        """An instance is gone; its counts stay."""
+        with self._lock:
+            self._last.pop(instance, None)
+
+    def usage(self) -> ProcessUsage:
+        """Processor time of all instances so far, and memory of the present ones."""
+        with self._lock:
+            name, _, suffix = _CPU.rpartition("_")
+            memory = sum(last.get(_MEMORY, 0.0) for last in self._last.values())
+            return ProcessUsage(self._totals.get((name, suffix, ()), 0.0), int(memory))
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        with self._lock:
+            totals = sorted(self._totals.items())
+        families: dict[str, Metric] = {}
+        for (name, suffix, labels), total in totals:
+            kind = "counter" if suffix == "total" else "summary"
+            family = families.setdefault(name, Metric(name, "Counted by all workers.", kind))
+            family.add_sample(f"{name}_{suffix}", dict(labels), total)
+        yield from families.values()
+
+
+def _parse(series: str) -> tuple[str, str, _Labels] | None:
+    """Name, suffix and labels of a series as Prometheus writes it, if it may be carried."""
+    name, _, rest = series.partition("{")
+    known = _CARRIED.fullmatch(name)
+    labels = _LABEL.findall(rest)
+    written = ",".join(f'{label}="{value}"' for label, value in labels)
+    # These labels, and nothing else.
+    if known is None or (series != f"{name}{{{written}}}" and series != name):
+        return None
+    return known[1], known[2], tuple(labels)
+
+
+class ServersCollector(Collector):
+    """The parameter servers, read when Prometheus asks.
+
+    Args:
+        servers: as they are.
+        figures: what each has told, by its number.
+    """
+
+    def __init__(
+        self,
+        servers: Callable[[], list[job_pb2.ParameterServerStatus]],
+        figures: Callable[[], Mapping[int, ServerFigures]],
+    ) -> None:
+        self._servers = servers
+        self._figures = figures
+
+    def describe(self) -> list[Metric]:
+        """Nothing: registering must not look at them."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        servers = self._servers()
+        states = [server.state for server in servers]
+        yield gauges(
+            "edl_parameter_servers",
+            "Parameter servers by state.",
+            "state",
+            {state: states.count(state) for state in ("starting", "serving", "gone")},
+        )
+        restarts = max((server.restarts for server in servers), default=0)
+        yield CounterMetricFamily(
+            "edl_parameter_server_restarts",
+            "How often all parameter servers began again from a snapshot.",
+            value=restarts,
+        )
+        figures = {str(server): told for server, told in self._figures().items()}
+        traffic = CounterMetricFamily(
+            "edl_parameter_server_bytes",
+            "Bytes of parameters and gradients, seen from each parameter server.",
+            labels=["server", "direction"],
+        )
+        for server, told in figures.items():
+            traffic.add_metric([server, "received"], told.received_nbytes)
+            traffic.add_metric([server, "sent"], told.sent_nbytes)
+        yield traffic
+        yield counters(
+            "edl_parameter_server_requests",
+            "Requests that each parameter server has answered.",
+            "server",
+            {server: told.requests for server, told in figures.items()},
+        )
+        yield counters(
+            "edl_parameter_server_request_seconds",
+            "Time that each parameter server took to answer requests.",
+            "server",
+            {server: told.requests_s for server, told in figures.items()},
+        )
+        yield counters(
+            "edl_parameter_server_cpu_seconds",
+            "Processor time of each parameter server.",
+            "server",
+            {server: told.cpu_s for server, told in figures.items()},
+        )
+        yield gauges(
+            "edl_parameter_server_resident_memory_bytes",
+            "Memory of each parameter server.",
+            "server",
+            {server: told.resident_nbytes for server, told in figures.items()},
+        )
+
+
+def usage_of_servers(figures: Mapping[int, ServerFigures]) -> ProcessUsage:
+    """What all parameter servers use together."""
+    return ProcessUsage(
+        sum(told.cpu_s for told in figures.values()),
+        sum(told.resident_nbytes for told in figures.values()),
+    )
+
+
+class UsageCollector(Collector):
+    """Processor time and memory of the job's processes, by role.
+
+    Args:
+        roles: what the processes of a role use together.
+    """
+
+    def __init__(self, roles: Mapping[str, Callable[[], ProcessUsage]]) -> None:
+        self._roles = roles
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        cpu = CounterMetricFamily(
+            "edl_process_cpu_seconds", "Processor time of all processes of a role.", labels=["role"]
+        )
+        memory = GaugeMetricFamily(
+            "edl_process_resident_memory_bytes",
+            "Memory of the present processes of a role.",
+            labels=["role"],
+        )
+        for role, usage in self._roles.items():
+            used = usage()
+            cpu.add_metric([role], used.cpu_s)
+            memory.add_metric([role], used.resident_nbytes)
+        yield cpu
+        yield memory
+
+
+class ApiCollector(Collector):
+    """Requests to the API server of Kubernetes.
+
+    Args:
+        requests: how many there were, by verb and code; code 0: no answer.
+    """
+
+    def __init__(self, requests: Callable[[], Mapping[tuple[str, int], int]]) -> None:
+        self._requests = requests
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        family = CounterMetricFamily(
+            "edl_kubernetes_requests",
+            "Requests to the API server of Kubernetes; code 0: it did not answer.",
+            labels=["verb", "code"],
+        )
+        for (verb, code), count in sorted(self._requests().items()):
+            family.add_metric([verb, str(code)], count)
+        yield family
+
+
+class CertificateCollector(Collector):
+    """The certificates of the job's processes.
+
+    Args:
+        expiry: when the first of them ends, in seconds since 1970; None: there are none.
+    """
+
+    def __init__(self, expiry: Callable[[], float | None]) -> None:
+        self._expiry = expiry
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        if (expiry := self._expiry()) is not None:
+            yield GaugeMetricFamily(
+                "edl_certificate_expiry_timestamp_seconds",
+                "When the first certificate of the job ends, unless it is renewed before.",
+                value=expiry,
+            )

@@ -1,0 +1,37 @@
+"""The rules for Prometheus are valid, fire when they should, and have runbooks."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+from conftest import ROOT
+
+from tests.monitoring.tools import promtool
+
+PLACE = ROOT / "deploy" / "prometheus"
+RUNBOOKS = ROOT / "docs" / "runbooks"
+
+
+def alerts() -> list[dict[str, Any]]:
+    groups = yaml.safe_load((PLACE / "rules.yml").read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"] if "alert" in rule]
+
+
+def test_promtool_takes_the_rules() -> None:
+    assert "SUCCESS" in promtool("check", "rules", str(PLACE / "rules.yml"))
+
+
+def test_each_alert_fires_when_it_should_and_not_before() -> None:
+    assert "SUCCESS" in promtool("test", "rules", str(PLACE / "rules_test.yml"))
+    tested = set(re.findall(r"alertname: (\w+)", (PLACE / "rules_test.yml").read_text()))
+    assert tested == {alert["alert"] for alert in alerts()}
+
+
+def test_each_alert_has_a_runbook_that_names_it() -> None:
+    for alert in alerts():
+        page = ROOT / alert["annotations"]["runbook"]
+        assert f"`{alert['alert']}`" in page.read_text(), page
+    used = {ROOT / alert["annotations"]["runbook"] for alert in alerts()}
+    assert set(RUNBOOKS.glob("*.md")) == used
