@@ -46,8 +46,8 @@ WIDE_CLASSES = {
     "ParameterStore": "the values and slots of one layout, read and updated as a whole",
     "Tables": "the same for the rows of embedding tables",
     # Test doubles: a method for each call of the protocol, and controls for tests.
-    "ActingWorker": "test double of a worker",
-    "ScriptedMaster": "test double of a master",
+    "FakeWorker": "test double of a worker",
+    "FakeMaster": "test double of a master",
 }
 """Classes with more public methods than the limit, and what holds each of them together."""
 

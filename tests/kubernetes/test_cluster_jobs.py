@@ -1,6 +1,6 @@
 """The client on a real cluster: bad input, the objects of a job, and every command about it.
 
-The master is scripted; ``scripted_pod.py`` runs in its pod.
+The master is fake; ``fake_pod.py`` runs in its pod.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ class Submitter:
         return kubernetes_jobs(ClusterSession(choice, os.environ))
 
     def play(self, part: str) -> str:
-        """A pod template whose ``python3`` runs the scripted job."""
-        script = ROOT / "tests" / "kubernetes" / "scripted_pod.py"
+        """A pod template whose ``python3`` runs the fake job."""
+        script = ROOT / "tests" / "kubernetes" / "fake_pod.py"
         commands = self.place / "bin"
         commands.mkdir(exist_ok=True)
         python = commands / "python3"
@@ -323,13 +323,13 @@ def test_a_job_is_watched_scaled_lost_resumed_stopped_and_deleted(submitter: Sub
         import urllib.request
 
         with urllib.request.urlopen(page.url, timeout=60) as answer:
-            assert answer.read() == b"the page of a scripted job"
+            assert answer.read() == b"the page of a fake job"
 
     in_namespace = ("-n", submitter.namespace)
     listed = submitter.edl("list", "-A", "-o", "name")
     assert f"{submitter.namespace}/live" in listed.out.split()
     logs = submitter.edl("logs", "live", *in_namespace)
-    assert "[master] scripted job listens" in logs.out
+    assert "[master] fake job listens" in logs.out
     before = other.reach("live")
     submitter.kubectl("delete", "pod", "--selector", f"{objects.LABEL_ROLE}=master", "--wait=false")
     eventually(lambda: other.reach("live") not in ("", before), "another master answers")

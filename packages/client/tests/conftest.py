@@ -25,7 +25,7 @@ settings.register_profile("usual", deadline=None)
 settings.load_profile("usual")
 
 HERE = Path(__file__).parent
-SCRIPTED_JOB = f"{shlex.quote(sys.executable)} -m edl_testing.scripted_job"
+FAKE_JOB = f"{shlex.quote(sys.executable)} -m edl_testing.fake_job"
 
 Attempt = Callable[..., "Done"]
 
@@ -74,7 +74,7 @@ class Edl:
             "EDL_HOME": str(self.home),
             "HOME": str(self.place),
             "XDG_CONFIG_HOME": str(self.place / "config"),
-            "EDL_MASTER_COMMAND": SCRIPTED_JOB,
+            "EDL_MASTER_COMMAND": FAKE_JOB,
             "EDL_SCENARIO": self.part,
             **self.extra,
         }

@@ -1,4 +1,4 @@
-"""Lets tests share what is in ``conformance/`` and ``acting/``."""
+"""Lets tests share what is in ``conformance/`` and ``fakes/``."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from zoo_folder import ZooFolder
 import recordio
 import recordio.example
 from edl_proto.v1 import job_pb2, task_pb2
-from edl_testing.scripted_master import WAIT_S, ScriptedMaster
+from edl_testing.fake_master import WAIT_S, FakeMaster
 from edl_worker.app import build_worker
 from edl_worker.config import Settings
 from edl_worker.runtime import thread_stacks
@@ -29,7 +29,7 @@ settings.load_profile("usual")
 ZOO = Path(__file__).parent / "zoo"
 RECORDS = 100
 
-Master = Callable[..., ScriptedMaster]
+Master = Callable[..., FakeMaster]
 Start = Callable[..., "Worker"]
 StartProcess = Callable[..., "subprocess.Popen[str]"]
 
@@ -96,11 +96,11 @@ def job(points: Path, tmp_path: Path) -> job_pb2.JobSpec:
 
 
 @pytest.fixture
-def start_master() -> Iterator[Callable[..., ScriptedMaster]]:
-    masters: list[ScriptedMaster] = []
+def start_master() -> Iterator[Callable[..., FakeMaster]]:
+    masters: list[FakeMaster] = []
 
-    def start(*args: object, **options: object) -> ScriptedMaster:
-        masters.append(ScriptedMaster(*args, **options).start())  # type: ignore[arg-type]
+    def start(*args: object, **options: object) -> FakeMaster:
+        masters.append(FakeMaster(*args, **options).start())  # type: ignore[arg-type]
         return masters[-1]
 
     yield start
@@ -113,7 +113,7 @@ def start_worker() -> Iterator[Start]:
     """Starts workers in threads; those that still run at the end are asked to leave."""
     workers: list[Worker] = []
 
-    def start(master: ScriptedMaster, worker_id: int = 0, **settings: float) -> Worker:
+    def start(master: FakeMaster, worker_id: int = 0, **settings: float) -> Worker:
         chosen = Settings(master.address, worker_id, **settings)  # type: ignore[arg-type]
         workers.append(Worker(chosen))
         return workers[-1]

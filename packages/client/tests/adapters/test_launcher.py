@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from conftest import SCRIPTED_JOB, Edl, eventually
+from conftest import FAKE_JOB, Edl, eventually
 
 from edl.adapters import launcher
 from edl.adapters.job_store import JobStore
@@ -27,7 +27,7 @@ def test_a_restarted_master_that_never_listens_is_ended_too(
     for name, value in tidy.env.items():
         monkeypatch.setenv(name, value)
     store = JobStore(tidy.home / "jobs", ProcessRuntime())
-    command = shlex.split(SCRIPTED_JOB)
+    command = shlex.split(FAKE_JOB)
     spec = job_pb2.JobSpec(name="late", type=job_pb2.TRAIN)
     assert store.create("late", spec, supervisor_command(), command)
     starts = tidy.job_dir("late") / "starts"

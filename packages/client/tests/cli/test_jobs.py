@@ -157,7 +157,7 @@ def test_a_master_that_crashes_at_once_shows_the_end_of_its_log(tidy: Edl) -> No
     done = tidy.run(*tidy.job())
     assert done.code == 1
     assert "exit code 1 before it listened" in done.err
-    assert "the scripted job crashes as its scenario says" in done.err
+    assert "the fake job crashes as its scenario says" in done.err
     assert "master.log" in done.err
 
 
@@ -324,7 +324,7 @@ def test_two_submitters_of_one_name_at_one_moment_start_one_job(tidy: Edl) -> No
     masters = [
         pid
         for pid in tidy.processes()
-        if b"edl_testing.scripted_job" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        if b"edl_testing.fake_job" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
     assert len(masters) == 1
     tidy("stop", "race")
@@ -482,9 +482,9 @@ def test_scale_reaches_the_master(tidy: Edl) -> None:
 def test_logs_of_all_processes_of_one_and_the_last_lines(tidy: Edl) -> None:
     tidy.begin("logged", "--num-workers", "2")
     eventually(lambda: "worker 1 here" in tidy("logs", "logged").out, "the workers have written")
-    assert "[master] scripted job listens" in tidy("logs", "logged").out
+    assert "[master] fake job listens" in tidy("logs", "logged").out
     assert tidy("logs", "logged", "--worker", "0").out == "worker 0 here\n"
-    assert tidy("logs", "logged", "--master").out == "scripted job listens\n"
+    assert tidy("logs", "logged", "--master").out == "fake job listens\n"
     assert tidy("logs", "logged", "--master", "--tail", "0").out == ""
     done = tidy.run("logs", "logged", "--worker", "7")
     assert done.code == 6

@@ -1,6 +1,6 @@
 """The conformance suite of the port ``JobBackend``; every adapter passes it.
 
-A new adapter adds a ``Harness`` to ``harness`` below. The master is scripted, so the suite
+A new adapter adds a ``Harness`` to ``harness`` below. The master is fake, so the suite
 tests backends and not training.
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 
 import grpc
 import pytest
-from conftest import SCRIPTED_JOB, Edl, eventually
+from conftest import FAKE_JOB, Edl, eventually
 from fake_engine import IMAGE, FakeEngine
 
 from edl.adapters.job_identities import master_peer
@@ -56,7 +56,7 @@ class Harness:
         return str(self.edl.place / "data" / "*.recordio")
 
     def play(self, part: str) -> None:
-        """Choose the scenario that the scripted master plays."""
+        """Choose the scenario that the fake master plays."""
         self.monkeypatch.setenv("EDL_SCENARIO", part)
 
     def job(self, name: str, **flags: Any) -> Submission:
@@ -94,7 +94,7 @@ def harness(
         if request.param == "processes":
             made = Harness(tidy, monkeypatch, local_processes, {})
         else:
-            engine = opened.enter_context(FakeEngine(shlex.split(SCRIPTED_JOB)))
+            engine = opened.enter_context(FakeEngine(shlex.split(FAKE_JOB)))
             flags = {"platform": "docker", "engine": engine.url, "image": IMAGE}
             made = Harness(tidy, monkeypatch, local_containers, flags)
         made.play("endless")
@@ -260,7 +260,7 @@ def test_logs_stay_after_the_end(harness: Harness, backend: JobBackend) -> None:
 
     eventually(poll, "a line of each process")
     assert set(seen) == {
-        "master: scripted job listens",
+        "master: fake job listens",
         "worker 0: worker 0 here",
         "worker 1: worker 1 here",
     }

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from acting.cluster import ScriptedApi, outage
+from fakes.cluster import FakeApi, outage
 
 from edl_master.adapters import api_retry
 from edl_master.adapters.job_directory import to_json
@@ -33,12 +33,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def record(api: ScriptedApi, folder: Path, epoch: int = 1) -> JobRecord:
+def record(api: FakeApi, folder: Path, epoch: int = 1) -> JobRecord:
     return JobRecord(api, "team", "job", OWNER, epoch, folder)
 
 
 def test_it_has_the_status_whole_events_and_the_ends_of_logs(folder: Path) -> None:
-    api = ScriptedApi()
+    api = FakeApi()
     record(api, folder).write()
     made = api.objects[RECORD]
     assert made["metadata"]["ownerReferences"] == [OWNER]
@@ -50,7 +50,7 @@ def test_it_has_the_status_whole_events_and_the_ends_of_logs(folder: Path) -> No
 
 
 def test_it_is_written_only_when_something_is_new(folder: Path) -> None:
-    api = ScriptedApi()
+    api = FakeApi()
     written = record(api, folder)
     written.write()
     calls = len(api.calls)
@@ -62,14 +62,14 @@ def test_it_is_written_only_when_something_is_new(folder: Path) -> None:
 
 
 def test_the_last_one_is_written_however_long_the_api_server_is_away(folder: Path) -> None:
-    api = ScriptedApi()
+    api = FakeApi()
     api.before = outage(15)
     record(api, folder).complete()
     assert RECORD in api.objects
 
 
 def test_a_master_does_not_replace_the_record_of_a_newer_one(folder: Path) -> None:
-    api = ScriptedApi()
+    api = FakeApi()
     record(api, folder, epoch=2).write()
     before = api.objects[RECORD]
     (folder / "events.jsonl").write_text('{"number": 9}\n')

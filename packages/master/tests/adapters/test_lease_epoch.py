@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from acting.cluster import ScriptedApi, outage
+from fakes.cluster import FakeApi, outage
 
 from edl_master.adapters import api_retry
 from edl_master.adapters.lease_epoch import LeaseEpoch
@@ -20,12 +20,12 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api_retry, "_FIRST_S", 0.0)
 
 
-def epoch(api: ScriptedApi, pod: str = "pod") -> LeaseEpoch:
+def epoch(api: FakeApi, pod: str = "pod") -> LeaseEpoch:
     return LeaseEpoch(api, "team", "edl-job", OWNER, pod)
 
 
 def test_each_master_has_a_higher_number_than_all_before() -> None:
-    api = ScriptedApi()
+    api = FakeApi()
     assert [epoch(api, f"pod-{n}").take() for n in range(3)] == [1, 2, 3]
     lease = api.objects[LEASE]
     assert lease["metadata"]["ownerReferences"] == [OWNER]
@@ -35,7 +35,7 @@ def test_each_master_has_a_higher_number_than_all_before() -> None:
 
 
 def test_two_masters_that_take_it_at_the_same_time_get_different_numbers() -> None:
-    api = ScriptedApi()
+    api = FakeApi()
     epoch(api).take()
     masters = [epoch(api, f"pod-{n}") for n in range(8)]
     threads = [threading.Thread(target=each.take) for each in masters]
@@ -47,7 +47,7 @@ def test_two_masters_that_take_it_at_the_same_time_get_different_numbers() -> No
 
 
 def test_a_number_is_never_taken_from_a_version_that_has_changed() -> None:
-    api = ScriptedApi()
+    api = FakeApi()
     epoch(api).take()
     faster = epoch(api, "faster")
 
@@ -62,7 +62,7 @@ def test_a_number_is_never_taken_from_a_version_that_has_changed() -> None:
 
 
 def test_an_increase_that_was_not_answered_leaves_a_number_unused() -> None:
-    api = ScriptedApi()
+    api = FakeApi()
     epoch(api).take()
 
     def lose_the_answer(method: str, path: str) -> None:
@@ -74,7 +74,7 @@ def test_an_increase_that_was_not_answered_leaves_a_number_unused() -> None:
 
 
 def test_a_master_waits_for_the_api_server_at_its_start_and_before_its_end() -> None:
-    api = ScriptedApi()
+    api = FakeApi()
     api.before = outage(20)
     master = epoch(api)
     assert master.take() == 1
@@ -83,7 +83,7 @@ def test_a_master_waits_for_the_api_server_at_its_start_and_before_its_end() -> 
 
 
 def test_a_newer_master_is_seen_when_it_is_asked_for() -> None:
-    api = ScriptedApi()
+    api = FakeApi()
     older = epoch(api)
     older.take()
     assert not older.is_superseded
@@ -93,7 +93,7 @@ def test_a_newer_master_is_seen_when_it_is_asked_for() -> None:
 
 
 def test_silence_of_the_api_server_is_no_newer_master(monkeypatch: pytest.MonkeyPatch) -> None:
-    api = ScriptedApi()
+    api = FakeApi()
     older = epoch(api)
     older.take()
     looks = threading.Semaphore(0)
@@ -115,7 +115,7 @@ def test_silence_of_the_api_server_is_no_newer_master(monkeypatch: pytest.Monkey
 
 
 def test_a_lease_that_may_not_be_written_is_an_error_at_once() -> None:
-    api = ScriptedApi()
+    api = FakeApi()
 
     def forbid(method: str, path: str) -> None:
         if method == "POST":

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from acting.store import Trouble, emptied, trouble
+from fakes.store import Trouble, emptied, trouble
 
 import recordio
 from edl_master.adapters import object_stores

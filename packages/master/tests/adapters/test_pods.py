@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acting.cluster import ScriptedApi, outage
+from fakes.cluster import FakeApi, outage
 
 from edl_master.adapters import api_retry
 from edl_master.adapters.pod_template import PodTemplate, PriorityMix
@@ -31,13 +31,13 @@ Start = Callable[[], KubernetesPods]
 
 
 @pytest.fixture
-def api(monkeypatch: pytest.MonkeyPatch) -> ScriptedApi:
+def api(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
     monkeypatch.setattr(api_retry, "_FIRST_S", 0.0)
-    return ScriptedApi()
+    return FakeApi()
 
 
 @pytest.fixture
-def start(api: ScriptedApi, tmp_path: Path) -> Iterator[Start]:
+def start(api: FakeApi, tmp_path: Path) -> Iterator[Start]:
     made: list[KubernetesPods] = []
 
     def make() -> KubernetesPods:
@@ -55,12 +55,12 @@ def following(platform: KubernetesPods) -> Iterator[Observation]:
         yield from platform.observe(1.0)
 
 
-def only_pod(api: ScriptedApi) -> str:
+def only_pod(api: FakeApi) -> str:
     (path,) = (path for path in list(api.objects) if path.startswith(PODS))
     return path
 
 
-def show(api: ScriptedApi, **status: Any) -> None:
+def show(api: FakeApi, **status: Any) -> None:
     """The kubelet or the scheduler writes a status."""
     path = only_pod(api)
     api.put(path, {**copy.deepcopy(api.objects[path]), "status": status})
@@ -70,13 +70,13 @@ def container(**state: Any) -> dict[str, Any]:
     return {"containerStatuses": [{"name": objects.CONTAINER, "state": state}]}
 
 
-def wait_until_made(api: ScriptedApi, seen: Iterator[Observation]) -> None:
+def wait_until_made(api: FakeApi, seen: Iterator[Observation]) -> None:
     assert next(seen) == InstancePending(W, "Creating")
     while not any(path.startswith(PODS) for path in list(api.objects)):
         pass  # the test's own limit ends this
 
 
-def test_what_a_pod_waits_for_is_told_until_it_runs(api: ScriptedApi, start: Start) -> None:
+def test_what_a_pod_waits_for_is_told_until_it_runs(api: FakeApi, start: Start) -> None:
     platform = start()
     platform.start(W, 0)
     seen = following(platform)
@@ -90,7 +90,7 @@ def test_what_a_pod_waits_for_is_told_until_it_runs(api: ScriptedApi, start: Sta
 
 
 def test_an_image_that_cannot_be_pulled_is_given_up_without_another_event(
-    api: ScriptedApi, start: Start, monkeypatch: pytest.MonkeyPatch
+    api: FakeApi, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("edl_master.adapters.pods._START_PATIENCE_S", 0.2)
     platform = start()
@@ -103,7 +103,7 @@ def test_an_image_that_cannot_be_pulled_is_given_up_without_another_event(
 
 
 def test_a_pod_that_starts_in_time_is_not_given_up(
-    api: ScriptedApi, start: Start, monkeypatch: pytest.MonkeyPatch
+    api: FakeApi, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("edl_master.adapters.pods._START_PATIENCE_S", 0.2)
     platform = start()
@@ -117,7 +117,7 @@ def test_a_pod_that_starts_in_time_is_not_given_up(
     assert platform.observe(0.5) == ()
 
 
-def test_an_exceeded_quota_is_waited_for(api: ScriptedApi, start: Start) -> None:
+def test_an_exceeded_quota_is_waited_for(api: FakeApi, start: Start) -> None:
     message = "exceeded quota: team, requested: pods=1, used: pods=5, limited: pods=5"
 
     def exceed_once(method: str, path: str) -> None:
@@ -137,7 +137,7 @@ def test_an_exceeded_quota_is_waited_for(api: ScriptedApi, start: Start) -> None
 
 @pytest.mark.parametrize(("status", "reason"), [(422, "Invalid"), (403, "Forbidden")])
 def test_a_pod_that_the_api_server_refuses_can_never_start(
-    api: ScriptedApi, start: Start, status: int, reason: str
+    api: FakeApi, start: Start, status: int, reason: str
 ) -> None:
     def refuse(method: str, path: str) -> None:
         if method == "POST":
@@ -167,7 +167,7 @@ def test_a_pod_that_the_api_server_refuses_can_never_start(
     ],
 )
 def test_the_end_of_a_pod_names_its_cause(
-    api: ScriptedApi,
+    api: FakeApi,
     start: Start,
     condition: dict[str, str] | None,
     terminated: dict[str, Any],
@@ -186,7 +186,7 @@ def test_the_end_of_a_pod_names_its_cause(
 
 
 def test_a_pod_that_is_deleted_and_does_not_end_is_lost_with_its_node(
-    api: ScriptedApi, start: Start, monkeypatch: pytest.MonkeyPatch
+    api: FakeApi, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("edl_master.adapters.pods._LOST_MARGIN_S", 0.0)
     platform = start()
@@ -205,7 +205,7 @@ def test_a_pod_that_is_deleted_and_does_not_end_is_lost_with_its_node(
 
 
 def test_pods_of_a_former_master_are_found_when_the_api_server_is_back(
-    api: ScriptedApi, start: Start
+    api: FakeApi, start: Start
 ) -> None:
     running = TEMPLATE.render(InstanceId("edl-job-worker-3-0-ab"), WorkerId(3), 2, ["x"])
     api.put(f"{PODS}/edl-job-worker-3-0-ab", {**running, "status": container(running={})})

@@ -6,7 +6,7 @@ import queue
 import signal
 import threading
 
-from acting.threads import Machine, ThreadInstance, ThreadPlatform
+from fakes.threads import Machine, ThreadInstance, ThreadPlatform
 
 from edl_master.adapters.server_pods import ServerPods
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import fsspec
 import pytest
-from acting.store import calm, emptied, refuse, trouble
 from conformance.checkpoint_suite import (
     CheckpointSuite,
     World,
@@ -19,6 +18,7 @@ from conformance.checkpoint_suite import (
     unused,
     version,
 )
+from fakes.store import calm, emptied, refuse, trouble
 
 from edl_master.adapters import object_stores
 from edl_master.adapters.checkpoints import CheckpointStorage

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acting.cluster import ScriptedApi, outage
+from fakes.cluster import FakeApi, outage
 from google.protobuf import json_format
 
 from edl_master.adapters import api_retry, former_masters
@@ -46,8 +46,8 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def api() -> ScriptedApi:
-    api = ScriptedApi()
+def api() -> FakeApi:
+    api = FakeApi()
     uid = api.put(JOB, {"spec": {"backoffLimit": 1000000}})["metadata"]["uid"]
     owner = {"kind": "Job", "name": "edl-job", "uid": uid}
     api.put(POD, {"metadata": of_a_master(owner, 12)})
@@ -62,7 +62,7 @@ def of_a_master(owner: dict[str, str], minute: int) -> dict[str, Any]:
     }
 
 
-def put_former(api: ScriptedApi, number: int, lived_s: int = 2, **ended: Any) -> None:
+def put_former(api: FakeApi, number: int, lived_s: int = 2, **ended: Any) -> None:
     """A former master of the Job, whose container has ended."""
     metadata = of_a_master(api.objects[POD]["metadata"]["ownerReferences"][0], number)
     terminated = {
@@ -113,7 +113,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Work:
 
 
 def test_a_job_with_a_result_ends_with_code_0_and_leaves_the_job_alone(
-    api: ScriptedApi, secret: Path, tmp_path: Path, work: Work
+    api: FakeApi, secret: Path, tmp_path: Path, work: Work
 ) -> None:
     assert pod.run(secret, tmp_path / "state", lambda: api) == 0
     assert api.objects[JOB]["spec"]["backoffLimit"] == 1000000
@@ -125,7 +125,7 @@ def test_a_job_with_a_result_ends_with_code_0_and_leaves_the_job_alone(
 
 @pytest.mark.parametrize("state", [job_pb2.FAILED, job_pb2.CANCELLED])
 def test_an_end_without_a_result_is_made_final_before_the_master_exits(
-    api: ScriptedApi,
+    api: FakeApi,
     secret: Path,
     tmp_path: Path,
     work: Work,
@@ -137,7 +137,7 @@ def test_an_end_without_a_result_is_made_final_before_the_master_exits(
 
 
 def test_the_end_waits_for_an_api_server_that_is_away(
-    api: ScriptedApi, secret: Path, tmp_path: Path, work: Work
+    api: FakeApi, secret: Path, tmp_path: Path, work: Work
 ) -> None:
     work.state = job_pb2.FAILED
     api.before = outage(40)
@@ -146,7 +146,7 @@ def test_the_end_waits_for_an_api_server_that_is_away(
 
 
 def test_a_later_job_of_the_same_name_is_not_ended(
-    api: ScriptedApi, secret: Path, tmp_path: Path, work: Work
+    api: FakeApi, secret: Path, tmp_path: Path, work: Work
 ) -> None:
     work.state = job_pb2.FAILED
     later = api.put(JOB, {"spec": {"backoffLimit": 1000000}})
@@ -156,7 +156,7 @@ def test_a_later_job_of_the_same_name_is_not_ended(
 
 
 def test_a_job_whose_masters_fail_at_each_start_fails_with_their_reason(
-    api: ScriptedApi, secret: Path, tmp_path: Path, work: Work
+    api: FakeApi, secret: Path, tmp_path: Path, work: Work
 ) -> None:
     for number in range(former_masters.MOST_FAILURES):
         put_former(api, number)
@@ -181,7 +181,7 @@ def test_a_job_whose_masters_fail_at_each_start_fails_with_their_reason(
     ],
 )
 def test_masters_that_have_worked_or_were_killed_do_not_fail_a_job(
-    api: ScriptedApi, secret: Path, tmp_path: Path, work: Work, last: dict[str, Any]
+    api: FakeApi, secret: Path, tmp_path: Path, work: Work, last: dict[str, Any]
 ) -> None:
     for number in range(former_masters.MOST_FAILURES - 1):
         put_former(api, number)
@@ -190,7 +190,7 @@ def test_masters_that_have_worked_or_were_killed_do_not_fail_a_job(
 
 
 def test_a_master_without_enough_memory_fails_its_job_with_the_remedy(
-    api: ScriptedApi, secret: Path, tmp_path: Path, work: Work
+    api: FakeApi, secret: Path, tmp_path: Path, work: Work
 ) -> None:
     for number in range(former_masters.MOST_FAILURES):
         put_former(api, number, exitCode=137, reason="OOMKilled")
@@ -201,7 +201,7 @@ def test_a_master_without_enough_memory_fails_its_job_with_the_remedy(
 
 
 def test_each_master_has_an_incarnation_of_its_epoch(
-    api: ScriptedApi, secret: Path, tmp_path: Path, work: Work
+    api: FakeApi, secret: Path, tmp_path: Path, work: Work
 ) -> None:
     for _ in range(2):
         pod.run(secret, tmp_path / "state", lambda: api)
@@ -211,7 +211,7 @@ def test_each_master_has_an_incarnation_of_its_epoch(
 
 
 def test_the_next_master_keeps_the_directory_as_it_is(
-    api: ScriptedApi, secret: Path, tmp_path: Path, work: Work
+    api: FakeApi, secret: Path, tmp_path: Path, work: Work
 ) -> None:
     pod.run(secret, tmp_path / "state", lambda: api)
     kept = tmp_path / "state" / "job" / "snapshots"
@@ -224,7 +224,7 @@ def test_the_next_master_keeps_the_directory_as_it_is(
 
 
 def test_another_job_of_the_same_name_does_not_go_on_from_the_state_of_the_former_one(
-    api: ScriptedApi, secret: Path, tmp_path: Path, work: Work
+    api: FakeApi, secret: Path, tmp_path: Path, work: Work
 ) -> None:
     pod.run(secret, tmp_path / "state", lambda: api)
     folder = tmp_path / "state" / "job"
@@ -236,7 +236,7 @@ def test_another_job_of_the_same_name_does_not_go_on_from_the_state_of_the_forme
 
 
 def test_a_master_waits_until_the_former_one_has_left_the_directory(
-    api: ScriptedApi, secret: Path, tmp_path: Path, work: Work, monkeypatch: pytest.MonkeyPatch
+    api: FakeApi, secret: Path, tmp_path: Path, work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "state" / "job"
     folder.mkdir(parents=True)
@@ -255,7 +255,7 @@ def test_a_master_waits_until_the_former_one_has_left_the_directory(
 
 
 def test_a_master_that_waits_gives_up_when_a_later_one_comes(
-    api: ScriptedApi, secret: Path, tmp_path: Path, work: Work
+    api: FakeApi, secret: Path, tmp_path: Path, work: Work
 ) -> None:
     folder = tmp_path / "state" / "job"
     folder.mkdir(parents=True)
@@ -277,7 +277,7 @@ def test_a_master_that_waits_gives_up_when_a_later_one_comes(
 
 
 def test_a_pod_that_no_job_has_made_is_no_master(
-    api: ScriptedApi, secret: Path, tmp_path: Path, work: Work, caplog: pytest.LogCaptureFixture
+    api: FakeApi, secret: Path, tmp_path: Path, work: Work, caplog: pytest.LogCaptureFixture
 ) -> None:
     api.put(POD, {"metadata": {}})
     assert pod.run(secret, tmp_path / "state", lambda: api) == startup.FAILED

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from acting.jobs import complete_spec
+from fakes.jobs import complete_spec
 
 from edl_master.config import job_config
 from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync

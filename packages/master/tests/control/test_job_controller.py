@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from acting.job_settings import job_settings
+from fakes.job_settings import job_settings
 
 from edl_master.adapters.buffer_pool import BufferPool
 from edl_master.control import job_controller

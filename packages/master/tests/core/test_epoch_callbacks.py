@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from acting.job_settings import job_settings
+from fakes.job_settings import job_settings
 
 from edl_master.core import effects as fx
 from edl_master.core import events as ev

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from acting.job_settings import job_settings
+from fakes.job_settings import job_settings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

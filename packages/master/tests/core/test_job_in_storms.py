@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acting.job_settings import job_settings
+from fakes.job_settings import job_settings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulation import World

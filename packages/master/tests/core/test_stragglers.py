@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 
 import pytest
-from acting.job_settings import job_settings
+from fakes.job_settings import job_settings
 
 from edl_master.core import effects as fx
 from edl_master.core import events as ev

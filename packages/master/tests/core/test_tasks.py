@@ -7,7 +7,7 @@ import sys
 from types import FunctionType, MethodType, ModuleType
 
 import pytest
-from acting.job_settings import job_settings
+from fakes.job_settings import job_settings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import fsspec
 import pytest
-from acting.jobs import DEADLINE_S, RunningJob, set_update, training_spec
-from acting.store import Trouble, emptied, refuse, trouble
+from fakes.jobs import DEADLINE_S, RunningJob, set_update, training_spec
+from fakes.store import Trouble, emptied, refuse, trouble
 from test_training import EPOCHS, RECORDS, SIZES, check_exact, events_of
 
 from edl_master.adapters import object_stores
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2
-from edl_testing.acting_worker import ActingBehavior, ActingWorker
+from edl_testing.fake_worker import FakeWorker, WorkerBehavior
 
 
 @pytest.fixture
@@ -51,15 +51,15 @@ def test_a_stopped_job_goes_on_elsewhere_from_what_is_in_the_store(
     stop = threading.Event()
     minibatches = 0
 
-    def at_minibatch(worker: ActingWorker, minibatch: int) -> None:
+    def at_minibatch(worker: FakeWorker, minibatch: int) -> None:
         nonlocal minibatches
         minibatches += 1
         if minibatches == 20:
             stop.set()
 
     spec = spec_of(tmp_path, store, update)
-    acting = ActingBehavior(RECORDS, sync=update == "SYNC", at_minibatch=at_minibatch)
-    with RunningJob(spec, tmp_path / "here", acting) as job:
+    behavior = WorkerBehavior(RECORDS, sync=update == "SYNC", at_minibatch=at_minibatch)
+    with RunningJob(spec, tmp_path / "here", behavior) as job:
         assert stop.wait(DEADLINE_S)
         job.job.Stop(job_pb2.StopRequest(reason="a test"), timeout=200)
         assert job.wait() == 1
@@ -69,18 +69,18 @@ def test_a_stopped_job_goes_on_elsewhere_from_what_is_in_the_store(
     assert "CheckpointTaken" in kinds(tmp_path / "here")
     assert not [path for path in (tmp_path / "here" / "checkpoints").glob("*") if path.is_dir()]
 
-    acting = ActingBehavior(RECORDS, sync=update == "SYNC")
-    with RunningJob(spec, tmp_path / "there", acting) as job:
+    behavior = WorkerBehavior(RECORDS, sync=update == "SYNC")
+    with RunningJob(spec, tmp_path / "there", behavior) as job:
         assert job.wait() == 0
         check_exact(spec, job.app.report.status())
-    assert len(acting.outcomes) < EPOCHS * RECORDS / 4
+    assert len(behavior.outcomes) < EPOCHS * RECORDS / 4
     assert "CheckpointRestored" in kinds(tmp_path / "there")
 
 
 def test_a_checkpoint_with_a_part_deleted_is_passed_over(tmp_path: Path, store: str) -> None:
     spec = spec_of(tmp_path, store)
     spec.training.keep_checkpoints = 50
-    with RunningJob(spec, tmp_path / "here", ActingBehavior(RECORDS)) as job:
+    with RunningJob(spec, tmp_path / "here", WorkerBehavior(RECORDS)) as job:
         assert job.wait() == 0
     names = sorted({path.partition("/")[0] for path in objects(store) if "/" in path})
     assert len(names) >= 2
@@ -88,7 +88,7 @@ def test_a_checkpoint_with_a_part_deleted_is_passed_over(tmp_path: Path, store: 
     system.rm_file(f"{path}/{names[-1]}/array-0000.npy")
 
     spec.output += "-again"
-    with RunningJob(spec, tmp_path / "there", ActingBehavior(RECORDS)) as job:
+    with RunningJob(spec, tmp_path / "there", WorkerBehavior(RECORDS)) as job:
         assert job.wait() == 0
         check_exact(spec, job.app.report.status())
     told = events_of(tmp_path / "there")
@@ -111,7 +111,7 @@ def test_a_store_that_hangs_holds_up_neither_the_job_nor_its_snapshots(
         stuck.set()
         going_on.wait(DEADLINE_S)
 
-    def at_minibatch(worker: ActingWorker, minibatch: int) -> None:
+    def at_minibatch(worker: FakeWorker, minibatch: int) -> None:
         nonlocal minibatches, applied_meanwhile
         minibatches += 1
         if minibatches > 10:  # the job is not to end before its first checkpoint is on its way
@@ -129,7 +129,7 @@ def test_a_store_that_hangs_holds_up_neither_the_job_nor_its_snapshots(
     spec = spec_of(tmp_path, store)
     try:
         with RunningJob(
-            spec, tmp_path / "here", ActingBehavior(RECORDS, at_minibatch=at_minibatch)
+            spec, tmp_path / "here", WorkerBehavior(RECORDS, at_minibatch=at_minibatch)
         ) as job:
             assert job.wait() == 0
             check_exact(spec, job.app.report.status())
@@ -147,7 +147,7 @@ def test_a_store_that_hangs_holds_up_neither_the_job_nor_its_snapshots(
 def test_a_store_that_never_takes_one_costs_the_job_nothing(tmp_path: Path, store: str) -> None:
     trouble("put", refuse)
     spec = spec_of(tmp_path, store)
-    with RunningJob(spec, tmp_path / "here", ActingBehavior(RECORDS)) as job:
+    with RunningJob(spec, tmp_path / "here", WorkerBehavior(RECORDS)) as job:
         assert job.wait() == 0
         check_exact(spec, job.app.report.status())
     told = kinds(tmp_path / "here")
@@ -163,7 +163,7 @@ def test_a_store_that_cannot_be_written_is_found_before_training(
 
     monkeypatch.setattr(Trouble, "pipe_file", refuse_it)
     with pytest.raises(EdlError) as caught:
-        RunningJob(spec_of(tmp_path, store), tmp_path / "here", ActingBehavior(RECORDS))
+        RunningJob(spec_of(tmp_path, store), tmp_path / "here", WorkerBehavior(RECORDS))
     assert caught.value.code == error_pb2.OUTPUT_UNWRITABLE
     assert "not yours" in caught.value.what
     assert store in caught.value.where
@@ -173,18 +173,18 @@ def test_two_masters_on_one_store_the_earlier_one_is_fenced_off(tmp_path: Path, 
     begun = threading.Event()
     taken = threading.Event()
 
-    def at_minibatch(worker: ActingWorker, minibatch: int) -> None:
+    def at_minibatch(worker: FakeWorker, minibatch: int) -> None:
         begun.set()
         taken.wait(DEADLINE_S)
 
     spec = spec_of(tmp_path, store)
     with RunningJob(
-        spec, tmp_path / "here", ActingBehavior(RECORDS, at_minibatch=at_minibatch)
+        spec, tmp_path / "here", WorkerBehavior(RECORDS, at_minibatch=at_minibatch)
     ) as first:
         assert begun.wait(DEADLINE_S)
         again = spec_of(tmp_path, store)
         again.output += "-again"
-        with RunningJob(again, tmp_path / "there", ActingBehavior(RECORDS)) as second:
+        with RunningJob(again, tmp_path / "there", WorkerBehavior(RECORDS)) as second:
             taken.set()
             assert first.wait() == 1
             assert second.wait() == 0

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from acting.jobs import DEADLINE_S, RunningJob, training_spec
+from fakes.jobs import DEADLINE_S, RunningJob, training_spec
 
 from edl_proto.v1 import task_pb2
-from edl_testing.acting_worker import ActingBehavior, ActingWorker
 from edl_testing.conformance import LeasedTask, MasterConformance
+from edl_testing.fake_worker import FakeWorker, WorkerBehavior
 
 RECORDS = 106
 
@@ -20,10 +20,10 @@ class TestMaster(MasterConformance):
     @pytest.fixture
     def leased(self, tmp_path: Path) -> Iterator[LeasedTask]:
         """A worker of a running job that waits before its first minibatch."""
-        arrived: list[ActingWorker] = []
+        arrived: list[FakeWorker] = []
         here, go = threading.Event(), threading.Event()
 
-        def at_minibatch(worker: ActingWorker, minibatch: int) -> None:
+        def at_minibatch(worker: FakeWorker, minibatch: int) -> None:
             if not arrived:
                 arrived.append(worker)
                 here.set()
@@ -32,7 +32,7 @@ class TestMaster(MasterConformance):
 
         spec = training_spec(tmp_path)
         spec.workers.min = spec.workers.max = 1
-        behavior = ActingBehavior(RECORDS, at_minibatch=at_minibatch)
+        behavior = WorkerBehavior(RECORDS, at_minibatch=at_minibatch)
         with RunningJob(spec, tmp_path / "job", behavior) as job:
             assert here.wait(DEADLINE_S)
             (worker,) = arrived

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import grpc
 import pytest
-from acting.jobs import DEADLINE_S, RunningJob, intervals, training_spec
+from fakes.jobs import DEADLINE_S, RunningJob, intervals, training_spec
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2
-from edl_testing.acting_worker import ActingBehavior, ActingWorker
+from edl_testing.fake_worker import FakeWorker, WorkerBehavior
 
 
 class Gate:
@@ -28,7 +28,7 @@ class Gate:
         self.reached = threading.Semaphore(0)
         self.opened = threading.Event()
 
-    def __call__(self, worker: ActingWorker, minibatch: int) -> None:
+    def __call__(self, worker: FakeWorker, minibatch: int) -> None:
         self.reached.release()
         deadline = time.monotonic() + DEADLINE_S
         while not self.opened.wait(0.01):
@@ -47,7 +47,7 @@ def gate() -> Gate:
 def job(tmp_path: Path, gate: Gate) -> Iterator[RunningJob]:
     """A job whose two workers are in the middle of a task."""
     spec = training_spec(tmp_path)
-    with RunningJob(spec, tmp_path / "job", ActingBehavior(106, at_minibatch=gate)) as running:
+    with RunningJob(spec, tmp_path / "job", WorkerBehavior(106, at_minibatch=gate)) as running:
         for _ in range(2):
             assert gate.reached.acquire(timeout=DEADLINE_S)
         yield running
@@ -197,7 +197,7 @@ def test_a_finished_job_keeps_its_page_and_ends_when_the_client_has_read_the_res
     spec = training_spec(tmp_path)
     spec.serving.keep_page_s = DEADLINE_S
     slow = intervals(acknowledge_s=DEADLINE_S)
-    with RunningJob(spec, tmp_path / "job", ActingBehavior(106), slow) as job:
+    with RunningJob(spec, tmp_path / "job", WorkerBehavior(106), slow) as job:
         until(lambda: job.status().state == job_pb2.SUCCEEDED)
         assert job.exit_code is None
         assert not any(instance.alive for instance in job.platform.machine.instances)

@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from acting.jobs import DEADLINE_S, RunningJob, complete_spec, training_spec, write_numbers
-from acting.threads import Died
+from fakes.jobs import DEADLINE_S, RunningJob, complete_spec, training_spec, write_numbers
+from fakes.threads import Died
 
 import recordio
 from edl_master.adapters.checkpoint_files import Checkpoint
@@ -19,7 +19,7 @@ from edl_master.adapters.checkpoints import LocalCheckpoints
 from edl_master.adapters.prediction_output import PredictionOutput
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
-from edl_testing.acting_worker import ActingBehavior, ActingWorker
+from edl_testing.fake_worker import FakeWorker, WorkerBehavior
 
 
 def spec_of(tmp_path: Path, kind: str, sizes: tuple[int, ...]) -> job_pb2.JobSpec:
@@ -41,7 +41,7 @@ def spec_of(tmp_path: Path, kind: str, sizes: tuple[int, ...]) -> job_pb2.JobSpe
 
 def test_an_evaluation_job_gives_metrics(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, "EVALUATE", (37, 64))
-    with RunningJob(spec, tmp_path / "job", ActingBehavior(0)) as job:
+    with RunningJob(spec, tmp_path / "job", WorkerBehavior(0)) as job:
         assert job.wait() == 0
         status = job.app.report.status()
     assert status.state == job_pb2.SUCCEEDED
@@ -57,7 +57,7 @@ def predictions_in(path: Path) -> list[bytes]:
 
 def test_predictions_are_one_per_record_in_order_in_a_file_per_file(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, "PREDICT", (37, 0, 64, 5))
-    with RunningJob(spec, tmp_path / "job", ActingBehavior(0)) as job:
+    with RunningJob(spec, tmp_path / "job", WorkerBehavior(0)) as job:
         assert job.wait() == 0
         status = job.app.report.status()
     output = Path(spec.output)
@@ -78,7 +78,7 @@ def test_predictions_are_one_per_record_in_order_in_a_file_per_file(tmp_path: Pa
 def test_predictions_can_be_one_file(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, "PREDICT", (37, 64))
     spec.output = str(tmp_path / "all.recordio")
-    with RunningJob(spec, tmp_path / "job", ActingBehavior(0)) as job:
+    with RunningJob(spec, tmp_path / "job", WorkerBehavior(0)) as job:
         assert job.wait() == 0
     assert predictions_in(Path(spec.output)) == [b"predicted %d" % n for n in range(101)]
 
@@ -87,7 +87,7 @@ def test_predictions_of_workers_that_die_appear_once(tmp_path: Path) -> None:
     deaths: set[int] = set()
     lock = threading.Lock()
 
-    def at_record(worker: ActingWorker, _: int) -> None:
+    def at_record(worker: FakeWorker, _: int) -> None:
         with lock:
             (token,) = worker.held
             if len(deaths) < 8 and token not in deaths:
@@ -96,16 +96,16 @@ def test_predictions_of_workers_that_die_appear_once(tmp_path: Path) -> None:
 
     spec = spec_of(tmp_path, "PREDICT", (37, 64))
     spec.output = str(tmp_path / "all.recordio")
-    with RunningJob(spec, tmp_path / "job", ActingBehavior(0, at_minibatch=at_record)) as job:
+    with RunningJob(spec, tmp_path / "job", WorkerBehavior(0, at_minibatch=at_record)) as job:
         assert job.wait() == 0
         status = job.app.report.status()
     assert predictions_in(Path(spec.output)) == [b"predicted %d" % n for n in range(101)]
     assert (status.predictions, status.preemptions) == (101, 8)
 
 
-def done_tasks(acting: ActingBehavior, kind: str) -> int:
+def done_tasks(behavior: WorkerBehavior, kind: str) -> int:
     """How many tasks of a kind workers have begun."""
-    return sum(each == kind for _, each in acting.seen)
+    return sum(each == kind for _, each in behavior.seen)
 
 
 def tasks_kept(job_dir: Path) -> int:
@@ -122,14 +122,14 @@ def kill_at_task(spec: job_pb2.JobSpec, job_dir: Path, task: int) -> None:
     All tasks before it are in a snapshot by then.
     """
 
-    def at_work(worker: ActingWorker, _: int) -> None:
-        if len(worker.acting.seen) == task:
+    def at_work(worker: FakeWorker, _: int) -> None:
+        if len(worker.behavior.seen) == task:
             while not worker.instance.asked.wait(0.01):
                 worker.instance.check()
 
     spec.workers.min = spec.workers.max = 1
-    acting = ActingBehavior(0, at_minibatch=at_work)
-    with RunningJob(spec, job_dir, acting) as job:
+    behavior = WorkerBehavior(0, at_minibatch=at_work)
+    with RunningJob(spec, job_dir, behavior) as job:
         deadline = time.monotonic() + DEADLINE_S
         while tasks_kept(job_dir) < task - 1:
             assert time.monotonic() < deadline, "no snapshot of all tasks before this one"
@@ -149,12 +149,12 @@ def test_a_prediction_goes_on_where_its_master_died(tmp_path: Path) -> None:
     kill_at_task(spec, tmp_path / "job", 5)
     parts = tmp_path / "job" / "parts"
     made_at = (parts / "0000000000.recordio").stat().st_mtime_ns
-    acting = ActingBehavior(0)
-    with RunningJob(spec, tmp_path / "job", acting) as job:
+    behavior = WorkerBehavior(0)
+    with RunningJob(spec, tmp_path / "job", behavior) as job:
         assert (parts / "0000000000.recordio").stat().st_mtime_ns == made_at
         assert job.wait() == 0
         status = job.app.report.status()
-    assert done_tasks(acting, "PREDICTION") == 11 - 4
+    assert done_tasks(behavior, "PREDICTION") == 11 - 4
     assert predictions_in(Path(spec.output)) == [b"predicted %d" % n for n in range(101)]
     assert (status.predictions, status.progress.records_done) == (101, 101)
     assert "CheckpointRestored" in events_of(tmp_path / "job")
@@ -187,7 +187,7 @@ def test_what_a_snapshot_counts_as_done_is_there_when_it_is_written(
 
     monkeypatch.setattr(LocalCheckpoints, "write", writes)
     monkeypatch.setattr("edl_master.adapters.prediction_output.os.replace", replaces_slowly)
-    with RunningJob(spec, tmp_path / "job", ActingBehavior(0)) as job:
+    with RunningJob(spec, tmp_path / "job", WorkerBehavior(0)) as job:
         assert job.wait() == 0
     assert kept[-1][0] == 11
     assert all(there >= done for done, there in kept), kept
@@ -198,11 +198,11 @@ def test_a_prediction_whose_parts_are_gone_starts_over_and_says_so(tmp_path: Pat
     spec.output = str(tmp_path / "all.recordio")
     kill_at_task(spec, tmp_path / "job", 5)
     (tmp_path / "job" / "parts" / "0000000002.recordio").unlink()
-    acting = ActingBehavior(0)
-    with RunningJob(spec, tmp_path / "job", acting) as job:
+    behavior = WorkerBehavior(0)
+    with RunningJob(spec, tmp_path / "job", behavior) as job:
         assert job.wait() == 0
         status = job.app.report.status()
-    assert done_tasks(acting, "PREDICTION") == 11
+    assert done_tasks(behavior, "PREDICTION") == 11
     assert predictions_in(Path(spec.output)) == [b"predicted %d" % n for n in range(101)]
     assert status.predictions == 101
     kinds = events_of(tmp_path / "job")
@@ -213,19 +213,19 @@ def test_a_prediction_whose_parts_are_gone_starts_over_and_says_so(tmp_path: Pat
 def test_an_evaluation_goes_on_where_its_master_died(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Seeing(ActingWorker):
+    class Seeing(FakeWorker):
         def evaluate(self, lease: task_pb2.Lease, done: task_pb2.CompleteRequest) -> None:
-            self.acting.at_minibatch(self, 0)
+            self.behavior.at_minibatch(self, 0)
             super().evaluate(lease, done)
 
-    monkeypatch.setattr("edl_testing.acting_worker.ActingWorker", Seeing)
+    monkeypatch.setattr("edl_testing.fake_worker.FakeWorker", Seeing)
     spec = spec_of(tmp_path, "EVALUATE", (37, 64))
     kill_at_task(spec, tmp_path / "job", 5)
-    acting = ActingBehavior(0)
-    with RunningJob(spec, tmp_path / "job", acting) as job:
+    behavior = WorkerBehavior(0)
+    with RunningJob(spec, tmp_path / "job", behavior) as job:
         assert job.wait() == 0
         status = job.app.report.status()
-    assert done_tasks(acting, "EVALUATION") == 11 - 4
+    assert done_tasks(behavior, "EVALUATION") == 11 - 4
     assert dict(status.metrics) == {"mean_weight": 1.0}
     assert status.progress.records_done == status.progress.records_total == 101
     assert status.tasks["evaluation"].done == 11
@@ -253,25 +253,25 @@ def test_a_prediction_that_was_joined_is_not_made_again(
     output = Path(spec.output)
     with monkeypatch.context() as patch:
         patch.setattr(PredictionOutput, "finish", joins_and_dies)
-        with RunningJob(spec, tmp_path / "job", ActingBehavior(0)) as job:
+        with RunningJob(spec, tmp_path / "job", WorkerBehavior(0)) as job:
             assert joined.wait(DEADLINE_S)
     assert job.exit_code is None
     before = made(output)
     if lost == "all":
         shutil.rmtree(tmp_path / "job" / "snapshots")
-    acting = ActingBehavior(0)
-    with RunningJob(spec, tmp_path / "job", acting) as job:
+    behavior = WorkerBehavior(0)
+    with RunningJob(spec, tmp_path / "job", behavior) as job:
         assert job.wait() == 0
         status = job.app.report.status()
     again = lost == "all"
-    assert done_tasks(acting, "PREDICTION") == (11 if again else 0)
+    assert done_tasks(behavior, "PREDICTION") == (11 if again else 0)
     assert (made(output) == before) != again
     assert len(predictions_in(output / "part-0.recordio")) == 37
     assert status.predictions == 101
     assert [path.name for path in output.parent.iterdir()] == ["predictions"]
 
 
-class Failing(ActingWorker):
+class Failing(FakeWorker):
     """Fails every task that holds record 40."""
 
     def predict(self, lease: task_pb2.Lease, done: task_pb2.CompleteRequest) -> None:
@@ -295,13 +295,13 @@ class Failing(ActingWorker):
 
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edl_testing.acting_worker.ActingWorker", Failing)
+    monkeypatch.setattr("edl_testing.fake_worker.FakeWorker", Failing)
 
 
 @pytest.mark.usefixtures("failing")
 def test_a_task_that_fails_for_good_fails_the_job_and_says_where(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, "PREDICT", (37, 64))
-    with RunningJob(spec, tmp_path / "job", ActingBehavior(0)) as job:
+    with RunningJob(spec, tmp_path / "job", WorkerBehavior(0)) as job:
         assert job.wait() == 1
         status = job.app.report.status()
     assert status.state == job_pb2.FAILED
@@ -319,7 +319,7 @@ def test_a_task_that_fails_for_good_fails_the_job_and_says_where(tmp_path: Path)
 def test_with_dead_letters_allowed_the_rest_is_predicted(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, "PREDICT", (37, 64))
     spec.failures.allow_dead_letters = True
-    with RunningJob(spec, tmp_path / "job", ActingBehavior(0)) as job:
+    with RunningJob(spec, tmp_path / "job", WorkerBehavior(0)) as job:
         assert job.wait() == 0
         status = job.app.report.status()
     assert status.tasks["prediction"].dead == 1
@@ -329,7 +329,7 @@ def test_with_dead_letters_allowed_the_rest_is_predicted(tmp_path: Path) -> None
 
 
 def test_a_worker_that_cannot_work_fails_the_job_with_its_own_words(tmp_path: Path) -> None:
-    class Contractless(ActingWorker):
+    class Contractless(FakeWorker):
         def join(self) -> None:
             super().join()
             raise EdlError(
@@ -337,9 +337,9 @@ def test_a_worker_that_cannot_work_fails_the_job_with_its_own_words(tmp_path: Pa
             )
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("edl_testing.acting_worker.ActingWorker", Contractless)
+        patch.setattr("edl_testing.fake_worker.FakeWorker", Contractless)
         spec = spec_of(tmp_path, "EVALUATE", (37,))
-        with RunningJob(spec, tmp_path / "job", ActingBehavior(0)) as job:
+        with RunningJob(spec, tmp_path / "job", WorkerBehavior(0)) as job:
             assert job.wait() == 1
             status = job.app.report.status()
     assert status.error.code == error_pb2.MODEL_CONTRACT
@@ -349,16 +349,16 @@ def test_a_worker_that_cannot_work_fails_the_job_with_its_own_words(tmp_path: Pa
 
 
 def test_workers_that_crash_before_any_work_end_the_job_with_their_log(tmp_path: Path) -> None:
-    class Crashing(ActingWorker):
+    class Crashing(FakeWorker):
         def live(self) -> int:
             self.instance.printed.append("Segmentation fault, so to speak")
             return 3
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("edl_testing.acting_worker.ActingWorker", Crashing)
+        patch.setattr("edl_testing.fake_worker.FakeWorker", Crashing)
         spec = training_spec(tmp_path)
         spec.workers.min = spec.workers.max = 1
-        with RunningJob(spec, tmp_path / "job", ActingBehavior(106)) as job:
+        with RunningJob(spec, tmp_path / "job", WorkerBehavior(106)) as job:
             assert job.wait() == 1
             status = job.app.report.status()
     assert status.error.code == error_pb2.WORKER_CRASH_LOOP
@@ -368,8 +368,8 @@ def test_workers_that_crash_before_any_work_end_the_job_with_their_log(tmp_path:
 
 def test_an_optimizer_that_the_master_lacks_ends_the_job(tmp_path: Path) -> None:
     spec = training_spec(tmp_path)
-    acting = ActingBehavior(106, optimizer='{"class_name": "Magic", "config": {}}')
-    with RunningJob(spec, tmp_path / "job", acting) as job:
+    behavior = WorkerBehavior(106, optimizer='{"class_name": "Magic", "config": {}}')
+    with RunningJob(spec, tmp_path / "job", behavior) as job:
         assert job.wait() == 1
         status = job.app.report.status()
     assert status.state == job_pb2.FAILED
@@ -384,22 +384,22 @@ def test_a_second_worker_with_another_model_ends_the_job_and_names_the_variable(
     sizes = iter((106, 107))
     lock = threading.Lock()
 
-    class Another(ActingWorker):
+    class Another(FakeWorker):
         def describe(self) -> task_pb2.ModelDescription:
             with lock:
                 model = super().describe()
                 model.variables[0].shape[0] = next(sizes, 106)
                 return model
 
-    def at_minibatch(worker: ActingWorker, minibatch: int) -> None:
+    def at_minibatch(worker: FakeWorker, minibatch: int) -> None:
         # The first one waits for the second.
         while not worker.instance.asked.wait(0.01):
             worker.instance.check()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("edl_testing.acting_worker.ActingWorker", Another)
-        acting = ActingBehavior(106, at_minibatch=at_minibatch)
-        with RunningJob(training_spec(tmp_path), tmp_path / "job", acting) as job:
+        patch.setattr("edl_testing.fake_worker.FakeWorker", Another)
+        behavior = WorkerBehavior(106, at_minibatch=at_minibatch)
+        with RunningJob(training_spec(tmp_path), tmp_path / "job", behavior) as job:
             assert job.wait() == 1
             status = job.app.report.status()
     assert status.error.code == error_pb2.SHAPE_MISMATCH

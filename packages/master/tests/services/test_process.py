@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from acting import instance
-from acting.jobs import DEADLINE_S, training_spec
+from fakes import instance
+from fakes.jobs import DEADLINE_S, training_spec
 from google.protobuf import json_format
 
 from edl_proto.local import job_directory, process_identity

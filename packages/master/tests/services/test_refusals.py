@@ -9,13 +9,13 @@ from pathlib import Path
 import grpc
 import numpy as np
 import pytest
-from acting.jobs import DEADLINE_S, RunningJob, training_spec
-from acting.threads import ThreadInstance
+from fakes.jobs import DEADLINE_S, RunningJob, training_spec
+from fakes.threads import ThreadInstance
 
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, parameters_pb2, task_pb2
-from edl_testing.acting_session import ref
-from edl_testing.acting_worker import ActingBehavior, ActingWorker
+from edl_testing.fake_session import ref
+from edl_testing.fake_worker import FakeWorker, WorkerBehavior
 
 RECORDS = 106
 NBYTES = 4 * RECORDS
@@ -24,7 +24,7 @@ NBYTES = 4 * RECORDS
 class Held:
     """A worker of a running job that has a lease and waits before its first minibatch."""
 
-    def __init__(self, job: RunningJob, worker: ActingWorker, lease: task_pb2.Lease) -> None:
+    def __init__(self, job: RunningJob, worker: FakeWorker, lease: task_pb2.Lease) -> None:
         self.job = job
         self.worker = worker
         self.lease = lease
@@ -70,10 +70,10 @@ class Held:
 
 @pytest.fixture
 def held(tmp_path: Path) -> Iterator[Held]:
-    arrived: list[ActingWorker] = []
+    arrived: list[FakeWorker] = []
     here, go = threading.Event(), threading.Event()
 
-    def at_minibatch(worker: ActingWorker, minibatch: int) -> None:
+    def at_minibatch(worker: FakeWorker, minibatch: int) -> None:
         if not arrived:
             arrived.append(worker)
             here.set()
@@ -83,7 +83,7 @@ def held(tmp_path: Path) -> Iterator[Held]:
     spec = training_spec(tmp_path)
     spec.workers.min = spec.workers.max = 1
     with RunningJob(
-        spec, tmp_path / "job", ActingBehavior(RECORDS, at_minibatch=at_minibatch)
+        spec, tmp_path / "job", WorkerBehavior(RECORDS, at_minibatch=at_minibatch)
     ) as job:
         assert here.wait(DEADLINE_S)
         (worker,) = arrived
@@ -202,7 +202,7 @@ def test_calls_for_another_incarnation_are_refused(held: Held, method: str) -> N
     assert error.code == error_pb2.STALE_INCARNATION
 
 
-Ask = Callable[[ActingWorker], object]
+Ask = Callable[[FakeWorker], object]
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_a_lease_without_a_task_type_is_refused(held: Held) -> None:
 
 def test_an_unknown_worker_is_asked_to_leave(held: Held) -> None:
     instance = ThreadInstance(worker=7, attempt=0, name="nobody:1:1")  # type: ignore[arg-type]
-    with ActingWorker(ActingBehavior(RECORDS), instance, held.job.app.address) as stranger:
+    with FakeWorker(WorkerBehavior(RECORDS), instance, held.job.app.address) as stranger:
         stranger.join()
         reply = stranger.ask()
     assert reply.leave.reason == "unknown-worker"
@@ -260,14 +260,14 @@ def test_an_unknown_worker_is_asked_to_leave(held: Held) -> None:
 def test_what_a_master_says_before_any_model_is_described(tmp_path: Path) -> None:
     ready = threading.Event()
 
-    class Early(ActingWorker):
+    class Early(FakeWorker):
         def join(self) -> None:
             header = parameters_pb2.PullHeader(incarnation=self.register_only())
             call = self.channel.stream_stream("/edl.v1.Parameters/Pull")
             try:
                 list(call(iter([header.SerializeToString()]), timeout=200))
             except grpc.RpcError as error:
-                self.acting.seen.append((0, str(EdlError.from_rpc(error))))
+                self.behavior.seen.append((0, str(EdlError.from_rpc(error))))
             ready.set()
             super().join()
 
@@ -276,9 +276,9 @@ def test_what_a_master_says_before_any_model_is_described(tmp_path: Path) -> Non
             return str(self.tasks.Register(request).incarnation)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("edl_testing.acting_worker.ActingWorker", Early)
-        acting = ActingBehavior(RECORDS)
-        with RunningJob(training_spec(tmp_path), tmp_path / "job", acting) as job:
+        patch.setattr("edl_testing.fake_worker.FakeWorker", Early)
+        behavior = WorkerBehavior(RECORDS)
+        with RunningJob(training_spec(tmp_path), tmp_path / "job", behavior) as job:
             assert ready.wait(DEADLINE_S)
             assert job.wait() == 0
-    assert "NOT_READY" in acting.seen[0][1]
+    assert "NOT_READY" in behavior.seen[0][1]

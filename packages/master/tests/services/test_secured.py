@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
-from acting.jobs import RunningJob, trained_weights, training_spec
+from fakes.jobs import RunningJob, trained_weights, training_spec
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from edl_proto.errors import EdlError, ErrorCode
@@ -26,7 +26,7 @@ from edl_proto.local import job_directory
 from edl_proto.transport import channels
 from edl_proto.transport.parameters import PARAMETERS, ParametersStub
 from edl_proto.v1 import job_pb2, job_pb2_grpc, parameters_pb2, task_pb2, task_pb2_grpc
-from edl_testing.acting_worker import ActingBehavior
+from edl_testing.fake_worker import WorkerBehavior
 
 WAIT_S = 200.0
 RECORDS = 106
@@ -42,16 +42,16 @@ class Held:
         job_dir.mkdir()
         identities = IdentityFolder(job_dir / job_directory.IDENTITY, self.spec.name)
         identities.create([(Role.MASTER, None)])
-        acting = ActingBehavior(
+        behavior = WorkerBehavior(
             RECORDS,
             at_minibatch=self._hold,
             master_for=lambda worker: Credentials(identities.provide(Role.WORKER, worker)).to(
                 Role.MASTER
             ),
         )
-        self.job = opened.enter_context(RunningJob(self.spec, job_dir, acting))
+        self.job = opened.enter_context(RunningJob(self.spec, job_dir, behavior))
         opened.callback(self.goes_on.set)  # before the job is closed
-        assert acting.ready.acquire(timeout=WAIT_S)
+        assert behavior.ready.acquire(timeout=WAIT_S)
 
     def _hold(self, worker: object, minibatch: int) -> None:
         self.goes_on.wait(WAIT_S)

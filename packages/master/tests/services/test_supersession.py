@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from acting.jobs import RunningJob, training_spec
+from fakes.jobs import RunningJob, training_spec
 
 from edl_master.app.hosting import Hosting
 from edl_master.recovery.restart import SUPERSEDED
 from edl_proto.local import job_directory
-from edl_testing.acting_worker import ActingBehavior
+from edl_testing.fake_worker import WorkerBehavior
 
 
 def test_a_master_that_sees_a_later_one_ends_and_keeps_its_instances(tmp_path: Path) -> None:
@@ -20,9 +20,9 @@ def test_a_master_that_sees_a_later_one_ends_and_keeps_its_instances(tmp_path: P
         working.set()
         goes_on.wait(120)
 
-    acting = ActingBehavior(106, at_minibatch=hold)
+    behavior = WorkerBehavior(106, at_minibatch=hold)
     hosting = Hosting(is_superseded=seen.is_set)
-    with RunningJob(training_spec(tmp_path), tmp_path / "job", acting, hosting=hosting) as job:
+    with RunningJob(training_spec(tmp_path), tmp_path / "job", behavior, hosting=hosting) as job:
         assert working.wait(60)
         seen.set()
         assert job.wait() == SUPERSEDED
@@ -36,8 +36,8 @@ def test_a_master_that_sees_a_later_one_ends_and_keeps_its_instances(tmp_path: P
 
 def test_a_master_asks_before_it_makes_the_result(tmp_path: Path) -> None:
     hosting = Hosting(confirm=lambda: False)
-    acting = ActingBehavior(106)
-    with RunningJob(training_spec(tmp_path), tmp_path / "job", acting, hosting=hosting) as job:
+    behavior = WorkerBehavior(106)
+    with RunningJob(training_spec(tmp_path), tmp_path / "job", behavior, hosting=hosting) as job:
         assert job.wait() == SUPERSEDED
     assert not (tmp_path / "model").exists()
     assert not (tmp_path / "job" / job_directory.END).exists()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from acting.jobs import (
+from fakes.jobs import (
     DEADLINE_S,
     RunningJob,
     set_update,
@@ -17,12 +17,12 @@ from acting.jobs import (
     training_spec,
     write_numbers,
 )
-from acting.threads import Died
+from fakes.threads import Died
 
 from edl_proto.errors import EdlError
 from edl_proto.local import job_directory
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
-from edl_testing.acting_worker import ActingBehavior, ActingWorker
+from edl_testing.fake_worker import FakeWorker, WorkerBehavior
 
 SIZES = (37, 64, 5)
 RECORDS = sum(SIZES)
@@ -51,11 +51,11 @@ def test_every_weight_is_the_number_of_epochs(tmp_path: Path, update: str, worke
     spec = training_spec(tmp_path, SIZES)
     spec.workers.max = workers
     set_update(spec, update)
-    acting = ActingBehavior(RECORDS, sync=update == "SYNC")
-    with RunningJob(spec, tmp_path / "job", acting) as job:
+    behavior = WorkerBehavior(RECORDS, sync=update == "SYNC")
+    with RunningJob(spec, tmp_path / "job", behavior) as job:
         assert job.wait() == 0
         check_exact(spec, job.app.report.status())
-    assert acting.errors == []
+    assert behavior.errors == []
     exported = json.loads((Path(spec.output) / "info.json").read_text())
     assert exported["epochs"] == EPOCHS
     assert exported["records"] == EPOCHS * RECORDS
@@ -63,22 +63,22 @@ def test_every_weight_is_the_number_of_epochs(tmp_path: Path, update: str, worke
 
 def test_pushes_that_are_repeated_change_nothing(tmp_path: Path) -> None:
     spec = training_spec(tmp_path, SIZES)
-    acting = ActingBehavior(RECORDS, repeat_pushes=True)
-    with RunningJob(spec, tmp_path / "job", acting) as job:
+    behavior = WorkerBehavior(RECORDS, repeat_pushes=True)
+    with RunningJob(spec, tmp_path / "job", behavior) as job:
         assert job.wait() == 0
         check_exact(spec, job.app.report.status())
-    applied = acting.outcomes.count(parameters_pb2.APPLIED)
-    assert acting.outcomes.count(parameters_pb2.ALREADY_APPLIED) == applied
-    assert 2 * applied == len(acting.outcomes)
+    applied = behavior.outcomes.count(parameters_pb2.APPLIED)
+    assert behavior.outcomes.count(parameters_pb2.ALREADY_APPLIED) == applied
+    assert 2 * applied == len(behavior.outcomes)
 
 
 @pytest.mark.parametrize("update", ["ASYNC", "SYNC"])
 def test_a_worker_that_returns_after_its_loss_changes_nothing(tmp_path: Path, update: str) -> None:
     """It died after its task's first minibatch; another one goes on with the second."""
-    zombies: list[tuple[ActingWorker, task_pb2.LeaseRef, int | None]] = []
+    zombies: list[tuple[FakeWorker, task_pb2.LeaseRef, int | None]] = []
     buried = threading.Event()
 
-    def at_minibatch(worker: ActingWorker, minibatch: int) -> None:
+    def at_minibatch(worker: FakeWorker, minibatch: int) -> None:
         if not zombies and minibatch == 1:
             (lease,) = worker.held.values()
             zombies.append((worker, lease, worker.version))
@@ -89,15 +89,15 @@ def test_a_worker_that_returns_after_its_loss_changes_nothing(tmp_path: Path, up
     spec = training_spec(tmp_path, SIZES)
     set_update(spec, update)
     spec.training.grads_to_wait = 1
-    acting = ActingBehavior(RECORDS, sync=update == "SYNC", at_minibatch=at_minibatch)
-    with RunningJob(spec, tmp_path / "job", acting) as job:
+    behavior = WorkerBehavior(RECORDS, sync=update == "SYNC", at_minibatch=at_minibatch)
+    with RunningJob(spec, tmp_path / "job", behavior) as job:
         with job.app._services.controller._changed:
             seen = job.app._services.controller._changed.wait_for(
                 lambda: job.app._services.controller._job.view(0).preemptions == 1, DEADLINE_S
             )
         assert seen
         ((dead, lease, version),) = zombies
-        zombie = ActingWorker(acting, dead.instance, job.app.address)
+        zombie = FakeWorker(behavior, dead.instance, job.app.address)
         with zombie:
             zombie.incarnation, zombie.fingerprint = dead.incarnation, dead.fingerprint
             old = task_pb2.Lease(task=lease.task, token=lease.token)
@@ -119,7 +119,7 @@ def test_a_storm_of_kills_loses_and_repeats_nothing(tmp_path: Path) -> None:
     lock = threading.Lock()
     deaths = 0
 
-    def at_minibatch(worker: ActingWorker, minibatch: int) -> None:
+    def at_minibatch(worker: FakeWorker, minibatch: int) -> None:
         nonlocal deaths
         with lock:
             if chance.random() < 0.3:
@@ -128,8 +128,8 @@ def test_a_storm_of_kills_loses_and_repeats_nothing(tmp_path: Path) -> None:
 
     spec = training_spec(tmp_path, SIZES)
     spec.workers.max = 3
-    acting = ActingBehavior(RECORDS, repeat_pushes=True, at_minibatch=at_minibatch)
-    with RunningJob(spec, tmp_path / "job", acting) as job:
+    behavior = WorkerBehavior(RECORDS, repeat_pushes=True, at_minibatch=at_minibatch)
+    with RunningJob(spec, tmp_path / "job", behavior) as job:
         assert job.wait() == 0
         status = job.app.report.status()
     assert deaths >= 10
@@ -141,14 +141,14 @@ def test_a_storm_of_kills_loses_and_repeats_nothing(tmp_path: Path) -> None:
 def test_workers_asked_to_leave_hand_their_tasks_back(tmp_path: Path) -> None:
     asked: set[str] = set()
 
-    def at_minibatch(worker: ActingWorker, minibatch: int) -> None:
+    def at_minibatch(worker: FakeWorker, minibatch: int) -> None:
         if len(asked) < 5 and minibatch == 1 and worker.instance.name not in asked:
             asked.add(worker.instance.name)
             worker.instance.asked.set()
 
     spec = training_spec(tmp_path, SIZES)
-    acting = ActingBehavior(RECORDS, at_minibatch=at_minibatch)
-    with RunningJob(spec, tmp_path / "job", acting) as job:
+    behavior = WorkerBehavior(RECORDS, at_minibatch=at_minibatch)
+    with RunningJob(spec, tmp_path / "job", behavior) as job:
         assert job.wait() == 0
         status = job.app.report.status()
     assert len(asked) == 5
@@ -162,8 +162,8 @@ def test_evaluations_are_of_one_frozen_version(tmp_path: Path) -> None:
     set_update(spec, "SYNC")
     spec.training.evaluation_steps = 3
     spec.validation_data.append(write_numbers(tmp_path / "validation", (20, 11)))
-    acting = ActingBehavior(RECORDS, sync=True)
-    with RunningJob(spec, tmp_path / "job", acting) as job:
+    behavior = WorkerBehavior(RECORDS, sync=True)
+    with RunningJob(spec, tmp_path / "job", behavior) as job:
         assert job.wait() == 0
         status = job.app.report.status()
     check_exact(spec, status)
@@ -183,7 +183,7 @@ def test_a_stopped_job_goes_on_from_its_checkpoint(tmp_path: Path, update: str) 
     stop, accepted = threading.Event(), threading.Event()
     minibatches = 0
 
-    def at_minibatch(worker: ActingWorker, minibatch: int) -> None:
+    def at_minibatch(worker: FakeWorker, minibatch: int) -> None:
         nonlocal minibatches
         minibatches += 1
         if minibatches >= 20:  # the job must not be over before it is stopped
@@ -194,8 +194,8 @@ def test_a_stopped_job_goes_on_from_its_checkpoint(tmp_path: Path, update: str) 
     set_update(spec, update)
     spec.training.checkpoint_dir = str(tmp_path / "checkpoints")
     spec.training.checkpoint_steps = 5
-    acting = ActingBehavior(RECORDS, sync=update == "SYNC", at_minibatch=at_minibatch)
-    with RunningJob(spec, tmp_path / "job", acting) as job:
+    behavior = WorkerBehavior(RECORDS, sync=update == "SYNC", at_minibatch=at_minibatch)
+    with RunningJob(spec, tmp_path / "job", behavior) as job:
         assert stop.wait(DEADLINE_S)
         job.job.Stop(job_pb2.StopRequest(reason="a test"), timeout=200)
         accepted.set()
@@ -207,12 +207,12 @@ def test_a_stopped_job_goes_on_from_its_checkpoint(tmp_path: Path, update: str) 
 
     # The stop is on disk and binds every later master, until whoever resumes the job withdraws it.
     (tmp_path / "job" / job_directory.REQUESTS).unlink()
-    acting = ActingBehavior(RECORDS, sync=update == "SYNC")
-    with RunningJob(spec, tmp_path / "job", acting) as job:
+    behavior = WorkerBehavior(RECORDS, sync=update == "SYNC")
+    with RunningJob(spec, tmp_path / "job", behavior) as job:
         assert job.wait() == 0
         status = job.app.report.status()
     check_exact(spec, status)
-    assert len(acting.outcomes) < EPOCHS * RECORDS / 4
+    assert len(behavior.outcomes) < EPOCHS * RECORDS / 4
     assert status.seconds > stopped.seconds
     (before,), (after,) = stopped.curves, status.curves
     assert list(after.points)[: len(before.points)] == list(before.points)
@@ -229,16 +229,16 @@ def test_the_model_of_a_stopped_job_is_exported_by_another_before_it_goes_on(
 ) -> None:
     stop, accepted = threading.Event(), threading.Event()
 
-    def at_minibatch(worker: ActingWorker, minibatch: int) -> None:
+    def at_minibatch(worker: FakeWorker, minibatch: int) -> None:
         if minibatch >= 2:  # the job must not be over before it is stopped
             stop.set()
             accepted.wait(DEADLINE_S)
 
     spec = training_spec(tmp_path, SIZES)
-    acting = ActingBehavior(RECORDS, at_minibatch=at_minibatch)
-    with RunningJob(spec, tmp_path / "job", acting) as job:
+    behavior = WorkerBehavior(RECORDS, at_minibatch=at_minibatch)
+    with RunningJob(spec, tmp_path / "job", behavior) as job:
         assert stop.wait(DEADLINE_S)
-        with pytest.raises(EdlError) as caught, RunningJob(spec, tmp_path / "second", acting):
+        with pytest.raises(EdlError) as caught, RunningJob(spec, tmp_path / "second", behavior):
             pass
         assert caught.value.code == error_pb2.OUTPUT_EXISTS
         assert "job is going to write" in caught.value.what, "not only after it has trained"
@@ -253,20 +253,20 @@ def test_the_model_of_a_stopped_job_is_exported_by_another_before_it_goes_on(
     short.CopyFrom(spec)
     short.name = "counting-export"
     short.export.job, short.export.snapshots = spec.name, str(tmp_path / "job" / "snapshots")
-    with RunningJob(short, tmp_path / "short", ActingBehavior(RECORDS)) as job:
+    with RunningJob(short, tmp_path / "short", WorkerBehavior(RECORDS)) as job:
         assert job.wait() == 0
         status = job.app.report.status()
     assert status.progress.steps == stopped.progress.steps, "an export trains nothing"
     assert trained_weights(spec).sum() == done
 
     (tmp_path / "job" / job_directory.REQUESTS).unlink()
-    with RunningJob(spec, tmp_path / "job", ActingBehavior(RECORDS)) as job:
+    with RunningJob(spec, tmp_path / "job", WorkerBehavior(RECORDS)) as job:
         assert job.wait() == 0
         check_exact(spec, job.app.report.status())
 
     # Snapshots of a job that has succeeded are gone.
     short.output += "-late"
-    with pytest.raises(EdlError) as caught, RunningJob(short, tmp_path / "late", acting):
+    with pytest.raises(EdlError) as caught, RunningJob(short, tmp_path / "late", behavior):
         pass
     assert caught.value.code == error_pb2.MODEL_NOT_FOUND
     assert "no snapshot" in caught.value.what
@@ -277,7 +277,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path) 
     spec.training.checkpoint_dir = str(tmp_path / "checkpoints")
     spec.training.checkpoint_steps = 5
     spec.training.keep_checkpoints = 50
-    with RunningJob(spec, tmp_path / "job", ActingBehavior(RECORDS)) as job:
+    with RunningJob(spec, tmp_path / "job", WorkerBehavior(RECORDS)) as job:
         assert job.wait() == 0
     names = sorted(path.name for path in (tmp_path / "checkpoints").glob("counting-*"))
     assert len(names) >= 2
@@ -287,7 +287,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path) 
     array.write_bytes(content)
 
     spec.output += "-again"
-    with RunningJob(spec, tmp_path / "again", ActingBehavior(RECORDS)) as job:
+    with RunningJob(spec, tmp_path / "again", WorkerBehavior(RECORDS)) as job:
         assert job.wait() == 0
         check_exact(spec, job.app.report.status())
     kinds = [event["kind"] for event in events_of(tmp_path / "again")]
@@ -296,7 +296,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path) 
 
 def test_status_events_and_curves_are_on_disk_at_the_end(tmp_path: Path) -> None:
     spec = training_spec(tmp_path, SIZES)
-    with RunningJob(spec, tmp_path / "job", ActingBehavior(RECORDS)) as job:
+    with RunningJob(spec, tmp_path / "job", WorkerBehavior(RECORDS)) as job:
         assert job.wait() == 0
         status = job.app.report.status()
     written = json.loads((tmp_path / "job" / "status.json").read_text())

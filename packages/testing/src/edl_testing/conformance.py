@@ -1,7 +1,7 @@
 """The rules of the services Tasks and Parameters, as a suite for any master.
 
 A test module derives a class from ``MasterConformance`` and gives it a fixture ``leased``. The
-scripted master passes the suite beside the real one, so tests of workers cannot come to depend on
+fake master passes the suite beside the real one, so tests of workers cannot come to depend on
 a master that does not exist.
 """
 
@@ -15,8 +15,8 @@ import pytest
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import parameters_pb2, task_pb2
-from edl_testing.acting_session import CALL_S, ref
-from edl_testing.acting_worker import ActingWorker
+from edl_testing.fake_session import CALL_S, ref
+from edl_testing.fake_worker import FakeWorker
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class LeasedTask:
         lease: of a task with at least two minibatches of which none is in the model.
     """
 
-    worker: ActingWorker
+    worker: FakeWorker
     lease: task_pb2.Lease
 
     def push(

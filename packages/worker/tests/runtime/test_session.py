@@ -13,22 +13,22 @@ import reference
 from conftest import Master, Start, StartProcess, two_tasks
 
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
-from edl_testing.scripted_master import WAIT_S, ScriptedMaster
+from edl_testing.fake_master import WAIT_S, FakeMaster
 
 Header = parameters_pb2.PushHeader
 
 
-def hold_at(minibatch: int) -> Callable[[ScriptedMaster, Header], int | None]:
+def hold_at(minibatch: int) -> Callable[[FakeMaster, Header], int | None]:
     """A master that answers STALE from this minibatch on, so that the task does not end."""
 
-    def answer(master: ScriptedMaster, header: Header) -> int | None:
+    def answer(master: FakeMaster, header: Header) -> int | None:
         time.sleep(0.01)
         return parameters_pb2.STALE if header.claim.minibatch >= minibatch else None
 
     return answer
 
 
-def computing(master: ScriptedMaster) -> bool:
+def computing(master: FakeMaster) -> bool:
     """Whether a worker is in a step, as it said itself."""
     return any(
         beat.leases and beat.phase == task_pb2.COMPUTING for beat in master.received.heartbeats
@@ -182,7 +182,7 @@ def test_a_master_that_comes_back_restored_gets_what_it_lost_again(
     master = start_master(job, [tasks])
     taken: list[dict[str, object]] = []
 
-    def snapshot(m: ScriptedMaster, header: Header) -> int | None:
+    def snapshot(m: FakeMaster, header: Header) -> int | None:
         if header.claim.lease.token == 1 and header.claim.minibatch == 2 and not taken:
             taken.append(m.snapshot())
         return hold_at(4)(m, header) if header.claim.lease.token == 1 else None

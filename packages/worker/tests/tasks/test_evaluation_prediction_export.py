@@ -21,7 +21,7 @@ import recordio
 import recordio.example
 from edl_proto import tensor
 from edl_proto.v1 import error_pb2, job_pb2, model_pb2, parameters_pb2, task_pb2
-from edl_testing.scripted_master import ScriptedMaster
+from edl_testing.fake_master import FakeMaster
 from edl_worker.codec.jobs import decode_job
 from edl_worker.codec.tasks import encode_result
 from edl_worker.concurrency.shared_state import SharedState
@@ -77,7 +77,7 @@ def by_keras(
     return file.model, result
 
 
-def metrics_of(master: ScriptedMaster) -> dict[str, float]:
+def metrics_of(master: FakeMaster) -> dict[str, float]:
     (found,) = [
         dict(task.complete.metrics)
         for task in master.all_tasks()
@@ -171,7 +171,7 @@ def test_metric_states_travel_exactly(job: job_pb2.JobSpec, points: Path) -> Non
 @pytest.fixture
 def exported(
     job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start, tmp_path: Path
-) -> tuple[Path, ScriptedMaster]:
+) -> tuple[Path, FakeMaster]:
     """The output of a training job, and its master."""
     job.model.params = ""
     master = start_master(job, [[training(points, 0, 100)], [export(job.output)]])
@@ -181,7 +181,7 @@ def exported(
 
 
 def test_an_output_holds_all_that_the_documents_promise(
-    exported: tuple[Path, ScriptedMaster], job: job_pb2.JobSpec, points: Path
+    exported: tuple[Path, FakeMaster], job: job_pb2.JobSpec, points: Path
 ) -> None:
     output, master = exported
     assert sorted(path.name for path in output.iterdir()) == [
@@ -214,7 +214,7 @@ def test_an_output_holds_all_that_the_documents_promise(
 
 
 def test_the_saved_model_serves_without_edl_or_keras(
-    exported: tuple[Path, ScriptedMaster], job: job_pb2.JobSpec, points: Path, tmp_path: Path
+    exported: tuple[Path, FakeMaster], job: job_pb2.JobSpec, points: Path, tmp_path: Path
 ) -> None:
     output, master = exported
     x, _ = all_points(points)
@@ -395,7 +395,7 @@ def predict_job(job: job_pb2.JobSpec, trained: Path) -> job_pb2.JobSpec:
 
 
 def test_each_record_gets_its_prediction_in_order_on_a_machine_without_the_zoo(
-    exported: tuple[Path, ScriptedMaster],
+    exported: tuple[Path, FakeMaster],
     job: job_pb2.JobSpec,
     points: Path,
     start_master: Master,
@@ -430,7 +430,7 @@ def test_each_record_gets_its_prediction_in_order_on_a_machine_without_the_zoo(
 
 
 def test_what_is_kept_of_each_record_lies_beside_its_prediction(
-    exported: tuple[Path, ScriptedMaster],
+    exported: tuple[Path, FakeMaster],
     job: job_pb2.JobSpec,
     points: Path,
     start_master: Master,
@@ -455,7 +455,7 @@ def test_what_is_kept_of_each_record_lies_beside_its_prediction(
 
 
 def test_a_feature_with_the_name_of_an_output_cannot_be_kept(
-    exported: tuple[Path, ScriptedMaster],
+    exported: tuple[Path, FakeMaster],
     job: job_pb2.JobSpec,
     points: Path,
     start_master: Master,
@@ -479,7 +479,7 @@ def test_a_feature_with_the_name_of_an_output_cannot_be_kept(
 @pytest.mark.parametrize("function", ["doubled", "halved"])
 def test_another_number_of_predictions_than_records_is_an_error(
     function: str,
-    exported: tuple[Path, ScriptedMaster],
+    exported: tuple[Path, FakeMaster],
     job: job_pb2.JobSpec,
     points: Path,
     start_master: Master,
@@ -500,7 +500,7 @@ def test_another_number_of_predictions_than_records_is_an_error(
 
 
 def test_an_evaluate_job_reads_the_trained_values_itself(
-    exported: tuple[Path, ScriptedMaster],
+    exported: tuple[Path, FakeMaster],
     job: job_pb2.JobSpec,
     points: Path,
     start_master: Master,
@@ -533,7 +533,7 @@ def test_a_directory_without_a_trained_model_is_reported(
 
 
 def test_training_begins_from_the_values_of_an_earlier_one(
-    exported: tuple[Path, ScriptedMaster],
+    exported: tuple[Path, FakeMaster],
     job: job_pb2.JobSpec,
     points: Path,
     start_master: Master,
@@ -553,7 +553,7 @@ def test_training_begins_from_the_values_of_an_earlier_one(
 
 
 def test_values_of_another_model_are_refused_by_name(
-    exported: tuple[Path, ScriptedMaster],
+    exported: tuple[Path, FakeMaster],
     job: job_pb2.JobSpec,
     points: Path,
     start_master: Master,

@@ -10,7 +10,7 @@ import reference
 from conftest import OF_TWO_TASKS, Master, Start, StartProcess, training, two_tasks
 
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
-from edl_testing.scripted_master import WAIT_S, ScriptedMaster
+from edl_testing.fake_master import WAIT_S, FakeMaster
 
 Header = parameters_pb2.PushHeader
 
@@ -21,7 +21,7 @@ def job(job: job_pb2.JobSpec) -> job_pb2.JobSpec:
     return job
 
 
-def parts(master: ScriptedMaster) -> list[tuple[int, int, int]]:
+def parts(master: FakeMaster) -> list[tuple[int, int, int]]:
     """Task, first minibatch and number of minibatches of what is in the model."""
     return [
         (h.claim.lease.task.number, h.claim.minibatch, h.claim.minibatches)
@@ -81,7 +81,7 @@ def test_a_lost_answer_changes_nothing(
     master = start_master(job, [tasks])
     seen: set[int] = set()
 
-    def cut_off(m: ScriptedMaster, header: Header) -> None:
+    def cut_off(m: FakeMaster, header: Header) -> None:
         if header.claim.minibatch == 3 and header.claim.lease.token not in seen:
             seen.add(header.claim.lease.token)
             m.drop_next_reply = True
@@ -101,7 +101,7 @@ def test_what_was_not_applied_is_computed_again_from_the_masters_values(
     master = start_master(job, [tasks])
     answered: set[int] = set()
 
-    def stale_once(m: ScriptedMaster, header: Header) -> int | None:
+    def stale_once(m: FakeMaster, header: Header) -> int | None:
         if header.claim.minibatch == 3 and header.claim.lease.token not in answered:
             answered.add(header.claim.lease.token)
             return parameters_pb2.STALE
@@ -120,7 +120,7 @@ def test_local_steps_of_a_task_that_was_lost_leave_no_trace(
     tasks = [training(points, 0, 44)]
     master = start_master(job, [tasks])
 
-    def taken(m: ScriptedMaster, header: Header) -> None:
+    def taken(m: FakeMaster, header: Header) -> None:
         if header.claim.lease.token == 1:
             m.leased(header.claim.lease).token = 0
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 from conftest import OF_TWO_TASKS, Master, Start, training, two_tasks
 
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
-from edl_testing.scripted_master import ScriptedMaster
+from edl_testing.fake_master import FakeMaster
 from edl_worker.training.trainer import Trainer
 
 Header = parameters_pb2.PushHeader
@@ -25,7 +25,7 @@ def job(job: job_pb2.JobSpec) -> job_pb2.JobSpec:
     return job
 
 
-def bases(master: ScriptedMaster) -> list[int]:
+def bases(master: FakeMaster) -> list[int]:
     return [header.claim.base_version for header, _ in master.received.pushes]
 
 
@@ -97,7 +97,7 @@ def test_the_next_minibatch_is_computed_before_the_push_is_answered(
 
     monkeypatch.setattr(Trainer, "compute", counted)
 
-    def wait(m: ScriptedMaster, header: Header) -> None:
+    def wait(m: FakeMaster, header: Header) -> None:
         due = min(header.claim.minibatch + 2, 5)
         assert m.changed.wait_for(lambda: len(steps) >= due, 60), "computing waits for the push"
 
@@ -113,7 +113,7 @@ def test_a_stale_gradient_and_the_one_computed_meanwhile_are_computed_again(
     master = start_master(job, [two_tasks(points)])
     answered: set[tuple[int, int]] = set()
 
-    def stale_once(m: ScriptedMaster, header: Header) -> int | None:
+    def stale_once(m: FakeMaster, header: Header) -> int | None:
         name = header.claim.lease.task.number, header.claim.minibatch
         if header.claim.minibatch == 2 and name not in answered:
             answered.add(name)
@@ -133,7 +133,7 @@ def test_what_a_former_holder_computed_meanwhile_is_dropped(
 ) -> None:
     master = start_master(job, [two_tasks(points)])
 
-    def taken(m: ScriptedMaster, header: Header) -> None:
+    def taken(m: FakeMaster, header: Header) -> None:
         if header.claim.lease.token == 1 and header.claim.minibatch == 3:
             m.leased(header.claim.lease).token = 0
 
@@ -149,7 +149,7 @@ def test_a_task_that_is_out_of_step_is_handed_back(
 ) -> None:
     master = start_master(job, [two_tasks(points)])
 
-    def confused(m: ScriptedMaster, header: Header) -> int | None:
+    def confused(m: FakeMaster, header: Header) -> int | None:
         first = header.claim.lease.token == 1 and header.claim.minibatch == 2
         return parameters_pb2.OUT_OF_ORDER if first else None
 
@@ -166,7 +166,7 @@ def test_a_lost_answer_changes_nothing(
     master = start_master(job, [tasks])
     seen: set[int] = set()
 
-    def cut_off(m: ScriptedMaster, header: Header) -> None:
+    def cut_off(m: FakeMaster, header: Header) -> None:
         if header.claim.minibatch == 1 and header.claim.lease.token not in seen:
             seen.add(header.claim.lease.token)
             m.drop_next_reply = True
@@ -184,7 +184,7 @@ def test_an_invalid_gradient_is_reported_for_its_own_minibatch(
 ) -> None:
     master = start_master(job, [[training(points, 0, 40)]])
 
-    def invalid(m: ScriptedMaster, header: Header) -> int | None:
+    def invalid(m: FakeMaster, header: Header) -> int | None:
         return parameters_pb2.INVALID if header.claim.minibatch == 2 else None
 
     master.on_push = invalid
@@ -218,7 +218,7 @@ def test_a_task_that_fails_is_not_reported_while_its_push_is_on_its_way(
     monkeypatch.setattr(Trainer, "compute", third_fails)
     early: list[bool] = []
 
-    def slow(m: ScriptedMaster, header: Header) -> None:
+    def slow(m: FakeMaster, header: Header) -> None:
         if header.claim.minibatch == 1 and not early:
             assert raised.wait(200)
             early.append(m.changed.wait_for(lambda: bool(m.received.failed), 1.0))
@@ -239,7 +239,7 @@ def test_a_worker_that_leaves_settles_its_push_before_it_hands_the_task_back(
     master = start_master(job, [two_tasks(points)])
     asked = threading.Event()
 
-    def slow(m: ScriptedMaster, header: Header) -> None:
+    def slow(m: FakeMaster, header: Header) -> None:
         if header.claim.minibatch == 2 and not asked.is_set():
             asked.set()
             # Answered only when the worker has seen that it has to leave, and is waiting.
@@ -266,7 +266,7 @@ def test_a_push_on_its_way_to_a_master_that_is_replaced_is_void(
     kept: list[dict[str, Any]] = []
     reached = threading.Event()
 
-    def keep(m: ScriptedMaster, header: Header) -> None:
+    def keep(m: FakeMaster, header: Header) -> None:
         if m.incarnation == "first" and header.claim.minibatch == 2:
             kept.append(m.snapshot_held())
         if m.incarnation == "first" and header.claim.minibatch == 4:

@@ -10,13 +10,13 @@ import reference
 from conftest import OF_TWO_TASKS, ZOO, Master, Start, StartProcess, training, two_tasks
 
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
-from edl_testing.scripted_master import WAIT_S, ScriptedMaster
+from edl_testing.fake_master import WAIT_S, FakeMaster
 from edl_worker.core import exit_codes
 
 Header = parameters_pb2.PushHeader
 
 
-def outcomes(master: ScriptedMaster) -> list[int]:
+def outcomes(master: FakeMaster) -> list[int]:
     return [outcome for _, outcome in master.received.pushes]
 
 
@@ -122,7 +122,7 @@ def test_a_stale_gradient_is_computed_again_from_newer_parameters(
     master = start_master(job, [two_tasks(points)])
     answered: set[tuple[int, int]] = set()
 
-    def stale_once(m: ScriptedMaster, header: Header) -> int | None:
+    def stale_once(m: FakeMaster, header: Header) -> int | None:
         minibatch = header.claim.lease.task.number, header.claim.minibatch
         if minibatch in {(0, 2), (1, 6)} - answered:  # the second is the last of its task
             answered.add(minibatch)
@@ -182,7 +182,7 @@ def test_a_zombie_drops_its_task_and_goes_on_with_another(
 ) -> None:
     master = start_master(job, [two_tasks(points)])
 
-    def taken(m: ScriptedMaster, header: Header) -> int | None:
+    def taken(m: FakeMaster, header: Header) -> int | None:
         if header.claim.lease.token == 1 and header.claim.minibatch == 3:
             m.leased(header.claim.lease).token = 0
         return None
@@ -201,7 +201,7 @@ def test_a_lease_that_a_heartbeat_reports_lost_is_dropped_without_a_push(
 
     tried: list[int] = []
 
-    def lose(m: ScriptedMaster, header: Header) -> int | None:
+    def lose(m: FakeMaster, header: Header) -> int | None:
         tried.append(header.claim.lease.token)
         if header.claim.lease.token == 1 and header.claim.minibatch == 2:
             m.lost.append(header.claim.lease)
@@ -222,7 +222,7 @@ def test_a_task_that_is_out_of_step_is_handed_back(
 ) -> None:
     master = start_master(job, [two_tasks(points)])
 
-    def confused(m: ScriptedMaster, header: Header) -> int | None:
+    def confused(m: FakeMaster, header: Header) -> int | None:
         return parameters_pb2.OUT_OF_ORDER if header.claim.lease.token == 1 else None
 
     master.on_push = confused
@@ -238,7 +238,7 @@ def test_a_lost_answer_changes_nothing(
     master = start_master(job, [two_tasks(points)])
     seen: set[int] = set()
 
-    def cut_off(m: ScriptedMaster, header: Header) -> int | None:
+    def cut_off(m: FakeMaster, header: Header) -> int | None:
         if header.claim.minibatch == 1 and header.claim.lease.token not in seen:
             seen.add(header.claim.lease.token)
             m.drop_next_reply = True

@@ -18,7 +18,7 @@ from hypothesis.extra import numpy as arrays
 from small_models import StubModelFile, batch_of, mean_square, regression
 
 from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
-from edl_testing.scripted_master import ScriptedMaster
+from edl_testing.fake_master import FakeMaster
 from edl_worker.codec.jobs import encode_precision
 from edl_worker.core.job import WirePrecision
 from edl_worker.embedding.row_buffer import RowReceiveBuffer
@@ -155,7 +155,7 @@ def test_a_worker_trains_with_numbers_of_16_bits(
     local_steps: int,
     job: job_pb2.JobSpec,
     points: Path,
-    start_master: Callable[..., ScriptedMaster],
+    start_master: Callable[..., FakeMaster],
     start_worker: Start,
 ) -> None:
     on_wire = encode_precision(precision)
@@ -177,7 +177,7 @@ def test_a_worker_trains_with_numbers_of_16_bits(
 def test_what_is_evaluated_is_whole(
     job: job_pb2.JobSpec,
     points: Path,
-    start_master: Callable[..., ScriptedMaster],
+    start_master: Callable[..., FakeMaster],
     start_worker: Start,
 ) -> None:
     job.training.wire_precision = job_pb2.FLOAT16

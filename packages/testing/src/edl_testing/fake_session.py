@@ -1,4 +1,4 @@
-"""The session of an acting worker with a master: join, lease, send heartbeats, return, report."""
+"""The session of a fake worker with a master: join, lease, send heartbeats, return, report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class WorkerInstance(Protocol):
-    """What runs an acting worker: a thread or a process that the test can end."""
+    """What runs a fake worker: a thread or a process that the test can end."""
 
     worker: int
     name: str
@@ -35,7 +35,7 @@ class WorkerInstance(Protocol):
         """Raise if the instance was killed."""
 
 
-class ActingSession:
+class FakeSession:
     """One instance's session with the master.
 
     Args:

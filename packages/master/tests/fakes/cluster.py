@@ -24,7 +24,7 @@ def _no_fault(method: str, path: str) -> None:
     return
 
 
-class ScriptedApi(KubernetesApi):
+class FakeApi(KubernetesApi):
     """Objects by path, with uids and resource versions."""
 
     def __init__(self) -> None:

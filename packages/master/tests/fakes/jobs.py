@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from acting.threads import Machine, ThreadPlatform
+from fakes.threads import Machine, ThreadPlatform
 
 import recordio
 from edl_master.adapters.job_directory import JobDirectory
@@ -23,7 +23,7 @@ from edl_proto.identity.names import Role
 from edl_proto.local import job_directory
 from edl_proto.transport import channels
 from edl_proto.v1 import job_pb2, job_pb2_grpc
-from edl_testing.acting_worker import ActingBehavior, Weights
+from edl_testing.fake_worker import Weights, WorkerBehavior
 
 DEADLINE_S = 120.0
 
@@ -100,19 +100,19 @@ class RunningJob:
         self,
         spec: job_pb2.JobSpec,
         job_dir: Path,
-        acting: ActingBehavior,
+        behavior: WorkerBehavior,
         intervals: Intervals = FAST,
         machine: Machine | None = None,
         hosting: Hosting | None = None,
     ) -> None:
         job_dir.mkdir(parents=True, exist_ok=True)
-        self.acting = acting
+        self.behavior = behavior
         self.directory = JobDirectory(job_dir)
         self.directory.lock.hold()
         self.platforms: list[ThreadPlatform] = []
 
         def platform_factory(_: Config, address: Callable[[], str]) -> Platform:
-            self.platforms.append(ThreadPlatform(acting.life(address), machine))
+            self.platforms.append(ThreadPlatform(behavior.life(address), machine))
             return self.platforms[-1]
 
         try:

@@ -1,4 +1,4 @@
-"""The scripted master keeps the rules that the real one keeps."""
+"""The fake master keeps the rules that the real one keeps."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 
 import recordio
 from edl_proto.v1 import job_pb2, task_pb2
-from edl_testing.acting_worker import ActingBehavior, ActingWorker
 from edl_testing.conformance import LeasedTask, MasterConformance
-from edl_testing.scripted_master import ScriptedMaster
+from edl_testing.fake_master import FakeMaster
+from edl_testing.fake_worker import FakeWorker, WorkerBehavior
 
 RECORDS = 20
 
@@ -32,7 +32,7 @@ class Instance:
         pass
 
 
-class TestScriptedMaster(MasterConformance):
+class TestFakeMaster(MasterConformance):
     @pytest.fixture
     def leased(self, tmp_path: Path) -> Iterator[LeasedTask]:
         path = tmp_path / "numbers.recordio"
@@ -44,9 +44,9 @@ class TestScriptedMaster(MasterConformance):
             task=task_pb2.TaskKey(type=task_pb2.TRAINING, round=1),
             records=task_pb2.RecordRange(uri=str(path), format="recordio", stop=RECORDS),
         )
-        master = ScriptedMaster(job, [[task]], rate=1.0).start()
+        master = FakeMaster(job, [[task]], rate=1.0).start()
         try:
-            with ActingWorker(ActingBehavior(RECORDS), Instance(), master.address) as worker:
+            with FakeWorker(WorkerBehavior(RECORDS), Instance(), master.address) as worker:
                 worker.join()
                 lease = worker.ask().lease
                 assert worker.pull(lease)

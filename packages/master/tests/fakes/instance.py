@@ -17,17 +17,17 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from acting.threads import ThreadInstance
+from fakes.threads import ThreadInstance
 
 from edl_proto.local import process_identity
-from edl_testing.acting_worker import ActingBehavior, ActingWorker
+from edl_testing.fake_worker import FakeWorker, WorkerBehavior
 
 
 def main(arguments: list[str]) -> int:
     master = arguments[arguments.index("--master") + 1]
     number = int(arguments[arguments.index("--worker-id") + 1])
     delay_s = float(os.environ.get("EDL_TEST_DELAY_S", "0"))
-    acting = ActingBehavior(
+    behavior = WorkerBehavior(
         int(os.environ["EDL_TEST_WEIGHTS"]),
         at_minibatch=lambda worker, minibatch: time.sleep(delay_s),
     )
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: instance.asked.set())
     print(f"worker {number} on {socket.gethostname()}", flush=True)
     threading.Thread(target=_leave_with, args=(master,), daemon=True).start()
-    with ActingWorker(acting, instance, master) as worker:
+    with FakeWorker(behavior, instance, master) as worker:
         return worker.live()
 
 

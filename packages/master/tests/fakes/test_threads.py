@@ -6,8 +6,8 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from acting.threads import Died, Life, Machine, ThreadInstance, ThreadPlatform
 from conformance.platform_suite import Behaviour, PlatformSuite
+from fakes.threads import Died, Life, Machine, ThreadInstance, ThreadPlatform
 
 from edl_master.core.identifiers import InstanceId
 from edl_master.core.platform import Platform

@@ -25,14 +25,14 @@ from edl_proto.transport import channels
 from edl_proto.transport.parameters import PARAMETERS
 from edl_proto.transport.raw_calls import add_to_server
 from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2, task_pb2_grpc
-from edl_testing import scripted_services as services
+from edl_testing import fake_services as services
 
 WAIT_S = 200.0
 """Deadline of everything that a test waits for."""
 
 
 @dataclass(slots=True)
-class ScriptedTask:
+class FakeTask:
     """A task and its progress."""
 
     lease: task_pb2.Lease
@@ -75,10 +75,10 @@ class ReceivedCalls:
         ]
 
 
-PushHook = Callable[["ScriptedMaster", parameters_pb2.PushHeader], int | None]
+PushHook = Callable[["FakeMaster", parameters_pb2.PushHeader], int | None]
 
 
-class ScriptedMaster:
+class FakeMaster:
     """One job on one port of the loopback address.
 
     Args:
@@ -104,7 +104,7 @@ class ScriptedMaster:
         self.job = job
         self.rate = rate
         self.grads_to_wait = grads_to_wait
-        self.stages = [[ScriptedTask(lease) for lease in stage] for stage in stages]
+        self.stages = [[FakeTask(lease) for lease in stage] for stage in stages]
         self.received = ReceivedCalls()
         self.on_push: PushHook | None = None
         self.drop_next_reply = False
@@ -132,7 +132,7 @@ class ScriptedMaster:
     def address(self) -> str:
         return f"127.0.0.1:{self._port}"
 
-    def start(self) -> ScriptedMaster:
+    def start(self) -> FakeMaster:
         server = grpc.server(
             futures.ThreadPoolExecutor(16),
             options=channels.SERVER_OPTIONS,
@@ -190,7 +190,7 @@ class ScriptedMaster:
 
     # --- tasks -----------------------------------------------------------------------------
 
-    def all_tasks(self) -> Iterator[ScriptedTask]:
+    def all_tasks(self) -> Iterator[FakeTask]:
         return itertools.chain.from_iterable(self.stages)
 
     def stage(self) -> int | None:
@@ -203,7 +203,7 @@ class ScriptedMaster:
                 return number
         return None
 
-    def leased(self, ref: task_pb2.LeaseRef) -> ScriptedTask:
+    def leased(self, ref: task_pb2.LeaseRef) -> FakeTask:
         for task in self.all_tasks():
             if task.lease.task == ref.task and task.token == ref.token and ref.token:
                 return task
@@ -247,7 +247,7 @@ class ScriptedMaster:
         types = {task.lease.task.type for task in self.stages[number]}
         return 1 if task_pb2.EVALUATION_SUMMARY in types else 0
 
-    def merged(self, tasks: list[ScriptedTask]) -> list[task_pb2.MetricState]:
+    def merged(self, tasks: list[FakeTask]) -> list[task_pb2.MetricState]:
         """The metric states of completed tasks, added up."""
         sums: dict[str, list[np.ndarray[Any, Any]]] = {}
         for task in tasks:

@@ -1,4 +1,4 @@
-"""What runs in a master's pod in tests of the client: a scripted job, reachable as the real one.
+"""What runs in a master's pod in tests of the client: a fake job, reachable as the real one.
 
 Started as ``python3 … --in-pod``; EDL_SCENARIO says which job is played.
 """
@@ -28,7 +28,7 @@ from edl_proto.kubernetes import objects
 from edl_proto.kubernetes.api import ApiError, ApiUnavailable, KubernetesApi
 from edl_proto.local import job_directory
 from edl_proto.v1 import job_pb2, job_pb2_grpc
-from edl_testing.scripted_job import ScriptedJob
+from edl_testing.fake_job import FakeJob
 
 RECORD_S = 0.3
 
@@ -36,7 +36,7 @@ RECORD_S = 0.3
 class Record:
     """The job's ConfigMap, as the real master keeps it."""
 
-    def __init__(self, job: ScriptedJob) -> None:
+    def __init__(self, job: FakeJob) -> None:
         self.job = job
         self.api = KubernetesApi.in_cluster()
         self.base = f"/api/v1/namespaces/{job.spec.kubernetes.namespace}/configmaps"
@@ -88,7 +88,7 @@ class Page(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(b"the page of a scripted job")
+        self.wfile.write(b"the page of a fake job")
 
 
 def secured(job: str) -> Gate:
@@ -98,7 +98,7 @@ def secured(job: str) -> Gate:
     return Gate(Credentials(identities.provide(Role.MASTER)))
 
 
-def serve(job: ScriptedJob) -> grpc.Server:
+def serve(job: FakeJob) -> grpc.Server:
     options = (("grpc.so_reuseport", 0),)
     gate = secured(job.spec.name)
     server = grpc.server(
@@ -120,13 +120,13 @@ def serve(job: ScriptedJob) -> grpc.Server:
 def main() -> int:
     scenario = os.environ["SCENARIO"]
     if scenario == "crash":
-        raise RuntimeError("the scripted job crashes as its scenario says")
+        raise RuntimeError("the fake job crashes as its scenario says")
     text = Path(objects.SPEC_DIRECTORY, objects.SPEC_KEY).read_text()
     folder = Path(objects.STATE_DIRECTORY) / json.loads(text)["name"]
     (folder / job_directory.LOGS).mkdir(parents=True, exist_ok=True)
     shutil.rmtree(folder / job_directory.INSTANCES, ignore_errors=True)
     (folder / job_directory.SPEC).write_text(text)
-    job = ScriptedJob(folder, scenario)
+    job = FakeJob(folder, scenario)
     record = Record(job)
     if scenario == "early":
         job.fail(ErrorCode.DATA_DAMAGED, "chunk 3 is damaged", where="a.recordio, offset 40")

@@ -27,7 +27,7 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.credentials import Peer
 from edl_proto.trained_model import TRAINED_MODEL
 from edl_proto.v1 import model_pb2, parameters_pb2, task_pb2
-from edl_testing.acting_session import CALL_S, WAIT_S, ActingSession, WorkerInstance, ref
+from edl_testing.fake_session import CALL_S, WAIT_S, FakeSession, WorkerInstance, ref
 
 Weights = npt.NDArray[np.float32]
 
@@ -35,7 +35,7 @@ _GOING_ON = (parameters_pb2.APPLIED, parameters_pb2.ALREADY_APPLIED)
 
 
 @dataclass
-class ActingBehavior:
+class WorkerBehavior:
     """How the workers of a test behave, and what they have seen; shared by all of them.
 
     Attributes:
@@ -50,7 +50,7 @@ class ActingBehavior:
     minibatch_size: int = 4
     sync: bool = False
     repeat_pushes: bool = False
-    at_minibatch: Callable[[ActingWorker, int], None] = lambda worker, minibatch: None
+    at_minibatch: Callable[[FakeWorker, int], None] = lambda worker, minibatch: None
     master_for: Callable[[int], Peer | None] = lambda worker: None
     optimizer: str = json.dumps(
         {"class_name": "SGD", "config": {"learning_rate": 1.0, "momentum": 0.0}}
@@ -64,7 +64,7 @@ class ActingBehavior:
         """Return what an instance does."""
 
         def live(instance: WorkerInstance) -> int | signal.Signals:
-            with ActingWorker(self, instance, address()) as worker:
+            with FakeWorker(self, instance, address()) as worker:
                 try:
                     return worker.live()
                 except EdlError as error:
@@ -76,19 +76,19 @@ class ActingBehavior:
         return live
 
 
-class ActingWorker(ActingSession):
+class FakeWorker(FakeSession):
     """A worker that does every type of task."""
 
-    def __init__(self, acting: ActingBehavior, instance: WorkerInstance, address: str) -> None:
+    def __init__(self, behavior: WorkerBehavior, instance: WorkerInstance, address: str) -> None:
         super().__init__(
             instance,
             address,
-            acting.weights,
-            acting.optimizer,
-            acting.ready.release,
-            acting.master_for(int(instance.worker)),
+            behavior.weights,
+            behavior.optimizer,
+            behavior.ready.release,
+            behavior.master_for(int(instance.worker)),
         )
-        self.acting = acting
+        self.behavior = behavior
 
     def live(self) -> int:
         self.join()
@@ -112,7 +112,7 @@ class ActingWorker(ActingSession):
 
     def work(self, lease: task_pb2.Lease) -> None:
         kind = task_pb2.TaskType.Name(lease.task.type)
-        self.acting.seen.append((self.id, kind))
+        self.behavior.seen.append((self.id, kind))
         done = task_pb2.CompleteRequest(
             worker_id=self.id, incarnation=self.incarnation, lease=ref(lease), seconds=0.01
         )
@@ -146,7 +146,7 @@ class ActingWorker(ActingSession):
     def minibatches(self, lease: task_pb2.Lease) -> Iterator[tuple[int, list[int]]]:
         numbers = [int(record) for record in self.records(lease)]
         random.Random(lease.seed).shuffle(numbers)
-        size = self.acting.minibatch_size
+        size = self.behavior.minibatch_size
         for minibatch, start in enumerate(range(0, len(numbers), size)):
             if minibatch >= lease.skip_minibatches:
                 yield minibatch, numbers[start : start + size]
@@ -162,7 +162,7 @@ class ActingWorker(ActingSession):
                 if self.instance.asked.is_set():
                     self.give_back("terminated")
                     return False
-                self.acting.at_minibatch(self, minibatch)
+                self.behavior.at_minibatch(self, minibatch)
                 outcome = self.push(lease, minibatch, numbers)
                 if outcome in (parameters_pb2.APPLIED, parameters_pb2.ALREADY_APPLIED):
                     break
@@ -196,7 +196,7 @@ class ActingWorker(ActingSession):
                 return True
 
     def push(self, lease: task_pb2.Lease, minibatch: int, numbers: list[int]) -> int:
-        gradient = np.zeros(self.acting.weights, np.float32)
+        gradient = np.zeros(self.behavior.weights, np.float32)
         gradient[numbers] = -1.0
         assert self.version is not None
         header = parameters_pb2.PushHeader(
@@ -213,7 +213,7 @@ class ActingWorker(ActingSession):
             step=parameters_pb2.StepReport(loss=1.0 / (1 + self.version), compute_s=0.001),
             next=parameters_pb2.NextStep(wait_s=WAIT_S),
         )
-        for _ in range(1 + self.acting.repeat_pushes):
+        for _ in range(1 + self.behavior.repeat_pushes):
             self.instance.check()
             try:
                 reply = self.parameters.push(
@@ -221,10 +221,10 @@ class ActingWorker(ActingSession):
                 )
             except grpc.RpcError as error:
                 raise EdlError.from_rpc(error) or error from error
-            self.acting.outcomes.append(reply.outcome)
-            self.steps = float(len(self.acting.outcomes))
+            self.behavior.outcomes.append(reply.outcome)
+            self.steps = float(len(self.behavior.outcomes))
         self.version = reply.version
-        if self.acting.sync and not reply.permit_granted and reply.outcome in _GOING_ON:
+        if self.behavior.sync and not reply.permit_granted and reply.outcome in _GOING_ON:
             # The last minibatch of a task leaves its permit to others; any other one waits.
             self.pull(lease)
         return int(reply.outcome)
@@ -240,7 +240,7 @@ class ActingWorker(ActingSession):
             layout_fingerprint=self.fingerprint,
             frozen=lease.frozen,
         )
-        values = np.zeros(self.acting.weights, np.float32)
+        values = np.zeros(self.behavior.weights, np.float32)
         reply = self.parameters.pull(header, lambda _: values.view(np.uint8).data, CALL_S)
         assert reply.version == lease.parameter_version
         assert reply.nbytes
@@ -266,7 +266,7 @@ class ActingWorker(ActingSession):
         records = self.records(lease)
         with recordio.Writer(lease.part_path) as writer:
             for record in records:
-                self.acting.at_minibatch(self, 0)
+                self.behavior.at_minibatch(self, 0)
                 writer.write(b"predicted " + record)
         done.records = len(records)
 

@@ -1,4 +1,4 @@
-"""The gRPC services of the scripted master: they decode calls and forward them."""
+"""The gRPC services of the fake master: they decode calls and forward them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edl_proto.transport.frames import fill, split
 from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2, task_pb2_grpc
 
 if TYPE_CHECKING:
-    from edl_testing.scripted_master import ScriptedMaster
+    from edl_testing.fake_master import FakeMaster
 
 HALVES = {job_pb2.FLOAT16: np.float16, job_pb2.BFLOAT16: ml_dtypes.bfloat16}
 """The numpy types of the wire precisions of 16 bits."""
@@ -26,10 +26,10 @@ class TaskService(task_pb2_grpc.TasksServicer):
     A call of before a restart must not change what comes after it.
     """
 
-    def __init__(self, master: ScriptedMaster) -> None:
+    def __init__(self, master: FakeMaster) -> None:
         self._master = master
 
-    def _known(self, incarnation: str) -> ScriptedMaster:
+    def _known(self, incarnation: str) -> FakeMaster:
         if incarnation != self._master.incarnation:
             raise EdlError(ErrorCode.STALE_INCARNATION, "the master was replaced")
         return self._master
@@ -116,10 +116,10 @@ class TaskService(task_pb2_grpc.TasksServicer):
 class ParameterService:
     """Under the lock as the other service."""
 
-    def __init__(self, master: ScriptedMaster) -> None:
+    def __init__(self, master: FakeMaster) -> None:
         self._master = master
 
-    def _known(self, header: Any) -> ScriptedMaster:
+    def _known(self, header: Any) -> FakeMaster:
         if header.incarnation != self._master.incarnation:
             raise EdlError(ErrorCode.STALE_INCARNATION, "the master was replaced")
         assert header.layout_fingerprint == "layout"
@@ -156,7 +156,7 @@ class ParameterService:
         yield from _reply(reply, copy, header.precision, master.trainable_nbytes)
 
     def put_rows(self, frames: Iterator[bytes], context: Any) -> Iterator[bytes]:
-        raise NotImplementedError("the scripted master has no embedding tables")
+        raise NotImplementedError("the fake master has no embedding tables")
 
     scan_rows = put_rows
 

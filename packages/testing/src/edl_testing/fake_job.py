@@ -65,7 +65,7 @@ def start_time(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
 
 
-class ScriptedJob(job_pb2_grpc.JobServicer):
+class FakeJob(job_pb2_grpc.JobServicer):
     def __init__(self, directory: Path, scenario: str) -> None:
         self.directory = directory
         self.scenario = scenario
@@ -152,7 +152,7 @@ class ScriptedJob(job_pb2_grpc.JobServicer):
     def start_workers(self) -> None:
         (self.directory / job_directory.INSTANCES).mkdir(exist_ok=True)
         for record in (self.directory / job_directory.INSTANCES).glob("*.json"):
-            # Workers of a scripted job that was killed; a real master would keep them.
+            # Workers of a fake job that was killed; a real master would keep them.
             facts = json.loads(record.read_bytes())
             with contextlib.suppress(OSError):
                 if start_time(facts["pid"]) == facts["start_time"]:
@@ -248,7 +248,7 @@ class ScriptedJob(job_pb2_grpc.JobServicer):
             "incarnation": "1",
         }
         replace_file(self.directory / job_directory.MASTER, json.dumps(facts))
-        print("scripted job listens", flush=True)
+        print("fake job listens", flush=True)
         while self.status.state not in FINAL:
             self.write_status()
             time.sleep(TICK_S)
@@ -292,9 +292,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     match scenario:
         case "crash":
-            raise RuntimeError("the scripted job crashes as its scenario says")
+            raise RuntimeError("the fake job crashes as its scenario says")
         case "dying" if (directory / job_directory.MASTER).exists():
-            raise RuntimeError("the scripted job crashes as its scenario says")
+            raise RuntimeError("the fake job crashes as its scenario says")
         case "unlucky" | "late":
             starts = directory / "starts"
             starts.write_text(starts.read_text() + "x" if starts.exists() else "x")
@@ -302,16 +302,16 @@ def main() -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
             if scenario == "late":
                 time.sleep(3600)
-            ScriptedJob(directory, "endless").run()
+            FakeJob(directory, "endless").run()
         case "mute":
             time.sleep(3600)
         case "early":
-            job = ScriptedJob(directory, scenario)
+            job = FakeJob(directory, scenario)
             job.fail(ErrorCode.DATA_DAMAGED, "chunk 3 is damaged", where="a.recordio, offset 40")
             job.write_status()
             sys.exit(3)
         case _:
-            ScriptedJob(directory, scenario).run()
+            FakeJob(directory, scenario).run()
 
 
 if __name__ == "__main__":
