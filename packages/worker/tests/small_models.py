@@ -24,7 +24,7 @@ class StubModelFile:
     def call(self, features: Any, training: bool) -> Any:
         return self.model(features, training=training)
 
-    own_step = None
+    custom_train_step = None
 
     def compute_loss(self, outputs: Any, labels: Any, weights: Any = None) -> Any:
         return self._loss(outputs, labels)

@@ -16,7 +16,7 @@ from edl_builder.codec import error_to
 from edl_builder.config import Tls
 from edl_builder.core.names import BuilderError, Failure, Reason
 from edl_builder.servicers.builder import BuilderServicer
-from edl_builder.servicers.guard import Guard, OwnThreads
+from edl_builder.servicers.guard import DedicatedThreads, Guard
 from edl_proto.errors import EdlError, ErrorInterceptor
 from edl_proto.transport.channels import SERVER_OPTIONS
 from edl_proto.v1 import builder_pb2, builder_pb2_grpc
@@ -79,7 +79,7 @@ class Server:
         self._server = grpc.server(
             futures.ThreadPoolExecutor(calls + _SPARE_THREADS, thread_name_prefix="grpc"),
             interceptors=[
-                OwnThreads(HEALTH, "Check", self._health_threads),
+                DedicatedThreads(HEALTH, "Check", self._health_threads),
                 ErrorInterceptor(_translate, note),
                 guard,
             ],

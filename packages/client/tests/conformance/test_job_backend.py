@@ -121,7 +121,7 @@ def over(backend: JobBackend, name: str) -> bool:
 def end(backend: JobBackend, name: str) -> None:
     backend.stop(name, "the test is over")
     eventually(lambda: over(backend, name), "the job is over")
-    backend.conclude(name, backend.status(name).status)
+    backend.finalize(name, backend.status(name).status)
 
 
 # --- submission ----------------------------------------------------------------------------
@@ -213,7 +213,7 @@ def test_another_process_can_do_everything(harness: Harness, backend: JobBackend
     eventually(lambda: "Scaled" in {each.kind for each in other.events("shared")}, "the event")
     other.stop("shared", "by the test")
     eventually(lambda: over(other, "shared"), "the job is over")
-    end_status = other.conclude("shared", other.status("shared").status)
+    end_status = other.finalize("shared", other.status("shared").status)
     assert end_status.state is JobState.CANCELLED
     assert end_status.failure is not None
     assert end_status.failure.code == "STOPPED"
@@ -282,7 +282,7 @@ def test_a_finished_job_succeeded_and_cannot_be_scaled(
     harness.play("quick")
     backend.submit(harness.job("done"))
     eventually(lambda: over(backend, "done"), "the job is over")
-    status = backend.conclude("done", backend.status("done").status)
+    status = backend.finalize("done", backend.status("done").status)
     assert (status.state, status.failure) == (JobState.SUCCEEDED, None)
     eventually(lambda: not harness.edl.processes(), "all processes have ended")
     with pytest.raises(EdlError) as caught:
@@ -305,7 +305,7 @@ def test_stop_now_ends_everything_and_nothing_restarts_the_job(
     backend.stop("killed", "at once", now=True)
     assert not reservation.exists()
     eventually(lambda: over(backend, "killed"), "the job is over")
-    status = backend.conclude("killed", backend.status("killed").status)
+    status = backend.finalize("killed", backend.status("killed").status)
     assert status.state is JobState.LOST
     assert status.failure is not None
     assert status.failure.code == "MASTER_LOST"
@@ -326,7 +326,7 @@ def test_delete_removes_state_and_processes_but_not_the_output(
     eventually(lambda: not harness.edl.processes(), "all processes have ended")
     assert backend.submit(replace(harness.job("deleted"), output=""))
     eventually(lambda: over(backend, "deleted"), "the next job of this name is over")
-    backend.conclude("deleted", backend.status("deleted").status)
+    backend.finalize("deleted", backend.status("deleted").status)
 
 
 def test_a_job_with_a_damaged_description_can_be_deleted(
@@ -354,7 +354,7 @@ def test_a_job_that_was_stopped_failed_or_lost_is_resumed_until_it_succeeds(
     harness.play("fail")
     backend.submit(harness.job("again"))
     eventually(lambda: over(backend, "again"), "the job has failed")
-    failed = backend.conclude("again", backend.status("again").status)
+    failed = backend.finalize("again", backend.status("again").status)
     assert failed.failure is not None
     assert failed.failure.remedy.endswith("edl resume again starts it again.")
     harness.play("endless")
@@ -371,7 +371,7 @@ def test_a_job_that_was_stopped_failed_or_lost_is_resumed_until_it_succeeds(
     assert backend.continuation.resume("again")
     assert json.loads(requests.read_text()) == {"workers": {"min": 1, "max": 2}}
     eventually(lambda: over(backend, "again"), "the job is over")
-    last = backend.conclude("again", backend.status("again").status)
+    last = backend.finalize("again", backend.status("again").status)
     assert (last.state, last.failure) == (JobState.SUCCEEDED, None)
     with pytest.raises(EdlError) as caught:
         backend.continuation.resume("again")
@@ -426,7 +426,7 @@ def test_another_job_exports_the_model_of_a_running_one(
     harness.play("quick")
     assert backend.continuation.export("model") == short, "instead of the one that is over"
     eventually(lambda: over(backend, short), "the export is over")
-    backend.conclude(short, backend.status(short).status)
+    backend.finalize(short, backend.status(short).status)
     assert running(backend, "model")
     end(backend, "model")
 

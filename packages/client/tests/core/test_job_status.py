@@ -14,8 +14,8 @@ from edl.core.job_status import (
     JobState,
     JobStatus,
     WorkerStatus,
+    next_steps,
     overall_pace,
-    ways_on,
 )
 from edl.core.options import Verb
 from edl.render import job_text
@@ -186,5 +186,5 @@ def test_workers_without_a_place_are_shown_with_the_platforms_reason() -> None:
 )
 def test_a_job_whose_options_are_wrong_is_not_to_be_resumed(failure: Failure, way: str) -> None:
     status = JobStatus("j", Verb.TRAIN, JobState.FAILED, failure=failure)
-    assert ways_on(status).count("edl ") == 1
-    assert way in ways_on(status)
+    assert next_steps(status).count("edl ") == 1
+    assert way in next_steps(status)

@@ -92,7 +92,7 @@ def test_what_a_pod_waits_for_is_told_until_it_runs(api: FakeApi, start: Start) 
 def test_an_image_that_cannot_be_pulled_is_given_up_without_another_event(
     api: FakeApi, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edl_master.adapters.pods._START_PATIENCE_S", 0.2)
+    monkeypatch.setattr("edl_master.adapters.pods._START_TIMEOUT_S", 0.2)
     platform = start()
     platform.start(W, 0)
     seen = following(platform)
@@ -105,7 +105,7 @@ def test_an_image_that_cannot_be_pulled_is_given_up_without_another_event(
 def test_a_pod_that_starts_in_time_is_not_given_up(
     api: FakeApi, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edl_master.adapters.pods._START_PATIENCE_S", 0.2)
+    monkeypatch.setattr("edl_master.adapters.pods._START_TIMEOUT_S", 0.2)
     platform = start()
     platform.start(W, 0)
     seen = following(platform)

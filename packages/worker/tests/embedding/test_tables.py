@@ -35,7 +35,7 @@ class File:
     def call(self, features: Any, training: bool) -> Any:
         return self.model(features, training=training)
 
-    own_step = None
+    custom_train_step = None
 
     def training_weights(self, labels: Any, weights: Any) -> Any:
         return weights

@@ -73,12 +73,12 @@ class DockerEngine:
         cancellation: Cancellation,
     ) -> StepCounts:
         """Build a context. Raises: BuilderError: see ``Engine``."""
-        with self._client(_SILENCE_S) as client, _Cut(client, cancellation) as cut:
-            self._pull(client, base, cut, on_line)
+        with self._client(_SILENCE_S) as client, _CancellableCalls(client, cancellation) as calls:
+            self._pull(client, base, calls, on_line)
             layers = cached = 0
             last: list[str] = []
             with open(context, "rb") as file:
-                news = client.build(
+                messages = client.build(
                     fileobj=file,
                     custom_context=True,
                     tag=str(name),
@@ -88,10 +88,10 @@ class DockerEngine:
                     forcerm=True,
                     decode=True,
                 )
-                for each in cut.follow(news):
-                    if "error" in each:
-                        raise _build_failed(str(each["error"]), last)
-                    for line in _lines(each.get("stream", "")):
+                for message in calls.follow(messages):
+                    if "error" in message:
+                        raise _build_failed(str(message["error"]), last)
+                    for line in _lines(message.get("stream", "")):
                         if step := _STEP.match(line):
                             layers = int(step[1])
                         cached += line == _CACHED
@@ -101,8 +101,8 @@ class DockerEngine:
 
     def push(self, name: Reference, on_line: WriteLine, cancellation: Cancellation) -> str:
         """Push an image, return its digest. Raises: BuilderError: see ``Engine``."""
-        with self._client(_SILENCE_S) as client, _Cut(client, cancellation) as cut:
-            news = client.push(
+        with self._client(_SILENCE_S) as client, _CancellableCalls(client, cancellation) as calls:
+            messages = client.push(
                 name.repository,
                 tag=name.tag,
                 stream=True,
@@ -110,11 +110,11 @@ class DockerEngine:
                 auth_config=self._auth(name),
             )
             digest = ""
-            for each in cut.follow(news):
-                if "error" in each:
-                    raise _transfer_failed(name, str(each["error"]))
-                digest = each.get("aux", {}).get("Digest", digest)
-                if status := _settled(each):
+            for message in calls.follow(messages):
+                if "error" in message:
+                    raise _transfer_failed(name, str(message["error"]))
+                digest = message.get("aux", {}).get("Digest", digest)
+                if status := _settled(message):
                     on_line(status)
             if not digest:
                 raise _transfer_failed(name, "the engine named no digest")
@@ -137,13 +137,15 @@ class DockerEngine:
             client.prune_images(filters={**mark, "dangling": True})
             return not client.images(filters={**mark, "dangling": True})
 
-    def _pull(self, client: Any, base: Reference, cut: _Cut, on_line: WriteLine) -> None:
+    def _pull(
+        self, client: Any, base: Reference, calls: _CancellableCalls, on_line: WriteLine
+    ) -> None:
         try:
             client.inspect_image(str(base))
         except ImageNotFound:
             on_line(f"pulling {base}")
             try:
-                news = client.pull(
+                messages = client.pull(
                     base.repository,
                     tag=base.digest or base.tag,
                     stream=True,
@@ -152,10 +154,10 @@ class DockerEngine:
                 )
             except APIError as error:
                 raise _transfer_failed(base, str(error.explanation)) from error
-            for each in cut.follow(news):
-                if "error" in each:
-                    raise _transfer_failed(base, str(each["error"])) from None
-                if status := _settled(each):
+            for message in calls.follow(messages):
+                if "error" in message:
+                    raise _transfer_failed(base, str(message["error"])) from None
+                if status := _settled(message):
                     on_line(status)
 
     def _auth(self, name: Reference) -> dict[str, str] | None:
@@ -171,7 +173,7 @@ class DockerEngine:
 
     @contextlib.contextmanager
     def _client(self, timeout_s: float) -> Iterator[Any]:
-        """A connection of its own for each piece of work: to end the work is to cut it."""
+        """A connection of its own for each piece of work, whose end ends the work."""
         try:
             settings = {"base_url": self._url} if self._url else docker.utils.kwargs_from_env()
             client = docker.APIClient(version="auto", timeout=timeout_s, **settings)
@@ -197,44 +199,44 @@ class DockerEngine:
             ) from error
 
 
-class _Cut:
-    """Cuts a client's connection when the work is to end: the engine then ends it as well."""
+class _CancellableCalls:
+    """Shuts a client's connections down on cancellation: the engine then ends the work as well."""
 
     def __init__(self, client: Any, cancellation: Cancellation) -> None:
-        self._stop = cancellation
+        self._cancellation = cancellation
         self._answers: list[requests.Response] = []
         client.hooks["response"].append(self._record)
 
-    def __enter__(self) -> _Cut:
-        self._silence: Callable[[], None] = self._stop.on_cancel(self._ring)
+    def __enter__(self) -> _CancellableCalls:
+        self._unregister: Callable[[], None] = self._cancellation.on_cancel(self._shut_down)
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._silence()
+        self._unregister()
         if error is not None:
-            # A broken connection is what stopping looks like.
-            self._stop.check()
+            # A broken connection is what a cancellation looks like.
+            self._cancellation.check()
 
     def _record(self, answer: requests.Response, *_: object, **__: object) -> None:
         self._answers.append(answer)
-        # Stopped while the engine was being asked: the bell has already rung.
+        # Cancelled while the engine was called: the callback has run already.
         try:
-            self._stop.check()
+            self._cancellation.check()
         except BuilderError:
-            _shut(answer)
+            _shut_down_connection(answer)
 
-    def _ring(self) -> None:
+    def _shut_down(self) -> None:
         for answer in list(self._answers):
-            _shut(answer)
+            _shut_down_connection(answer)
 
-    def follow(self, news: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        for each in news:
-            self._stop.check()
-            yield each
-        self._stop.check()
+    def follow(self, messages: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        for message in messages:
+            self._cancellation.check()
+            yield message
+        self._cancellation.check()
 
 
-def _shut(answer: requests.Response) -> None:
+def _shut_down_connection(answer: requests.Response) -> None:
     connection = getattr(answer.raw, "connection", None) or getattr(answer.raw, "_connection", None)
     sock = getattr(connection, "sock", None)
     if sock is not None:
@@ -252,12 +254,12 @@ def _lines(text: str) -> list[str]:
     ]
 
 
-def _settled(news: Mapping[str, Any]) -> str:
+def _settled(message: Mapping[str, Any]) -> str:
     """A line for what has happened, nothing for bars that move."""
-    if news.get("progressDetail"):
+    if message.get("progressDetail"):
         return ""
-    status = str(news.get("status", ""))
-    return f"{news['id']}: {status}" if "id" in news else status
+    status = str(message.get("status", ""))
+    return f"{message['id']}: {status}" if "id" in message else status
 
 
 def _names(image: Mapping[str, Any]) -> list[str]:

@@ -137,8 +137,8 @@ def _status(error: Exception, context: grpc.ServicerContext) -> str:
     return known.status.name if isinstance(known, EdlError) else "INTERNAL"
 
 
-class OwnThreads(grpc.ServerInterceptor):
-    """Serves one method by threads of its own, so that nothing else keeps it waiting.
+class DedicatedThreads(grpc.ServerInterceptor):
+    """Serves one method by threads that serve nothing else, so that nothing else keeps it waiting.
 
     Args:
         service: its full name; other methods of it are not served.

@@ -19,7 +19,7 @@ from edl.adapters.job_store import JobStore, MasterRecord, StoredJob, submission
 from edl.adapters.launcher import LocalLauncher, supervisor_command
 from edl.adapters.local_runtime import LocalRuntime
 from edl.core import mounts, names
-from edl.core.job_status import JobState, JobStatus, ways_on
+from edl.core.job_status import JobState, JobStatus, next_steps
 from edl.core.locations import scheme
 from edl.core.mounts import BindMount
 from edl.core.problem import Problem
@@ -49,8 +49,8 @@ class LocalContinuation:
         self._store = store
         self._runtime = runtime
 
-    def ways_on(self, status: JobStatus) -> str:
-        return ways_on(status)
+    def next_steps(self, status: JobStatus) -> str:
+        return next_steps(status)
 
     def resume(self, name: str) -> bool:
         self._backend.status(name, ask=False)  # another backend's job is none of this one

@@ -28,7 +28,7 @@ from edl.core.job_backend import (
     MasterUnreachable,
     ServedPage,
 )
-from edl.core.job_status import Failure, JobEvent, JobState, JobStatus, ways_on
+from edl.core.job_status import Failure, JobEvent, JobState, JobStatus, next_steps
 from edl.core.options.kinds import WorkerRange
 from edl.core.submission import Submission
 from edl_proto.errors import EdlError
@@ -135,7 +135,7 @@ class LocalJobBackend:
             raise MasterUnreachable(f"the master of job {name} does not listen yet")
         self._call(stored.master.address, name, lambda it: it.stop(reason))
 
-    def conclude(self, name: str, status: JobStatus) -> JobStatus:
+    def finalize(self, name: str, status: JobStatus) -> JobStatus:
         if (client := self._clients.get(name)) is not None:
             with contextlib.suppress(MasterUnreachable, EdlError):
                 # A master that has ended already needs no acknowledgement.
@@ -152,7 +152,7 @@ class LocalJobBackend:
             where=name,
             remedy=f"edl events {name} shows what happened before.",
         )
-        remedy = f"{failure.remedy} {ways_on(status)}".lstrip()
+        remedy = f"{failure.remedy} {next_steps(status)}".lstrip()
         return replace(status, failure=replace(failure, remedy=remedy))
 
     def delete(self, name: str) -> None:

@@ -89,7 +89,7 @@ def _await_ends(catalog: JobCatalog, names: list[str], timeout_s: float | None) 
             backend = catalog.find(name)
             snapshot = backend.status(name, ask=False)
             if snapshot.is_over:
-                ends[name] = backend.conclude(name, snapshot.status)
+                ends[name] = backend.finalize(name, snapshot.status)
         if len(ends) == len(names):
             return [ends[name] for name in names]
         if deadline is not None and time.monotonic() > deadline:
@@ -196,8 +196,8 @@ def stop(
             terminal.message(lines[0])
             write_model(catalog, name, "", output_format, quiet=False)
             return
-        if (ways := backend.continuation.ways_on(status)) and output_format is None:
-            terminal.message(ways)
+        if (steps := backend.continuation.next_steps(status)) and output_format is None:
+            terminal.message(steps)
         put(of_status(status).to_dict(), output_format, lines, [name])
 
 
@@ -210,7 +210,7 @@ def end(backend: JobBackend, name: str, reason: str, *, now: bool = False) -> Jo
         backend.stop(name, reason, now=True)
     snapshot = backend.status(name, ask=False)
     if snapshot.is_over:
-        return backend.conclude(name, snapshot.status)
+        return backend.finalize(name, snapshot.status)
     watcher = JobWatcher(backend, name, Silence())
     watcher.stop(reason)
     return watcher.run()

@@ -151,7 +151,7 @@ class JobContinuation(Protocol):
     Names and processes are those of ``JobBackend``.
     """
 
-    def ways_on(self, status: JobStatus) -> str:
+    def next_steps(self, status: JobStatus) -> str:
         """How a person can go on with a job that is over; empty if there is nothing to say."""
 
     def resume(self, name: str) -> bool:
@@ -269,12 +269,12 @@ class JobBackend(Protocol):
             MasterUnreachable: the master did not answer; without ``now`` the job may go on.
         """
 
-    def conclude(self, name: str, status: JobStatus) -> JobStatus:
-        """Finish a job that is over: acknowledge the result, end processes that it left.
+    def finalize(self, name: str, status: JobStatus) -> JobStatus:
+        """Finalize a job that is over: acknowledge the result, end processes that it left.
 
         Returns:
             The final status, with a failure unless the job succeeded, which says how to go on
-            (``job_status.ways_on``). A job that is LOST gets MASTER_LOST with the end of the
+            (``job_status.next_steps``). A job that is LOST gets MASTER_LOST with the end of the
             master's log.
         """
 

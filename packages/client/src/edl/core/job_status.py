@@ -156,7 +156,7 @@ def _is_of_options(failure: Failure) -> bool:
     return named or failure.code == "UNKNOWN_PARAMETER"
 
 
-def ways_on(status: JobStatus) -> str:
+def next_steps(status: JobStatus) -> str:
     """How a person can go on with a job that is over; empty if it succeeded."""
     name, version = status.job, status.saved_version
     if status.state is JobState.SUCCEEDED:

@@ -196,8 +196,8 @@ class JobSubmitter:
         remedy = f"Choose another --name, or delete that job first: edl delete {job.name} --yes"
         if found.is_over:
             what = f"a job named {job.name} exists already; it is over ({found.status.state.words})"
-            if ways := holder.continuation.ways_on(found.status):
-                remedy = f"{ways} {remedy}"
+            if steps := holder.continuation.next_steps(found.status):
+                remedy = f"{steps} {remedy}"
         elif other := codec.differences(found.description(), backend.placement.describe(job)):
             what = f"a job named {job.name} is running with other options: {', '.join(other)}"
             remedy = f"Choose another --name, or look at that job: edl status {job.name}"

@@ -127,16 +127,16 @@ class JobWatcher:
                 self._display.show_event(event)
 
     def _end(self, status: JobStatus) -> JobStatus:
-        status = self._backend.conclude(self._name, status)
+        status = self._backend.finalize(self._name, status)
         if self._timed_out and status.state is not JobState.SUCCEEDED:
-            ways = self._backend.continuation.ways_on(status)
+            steps = self._backend.continuation.next_steps(status)
             status = replace(
                 status,
                 failure=Failure(
                     code="TIMED_OUT",
                     what=f"job {self._name} was not over within {self._limit()} and was stopped",
                     where="--timeout",
-                    remedy=f"Allow more time, or more workers. {ways}".rstrip(),
+                    remedy=f"Allow more time, or more workers. {steps}".rstrip(),
                 ),
             )
         self._display.update(status)

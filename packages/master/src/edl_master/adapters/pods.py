@@ -38,7 +38,7 @@ _WATCH_S = 240
 
 _CREATED_PER_S = 10.0
 _LONGEST_RETRY_S = 60.0
-_START_PATIENCE_S = 60.0
+_START_TIMEOUT_S = 60.0
 """How long a pod may wait for its image or configuration before that counts as a failure."""
 
 _LOST_MARGIN_S = 15.0
@@ -306,7 +306,7 @@ class KubernetesPods:
                 pod.give_up_at = math.inf
             elif math.isinf(pod.give_up_at):
                 # Nothing may happen to the pod for minutes: do not wait for an event.
-                pod.give_up_at = time.monotonic() + _START_PATIENCE_S
+                pod.give_up_at = time.monotonic() + _START_TIMEOUT_S
                 self._request(pod, pod.give_up_at)
         if problem is None or problem == before:
             return

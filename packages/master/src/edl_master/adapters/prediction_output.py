@@ -95,26 +95,32 @@ class PredictionOutput:
     @property
     def is_joined(self) -> bool:
         """Whether the output is in its place, whole, put there by a master of this job."""
-        noted = self._noted()
-        return bool(noted) and noted == self._whole()
+        noted = self._read_note()
+        return bool(noted) and noted == self._complete_note()
 
     @property
     def is_begun(self) -> bool:
         """Whether a master of this job has begun to put the output in its place."""
-        noted = self._noted()
-        return bool(noted) and (noted == _growing(self._output) or noted == self._whole())
+        noted = self._read_note()
+        return bool(noted) and (
+            noted == _store_note(self._output, is_complete=False) or noted == self._complete_note()
+        )
 
-    def _noted(self) -> dict[str, Any]:
+    def _read_note(self) -> dict[str, Any]:
         try:
             noted = json.loads(self._note.read_bytes())
         except (OSError, ValueError):
             return {}
         return noted if isinstance(noted, dict) else {}
 
-    def _whole(self) -> dict[str, Any] | None:
+    def _complete_note(self) -> dict[str, Any] | None:
         """What the note says when the output is complete; None if there is no output."""
         if object_stores.is_store(self._output):
-            return _grown(self._output) if object_stores.exists(self._output) else None
+            return (
+                _store_note(self._output, is_complete=True)
+                if object_stores.exists(self._output)
+                else None
+            )
         try:
             return _identity(Path(self._output))
         except OSError:
@@ -242,19 +248,14 @@ class PredictionOutput:
                 raise output_exists(self._output, remedy="Move it away.")
             object_stores.remove(self._output)
         # Objects appear one by one: from here on, all objects in that place are the job's own.
-        self._write_note(_growing(self._output))
+        self._write_note(_store_note(self._output, is_complete=False))
         object_stores.put(joined, self._output, self._job)
-        self._write_note(_grown(self._output))
+        self._write_note(_store_note(self._output, is_complete=True))
 
 
-def _growing(output: str) -> dict[str, Any]:
-    """What the note says of an output in a store that is being written."""
-    return {"uri": output, "whole": False}
-
-
-def _grown(output: str) -> dict[str, Any]:
-    """The same when it is complete."""
-    return {"uri": output, "whole": True}
+def _store_note(output: str, *, is_complete: bool) -> dict[str, Any]:
+    """What the note says of an output in a store: its objects appear one by one."""
+    return {"uri": output, "complete": is_complete}
 
 
 def _identity(path: Path) -> dict[str, Any]:

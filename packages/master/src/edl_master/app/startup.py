@@ -58,7 +58,7 @@ def work(directory: JobDirectory, hosting: Hosting) -> int:
         log.info("the job is over already")
         return 0
     if (end := directory.read_end()) is not None:
-        return _conclude(directory, end)
+        return _finish(directory, end)
     spec = job_pb2.JobSpec(name=job_dir.name)
     try:
         with directory.lock.heartbeats():
@@ -89,7 +89,7 @@ def work(directory: JobDirectory, hosting: Hosting) -> int:
             directory.lock.release()
 
 
-def _conclude(directory: JobDirectory, end: job_pb2.JobStatus) -> int:
+def _finish(directory: JobDirectory, end: job_pb2.JobStatus) -> int:
     """Complete the end of a job whose master was killed in the middle of it."""
     log.info("the job has ended, and is concluded")
     try:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 
 class ApiUnavailable(Exception):
-    """The API server did not answer, or asked for patience. The call may have had an effect."""
+    """The API server did not answer, or asked to be called later.
+
+    The call may have had an effect.
+    """
 
 
 class ApiError(Exception):

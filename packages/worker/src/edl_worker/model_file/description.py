@@ -14,8 +14,8 @@ from typing import Any, Literal
 import keras
 
 from edl_proto.errors import EdlError, ErrorCode
+from edl_worker.model_file.custom_steps import CustomTrainStep
 from edl_worker.model_file.feature_mapping import FeatureMapper
-from edl_worker.model_file.own_steps import OwnTrainStep
 from edl_worker.model_file.pipelines.request import InputPipeline
 
 Reduction = Literal["mean", "sum"]
@@ -87,8 +87,8 @@ class ModelFileDescription:
         optimizer: None exactly if the job does not train.
         metrics: empty if the model file has none.
         callbacks: to be called at the ends of epochs.
-        own_step: how the model trains by itself; None unless it does and the job trains.
-        evaluates_by_itself: whether the model's own step says what an evaluation measures.
+        custom_train_step: of the model; None if it has none or the job does not train.
+        has_custom_test_step: whether the model says itself what an evaluation measures.
         class_weight: class to how much its examples count in training; empty: all the same.
         outputs_processors: get the predictions, in addition to what edl does with them.
         record_readers: the model file's own reader of the data; empty if edl reads it.
@@ -105,8 +105,8 @@ class ModelFileDescription:
     metrics: MetricDefinitions
     class_weight: Mapping[int, float] = field(default_factory=dict)
     callbacks: tuple[keras.callbacks.Callback, ...] = ()
-    own_step: OwnTrainStep | None = None
-    evaluates_by_itself: bool = False
+    custom_train_step: CustomTrainStep | None = None
+    has_custom_test_step: bool = False
     outputs_processors: tuple[OutputsProcessor, ...] = ()
     record_readers: tuple[RecordReader, ...] = ()
 

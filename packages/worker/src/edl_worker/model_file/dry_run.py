@@ -16,11 +16,11 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.adapters.optimizer import check_supported
 from edl_worker.model_file.batch import Batch
 from edl_worker.model_file.broadcasting import Measure, broadcast_shapes
+from edl_worker.model_file.custom_evaluation import CustomEvaluation
+from edl_worker.model_file.custom_steps import CustomTrainStep, StepError
 from edl_worker.model_file.description import ModelFileDescription, Reduction
 from edl_worker.model_file.errors import trial_error
 from edl_worker.model_file.metrics import EvaluationMetrics, MetricComputation
-from edl_worker.model_file.own_evaluation import OwnEvaluation
-from edl_worker.model_file.own_steps import OwnTrainStep, StepError
 from edl_worker.model_file.zoo import compatibility
 
 _SAMPLE_RECORDS = 4
@@ -126,7 +126,7 @@ class DryRun:
                 loss.place if loss is not None else "",
             )
 
-    def trace_own_step(self, batch: Batch, step: OwnTrainStep, *, local: bool) -> None:
+    def trace_train_step(self, batch: Batch, step: CustomTrainStep, *, local: bool) -> None:
         """Traces the model's own training step.
 
         Args:
@@ -151,7 +151,7 @@ class DryRun:
                 raise StepError("uses an optimizer that is no attribute of the model", _KEEP)
             check_supported(step.optimizer, "train_step", self._description.place)
 
-    def try_own_evaluation(self, batch: Batch, evaluation: OwnEvaluation) -> None:
+    def try_evaluation_step(self, batch: Batch, evaluation: CustomEvaluation) -> None:
         """Runs the model's own evaluation step.
 
         Raises:

@@ -30,19 +30,19 @@ from edl_worker.model_file.adapters.outputs_processor import adapt_outputs_proce
 from edl_worker.model_file.adapters.record_reader import adapt_record_reader
 from edl_worker.model_file.adapters.weights import adapt_class_weight, adapt_value
 from edl_worker.model_file.arguments import Definition, Role
+from edl_worker.model_file.custom_steps import (
+    CustomTrainStep,
+    StepError,
+    compile_for_steps,
+    has_custom_test_step,
+    has_custom_train_step,
+)
 from edl_worker.model_file.definition_caller import DefinitionCaller
 from edl_worker.model_file.description import ModelFileDescription
 from edl_worker.model_file.errors import ContractErrors, ErrorCollector
 from edl_worker.model_file.feature_mapping import FeatureMapper
 from edl_worker.model_file.forms.model_definition import ModelDefinition, compiled_definitions
 from edl_worker.model_file.model_file import ModelFile
-from edl_worker.model_file.own_steps import (
-    OwnTrainStep,
-    StepError,
-    compile_for_steps,
-    evaluates_by_itself,
-    trains_by_itself,
-)
 from edl_worker.model_file.params import parse_params
 from edl_worker.model_file.random_state import seed_globally
 from edl_worker.model_file.resolver import find_definition, find_model
@@ -168,10 +168,10 @@ def describe_model_file(
             if role in _USED[purpose]:
                 used.setdefault(role, definition)
     missing = _missing(model, used, _needed(keras_model, purpose))
-    if keras_model is not None and trains_by_itself(keras_model):
+    if keras_model is not None and has_custom_train_step(keras_model):
         missing = [_not_compiled(model, keras_model, error) for error in missing]
     errors.prepend(missing)
-    return _with_own_steps(_describe(model, keras_model, used, caller, errors), purpose)
+    return _with_custom_steps(_describe(model, keras_model, used, caller, errors), purpose)
 
 
 def _definitions(
@@ -201,9 +201,9 @@ def _definitions(
 def _unlabelled(model: keras.Model | None) -> frozenset[Mode]:
     """The modes in which the input function need not yield labels."""
     modes = {Mode.PREDICTION}
-    if model is not None and trains_by_itself(model):
+    if model is not None and has_custom_train_step(model):
         modes.add(Mode.TRAINING)
-    if model is not None and evaluates_by_itself(model):
+    if model is not None and has_custom_test_step(model):
         modes.add(Mode.EVALUATION)
     return frozenset(modes)
 
@@ -213,9 +213,9 @@ def _needed(model: keras.Model | None, purpose: Mode) -> tuple[Role, ...]:
     needed = _REQUIRED[purpose]
     if model is None:
         return needed
-    if purpose is Mode.TRAINING and trains_by_itself(model):
+    if purpose is Mode.TRAINING and has_custom_train_step(model):
         return ("input",) if model.compiled else ("input", "optimizer")
-    if purpose is Mode.EVALUATION and evaluates_by_itself(model):
+    if purpose is Mode.EVALUATION and has_custom_test_step(model):
         return ("input",)
     return needed
 
@@ -333,15 +333,15 @@ def _describe(
     )
 
 
-def _with_own_steps(description: ModelFileDescription, purpose: Mode) -> ModelFileDescription:
+def _with_custom_steps(description: ModelFileDescription, purpose: Mode) -> ModelFileDescription:
     """The description with the steps that the model defines itself, ready to run.
 
     Raises:
         ContractErrors: the model cannot be compiled, or what is measured is said twice.
     """
     model, metrics = description.model, description.metrics
-    trains = purpose is Mode.TRAINING and trains_by_itself(model)
-    evaluates = purpose is not Mode.PREDICTION and evaluates_by_itself(model)
+    trains = purpose is Mode.TRAINING and has_custom_train_step(model)
+    evaluates = purpose is not Mode.PREDICTION and has_custom_test_step(model)
     if not (trains or evaluates):
         return description
     error = None
@@ -365,5 +365,5 @@ def _with_own_steps(description: ModelFileDescription, purpose: Mode) -> ModelFi
         error = description.contract_error(f"{name} {refused.what}", refused.remedy)
     if error is not None:
         raise ContractErrors([error])
-    own_step = OwnTrainStep(model) if trains else None
-    return replace(description, own_step=own_step, evaluates_by_itself=evaluates)
+    custom_train_step = CustomTrainStep(model) if trains else None
+    return replace(description, custom_train_step=custom_train_step, has_custom_test_step=evaluates)

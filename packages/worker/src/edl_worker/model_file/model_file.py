@@ -10,13 +10,13 @@ import tensorflow as tf
 
 from edl_proto.errors import EdlError
 from edl_worker.model_file.batch import Batch
+from edl_worker.model_file.custom_evaluation import CustomEvaluation, CustomEvaluationMetrics
+from edl_worker.model_file.custom_steps import has_custom_predict_step, unwrapped
 from edl_worker.model_file.description import FormName, ModelFileDescription, Reduction
 from edl_worker.model_file.dry_run import DryRun
 from edl_worker.model_file.errors import ContractErrors
 from edl_worker.model_file.metrics import EvaluationMetrics, MetricComputation
 from edl_worker.model_file.monitors import resolve_monitors
-from edl_worker.model_file.own_evaluation import OwnEvaluation, OwnEvaluationMetrics
-from edl_worker.model_file.own_steps import predicts_by_itself, unwrapped
 from edl_worker.model_file.pipelines.request import Blocks, MinibatchRequest
 from edl_worker.model_file.zoo import compatibility
 from elasticdl.python.common.constants import Mode
@@ -38,7 +38,7 @@ class ModelFile:
         model: the Keras model; a subclassed one has no variables before ``build``.
         reduction: how the loss reduces a batch; final after ``build``.
         callbacks: Keras callbacks to be called at the ends of epochs.
-        own_step: the model's own training step; None if it has none or the job does not train.
+        custom_train_step: that of the model; None if it has none or the job does not train.
     """
 
     def __init__(self, description: ModelFileDescription) -> None:
@@ -49,9 +49,9 @@ class ModelFile:
         declared = description.loss.declared_reduction if description.loss is not None else None
         self.reduction: Reduction = declared or "mean"
         self.callbacks = description.callbacks
-        self.own_step = description.own_step
-        self._own_evaluation = (
-            OwnEvaluation(self.model) if description.evaluates_by_itself else None
+        self.custom_train_step = description.custom_train_step
+        self._custom_evaluation = (
+            CustomEvaluation(self.model) if description.has_custom_test_step else None
         )
         self._metrics = MetricComputation(
             description,
@@ -66,7 +66,7 @@ class ModelFile:
         Raises:
             RuntimeError: the file was loaded for a purpose that needs no optimizer.
         """
-        own = self.own_step
+        own = self.custom_train_step
         optimizer = self._description.optimizer if own is None else own.optimizer
         if optimizer is None:
             raise RuntimeError("the model file was loaded without its optimizer")
@@ -80,8 +80,8 @@ class ModelFile:
     @property
     def metric_names(self) -> tuple[str, ...]:
         """``loss`` and the model file's metrics; final after ``build``."""
-        if self._own_evaluation is not None:
-            return self._own_evaluation.names
+        if self._custom_evaluation is not None:
+            return self._custom_evaluation.names
         return self._metrics.names
 
     @property
@@ -149,7 +149,7 @@ class ModelFile:
     @_not_converted
     def predict(self, features: Any) -> Any:
         """What the model predicts: its outputs, or what its own ``predict_step`` makes of them."""
-        if not predicts_by_itself(self.model):
+        if not has_custom_predict_step(self.model):
             return self.call(features, training=False)
         with compatibility.removed_names_provided():
             return unwrapped(self.model, "predict_step")(features)
@@ -209,15 +209,15 @@ class ModelFile:
         Raises:
             ContractErrors: one monitors something else, or what should not clearly rise or fall.
         """
-        measured = self._own_evaluation or self._metrics
+        measured = self._custom_evaluation or self._metrics
         sources = measured.sources if validates else {}
         if errors := resolve_monitors(self.callbacks, sources, self._description.place):
             raise ContractErrors(errors)
 
-    def new_metrics(self) -> EvaluationMetrics | OwnEvaluationMetrics:
+    def new_metrics(self) -> EvaluationMetrics | CustomEvaluationMetrics:
         """Metrics that have counted nothing yet; call ``build`` first."""
-        if self._own_evaluation is not None:
-            return OwnEvaluationMetrics(self._own_evaluation)
+        if self._custom_evaluation is not None:
+            return CustomEvaluationMetrics(self._custom_evaluation)
         return EvaluationMetrics(self._metrics)
 
     def build(self, batch: Batch, *, local: bool = False) -> None:
@@ -233,14 +233,14 @@ class ModelFile:
         dry_run = DryRun(self._description, self.call, self.compute_loss, self.training_weights)
         try:
             outputs = dry_run.trace_forward(batch)
-            if self.own_step is not None:
-                dry_run.trace_own_step(batch, self.own_step, local=local)
-            if self._own_evaluation is not None:
-                dry_run.try_own_evaluation(batch, self._own_evaluation)
+            if self.custom_train_step is not None:
+                dry_run.trace_train_step(batch, self.custom_train_step, local=local)
+            if self._custom_evaluation is not None:
+                dry_run.try_evaluation_step(batch, self._custom_evaluation)
                 return
             if batch.labels is None or self._loss is None:
                 return
-            if self._description.optimizer is not None and self.own_step is None:
+            if self._description.optimizer is not None and self.custom_train_step is None:
                 dry_run.trace_step(batch)
             sample = dry_run.sample(batch, outputs)
             self.reduction = self._loss.declared_reduction or dry_run.find_reduction(sample)

@@ -85,7 +85,9 @@ class LoadedModel:
         if self.trainable is None:
             return ModelDescription(name, metrics)
         arena, tables = self.trainable.arena, self.trainable.tables
-        untrained = file.own_step.untrained if file.own_step is not None else frozenset()
+        untrained = (
+            file.custom_train_step.untrained if file.custom_train_step is not None else frozenset()
+        )
         return ModelDescription(
             name,
             metrics,
@@ -198,12 +200,12 @@ def _load_for_training(job: JobDescription, context: dict[str, Any]) -> LoadedMo
     if options.init_from:
         trained_model.initialize(file.model, options.init_from)
     _spread_seeds(file.model, int(context["worker_id"]))
-    own = file.own_step
+    own = file.custom_train_step
     threshold = 0 if own is not None else options.embedding_threshold
     found = EmbeddingTables(file, options.seed, threshold)
     tables = found if found.tables else None
     if tables is not None and own is not None:
-        raise _tables_with_own_step(tables)
+        raise _tables_with_custom_step(tables)
     arena = Arena(file.model, tables)
     local = options.local_steps > 1
     if local and tables is not None:
@@ -232,7 +234,7 @@ def _tables_with_local_steps(tables: EmbeddingTables) -> EdlError:
     )
 
 
-def _tables_with_own_step(tables: EmbeddingTables) -> EdlError:
+def _tables_with_custom_step(tables: EmbeddingTables) -> EdlError:
     return EdlError(
         ErrorCode.MODEL_CONTRACT,
         f"the model has embedding tables ({', '.join(t.name for t in tables.tables)}), whose "

@@ -93,9 +93,9 @@ class Trainer:
         self._step = SizeAgnosticFunction(self._trace_local_step if local else self._trace_step)
         if local:
             assert tables is None, "rows are updated where they are"
-            self._own_optimizers = [model_file.optimizer]
-            if model_file.own_step is not None:  # which builds them for what they update
-                self._own_optimizers = model_file.own_step.optimizers
+            self._local_optimizers = [model_file.optimizer]
+            if model_file.custom_train_step is not None:  # which builds them for what they update
+                self._local_optimizers = model_file.custom_train_step.optimizers
             else:
                 model_file.optimizer.build([w.variable for g in trainable for w in g.weights])
         self._read = tf.function(self._trace_read, autograph=False, input_signature=[])
@@ -192,7 +192,7 @@ class Trainer:
         """
         self._start = list(self._read())
         # A version is one minibatch: where a schedule of the learning rate stands.
-        for optimizer in self._own_optimizers:
+        for optimizer in self._local_optimizers:
             optimizer.iterations.assign(version)
         if learning_rate is not None or self._rate is not None:
             given = keras.optimizers.serialize(self._file.optimizer)["config"]["learning_rate"]
@@ -233,10 +233,12 @@ class Trainer:
         before = {weight.name: tf.convert_to_tensor(weight.variable.value) for weight in state}
         stage = None if self._tables is None else self._tables.serving(self._lookups, rows, at)
         graph = tf.compat.v1.get_default_graph()
-        if self._file.own_step is not None:
+        if self._file.custom_train_step is not None:
             variables = [w.variable for group in self._trainable for w in group]
             weights = self._file.training_weights(labels, weights)
-            loss, found = self._file.own_step.gradients(features, labels, weights, variables)
+            loss, found = self._file.custom_train_step.gradients(
+                features, labels, weights, variables
+            )
             modified = _modified(graph, state)
             each = iter(found)
             gradients = [[next(each) for _ in group] for group in self._trainable]
@@ -292,9 +294,9 @@ class Trainer:
         return loss
 
     def _trace_local_step(self, features: Any, labels: Any, weights: Any) -> tf.Tensor:
-        if self._file.own_step is not None:
+        if self._file.custom_train_step is not None:
             weights = self._file.training_weights(labels, weights)
-            return self._file.own_step.run(features, labels, weights)
+            return self._file.custom_train_step.run(features, labels, weights)
         with tf.GradientTape() as tape:
             loss = self._loss(features, labels, weights)
         variables = [weight.variable for group in self._trainable for weight in group]

@@ -156,7 +156,7 @@ class KubernetesJobBackend:
         self._links.connect(job)
         self._links.call(name, lambda it: it.stop(reason))
 
-    def conclude(self, name: str, status: JobStatus) -> JobStatus:
+    def finalize(self, name: str, status: JobStatus) -> JobStatus:
         if self._links.is_open(name):
             with contextlib.suppress(MasterUnreachable, EdlError):
                 # A master that has ended already needs no acknowledgement.

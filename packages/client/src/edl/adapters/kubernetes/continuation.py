@@ -18,7 +18,7 @@ class ClusterContinuation:
         self._session = session
         self._objects = job_objects
 
-    def ways_on(self, status: JobStatus) -> str:
+    def next_steps(self, status: JobStatus) -> str:
         """Only what was stopped with ``--now`` can be resumed, which leaves no final status."""
         return f"edl resume {status.job} starts it again." if status.state is JobState.LOST else ""
 

@@ -14,14 +14,14 @@ import numpy as np
 import tensorflow as tf
 
 from edl_worker.model_file.batch import Batch
+from edl_worker.model_file.custom_steps import StepError, packed, unwrapped
 from edl_worker.model_file.metrics import MetricStates, sources_of, spread
-from edl_worker.model_file.own_steps import StepError, packed, unwrapped
 
 _MEAN = "mean:"
 """Begins the names of states that are the total and the weight of a mean."""
 
 
-class OwnEvaluation:
+class CustomEvaluation:
     """Traces the model's step once for all tasks.
 
     Attributes:
@@ -64,7 +64,7 @@ class OwnEvaluation:
         half = batch.size // 2
         found = []
         for part in (slice(None), slice(0, half), slice(half, None)) if half else (slice(None),):
-            metrics = OwnEvaluationMetrics(self)
+            metrics = CustomEvaluationMetrics(self)
             metrics.add(_part(batch, part))
             found.append(dict(metrics.states()))
         self.names = tuple(metrics.result())
@@ -82,13 +82,13 @@ class OwnEvaluation:
 _ADDED = "Keep sums and counts in metrics, so that the states of different workers can be added."
 
 
-class OwnEvaluationMetrics:
+class CustomEvaluationMetrics:
     """The metrics of one evaluation task, or of the sum of many; one at a time.
 
     Its methods are those of ``EvaluationMetrics``.
     """
 
-    def __init__(self, definition: OwnEvaluation) -> None:
+    def __init__(self, definition: CustomEvaluation) -> None:
         self._definition = definition
         self._means: dict[str, tuple[float, float]] = {}
         for metric in definition.model.metrics:

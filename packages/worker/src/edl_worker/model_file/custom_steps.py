@@ -21,17 +21,17 @@ _TRAINING = ("train_step", "compute_loss")
 _EVALUATION = ("test_step", "compute_loss", "compute_metrics", "get_metrics_result")
 
 
-def trains_by_itself(model: keras.Model) -> bool:
+def has_custom_train_step(model: keras.Model) -> bool:
     """Whether the model defines how it is trained."""
     return any(_overrides(model, name) for name in _TRAINING)
 
 
-def evaluates_by_itself(model: keras.Model) -> bool:
+def has_custom_test_step(model: keras.Model) -> bool:
     """Whether the model defines how it is evaluated."""
     return any(_overrides(model, name) for name in _EVALUATION)
 
 
-def predicts_by_itself(model: keras.Model) -> bool:
+def has_custom_predict_step(model: keras.Model) -> bool:
     """Whether the model defines how it predicts."""
     return _overrides(model, "predict_step")
 
@@ -75,7 +75,7 @@ class _Update:
     variables: Sequence[keras.Variable]
 
 
-class OwnTrainStep:
+class CustomTrainStep:
     """The ``train_step`` of a model.
 
     Args:

@@ -118,7 +118,7 @@ def fit(model: keras.Model) -> float:
 @pytest.mark.parametrize(
     "steps", [PLAIN, COMPUTE_LOSS, PLAIN.replace("    def", "    @tf.function\n    def")]
 )
-def test_an_own_step_gives_the_gradients_of_keras(zoo: ZooFolder, steps: str) -> None:
+def test_a_custom_step_gives_the_gradients_of_keras(zoo: ZooFolder, steps: str) -> None:
     file = load(zoo, NET + steps + LOSS)
     reference = alone(file, loss=lambda y, p: tf.square(y - p))
     arena = Arena(file.model)
@@ -139,7 +139,7 @@ def test_an_own_step_gives_the_gradients_of_keras(zoo: ZooFolder, steps: str) ->
     assert step.loss == pytest.approx(result, rel=1e-5)
 
 
-def test_an_own_evaluation_adds_up_over_tasks(zoo: ZooFolder) -> None:
+def test_a_custom_evaluation_adds_up_over_tasks(zoo: ZooFolder) -> None:
     file = load(zoo, NET + TEST_STEP + LOSS)
     reference = alone(file, loss="mse")
     wanted = reference.evaluate(FEATURES, LABELS, batch_size=8, verbose=0, return_dict=True)
@@ -184,13 +184,13 @@ def test_local_steps_run_a_step_as_it_is(zoo: ZooFolder) -> None:
         np.testing.assert_allclose(one, other, 1e-5, 1e-6)
 
 
-def test_predictions_come_from_the_model_s_own_step(zoo: ZooFolder) -> None:
+def test_predictions_come_from_the_custom_step(zoo: ZooFolder) -> None:
     own = """
     def predict_step(self, data):
         return self(data) * 0 + 7.0
 """
     file = load(zoo, NET + own + LOSS)
-    assert file.own_step is None
+    assert file.custom_train_step is None
     np.testing.assert_array_equal(file.predict(BATCH.features), np.full((8, 1), 7.0))
     assert not np.array_equal(file.call(BATCH.features, training=False), np.full((8, 1), 7.0))
 
@@ -215,8 +215,8 @@ def test_a_step_needs_neither_labels_nor_all_variables(zoo: ZooFolder) -> None:
     arena = Arena(file.model)
     step_result = Trainer(file, arena).compute(batch)
     assert step_result.loss > 0
-    assert file.own_step is not None
-    described = describe_optimizer(file.optimizer, arena, file.own_step.untrained)
+    assert file.custom_train_step is not None
+    described = describe_optimizer(file.optimizer, arena, file.custom_train_step.untrained)
     left = [w.name for w in arena.weights if w.trainable and "dense_1" not in w.name]
     assert described["excluded_from_weight_decay"] == left
 
