@@ -24,7 +24,7 @@ from edl_builder.core import effects as fx
 from edl_builder.core import events as ev
 from edl_builder.core.build import Build
 from edl_builder.core.build_request import BuildRequest, Tenant
-from edl_builder.core.build_status import BuildStatus, LogLine, rfc3339, status_of
+from edl_builder.core.build_status import BuildStatus, LogLine, status_of
 from edl_builder.core.limits import ServiceLimits
 from edl_builder.core.names import (
     BuilderError,
@@ -38,6 +38,7 @@ from edl_builder.core.ports import Engine
 from edl_builder.core.state_machine import BuildStateMachine
 from edl_builder.engine_lock import EngineLock, ImagePruner
 from edl_builder.metrics import Metrics
+from edl_proto.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
 

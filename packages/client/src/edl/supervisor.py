@@ -26,6 +26,7 @@ from edl.adapters import processes
 from edl.core.supervision import Decision, GiveUp, MasterExit, Observation, Supervision
 from edl_proto import logs
 from edl_proto.local import job_directory, process_identity, supervision
+from edl_proto.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
 
@@ -205,7 +206,7 @@ class Supervisor:
 
 
 def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return rfc3339(time.time(), "seconds")
 
 
 def _tail(path: Path) -> str:

@@ -387,7 +387,7 @@ def test_a_caller_that_is_killed_while_it_resumes_a_job_leaves_one_that_can_be_r
     end(backend, "halfway")
     requests = harness.edl.job_dir("halfway") / job_directory.REQUESTS
     requests.write_text('{"stop": {"reason": "lunch"}}')
-    steps = ("end_job", "_reopen", "_replace", "supervisor_command", "LocalLauncher")
+    steps = ("end_job", "_reopen", "replace_file", "supervisor_command", "LocalLauncher")
     for step in steps:
         with harness.monkeypatch.context() as killed:
             killed.setattr(f"edl.adapters.local_continuation.{step}", die)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edl_master.adapters.job_directory import JobDirectory, rfc3339, to_json
+from edl_master.adapters.job_directory import JobDirectory, to_json
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2
 
@@ -46,8 +46,3 @@ def test_a_status_names_all_its_fields(tmp_path: Path) -> None:
 def test_numbers_that_are_none_are_still_json() -> None:
     text = to_json(job_pb2.JobStatus(progress=job_pb2.Progress(loss=float("nan"))))
     assert json.loads(text)["progress"]["loss"] == "NaN"
-
-
-def test_times_are_rfc_3339_in_utc() -> None:
-    assert rfc3339(0.0) == "1970-01-01T00:00:00.000Z"
-    assert rfc3339(1_700_000_000.25) == "2023-11-14T22:13:20.250Z"

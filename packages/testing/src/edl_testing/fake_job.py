@@ -28,7 +28,6 @@ import sys
 import threading
 import time
 from concurrent import futures
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +35,14 @@ import grpc
 from google.protobuf import json_format
 
 from edl_proto.errors import ErrorCode, ErrorInterceptor
+from edl_proto.files import replace_file
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.folder import IdentityFolder
 from edl_proto.identity.gate import Gate
 from edl_proto.identity.names import Role
 from edl_proto.local import job_directory
 from edl_proto.local.parent_process import end_with_parent
+from edl_proto.timestamps import rfc3339
 from edl_proto.transport import channels
 from edl_proto.v1 import error_pb2, job_pb2, job_pb2_grpc
 
@@ -52,13 +53,7 @@ FINAL = (job_pb2.SUCCEEDED, job_pb2.FAILED, job_pb2.CANCELLED)
 
 
 def now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def replace_file(path: Path, text: str) -> None:
-    draft = path.with_name(f".{path.name}.new")
-    draft.write_text(text)
-    draft.rename(path)
+    return rfc3339(time.time())
 
 
 def start_time(pid: int) -> int:
@@ -166,14 +161,14 @@ class FakeJob(job_pb2_grpc.JobServicer):
             self.workers.append(child)
             facts = {"worker": number, "pid": child.pid, "start_time": start_time(child.pid)}
             record = self.directory / job_directory.INSTANCES / f"worker-{number}-0.json"
-            replace_file(record, json.dumps(facts))
+            replace_file(record, json.dumps(facts).encode())
             self.status.workers.add(id=number, state="ready", pid=child.pid, host="here")
 
     def write_status(self) -> None:
         with self.lock:
             self.status.seconds = time.monotonic() - self.began
             text = json_format.MessageToJson(self.status, preserving_proto_field_name=True)
-        replace_file(self.directory / job_directory.STATUS, text)
+        replace_file(self.directory / job_directory.STATUS, text.encode())
 
     def fail(self, code: ErrorCode.ValueType, what: str, **more: str) -> None:
         with self.lock:
@@ -247,7 +242,7 @@ class FakeJob(job_pb2_grpc.JobServicer):
             "dashboard_url": url,
             "incarnation": "1",
         }
-        replace_file(self.directory / job_directory.MASTER, json.dumps(facts))
+        replace_file(self.directory / job_directory.MASTER, json.dumps(facts).encode())
         print("fake job listens", flush=True)
         while self.status.state not in FINAL:
             self.write_status()

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from edl_builder.core.build_status import rfc3339
 from edl_builder.core.call_record import CallRecord
+from edl_proto.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import json
 import logging
-import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
@@ -30,6 +29,7 @@ from edl_builder.core.names import (
 )
 from edl_builder.core.references import Reference
 from edl_builder.core.source_policy import AllowedSource
+from edl_proto.files import replace_file
 from edl_proto.git_source import GitSource, GitUrl
 
 log = logging.getLogger(__name__)
@@ -96,12 +96,7 @@ class BuildStore:
     def save(self, record: BuildRecord) -> None:
         """Write a record, whole or not at all."""
         path = self.folder(record.id) / _RECORD
-        temporary = path.with_suffix(".new")
-        with temporary.open("w", encoding="utf-8") as file:
-            json.dump(asdict(record), file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        replace_file(path, json.dumps(asdict(record)).encode(), durable=True)
 
     def clean(self, build: BuildId) -> None:
         """Remove everything but the record and the log."""

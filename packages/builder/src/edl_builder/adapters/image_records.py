@@ -14,6 +14,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from edl_proto.files import replace_file
+
 _MOST = 20_000
 """Records; of those that were not used for longest, the images are built again."""
 
@@ -52,14 +54,8 @@ class ImageRecords:
 
     def add(self, repository: str, key: str, digest: str) -> None:
         """Note an image, whole or not at all; it takes the place of an earlier one."""
-        path = self._path(repository, key)
-        # The same content is built once at a time, so nobody else writes this file.
-        temporary = path.with_suffix(".new")
-        with temporary.open("w", encoding="utf-8") as file:
-            json.dump({"repository": repository, "key": key, "digest": digest}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        record = {"repository": repository, "key": key, "digest": digest}
+        replace_file(self._path(repository, key), json.dumps(record).encode(), durable=True)
 
     def _path(self, repository: str, key: str) -> Path:
         return self._folder / hashlib.sha256(f"{repository}\0{key}".encode()).hexdigest()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from edl_builder.core.names import Caller
 from edl_builder.core.quota import Quota, Usage, UsageLedger
+from edl_proto.files import replace_file
 
 log = logging.getLogger(__name__)
 
@@ -68,10 +69,8 @@ class UsageStore:
             "day": self._ledger.day,
             "usages": {tenant: asdict(used) for tenant, used in self._ledger.usages.items()},
         }
-        temporary = self._path.with_suffix(".new")
         try:
-            temporary.write_text(json.dumps(found), "utf-8")
-            temporary.replace(self._path)
+            replace_file(self._path, json.dumps(found).encode())
         except OSError as error:
             log.error("%s cannot be written: %s", self._path, error)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from edl_builder.core.build import Build
 from edl_builder.core.names import BuildId, BuildResult, Failure, Key, Phase
+from edl_proto.timestamps import rfc3339
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,6 @@ class BuildStatus:
     subscribers: int
     result: BuildResult | None
     failure: Failure | None
-
-
-def rfc3339(seconds: float) -> str:
-    """A time in UTC, in words."""
-    text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
-    return text.replace("+00:00", "Z")
 
 
 def status_of(build: Build, repository: str, position: int) -> BuildStatus:

@@ -7,9 +7,9 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from google.protobuf import json_format
@@ -23,8 +23,10 @@ from edl.core.job_backend import JobEntry
 from edl.core.job_status import JobEvent, JobState, JobStatus
 from edl.core.platforms import DOCKER, PROCESSES
 from edl_proto.errors import EdlError
+from edl_proto.files import flush
 from edl_proto.local import job_directory, supervision
 from edl_proto.local.job_status import read_status
+from edl_proto.timestamps import rfc3339
 from edl_proto.v1 import error_pb2, job_pb2
 
 START_DEADLINE_S = 60.0
@@ -33,7 +35,7 @@ START_DEADLINE_S = 60.0
 
 def submission_time() -> str:
     """Now, as specifications have it (RFC 3339)."""
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return rfc3339(time.time(), "seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +150,9 @@ class JobStore:
                 (draft / job_directory.LOGS).mkdir()
                 supervision.describe(draft, supervisor, master)
                 for path in (*draft.iterdir(), draft):
-                    _flush(path)
+                    flush(path)
                 draft.rename(self.path(name))
-                _flush(self.root)
+                flush(self.root)
             except BaseException as error:
                 shutil.rmtree(draft, ignore_errors=True)
                 if isinstance(error, OSError) and error.errno in (errno.EEXIST, errno.ENOTEMPTY):
@@ -276,15 +278,6 @@ class JobStore:
                 where=str(self.path(name)),
                 remedy="Check the permissions of this folder.",
             ) from error
-
-
-def _flush(path: Path) -> None:
-    """Make a file or a directory survive a loss of power."""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _lines(path: Path) -> Iterator[str]:

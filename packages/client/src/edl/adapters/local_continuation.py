@@ -7,7 +7,6 @@ import fcntl
 import json
 import os
 import posixpath
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +24,7 @@ from edl.core.mounts import BindMount
 from edl.core.problem import Problem
 from edl.job_spec import start_fields
 from edl_proto.errors import EdlError
+from edl_proto.files import replace_file
 from edl_proto.local import job_directory, supervision
 from edl_proto.local.job_status import read_status
 from edl_proto.v1 import error_pb2, job_pb2
@@ -128,12 +128,18 @@ def _reopen(path: Path) -> bool:
                 return False
             requests = _read_object(path / job_directory.REQUESTS)
             if requests.pop("stop", None) is not None:
-                _replace(path / job_directory.REQUESTS, json.dumps(requests, indent=2))
+                replace_file(
+                    path / job_directory.REQUESTS,
+                    json.dumps(requests, indent=2).encode(),
+                    durable=True,
+                )
             status.state = job_pb2.STARTING
             for name in ("error", "incarnation", "finished_at"):
                 status.ClearField(name)
             if (path / job_directory.STATUS).exists():
-                _replace(path / job_directory.STATUS, codec.to_json(status))
+                replace_file(
+                    path / job_directory.STATUS, codec.to_json(status).encode(), durable=True
+                )
             for name in (job_directory.END, job_directory.SUPERVISION):
                 (path / name).unlink(missing_ok=True)
             return True
@@ -174,18 +180,6 @@ def _read_object(path: Path) -> dict[str, object]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _replace(path: Path, text: str) -> None:
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with draft.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 # --- exporting ---------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ import numpy.typing as npt
 # The same interface as zlib; its CRC-32 is about fourteen times as fast.
 from zlib_ng import zlib_ng as zlib
 
-from edl_master.adapters.files import flush_directory
+from edl_proto.files import flush
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -156,7 +156,7 @@ def write_files(
         # A part's own manifest has the checksums of its files.
         body["parts"] = {part: _described(directory / part / MANIFEST) for part in parts}
     _write(directory / MANIFEST, _sealed(body))
-    flush_directory(directory)
+    flush(directory)
 
 
 def _read(directory: Path, name: str, *, check: bool = True) -> Checkpoint:

@@ -24,8 +24,9 @@ from edl_master.adapters.checkpoint_files import (
     read_checkpoint,
     write_files,
 )
-from edl_master.adapters.files import flush_directory, storage_error
+from edl_master.adapters.storage_errors import storage_error
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.files import flush
 
 log = logging.getLogger(__name__)
 
@@ -185,7 +186,7 @@ class LocalCheckpoints:
             write_files(temporary, self._job, checkpoint, moved)
             self._check_owner()
             temporary.rename(self._directory / name)
-            flush_directory(self._directory)
+            flush(self._directory)
         except EdlError:
             shutil.rmtree(temporary, ignore_errors=True)
             raise

@@ -16,10 +16,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from edl_master.adapters import object_stores
-from edl_master.adapters.files import flush_directory, storage_error
 from edl_master.adapters.job_output import is_of, model_of, output_exists
+from edl_master.adapters.storage_errors import storage_error
 from edl_master.core.events import HeldLease
 from edl_proto.errors import EdlError
+from edl_proto.files import flush
 from edl_proto.trained_model import TRAINED_MODEL
 from edl_proto.v1 import error_pb2
 
@@ -91,7 +92,7 @@ class ExportOutput:
                     raise _appeared(self._output, self._job)
                 os.rename(output, f"{self._beside}{self._incarnation}-before.tmp")
             os.rename(part, output)
-            flush_directory(output.parent)
+            flush(output.parent)
         except OSError as error:
             raise storage_error(error, output) from error
 

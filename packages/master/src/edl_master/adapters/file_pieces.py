@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from edl_master.adapters.files import flush_directory
+from edl_proto.files import flush
 
 _PIECE = 1 << 20
 _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
@@ -52,15 +51,7 @@ def write_pieces(folder: Path, pieces: Iterable[tuple[str, bytes]]) -> None:
                 file.write(content)
             written.add(path)
         for path in written:
-            _flush(path)
+            flush(path)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-
-
-def _flush(path: Path) -> None:
-    if path.is_dir():
-        flush_directory(path)
-        return
-    with path.open("rb") as file:
-        os.fsync(file.fileno())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +12,10 @@ from typing import Any
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
-from edl_master.adapters.files import is_full, replace_file, storage_error
 from edl_master.adapters.job_lock import JobLock
+from edl_master.adapters.storage_errors import is_full, storage_error
 from edl_proto.errors import EdlError
+from edl_proto.files import replace_file
 from edl_proto.local import job_directory
 from edl_proto.local.job_status import FINAL_STATES
 from edl_proto.v1 import error_pb2, job_pb2
@@ -219,9 +219,3 @@ def _status_in(path: Path) -> job_pb2.JobStatus | None:
         return json_format.Parse(path.read_text(), job_pb2.JobStatus(), True)
     except (OSError, json_format.ParseError, UnicodeDecodeError):
         return None
-
-
-def rfc3339(at_s: float) -> str:
-    """Seconds since the epoch as a time for people and machines, in UTC."""
-    milliseconds = int(at_s * 1000) % 1000
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(at_s))}.{milliseconds:03d}Z"

@@ -11,8 +11,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from edl_master.adapters.files import replace_file, storage_error
+from edl_master.adapters.storage_errors import storage_error
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.files import replace_file
 from edl_proto.local import job_directory, process_identity, supervision
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from typing import Protocol
 from google.protobuf.message import DecodeError
 
 from edl_master.adapters import object_stores
-from edl_master.adapters.files import storage_error
+from edl_master.adapters.storage_errors import storage_error
 from edl_master.core.events import HeldLease
 from edl_proto.errors import EdlError
 from edl_proto.trained_model import TRAINED_MODEL

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from google.protobuf import json_format
 
-from edl_master.adapters.files import storage_error
-from edl_master.adapters.job_directory import rfc3339, to_json
+from edl_master.adapters.job_directory import to_json
+from edl_master.adapters.storage_errors import storage_error
+from edl_proto.timestamps import rfc3339
 from edl_proto.v1.job_pb2 import Event
 
 log = logging.getLogger(__name__)

@@ -19,11 +19,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from datetime import UTC, datetime
 from typing import Any
 
 from edl_master.adapters.api_retry import retry_until_answered
 from edl_proto.kubernetes.api import ApiError, ApiUnavailable, JsonObject, KubernetesApi
+from edl_proto.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ class LeaseEpoch:
         return self._write(lease, int(lease["spec"].get(_COUNT, 0)) + 1)
 
     def _write(self, lease: JsonObject | None, number: int) -> int:
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        now = rfc3339(time.time(), "microseconds")
         spec: dict[str, Any] = {
             "holderIdentity": self._holder,
             "acquireTime": now,

@@ -6,8 +6,8 @@ import fcntl
 import os
 from pathlib import Path
 
-from edl_master.adapters.files import storage_error
 from edl_master.adapters.job_output import output_exists
+from edl_master.adapters.storage_errors import storage_error
 from edl_proto.local import output_reservation, supervision
 
 

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from edl_master.adapters import object_stores
-from edl_master.adapters.files import flush_directory, replace_file, storage_error
 from edl_master.adapters.job_output import check_output, output_exists
 from edl_master.adapters.part_files import AS_PARTS, RECORDIO, OutputFormat, PartFiles, remove
+from edl_master.adapters.storage_errors import storage_error
 from edl_master.core.effects import Range
 from edl_master.core.events import HeldLease
 from edl_master.core.tasks import TaskPartition
+from edl_proto.files import flush, replace_file
 from edl_proto.local import job_directory
 
 
@@ -192,7 +193,7 @@ class PredictionOutput:
         with self._completing:
             pass
         try:
-            flush_directory(self._parts.directory)
+            flush(self._parts.directory)
         except OSError as error:
             raise storage_error(error, self._parts.directory) from error
 
@@ -229,7 +230,7 @@ class PredictionOutput:
                 check_output(self._output)
             self._write_note(_identity(temporary))
             temporary.rename(output)
-            flush_directory(output.parent)
+            flush(output.parent)
         except OSError as error:
             raise storage_error(error, output) from error
         finally:

@@ -25,12 +25,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edl_master.adapters import worker_logs
-from edl_master.adapters.files import is_full, replace_file, storage_error
 from edl_master.adapters.observations import ObservationQueue
+from edl_master.adapters.storage_errors import is_full, storage_error
 from edl_master.core.events import InstanceExited, InstanceNotStarted
 from edl_master.core.failure_policy import how_ended
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import InstanceStarted, LiveInstance, Observation
+from edl_proto.files import replace_file
 from edl_proto.local import process_environment, process_identity
 
 log = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ from edl_master.adapters.checkpoint_files import (
     read_checkpoint,
 )
 from edl_master.adapters.checkpoints import LocalCheckpoints, damaged_all, stale
-from edl_master.adapters.files import storage_error
+from edl_master.adapters.storage_errors import storage_error
 from edl_proto.errors import EdlError
 
 log = logging.getLogger(__name__)

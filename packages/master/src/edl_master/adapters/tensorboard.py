@@ -10,7 +10,7 @@ from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.proto.summary_pb2 import Summary
 
-from edl_master.adapters.files import storage_error
+from edl_master.adapters.storage_errors import storage_error
 
 
 class TensorBoard:

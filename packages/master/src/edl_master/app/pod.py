@@ -25,7 +25,6 @@ from types import FrameType
 from google.protobuf import json_format
 
 from edl_master.adapters import former_masters
-from edl_master.adapters.files import replace_file
 from edl_master.adapters.job_directory import JobDirectory
 from edl_master.adapters.job_record import JobRecord
 from edl_master.adapters.lease_epoch import LeaseEpoch
@@ -42,6 +41,7 @@ from edl_master.core.platform import Platform
 from edl_master.recovery.restart import inherited_lock
 from edl_master.server_group.processes import Arguments, ServerInstances
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.files import replace_file
 from edl_proto.identity.folder import IdentityFolder
 from edl_proto.kubernetes import objects
 from edl_proto.kubernetes.api import ApiError, ApiUnavailable, KubernetesApi

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from edl_master import codec
-from edl_master.adapters.job_directory import JobDirectory, rfc3339
+from edl_master.adapters.job_directory import JobDirectory
 from edl_master.adapters.journal import Journal, journal_event
 from edl_master.app.hosting import Hosting
 from edl_master.app.master import MasterApp
@@ -26,6 +26,7 @@ from edl_master.recovery.restart import (
 )
 from edl_proto.errors import EdlError
 from edl_proto.local import job_directory, output_reservation
+from edl_proto.timestamps import rfc3339
 from edl_proto.v1 import error_pb2, job_pb2
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from edl_master.adapters.job_directory import rfc3339
 from edl_master.adapters.journal import Journal
 from edl_master.codec import error_to
 from edl_master.core.failure import Failure
@@ -15,6 +14,7 @@ from edl_master.core.view import JobView
 from edl_master.metrics.observed import Metrics
 from edl_master.reporting.curves import Curves
 from edl_master.reporting.status_codec import StatusContext, phase_to, status_to
+from edl_proto.timestamps import rfc3339
 from edl_proto.v1 import job_pb2
 
 

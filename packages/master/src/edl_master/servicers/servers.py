@@ -10,7 +10,7 @@ import grpc
 
 from edl_master.adapters.checkpoints import part_path
 from edl_master.adapters.file_pieces import read_pieces, write_pieces
-from edl_master.adapters.files import storage_error
+from edl_master.adapters.storage_errors import storage_error
 from edl_master.codec import malformed
 from edl_master.core.parameters.status import ServerFigures, TableFigures
 from edl_master.server_group.group import ParameterServerGroup

@@ -8,8 +8,6 @@ signed. Importing the authority takes a tenth of a second, so nothing here does 
 from __future__ import annotations
 
 import contextlib
-import os
-import secrets
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -17,6 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.files import replace_file
 from edl_proto.identity.names import Identity, Role
 
 LIFETIME = timedelta(days=1)
@@ -64,7 +63,7 @@ class IdentityFolder:
         """
         with self._writing():
             self._path.mkdir(0o700)
-            _write(self._path / _AUTHORITY, authority)
+            replace_file(self._path / _AUTHORITY, authority, durable=True, is_private=True)
 
     def file(self, role: Role, number: int | None = None) -> Path:
         """Where the key and the certificate of an identity are, or will be."""
@@ -123,7 +122,9 @@ class IdentityFolder:
                 path = folder / _FILE
                 former = path.read_bytes() if path.exists() else b""
                 lifetime = timedelta(seconds=self._lifetime_s)
-                _write(path, authority.issue(identity, lifetime, former))
+                replace_file(
+                    path, authority.issue(identity, lifetime, former), durable=True, is_private=True
+                )
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -136,17 +137,3 @@ class IdentityFolder:
                 where=str(self._path),
                 remedy="Check the space there, and that the folder is yours alone.",
             ) from error
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Replace a file in one step; never is any of it readable for others."""
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(draft, flags, 0o600), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)

@@ -13,7 +13,6 @@ import contextlib
 import fcntl
 import json
 import os
-import secrets
 import signal
 import subprocess
 import threading
@@ -23,6 +22,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import IO, Any
 
+from edl_proto.files import replace_file
 from edl_proto.local import job_directory, process_environment
 
 FROZEN_S = 30.0
@@ -51,7 +51,7 @@ def describe(job_dir: Path, supervisor: Sequence[str], master: Sequence[str]) ->
         OSError: it cannot be written.
     """
     facts = {"supervisor": list(supervisor), "master": list(master)}
-    _replace(job_dir / job_directory.SUPERVISOR, facts)
+    replace_file(job_dir / job_directory.SUPERVISOR, json.dumps(facts, indent=2).encode())
 
 
 def commands(job_dir: Path) -> tuple[list[str], list[str]] | None:
@@ -74,7 +74,7 @@ def write_report(job_dir: Path, report: Mapping[str, Any]) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    _replace(job_dir / job_directory.SUPERVISION, report)
+    replace_file(job_dir / job_directory.SUPERVISION, json.dumps(report, indent=2).encode())
 
 
 def read_report(job_dir: Path) -> dict[str, Any]:
@@ -363,14 +363,3 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _replace(path: Path, content: Mapping[str, Any]) -> None:
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        draft.write_text(json.dumps(content, indent=2))
-        draft.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
-        raise

@@ -19,6 +19,8 @@ import keras
 import tensorflow as tf
 
 from edl_proto import zoo_files
+from edl_proto.files import flush
+from edl_proto.timestamps import rfc3339
 from edl_proto.trained_model import MODEL_ZOO
 from edl_worker.codec.jobs import encode_trained_model
 from edl_worker.core.job import JobDescription
@@ -101,7 +103,7 @@ class Exporter:
         place.mkdir(parents=True)
         warnings = self._write(info, place, crashed_forms(info.crashes, place))
         _sync_tree(place)
-        _sync(place.parent)
+        flush(place.parent)
         return warnings
 
     def _export_to_store(self, info: ExportInfo, place: str) -> tuple[str, ...]:
@@ -179,7 +181,7 @@ class Exporter:
             model_zoo=MODEL_ZOO,
             minibatch_size=self.job.minibatch_size,
             job=self.job.exported_job or self.job.name,
-            created_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            created_at=rfc3339(time.time(), "seconds"),
             parameter_version=info.parameter_version,
             records_trained=info.records_trained,
             epochs=info.epochs,
@@ -299,13 +301,5 @@ def discard(place: str) -> None:
 def _sync_tree(root: Path) -> None:
     for directory, _, files in os.walk(root, topdown=False):
         for name in files:
-            _sync(Path(directory) / name)
-        _sync(Path(directory))
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+            flush(Path(directory) / name)
+        flush(Path(directory))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import errno
+import os
 import threading
 from pathlib import Path
 
 import pytest
 
-from edl_master.adapters.files import replace_file, storage_error
-from edl_proto.v1 import error_pb2
+from edl_proto.files import replace_file
 
 
 def test_a_reader_sees_the_old_content_or_the_new(tmp_path: Path) -> None:
@@ -44,10 +43,21 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path)
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_full_disk_differs_from_one_that_may_not_be_written() -> None:
-    full = storage_error(OSError(errno.ENOSPC, "No space left on device"), "/a/b")
-    assert full.code == error_pb2.DISK_FULL
-    assert "/a/b" in full.what
-    denied = storage_error(PermissionError(errno.EACCES, "Permission denied"), "/a/b")
-    assert denied.code == error_pb2.OUTPUT_UNWRITABLE
-    assert "Permission denied" in denied.what
+def test_a_private_file_is_private_from_its_first_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modes: list[int] = []
+    replace = Path.replace
+
+    def note(path: Path, target: Path) -> Path:
+        modes.append(path.stat().st_mode & 0o777)
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", note)
+    mask = os.umask(0o022)
+    try:
+        replace_file(tmp_path / "key", b"secret", is_private=True)
+        replace_file(tmp_path / "status", b"open")
+    finally:
+        os.umask(mask)
+    assert modes == [0o600, 0o644]

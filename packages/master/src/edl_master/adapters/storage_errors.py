@@ -1,0 +1,32 @@
+"""What an error of a disk means for a person."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+from edl_proto.errors import EdlError, ErrorCode
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def is_full(error: OSError) -> bool:
+    """Whether a write failed for lack of space."""
+    return error.errno in _FULL
+
+
+def storage_error(error: OSError, path: Path | str) -> EdlError:
+    """What a failed write means for a person."""
+    if is_full(error):
+        return EdlError(
+            ErrorCode.DISK_FULL,
+            f"there is no space left to write {path}",
+            where=str(path),
+            remedy="Free some space on that disk, or choose a place on another one.",
+        )
+    return EdlError(
+        ErrorCode.OUTPUT_UNWRITABLE,
+        f"{path} cannot be written: {error.strerror or error}",
+        where=str(path),
+        remedy="Check that the place exists and that you may write there.",
+    )

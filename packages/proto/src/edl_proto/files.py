@@ -1,0 +1,49 @@
+"""Files that are replaced whole: a reader sees the old content or the new one, never a part."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+
+
+def replace_file(
+    path: Path, content: bytes, *, durable: bool = False, is_private: bool = False
+) -> None:
+    """Give a file a new content at once.
+
+    Args:
+        path: the file; its directory exists.
+        content: everything that it will hold.
+        durable: also survive a loss of power.
+        is_private: nobody but the owner can read or write it, not for a moment.
+
+    Raises:
+        OSError: the file could not be written; it is as it was.
+    """
+    # Not by the process's number: in containers that share a folder all masters have the same.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with open(os.open(temporary, flags, 0o600 if is_private else 0o666), "wb") as file:
+            file.write(content)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+    if durable:
+        flush(path.parent)
+
+
+def flush(path: Path) -> None:
+    """Make the content of a file, or the names in a directory, survive a loss of power."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

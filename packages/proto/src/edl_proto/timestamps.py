@@ -1,0 +1,16 @@
+"""Times in UTC, as RFC 3339 writes them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def rfc3339(at_s: float, timespec: str = "milliseconds") -> str:
+    """A time for people and machines, such as ``2023-11-14T22:13:20.250Z``.
+
+    Args:
+        at_s: seconds since the epoch.
+        timespec: the precision, as ``datetime.isoformat`` takes it.
+    """
+    text = datetime.fromtimestamp(at_s, UTC).isoformat(timespec=timespec)
+    return text.replace("+00:00", "Z")
