@@ -24,7 +24,7 @@ from bench.measure import Measure
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 
-import digits  # noqa: E402
+import digits  # noqa: E402  (found by the path above)
 
 PERIODS = tuple(float(p) for p in os.environ.get("EDL_BENCH_PERIODS", "60,450").split(","))
 LEAST_S = 120.0

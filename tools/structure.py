@@ -4,14 +4,15 @@
     python tools/structure.py --check    also exit 1 if a limit is exceeded
 
 Ruff gates complexity, argument counts and docstrings; import-linter gates who may import whom.
-This tool gates what neither can: the length of modules, the width of classes, and class names
-that mean several things.
+This tool gates what neither can: the length of modules, the width of classes, class names
+that mean several things, and exceptions from the rules of ruff and mypy that give no reason.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 MODULE_LINES = 400
 PUBLIC_METHODS = 12
+CHECKED = ("bench", "deploy", "model_zoo", "packages", "tests", "tools")
 
 # Names that mean the same thing in every service: its composition root, its settings, …
 _SERVICE_PARTS = {"App", "Call", "Config", "Limits", "Metrics", "Server", "Tick"}
@@ -53,6 +55,10 @@ WIDE_CLASSES = {
 
 LONG_MODULES: dict[str, str] = {}
 """Modules with more lines than the limit, and why they are not split."""
+
+_WITHOUT_REASON = re.compile(r"# (noqa(: [A-Z0-9, ]+)?|type: ignore(\[[a-z, -]+\])?)$")
+"""The end of a line that is an exception from a rule: ``# noqa: X  (why)``, or
+``# type: ignore[x]  # why``, would say why."""
 
 
 @dataclass
@@ -87,6 +93,7 @@ def main() -> int:
             for name in wide.keys() - WIDE_CLASSES
         ),
         *(f"one name, several classes: {name}: {', '.join(at)}" for name, at in repeated),
+        *(f"exception without a reason: {at}" for at in exceptions_without_reason(chosen.root)),
         *(f"allowed without need: {at}" for at in LONG_MODULES.keys() - long),
         *(f"allowed without need: {name}" for name in WIDE_CLASSES.keys() - wide),
     ]
@@ -118,6 +125,17 @@ def measure(root: Path) -> tuple[list[Package], list[tuple[str, list[str]]]]:
         if len(places) > 1 and name not in SAME_ROLE
     ]
     return packages, repeated
+
+
+def exceptions_without_reason(root: Path) -> Iterator[str]:
+    """Lines that are exempt from a rule of ruff or mypy and do not say why, as ``path:line``."""
+    for folder in CHECKED:
+        for path in sorted((root / folder).rglob("*.py")):
+            if path.parent.name == "v1":
+                continue
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                if _WITHOUT_REASON.search(line):
+                    yield f"{path.relative_to(root)}:{number}"
 
 
 def _modules(source: Path) -> Iterator[Path]:

@@ -69,7 +69,7 @@ def main(servers: int, floats: int, dim: int, workers: int) -> None:
         group = ParameterServerGroup(job_pb2.JobSpec(name="bench"), servers, "bench", {}, "")
     threads = futures.ThreadPoolExecutor(os.cpu_count() or 1)
     metrics = Metrics()
-    reporter = PushReporter(Job(), metrics)  # type: ignore[arg-type]
+    reporter = PushReporter(Job(), metrics)
     if group is not None:
         stores = RemoteStores(group)
         plane = Coordinator(stores)

@@ -65,7 +65,7 @@ def main(
         interceptors=[gate.interceptor] if gate else [],
         options=channels.SERVER_OPTIONS,
     )
-    reporter = PushReporter(Job(), metrics)  # type: ignore[arg-type]
+    reporter = PushReporter(Job(), metrics)
     transfer = PayloadTransfer(buffers, metrics)
     servicer = ParametersServicer(local.plane, local.shard, transfer, reporter, "bench")
     errors = ErrorInterceptor()

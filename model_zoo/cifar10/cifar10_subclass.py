@@ -5,7 +5,7 @@ Records: tf.Example with ``image`` (32×32×3 floats from 0 to 255) and ``label`
 
 import tensorflow as tf
 
-from .data import dataset_fn, eval_metrics_fn, loss, optimizer  # noqa: F401
+from .data import dataset_fn, eval_metrics_fn, loss, optimizer
 
 
 class Block(tf.keras.layers.Layer):

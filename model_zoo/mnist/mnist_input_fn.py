@@ -7,7 +7,7 @@ Records: tf.Example with ``image`` (784 bytes, or 28×28 floats from 0 to 255) a
 import numpy as np
 import tensorflow as tf
 
-from .mnist_functional_api import eval_metrics_fn  # noqa: F401
+from .mnist_functional_api import eval_metrics_fn
 
 inputs = tf.keras.Input(shape=(28, 28, 1), name="img")
 x = tf.keras.layers.Conv2D(32, kernel_size=(3, 3), activation="relu")(inputs)

@@ -6,7 +6,7 @@ Records: tf.Example with ``image`` (28×28 floats from 0 to 255) and ``label`` (
 import tensorflow as tf
 
 # Definitions may come from other modules; only their names in this module matter.
-from .mnist_functional_api import dataset_fn, eval_metrics_fn, loss, optimizer  # noqa: F401
+from .mnist_functional_api import dataset_fn, eval_metrics_fn, loss, optimizer
 
 
 class MnistModel(tf.keras.Model):

@@ -19,8 +19,14 @@ _ROOT = Path(__file__).parents[2]
 # The suite that every engine passes, and its archives.
 sys.path.insert(0, str(_ROOT / "packages" / "builder" / "tests"))
 
-from . import job_base  # noqa: E402
-from .docker_world import NoEngine, World, missing_requirements, open_world, until  # noqa: E402
+from . import job_base  # noqa: E402  (needs the path above)
+from .docker_world import (  # noqa: E402  (the same)
+    NoEngine,
+    World,
+    missing_requirements,
+    open_world,
+    until,
+)
 
 
 @pytest.fixture(scope="session")

@@ -116,7 +116,7 @@ def requests(spec: pb.BuildSpec, archive: bytes) -> Iterator[pb.BuildRequest]:
 def spec_for(repository: str, archive: bytes, **fields: object) -> pb.BuildSpec:
     """A request with an archive."""
     source = pb.ArchiveSource(nbytes=len(archive))
-    return pb.BuildSpec(repository=repository, archive=source, **fields)  # type: ignore[arg-type]
+    return pb.BuildSpec(repository=repository, archive=source, **fields)
 
 
 def build(

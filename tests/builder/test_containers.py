@@ -144,7 +144,7 @@ def containers(world: World, tmp_path: Path) -> Iterator[Harness]:
     found.close()
 
 
-class TestLocalContainers(suite.PlatformSuite):  # type: ignore[misc,name-defined]
+class TestLocalContainers(suite.PlatformSuite):
     """The promises of every platform."""
 
     @pytest.fixture

@@ -106,7 +106,7 @@ def serve(job: FakeJob) -> grpc.Server:
         options=options,
         interceptors=[gate.interceptor, ErrorInterceptor()],
     )
-    job_pb2_grpc.add_JobServicer_to_server(job, server)  # type: ignore[no-untyped-call]
+    job_pb2_grpc.add_JobServicer_to_server(job, server)
     servicer = health.HealthServicer()
     servicer.set("", health_pb2.HealthCheckResponse.SERVING)
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)

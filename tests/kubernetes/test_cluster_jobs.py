@@ -190,7 +190,7 @@ def test_bad_input_has_one_message_a_code_and_leaves_nothing(
     submitter: Submitter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quota = {"kind": "ResourceQuota", "apiVersion": "v1", "metadata": {"name": "small"}}
-    quota["spec"] = {"hard": {"requests.memory": "200Gi"}}  # type: ignore[assignment]
+    quota["spec"] = {"hard": {"requests.memory": "200Gi"}}
     submitter.kubectl("create", "-f-", stdin=json.dumps(quota))
     template = submitter.template
     cases: list[tuple[int, str, tuple[str, ...]]] = [

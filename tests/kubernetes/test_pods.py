@@ -148,7 +148,7 @@ def pods(cluster: Cluster, request: pytest.FixtureRequest, tmp_path: Path) -> It
     harness.close()
 
 
-class TestKubernetesPods(suite.PlatformSuite):  # type: ignore[misc,name-defined]
+class TestKubernetesPods(suite.PlatformSuite):
     """The promises of every platform."""
 
     @pytest.fixture

@@ -299,7 +299,7 @@ def _spoil(message: JobStatus | Event) -> JobStatus | Event:
     stack: list[object] = [spoiled]
     while stack:
         here = stack.pop()
-        for field, value in here.ListFields():  # type: ignore[attr-defined]
+        for field, value in here.ListFields():
             is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
             if is_map:
                 for key in list(value):

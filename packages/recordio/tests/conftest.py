@@ -41,7 +41,7 @@ class Kind:
 
 def _recordio(compressor: str, **options: int) -> Callable[[str, list[bytes]], None]:
     def write(path: str, records: list[bytes]) -> None:
-        with recordio.Writer(path, compressor=compressor, **options) as writer:  # type: ignore[arg-type]
+        with recordio.Writer(path, compressor=compressor, **options) as writer:
             for record in records:
                 writer.write(record)
 
@@ -82,7 +82,7 @@ def rows(number: int) -> list[bytes]:
 
 @pytest.fixture(params=KINDS, ids=str)
 def kind(request: pytest.FixtureRequest) -> Kind:
-    return request.param  # type: ignore[no-any-return]
+    return request.param
 
 
 @pytest.fixture

@@ -240,7 +240,7 @@ def test_concatenation(path: Path, tmp_path: Path) -> None:
     parts = []
     for number, compressor in enumerate(("none", "snappy", "gzip")):
         part = str(tmp_path / f"{number}.rio")
-        with recordio.Writer(part, compressor=compressor, chunk_records=2) as writer:  # type: ignore[arg-type]
+        with recordio.Writer(part, compressor=compressor, chunk_records=2) as writer:
             for i in range(3):
                 writer.write(b"%d.%d" % (number, i))
         parts.append(part)

@@ -58,7 +58,7 @@ def test_ranges(path: str, records: list[bytes]) -> None:
     chance = random.Random(1)
     edges = [0, 1, 1023, 1024, 1025, 2048, NUMBER - 1, NUMBER]
     pairs = [(a, b) for a in edges for b in edges if a <= b]
-    pairs += [sorted(chance.sample(range(NUMBER), 2)) for _ in range(30)]  # type: ignore[misc]
+    pairs += [sorted(chance.sample(range(NUMBER), 2)) for _ in range(30)]
     for start, stop in pairs:
         assert list(source.read(start, stop)) == records[start:stop]
 

@@ -217,5 +217,5 @@ def test_buffers_are_taken_as_they_are_now(tmp_path: Path) -> None:
 
 def test_an_unknown_compressor(tmp_path: Path) -> None:
     with pytest.raises(recordio.RecordError, match="there are none, snappy and gzip"):
-        recordio.Writer(str(tmp_path / "x"), compressor="zstd")  # type: ignore[arg-type]
+        recordio.Writer(str(tmp_path / "x"), compressor="zstd")
     assert list(tmp_path.iterdir()) == []

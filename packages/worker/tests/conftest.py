@@ -100,7 +100,7 @@ def start_master() -> Iterator[Callable[..., FakeMaster]]:
     masters: list[FakeMaster] = []
 
     def start(*args: object, **options: object) -> FakeMaster:
-        masters.append(FakeMaster(*args, **options).start())  # type: ignore[arg-type]
+        masters.append(FakeMaster(*args, **options).start())
         return masters[-1]
 
     yield start
@@ -114,7 +114,7 @@ def start_worker() -> Iterator[Start]:
     workers: list[Worker] = []
 
     def start(master: FakeMaster, worker_id: int = 0, **settings: float) -> Worker:
-        chosen = Settings(master.address, worker_id, **settings)  # type: ignore[arg-type]
+        chosen = Settings(master.address, worker_id, **settings)
         workers.append(Worker(chosen))
         return workers[-1]
 
@@ -178,7 +178,7 @@ def lease(
     type_: int, path: Path, start: int, stop: int, *, number: int = 0, round_: int = 1
 ) -> task_pb2.Lease:
     return task_pb2.Lease(
-        task=task_pb2.TaskKey(type=type_, round=round_, number=number),  # type: ignore[arg-type]
+        task=task_pb2.TaskKey(type=type_, round=round_, number=number),
         records=task_pb2.RecordRange(uri=str(path), format="recordio", start=start, stop=stop),
         seed=1000 * round_ + number,
     )

@@ -23,7 +23,7 @@ class Metrics:
 
     def __init__(self) -> None:
         # A series of its own for when each other one was made doubles what is stored.
-        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
+        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # untyped
         self.registry = CollectorRegistry()
         self.builds = Counter(
             "edl_image_builds_total",

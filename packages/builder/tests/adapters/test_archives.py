@@ -200,7 +200,7 @@ def test_what_comes_is_no_larger_than_allowed(tmp_path: Path) -> None:
             yield bytes(1 << 16)
 
     with pytest.raises(BuilderError) as refused:
-        archives.receive(endless(), tmp_path / "a", 0, "", LIMITS)  # type: ignore[arg-type]
+        archives.receive(endless(), tmp_path / "a", 0, "", LIMITS)
     assert refused.value.failure.reason is Reason.LIMIT
     assert (tmp_path / "a").stat().st_size <= LIMITS.archive_nbytes
 

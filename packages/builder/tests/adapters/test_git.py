@@ -207,7 +207,7 @@ class _Endless(io.RawIOBase):
 def test_no_more_is_written_than_a_zoo_may_have(tmp_path: Path) -> None:
     output, limits = _Endless(bytes(1 << 16)), ArchiveLimits(1 << 20, 1 << 20, 10)
     with pytest.raises(BuilderError) as refused:
-        git_adapter.copy_bounded(output, tmp_path / "a", limits)  # type: ignore[arg-type]
+        git_adapter.copy_bounded(output, tmp_path / "a", limits)
     assert refused.value.failure.reason is Reason.LIMIT
     assert (tmp_path / "a").stat().st_size <= (1 << 20) + 10 * 2048
 
@@ -216,7 +216,7 @@ def test_no_more_is_written_than_a_zoo_may_have(tmp_path: Path) -> None:
 def test_no_more_of_a_listing_is_read_than_a_zoo_may_have(line: bytes) -> None:
     output = _Endless(line)
     with pytest.raises(BuilderError) as refused:
-        git_adapter.check_tree(output, LIMITS)  # type: ignore[arg-type]
+        git_adapter.check_tree(output, LIMITS)
     assert refused.value.failure.reason is Reason.LIMIT
     assert output.given < 1 << 17
 

@@ -32,7 +32,7 @@ class Service:
     """Builds, with the clock in the hands of the test."""
 
     def __init__(self, **limits: float) -> None:
-        self.builds = BuildStateMachine(BuildLimits(**limits))  # type: ignore[arg-type]
+        self.builds = BuildStateMachine(BuildLimits(**limits))
         self.now = 100.0
 
     def handle_event(self, *events: ev.Event) -> list[fx.Effect]:

@@ -123,7 +123,7 @@ class Told:
 
 def spec_of(archive: bytes, /, **fields: object) -> pb.BuildSpec:
     given = {"repository": REPOSITORY, "archive": pb.ArchiveSource(nbytes=len(archive))}
-    return pb.BuildSpec(**{**given, **fields})  # type: ignore[arg-type]
+    return pb.BuildSpec(**{**given, **fields})
 
 
 def build(
@@ -241,7 +241,7 @@ def test_cancelling(bench: Bench) -> None:
     with bench.stub() as stub:
         call, name = _held(bench, stub)
         stub.Cancel(pb.CancelBuildRequest(id=name))
-        told = read(call)  # type: ignore[arg-type]
+        told = read(call)
         assert told.last.phase == pb.BUILD_CANCELLED
         assert told.status is grpc.StatusCode.CANCELLED
         assert bench.metric("edl_image_builds_total", result="cancelled") == 1
@@ -254,7 +254,7 @@ def test_a_caller_that_leaves_does_not_end_a_build_for_others(bench: Bench) -> N
         call, name = _held(bench, one)
         watching = two.Watch(pb.WatchBuildRequest(id=name), timeout=DEADLINE_S)
         until(lambda: two.Get(pb.GetBuildRequest(id=name)).subscribers == 2)
-        call.cancel()  # type: ignore[attr-defined]
+        call.cancel()
         until(lambda: two.Get(pb.GetBuildRequest(id=name)).subscribers == 1)
         time.sleep(2 * bench.config.limits.abandon_s)  # as long as it would take to be given up
         bench.engine.hold.clear()
@@ -264,7 +264,7 @@ def test_a_caller_that_leaves_does_not_end_a_build_for_others(bench: Bench) -> N
 def test_a_build_without_callers_is_cancelled(bench: Bench) -> None:
     with bench.stub() as stub:
         call, name = _held(bench, stub)
-        call.cancel()  # type: ignore[attr-defined]
+        call.cancel()
         until(lambda: stub.Get(pb.GetBuildRequest(id=name)).phase == pb.BUILD_CANCELLED)
 
 

@@ -57,7 +57,7 @@ def run(args: Sequence[str], prog: str = "edl") -> int:
     from edl.cli.root import command
 
     if f"_{prog.upper()}_COMPLETE" in os.environ:
-        from typer.completion import completion_init  # type: ignore[attr-defined]
+        from typer.completion import completion_init  # type: ignore[attr-defined]  # not public
 
         completion_init()
     try:

@@ -183,7 +183,7 @@ def test_a_master_that_is_killed_is_started_again(tidy: Edl) -> None:
     for _ in range(3):
         before = master_pid(tidy, "back")
         os.kill(before, signal.SIGKILL)
-        eventually(lambda: master_pid(tidy, "back") != before, "another master")  # noqa: B023
+        eventually(lambda: master_pid(tidy, "back") != before, "another master")  # noqa: B023  (called at once)
         eventually(lambda: running_job(tidy, "back"), "the job runs on")
     tidy("stop", "back")
     out, err = running.communicate(timeout=200)

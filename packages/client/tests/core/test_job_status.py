@@ -43,7 +43,7 @@ RUNNING = JobStatus(
 
 def changed(**values: object) -> JobStatus:
     fields = {name: getattr(RUNNING, name) for name in JobStatus.__dataclass_fields__}
-    return JobStatus(**{**fields, **values})  # type: ignore[arg-type]
+    return JobStatus(**{**fields, **values})
 
 
 def test_a_line_of_progress() -> None:

@@ -85,7 +85,7 @@ def test_a_place_that_cannot_be_written_is_found_before_training(tmp_path: Path)
 class Unwritable:
     """An array for which there is no space."""
 
-    def __array__(self, dtype: object = None, copy: bool | None = None) -> np.ndarray:  # type: ignore[type-arg]  # no array is ever made
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> np.ndarray:
         raise OSError(errno.ENOSPC, "no space left")
 
 

@@ -34,7 +34,7 @@ def test_a_master_starts_the_supervisor_that_its_job_lacks(
     looked = threading.Event()
     watch = supervision.SupervisorWatch
 
-    class Watch(watch):  # type: ignore[misc, valid-type]
+    class Watch(watch):
         def check(self, now: float | None = None) -> bool:
             looked.set()
             return super().check(now)

@@ -103,8 +103,8 @@ def test_a_disk_that_is_full_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     journal = Journal(path)
     add(journal, 1)
-    full = open("/dev/full", "wb", buffering=0)  # noqa: SIM115 - closed by the journal's end
-    real, journal._file = journal._file, full  # type: ignore[assignment]
+    full = open("/dev/full", "wb", buffering=0)  # noqa: SIM115  (the journal closes it)
+    real, journal._file = journal._file, full
     with pytest.raises(EdlError) as caught:
         journal.flush()
     full.close()

@@ -23,7 +23,7 @@ def test_servers_of_a_former_master_end_before_new_ones_start() -> None:
     machine, ends = Machine(), queue.SimpleQueue[tuple[int, str]]()
     former = ThreadPlatform(serve, machine)
     for number in range(2):
-        former.start(number, 0)  # type: ignore[arg-type]
+        former.start(number, 0)
     former.abandoned = True
     servers = ServerPods(ThreadPlatform(serve, machine), 2, lambda *end: ends.put(end))
     deadline = threading.Event()

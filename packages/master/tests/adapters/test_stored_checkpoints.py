@@ -164,7 +164,7 @@ def test_nothing_stays_on_this_machine(world: Store) -> None:
     left = [path.name for path in (world.here / "job").iterdir()]
     assert left == [".job.owner"]
     assert found is not None
-    assert found.arrays["values/trainable/float32"][3] == 4.0  # type: ignore[index]
+    assert found.arrays["values/trainable/float32"][3] == 4.0
 
 
 def test_a_master_that_is_started_again_does_not_wait_for_the_store(world: Store) -> None:

@@ -126,7 +126,7 @@ class CheckpointSuite:
         assert found.arrays.keys() == checkpoint(7).arrays.keys()
         for key, array in checkpoint(7).arrays.items():
             assert np.asarray(found.arrays[key]).dtype == np.asarray(array).dtype
-            assert np.array_equal(found.arrays[key], array)  # type: ignore[arg-type]
+            assert np.array_equal(found.arrays[key], array)
 
     def test_an_array_in_pieces_comes_back_whole(self, world: World) -> None:
         place = world.place()
@@ -244,7 +244,7 @@ class CheckpointSuite:
             assert found is not None
             assert found.documents == checkpoint(2).documents
             assert np.array_equal(
-                found.arrays["values/trainable/float32"],  # type: ignore[arg-type]
+                found.arrays["values/trainable/float32"],
                 np.arange(1000, dtype=np.float32) + 2,
             )
         world.close()

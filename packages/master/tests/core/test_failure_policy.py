@@ -152,7 +152,7 @@ numbers = st.lists(st.integers(-1000, 1000).map(float), min_size=3, max_size=3)
 def test_states_add_up_in_any_order(tasks: list[list[float]], order: object) -> None:
     merged: dict[str, MetricState] = {}
     shuffled = list(tasks)
-    order.shuffle(shuffled)  # type: ignore[attr-defined]
+    order.shuffle(shuffled)
     for values in shuffled:
         merged = merge_states(merged, (a_state("auc", values), a_state("count", [1.0])))
     assert merged["auc"].variables[0].values == tuple(map(sum, zip(*tasks, strict=True)))

@@ -261,7 +261,7 @@ def test_a_job_needs_data() -> None:
 )
 def test_settings_that_make_no_sense_are_refused(name: str, value: int) -> None:
     with pytest.raises(ValueError, match="workers" if "workers" in name else name):
-        replace(SETTINGS, **{name: value})  # type: ignore[arg-type]
+        replace(SETTINGS, **{name: value})
 
 
 # --- curves and rates ----------------------------------------------------------------------

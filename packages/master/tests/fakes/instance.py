@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
     pid = os.getpid()
     started = process_identity.start_time(pid)
     assert started is not None
-    instance = ThreadInstance(number, 0, process_identity.instance_name(pid, started))  # type: ignore[arg-type]
+    instance = ThreadInstance(number, 0, process_identity.instance_name(pid, started))
     signal.signal(signal.SIGTERM, lambda *_: instance.asked.set())
     print(f"worker {number} on {socket.gethostname()}", flush=True)
     threading.Thread(target=_leave_with, args=(master,), daemon=True).start()

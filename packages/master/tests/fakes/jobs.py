@@ -68,7 +68,7 @@ def complete_spec(**fields: object) -> job_pb2.JobSpec:
             keep_checkpoints=3,
         ),
     }
-    return job_pb2.JobSpec(**{**complete, **fields})  # type: ignore[arg-type]
+    return job_pb2.JobSpec(**{**complete, **fields})
 
 
 def set_update(spec: job_pb2.JobSpec, update: str) -> None:

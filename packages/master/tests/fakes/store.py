@@ -23,8 +23,8 @@ class Trouble(MemoryFileSystem):
     """The store."""
 
     protocol = "trouble"
-    store: dict[str, Any] = {}  # noqa: RUF012
-    pseudo_dirs: list[str] = [""]  # noqa: RUF012
+    store: dict[str, Any] = {}  # noqa: RUF012  (as in the class above it)
+    pseudo_dirs: list[str] = [""]  # noqa: RUF012  (the same)
     before: Callable[[str, str], None] = staticmethod(_calm)
 
     @classmethod

@@ -94,7 +94,7 @@ def make_job(line: str) -> tuple[JobSettings, tuple[int, ...], tuple[int, ...]]:
                 options["shuffle"] = True
             case _:
                 raise ValueError(f"job: {part!r}")
-    return JobSettings(timings=SLOW, **options), data, validation  # type: ignore[arg-type]
+    return JobSettings(timings=SLOW, **options), data, validation
 
 
 SLOW = Timings(heartbeat_loss_s=5.0, pause_s=2.0)

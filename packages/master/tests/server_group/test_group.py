@@ -57,8 +57,7 @@ class Servers:
         ]
         self._left = [0] * SERVERS
         self._entries: list[Iterator[servers_pb2.CommandEntry]] = [
-            self.group.follow(n, f"server-{n}", lambda n=n: self._looks(n))  # type: ignore[misc]
-            for n in range(SERVERS)
+            self.group.follow(n, f"server-{n}", lambda n=n: self._looks(n)) for n in range(SERVERS)
         ]
         self._seen = 0
         for number in range(SERVERS):

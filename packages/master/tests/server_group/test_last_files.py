@@ -32,7 +32,7 @@ class Ending(MasterApp):
         lost = "Parameter server 0 ended by signal 9"
         servers = SimpleNamespace(group=self.group, check=lambda: lost)
         effects = SimpleNamespace(close=close)
-        self._services = SimpleNamespace(effects=effects, servers=servers)  # type: ignore[assignment]
+        self._services = SimpleNamespace(effects=effects, servers=servers)
 
     def _roll_back(self, servers: object, lost: str) -> bool:
         self.rolled_back = lost

@@ -250,7 +250,7 @@ def test_a_lease_without_a_task_type_is_refused(held: Held) -> None:
 
 
 def test_an_unknown_worker_is_asked_to_leave(held: Held) -> None:
-    instance = ThreadInstance(worker=7, attempt=0, name="nobody:1:1")  # type: ignore[arg-type]
+    instance = ThreadInstance(worker=7, attempt=0, name="nobody:1:1")
     with FakeWorker(WorkerBehavior(RECORDS), instance, held.job.app.address) as stranger:
         stranger.join()
         reply = stranger.ask()

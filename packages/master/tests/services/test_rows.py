@@ -57,7 +57,7 @@ class Server:
             local.plane,
             local.shard,
             PayloadTransfer(buffers, metrics),
-            PushReporter(self.job, metrics),  # type: ignore[arg-type]
+            PushReporter(self.job, metrics),
             "1",
         )
         self._server = grpc.server(
@@ -86,7 +86,7 @@ class Server:
         self, minibatch: int, ids: list[int], next_ids: list[int]
     ) -> tuple[parameters_pb2.PushReply, np.ndarray[tuple[int], np.dtype[np.float32]]]:
         header = parameters_pb2.PushHeader(
-            **self.who,  # type: ignore[arg-type]
+            **self.who,
             claim=parameters_pb2.PushClaim(
                 lease=task_pb2.LeaseRef(task=task_pb2.TaskKey(type=task_pb2.TRAINING), token=1),
                 minibatch=minibatch,
@@ -147,7 +147,7 @@ def test_a_pull_brings_rows_of_several_tables_with_the_values(server: Server) ->
     got = bytearray(2 * 8 + 12)
     reply = server.stub.pull(
         parameters_pb2.PullHeader(
-            **server.who,  # type: ignore[arg-type]
+            **server.who,
             rows=[
                 parameters_pb2.TableRows(table=0, count=2),
                 parameters_pb2.TableRows(table=1, count=1),
@@ -166,7 +166,7 @@ def test_rows_of_a_frozen_version_are_read_and_scanned(server: Server) -> None:
     server.push(0, [5, 6], [])
     server.plane.freeze("then")
     server.push(1, [5, 8], [])
-    header = parameters_pb2.ScanRowsHeader(**server.who, frozen="then", table=1, most=1)  # type: ignore[arg-type]
+    header = parameters_pb2.ScanRowsHeader(**server.who, frozen="then", table=1, most=1)
     found = {}
     while True:
         reply, ids, rows = server.stub.scan_rows(header, 3, 30)
@@ -196,12 +196,12 @@ def test_senseless_requests_are_refused_before_memory_is_taken(
     server: Server, rows: list[parameters_pb2.TableRows]
 ) -> None:
     for method, header in {
-        "Pull": parameters_pb2.PullHeader(**server.who, rows=rows),  # type: ignore[arg-type]
+        "Pull": parameters_pb2.PullHeader(**server.who, rows=rows),
         "Push": parameters_pb2.PushHeader(
-            **server.who,  # type: ignore[arg-type]
+            **server.who,
             gradient=parameters_pb2.GradientHeader(nbytes=16, rows=rows),
         ),
-        "PutRows": parameters_pb2.PutRowsHeader(**server.who, rows=rows[-1]),  # type: ignore[arg-type]
+        "PutRows": parameters_pb2.PutRowsHeader(**server.who, rows=rows[-1]),
     }.items():
         if method == "PutRows" and len(rows) > 1:
             continue
@@ -211,7 +211,7 @@ def test_senseless_requests_are_refused_before_memory_is_taken(
 
 def test_ids_that_end_early_change_nothing(server: Server) -> None:
     header = parameters_pb2.PullHeader(
-        **server.who,  # type: ignore[arg-type]
+        **server.who,
         rows=[parameters_pb2.TableRows(table=0, count=3)],
     )
     error = server.refused("Pull", header.SerializeToString(), bytes(16))

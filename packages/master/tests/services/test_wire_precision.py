@@ -71,7 +71,7 @@ class Server:
             local.plane,
             local.shard,
             PayloadTransfer(buffers, self.metrics),
-            PushReporter(self, self.metrics),  # type: ignore[arg-type]
+            PushReporter(self, self.metrics),
             "1",
         )
         errors = ErrorInterceptor(_translate, lambda method, error: None)

@@ -270,7 +270,7 @@ def _texts(node: ast.AST) -> Iterator[str]:
             parts: list[str] = []
             part: ast.expr = node
             while isinstance(part, ast.BinOp) and _is_text(part.right):
-                parts.insert(0, str(part.right.value))  # type: ignore[attr-defined]
+                parts.insert(0, str(ast.literal_eval(part.right)))
                 part = part.left
             yield "/".join(parts)
         case ast.Call(args=args):

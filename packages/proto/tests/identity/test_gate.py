@@ -236,7 +236,7 @@ def test_what_travels_is_encrypted_with_the_newest_tls(master: Master) -> None:
     ):
         assert secured.version() == "TLSv1.3"
     context.maximum_version = context.minimum_version = ssl.TLSVersion.TLSv1_2
-    with pytest.raises(OSError):  # noqa: PT011 - of whatever kind
+    with pytest.raises(OSError):  # noqa: PT011  (of whatever kind)
         connect_tcp("127.0.0.1", master.listener.port, WAIT_S, peer)
 
 

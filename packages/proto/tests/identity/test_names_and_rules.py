@@ -141,5 +141,5 @@ def test_a_name_is_read_as_it_was_written(job: str, role: Role, number: int) -> 
     ],
 )
 def test_what_is_no_name_is_refused(uri: str) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011 - of whatever words
+    with pytest.raises(ValueError):  # noqa: PT011  (of whatever words)
         Identity.parse(uri)

@@ -78,7 +78,7 @@ class PayloadReader:
         at = 0
         with self._buffer.getbuffer() as whole, whole[: header.size] as view:
             while at < header.size:
-                got = self._file.readinto(view[at:])  # type: ignore[attr-defined]
+                got = self._file.readinto(view[at:])  # type: ignore[attr-defined]  # binary
                 if not got:
                     break
                 at += got
@@ -230,7 +230,7 @@ def inflate(header: Header, payload: bytes, uri: str, piece: int = _PIECE) -> It
         while not stream.eof:
             try:
                 plain = stream.decompress(payload, piece)
-            except zlib.error as error:  # type: ignore[misc]
+            except zlib.error as error:  # type: ignore[misc]  # typed as Any
                 raise damage(header, uri, f"the payload cannot be decompressed: {error}") from error
             payload = stream.unconsumed_tail
             total += len(plain)

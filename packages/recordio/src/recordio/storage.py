@@ -61,7 +61,7 @@ def reading(uri: str, *, ahead: int = AHEAD) -> Iterator[tuple[IO[bytes], int]]:
             path = local_path(uri)
             if not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):
                 raise UnreadableFile(f"{uri}: it is not a regular file")
-            file = open(path, "rb")  # noqa: SIM115 (closed below, with the generator)
+            file = open(path, "rb")  # noqa: SIM115  (closed below, with the generator)
             size = os.fstat(file.fileno()).st_size
     except OSError as error:
         reason = error.strerror or str(error)
@@ -88,7 +88,7 @@ class AtomicFile:
         head, tail = os.path.split(path)
         self._temporary = os.path.join(head, f".{tail}.{uuid.uuid4().hex[:12]}.tmp")
         if self._system is None:
-            self.file: IO[bytes] = open(self._temporary, "xb")  # noqa: SIM115 (commit, discard)
+            self.file: IO[bytes] = open(self._temporary, "xb")  # noqa: SIM115  (commit, discard)
         else:
             self.file = self._system.open(self._temporary, "wb")
 

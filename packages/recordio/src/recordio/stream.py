@@ -93,7 +93,7 @@ class Stream:
             self._begun = True
             try:
                 plain = self._inflate.decompress(self._input, nbytes)
-            except zlib.error as error:  # type: ignore[misc]
+            except zlib.error as error:  # type: ignore[misc]  # typed as Any
                 raise self._damaged(f"it cannot be decompressed: {error}") from error
             self._input = self._inflate.unconsumed_tail
             if plain:

@@ -10,7 +10,7 @@ import gzip
 import struct
 from collections.abc import Iterator
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Self, cast
 
 from recordio.chunks import MAX_EXPANDED_BYTES
 from recordio.crc32c import masked_crc
@@ -210,7 +210,7 @@ class TFRecordWriter:
         self._atomic: AtomicFile | None = AtomicFile(self._place)
         gz = self._place.lower().endswith(".gz")
         self._file: IO[bytes] = (
-            gzip.GzipFile(fileobj=self._atomic.file, mode="wb", mtime=0)  # type: ignore[assignment]
+            cast(IO[bytes], gzip.GzipFile(fileobj=self._atomic.file, mode="wb", mtime=0))
             if gz
             else self._atomic.file
         )

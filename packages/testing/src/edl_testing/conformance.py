@@ -49,7 +49,7 @@ class LeasedTask:
             worker_id=worker.id,
             incarnation=worker.incarnation,
             layout_fingerprint=worker.fingerprint,
-            claim=parameters_pb2.PushClaim(**{**claim, **changes}),  # type: ignore[arg-type]
+            claim=parameters_pb2.PushClaim(**{**claim, **changes}),  # type: ignore[arg-type]  # mixed
             gradient=parameters_pb2.GradientHeader(nbytes=gradient.nbytes),
         )
         if wants_values:

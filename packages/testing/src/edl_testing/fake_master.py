@@ -342,8 +342,8 @@ class FakeMaster:
         parts = [(records / total, g, s) for records, g, s in self.accumulated]
         self.accumulated.clear()
         self._update(
-            sum(weight * g for weight, g, _ in parts),  # type: ignore[arg-type]
-            sum(weight * s for weight, _, s in parts),  # type: ignore[arg-type]
+            np.sum([weight * g for weight, g, _ in parts], axis=0),
+            np.sum([weight * s for weight, _, s in parts], axis=0),
         )
 
     def _update(self, gradient: np.ndarray[Any, Any], state: np.ndarray[Any, Any]) -> None:

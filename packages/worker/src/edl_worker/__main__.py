@@ -11,19 +11,19 @@ import time
 
 _STARTED = time.monotonic()
 
-import argparse  # noqa: E402
-import contextlib  # noqa: E402
-import json  # noqa: E402
-import logging  # noqa: E402
-import os  # noqa: E402
-import sys  # noqa: E402
-from collections.abc import Sequence  # noqa: E402
+import argparse
+import contextlib
+import json
+import logging
+import os
+import sys
+from collections.abc import Sequence
 
-from edl_proto import logs  # noqa: E402
-from edl_proto.errors import EdlError  # noqa: E402
-from edl_proto.local.parent_process import end_with_parent  # noqa: E402
-from edl_worker import config  # noqa: E402
-from edl_worker.core import exit_codes  # noqa: E402
+from edl_proto import logs
+from edl_proto.errors import EdlError
+from edl_proto.local.parent_process import end_with_parent
+from edl_worker import config
+from edl_worker.core import exit_codes
 
 
 def main(argv: Sequence[str] | None = None) -> int:

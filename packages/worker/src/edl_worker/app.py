@@ -105,7 +105,7 @@ class _Loader:
 def _import_model_code() -> None:
     try:
         import_tensorflow()
-        import edl_worker.tasks.task_runner  # noqa: F401
+        import edl_worker.tasks.task_runner  # noqa: F401  (takes its time here)
     except BaseException:
         # The session imports the same module and reports what is wrong.
         log.debug("importing TensorFlow failed", exc_info=True)

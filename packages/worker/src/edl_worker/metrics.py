@@ -25,7 +25,7 @@ class WorkerMetrics:
     """The metrics of one worker process."""
 
     def __init__(self) -> None:
-        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
+        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # untyped
         self.registry = CollectorRegistry()
         self.steps = Counter(
             "edl_worker_steps",

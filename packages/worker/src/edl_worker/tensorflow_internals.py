@@ -161,7 +161,7 @@ def handle_keras_tensors(handle: Callable[[Callable[..., Any], Any, Any], Any]) 
     """
     dispatch = _private_module("tensorflow.python.util.dispatch")
 
-    class KerasTensorDispatcher(_private(dispatch, "GlobalOpDispatcher")):  # type: ignore[misc]
+    class KerasTensorDispatcher(_private(dispatch, "GlobalOpDispatcher")):  # type: ignore[misc]  # found at run time
         def handle(self, op: Callable[..., Any], args: Any, kwargs: Any) -> Any:
             given = keras.tree.flatten((args, kwargs))
             if any(isinstance(value, keras.KerasTensor) for value in given):

@@ -51,7 +51,7 @@ def served(
     with serving(LayerPurpose.TRAINING):
         file = File(make())
         file.call(features, training=True)
-    return file, EmbeddingTables(file, 5, threshold)  # type: ignore[arg-type]
+    return file, EmbeddingTables(file, 5, threshold)
 
 
 def row_of(id_: int, table: int = 0) -> Array:
@@ -69,7 +69,7 @@ def rows_for(wanted: RowRequest) -> list[Array]:
 def step_of(
     file: File, tables: EmbeddingTables, features: Any, labels: Any, size: int
 ) -> tuple[StepResult, RowRequest]:
-    trainer = Trainer(file, Arena(file.model, tables), tables)  # type: ignore[arg-type]
+    trainer = Trainer(file, Arena(file.model, tables), tables)
     batch = Batch(features, labels, size)
     trainer.prime(batch)
     wanted = tables.wanted(batch, training=True)
@@ -147,7 +147,7 @@ def test_id_0_is_masked_and_left_out_by_combiners_if_it_stands_for_nothing() -> 
 def test_it_is_the_layer_that_model_files_import() -> None:
     assert layers.Embedding is Embedding
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
-        layers.Nothing  # noqa: B018
+        layers.Nothing  # noqa: B018  (reading it raises)
 
 
 def test_in_plain_keras_it_learns_by_fit() -> None:
@@ -199,7 +199,7 @@ def functional() -> Any:
     return keras.Model(inputs, keras.layers.Dense(1)(keras.layers.Dropout(0.0)(rows)))
 
 
-class Subclassed(keras.Model):  # type: ignore[misc]
+class Subclassed(keras.Model):
     """Two lookups in one table, one in another, with code in between."""
 
     def __init__(self) -> None:
@@ -253,7 +253,7 @@ def test_a_subclassed_model_may_look_up_where_it_likes() -> None:
 
 def test_one_trace_serves_minibatches_of_any_size() -> None:
     file, tables = served(functional, tf.zeros((2, 4), tf.int64))
-    trainer = Trainer(file, Arena(file.model, tables), tables)  # type: ignore[arg-type]
+    trainer = Trainer(file, Arena(file.model, tables), tables)
     for size in (8, 3, 8, 1):
         batch = Batch(tf.constant(np.arange(4 * size).reshape(size, 4)), tf.zeros((size, 1)), size)
         wanted = tables.wanted(batch, training=True)
@@ -262,7 +262,7 @@ def test_one_trace_serves_minibatches_of_any_size() -> None:
     assert trainer.traces == 1
 
 
-class InALoop(keras.Model):  # type: ignore[misc]
+class InALoop(keras.Model):
     def __init__(self) -> None:
         super().__init__()
         self.rows = Embedding(DIM)
@@ -271,7 +271,7 @@ class InALoop(keras.Model):  # type: ignore[misc]
         return tf.map_fn(self.rows, ids, fn_output_signature=tf.float32)
 
 
-class FromRows(keras.Model):  # type: ignore[misc]
+class FromRows(keras.Model):
     def __init__(self) -> None:
         super().__init__()
         self.first, self.second = Embedding(DIM), Embedding(DIM)
@@ -323,7 +323,7 @@ def test_a_job_may_begin_with_trained_rows(tmp_path: Path) -> None:
     with serving(LayerPurpose.TRAINING):
         again = File(functional())
         weight_files.assign(again.model, weight_files.read(tmp_path / "v.safetensors"))
-    ((number, begin_ids, begin_rows),) = EmbeddingTables(again, 5, 0).initial_rows()  # type: ignore[arg-type]
+    ((number, begin_ids, begin_rows),) = EmbeddingTables(again, 5, 0).initial_rows()
     assert (number, sorted(begin_ids.tolist())) == (0, [-2, 4, 9])
     for id_, row in zip(begin_ids.tolist(), begin_rows, strict=True):
         np.testing.assert_array_equal(row, row_of(id_))
@@ -342,14 +342,14 @@ def plain() -> Any:
 def test_a_large_keras_embedding_gives_the_same_gradient_as_a_table() -> None:
     ids, labels = tf.constant([[1, 1, -1, 30], [2, 0, 1, 49]]), tf.constant([[1.0], [2.0]])
     file = File(plain())
-    dense = Trainer(file, Arena(file.model)).compute(Batch(ids, labels, 2))  # type: ignore[arg-type]
+    dense = Trainer(file, Arena(file.model)).compute(Batch(ids, labels, 2))
     gradient = np.frombuffer(dense.gradient[0], np.float32)[: 50 * DIM].reshape(50, DIM)
 
     file, tables = served(plain, ids, threshold=150)
     ((number, begin_ids, begin_rows),) = tables.initial_rows()
     assert number == 0
     np.testing.assert_array_equal(begin_ids, np.arange(50))
-    trainer = Trainer(file, Arena(file.model, tables), tables)  # type: ignore[arg-type]
+    trainer = Trainer(file, Arena(file.model, tables), tables)
     wanted = tables.wanted(Batch(ids, labels, 2), training=True)
     assert sorted(wanted.ids[0].tolist()) == [0, 1, 2, 30, 49]
     step = trainer.compute(Batch(ids, labels, 2), wanted, [begin_rows[wanted.ids[0]]])
@@ -382,7 +382,7 @@ def test_small_regularized_frozen_and_tied_embeddings_stay_as_they_are() -> None
     assert served(special, ids, threshold=1)[1].tables == ()
 
 
-class Tied(keras.Model):  # type: ignore[misc]
+class Tied(keras.Model):
     def __init__(self) -> None:
         super().__init__()
         self.rows = keras.layers.Embedding(50, DIM)

@@ -19,7 +19,7 @@ def test_a_lookahead_knows_whether_it_goes_on() -> None:
 def test_a_lookahead_raises_what_its_source_raises_and_closes_it() -> None:
     closed: list[bool] = []
 
-    def numbers():  # type: ignore[no-untyped-def]
+    def numbers():
         try:
             yield 1
             raise ValueError("two is missing")

@@ -20,7 +20,7 @@ from edl_worker.training.trainer import StepResult, Trainer
 
 def trainer_of(model: keras.Model) -> tuple[Trainer, Arena]:
     arena = Arena(model)
-    return Trainer(StubModelFile(model, mean_square), arena), arena  # type: ignore[arg-type]
+    return Trainer(StubModelFile(model, mean_square), arena), arena
 
 
 def gradient_of(step: StepResult) -> np.ndarray[Any, Any]:

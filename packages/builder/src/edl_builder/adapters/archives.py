@@ -13,7 +13,7 @@ import tarfile
 import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from edl_builder.core.archive import ArchiveLimits, Entry, EntryKind, EntryValidator, too_large
 from edl_builder.core.content import Zoo, ZooFile
@@ -230,8 +230,8 @@ class _Header(tarfile.TarInfo):
         content.expect(self.size if self.type in _EXTENSIONS else None)
         if self.type == tarfile.GNUTYPE_SPARSE:
             # Refused as an entry, without its map.
-            return cast(tarfile.TarInfo, self._proc_builtin(tar))  # type: ignore[attr-defined]
-        return cast(tarfile.TarInfo, super()._proc_member(tar))  # type: ignore[misc]
+            return cast(tarfile.TarInfo, cast(Any, self)._proc_builtin(tar))
+        return cast(tarfile.TarInfo, cast(Any, super())._proc_member(tar))
 
 
 def _copy(

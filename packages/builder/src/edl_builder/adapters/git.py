@@ -165,7 +165,7 @@ def check_tree(listing: IO[bytes], limits: ArchiveLimits) -> str:
         BuilderError: LIMIT, as soon as it is too much.
     """
     entries, nbytes, rest = 0, 0, b""
-    while chunk := listing.read1(_CHUNK):  # type: ignore[attr-defined]
+    while chunk := listing.read1(_CHUNK):  # type: ignore[attr-defined]  # pipes have it
         *lines, rest = (rest + chunk).split(b"\0")
         for line in lines:
             # "MODE TYPE ID SIZE<tab>PATH"; folders have "-" for a size.
@@ -189,7 +189,7 @@ def copy_bounded(content: IO[bytes], path: Path, limits: ArchiveLimits) -> str:
     """
     left = limits.unpacked_nbytes + limits.files * _MOST_OVERHEAD
     with path.open("xb") as file:
-        while chunk := content.read1(_CHUNK):  # type: ignore[attr-defined]
+        while chunk := content.read1(_CHUNK):  # type: ignore[attr-defined]  # pipes have it
             left -= len(chunk)
             if left < 0:
                 raise too_large(limits.unpacked_nbytes, "unpacked zoo")

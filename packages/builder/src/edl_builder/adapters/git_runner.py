@@ -141,7 +141,7 @@ class _Tail:
         self._thread.start()
 
     def _read(self) -> None:
-        while chunk := self._stream.read1(_CHUNK):  # type: ignore[attr-defined]
+        while chunk := self._stream.read1(_CHUNK):  # type: ignore[attr-defined]  # pipes have it
             self._newest = (self._newest + chunk)[-_TAIL_NBYTES:]
 
     def close(self) -> list[str]:

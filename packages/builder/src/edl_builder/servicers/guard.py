@@ -162,7 +162,7 @@ class DedicatedThreads(grpc.ServerInterceptor):
         def answer(request: Any, context: grpc.ServicerContext) -> Any:
             return handler.unary_unary(request, context)
 
-        answer.experimental_thread_pool = self._threads  # type: ignore[attr-defined]  # gRPC's
+        answer.experimental_thread_pool = self._threads  # type: ignore[attr-defined]  # gRPC reads it
         return grpc.unary_unary_rpc_method_handler(
             answer, handler.request_deserializer, handler.response_serializer
         )

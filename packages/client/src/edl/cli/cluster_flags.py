@@ -85,7 +85,7 @@ def finds_jobs(command: Command) -> Command:
         item.replace(kind=keyword, annotation=hints[item.name])
         for item in signature.parameters.values()
     ]
-    run.__signature__ = signature.replace(  # type: ignore[attr-defined]
+    run.__signature__ = signature.replace(  # type: ignore[attr-defined]  # inspect reads it
         parameters=[*own, *added]
     )
     run.__annotations__ = {**hints, **_FLAGS}

@@ -23,11 +23,11 @@ class _PlainValues:
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        for param in self.params:  # type: ignore[attr-defined]
+        for param in self.params:  # type: ignore[attr-defined]  # the command's
             _leave_plain_values(param)
 
     def get_help_option(self, ctx: Any) -> Any:
-        option = super().get_help_option(ctx)  # type: ignore[misc]
+        option = super().get_help_option(ctx)  # type: ignore[misc]  # the command's
         if option is not None and "process_value" not in vars(option):
             _leave_plain_values(option)
         return option

@@ -72,7 +72,7 @@ def completion(
     ],
 ) -> None:
     """Print a script that completes commands, options, their values and names of jobs."""
-    from typer.completion import get_completion_script  # type: ignore[attr-defined]
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]  # not public
 
     from edl.render import terminal
 

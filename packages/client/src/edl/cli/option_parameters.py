@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -65,7 +65,8 @@ def takes(options: Iterable[Option], **others: tuple[Any, Any]) -> Callable[[Com
     ]
 
     def decorate(function: Command) -> Command:
-        function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        # inspect reads the attribute, of which the type of functions knows nothing.
+        cast(Any, function).__signature__ = inspect.Signature(parameters)
         function.__annotations__ = {item.name: item.annotation for item in parameters}
         return function
 

@@ -42,7 +42,7 @@ class BufferPool:
             buffer = free.pop() if free else None
             self._fewest[nbytes] = min(len(free), self._fewest.get(nbytes, 0))
         if buffer is None:
-            buffer = memoryview(np.empty(nbytes, np.uint8))  # type: ignore[arg-type]
+            buffer = np.empty(nbytes, np.uint8).data
         try:
             yield buffer
         finally:

@@ -329,7 +329,7 @@ class _StoreCall:
 
         extend = self.extend_deadline
 
-        class Progress(Callback):  # type: ignore[misc]
+        class Progress(Callback):  # type: ignore[misc]  # fsspec has no types
             def call(self, *args: Any, **kwargs: Any) -> None:
                 extend()
 

@@ -29,7 +29,7 @@ def check_installed(form: str) -> None:
     if form != PARQUET:
         return
     try:
-        import pyarrow.parquet  # noqa: F401
+        import pyarrow.parquet  # noqa: F401  (whether it can be imported)
     except ModuleNotFoundError:
         raise EdlError(
             ErrorCode.USAGE,

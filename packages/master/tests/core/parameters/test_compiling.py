@@ -72,13 +72,13 @@ def test_after_warming_up_a_push_compiles_nothing(name: str) -> None:
             "largest_magnitude",
         )
     }
-    before = {loop: list(function.signatures) for loop, function in loops.items()}  # type: ignore[attr-defined]
+    before = {loop: list(function.signatures) for loop, function in loops.items()}
     plane.initialize(bytes(28))
-    plane.grant(A, 1)  # type: ignore[arg-type]
+    plane.grant(A, 1)
     for minibatch in range(4):
         push(plane, A, 1, minibatch, [1, 2, 3, 4, 5], state=[1, 2])
     assert plane.version == 2
-    after = {loop: list(function.signatures) for loop, function in loops.items()}  # type: ignore[attr-defined]
+    after = {loop: list(function.signatures) for loop, function in loops.items()}
     assert after == before
 
 

@@ -212,7 +212,7 @@ def test_every_optimizer_of_keras_is_read_or_refused_with_a_remedy() -> None:
 
 
 def test_a_subclass_with_a_known_name_is_refused() -> None:
-    class SGD(opt.SGD):  # type: ignore[misc,name-defined]
+    class SGD(opt.SGD):
         pass
 
     with pytest.raises(ValueError, match="class of your own"):

@@ -52,7 +52,7 @@ def test_a_dtype_that_cannot_be_served_is_refused_by_the_name_of_the_variable(dt
 
 def test_an_unknown_dimension_is_refused() -> None:
     with pytest.raises(LayoutError, match="'dense/kernel' has shape"):
-        Layout([Variable("dense/kernel", (None, 3), "float32", True)])  # type: ignore[arg-type]
+        Layout([Variable("dense/kernel", (None, 3), "float32", True)])
 
 
 def test_a_layout_has_the_same_fingerprint_when_it_is_made_again() -> None:

@@ -312,7 +312,7 @@ class TestStepPermits:
         plane = small_plane(Sync(3))
         plane.grant(A, ONE)
         for minibatch in range(3):
-            assert plane.request_permit(A, ONE) == PermitGranted(0)  # type: ignore[arg-type]
+            assert plane.request_permit(A, ONE) == PermitGranted(0)
             push(plane, A, 1, minibatch, [-1, 0])
         assert plane.version == 1
 

@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 
 
 @keras.saving.register_keras_serializable(package="elasticdl")
-class Embedding(keras.layers.Layer):  # type: ignore[misc]
+class Embedding(keras.layers.Layer):
     """Rows of ``output_dim`` numbers by id, for any int64 ids.
 
     In a job of edl the rows are kept by the parameter plane: a row is made by the first gradient

@@ -42,7 +42,7 @@ def gather_rows(rows: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
     """
     at, order, ascending = tf.split(places, 3)
 
-    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    @tf.custom_gradient  # type: ignore[untyped-decorator]  # TensorFlow has no types
     def gather(rows: tf.Tensor) -> tuple[tf.Tensor, Any]:
         def merge(gradient: tf.Tensor) -> tf.Tensor:
             return tf.raw_ops.SparseSegmentSumWithNumSegments(

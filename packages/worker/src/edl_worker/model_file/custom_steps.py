@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import keras
 import tensorflow as tf
@@ -154,8 +154,8 @@ def packed(features: Any, labels: Any, weights: Any) -> Any:
 def unwrapped(model: keras.Model, name: str) -> Callable[[Any], Any]:
     """A step of the model without a ``tf.function`` around it, which would hide gradients."""
     if name in vars(model):
-        step = vars(model)[name]
-        return getattr(step, "python_function", step)  # type: ignore[no-any-return]
+        step: Callable[[Any], Any] = vars(model)[name]
+        return cast(Callable[[Any], Any], getattr(step, "python_function", step))
     method = getattr(type(model), name)
     return partial(getattr(method, "python_function", method), model)
 

@@ -22,8 +22,8 @@ def import_tensorflow() -> None:
         ImportError: TensorFlow or Keras is not installed, or does not fit this machine.
     """
     with _without_collections(), _hidden("sklearn"):
-        import keras  # noqa: F401
-        import tensorflow  # noqa: F401
+        import keras  # noqa: F401  (later imports find it)
+        import tensorflow  # noqa: F401  (the same)
 
 
 @contextmanager
@@ -49,7 +49,7 @@ def _hidden(package: str) -> Iterator[None]:
     if package in sys.modules:
         yield
         return
-    sys.modules[package] = None  # type: ignore[assignment]
+    sys.modules[package] = None  # type: ignore[assignment]  # which makes imports fail
     try:
         yield
     finally:

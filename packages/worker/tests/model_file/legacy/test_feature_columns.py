@@ -28,7 +28,7 @@ FEATURES = {
 }
 
 
-class Weights(feature_column_v2.StateManager):  # type: ignore[misc]
+class Weights(feature_column_v2.StateManager):
     """Gives TensorFlow's columns the weights of a layer."""
 
     def __init__(self, layer: DenseFeatures) -> None:

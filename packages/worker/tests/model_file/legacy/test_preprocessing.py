@@ -81,7 +81,7 @@ def test_statistics_come_from_variables(monkeypatch: pytest.MonkeyPatch) -> None
     class Model:
         pass
 
-    assert Model._model_inputs == ["wide", "deep"]  # type: ignore[attr-defined]
+    assert Model._model_inputs == ["wide", "deep"]
 
 
 SOURCE = """

@@ -194,5 +194,6 @@ def parse_learning_rate(value: object) -> Schedule:
     name, config = unwrap(value, "learning_rate", "keras.optimizers.schedules", remedy)
     if name not in _SCHEDULES:
         raise OptimizerUnsupported("learning_rate", name, remedy)
-    schedule: Any = _SCHEDULES[name]
-    return schedule(**read_fields(name, schedule, config))  # type: ignore[no-any-return]
+    kind: Any = _SCHEDULES[name]
+    schedule: Schedule = kind(**read_fields(name, kind, config))
+    return schedule

@@ -267,7 +267,7 @@ def test_a_part_is_as_the_rows_were_when_it_was_taken() -> None:
 )
 def test_senseless_tables_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(LayoutError, match=next(iter(wrong))):
-        TableSpec(**{"name": "t", "dim": 2, "initial": ZEROS, "seed": 1, **wrong})  # type: ignore[arg-type]
+        TableSpec(**{"name": "t", "dim": 2, "initial": ZEROS, "seed": 1, **wrong})
 
 
 def test_many_rows_are_updated_in_parts_by_several_threads() -> None:

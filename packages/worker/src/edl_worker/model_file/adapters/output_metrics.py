@@ -11,7 +11,7 @@ import tensorflow as tf
 from edl_worker.model_file.description import MetricDefinitions
 
 
-class OutputMetric(keras.metrics.Metric):  # type: ignore[misc]
+class OutputMetric(keras.metrics.Metric):
     """A metric of one output of the model."""
 
     def __init__(

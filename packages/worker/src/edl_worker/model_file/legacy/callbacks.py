@@ -8,7 +8,7 @@ from typing import Any
 import keras
 
 
-class LearningRateScheduler(keras.callbacks.Callback):  # type: ignore[misc]
+class LearningRateScheduler(keras.callbacks.Callback):
     """Sets the learning rate by the version of the model: ``schedule(version)``.
 
     A version is the number of updates that the model has had. The master applies the updates, so
@@ -21,7 +21,7 @@ class LearningRateScheduler(keras.callbacks.Callback):  # type: ignore[misc]
         self.schedule = schedule
 
 
-class MaxStepsStopping(keras.callbacks.Callback):  # type: ignore[misc]
+class MaxStepsStopping(keras.callbacks.Callback):
     """Asks to stop training after so many minibatches."""
 
     def __init__(self, max_steps: int) -> None:
@@ -29,7 +29,7 @@ class MaxStepsStopping(keras.callbacks.Callback):  # type: ignore[misc]
         self.max_steps = max_steps
 
 
-class SavedModelExporter(keras.callbacks.Callback):  # type: ignore[misc]
+class SavedModelExporter(keras.callbacks.Callback):
     """Asks for a SavedModel at the end, which edl writes anyway."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -10,7 +10,7 @@ from elasticdl import layers
 
 
 @keras.saving.register_keras_serializable(package="elasticdl", name="OldEmbedding")
-class OldEmbedding(layers.Embedding):  # type: ignore[misc]
+class OldEmbedding(layers.Embedding):
     """``elasticdl.layers.Embedding``; ``input_length`` is not needed and does nothing.
 
     Ids may be floating numbers, which an ``Input`` without a dtype makes of them.

@@ -34,7 +34,7 @@ _HASH_KEY = 0xDECAFCAFFE  # what crossed_column uses if it is given none
 
 
 @keras.saving.register_keras_serializable(package="elasticdl")
-class DenseFeatures(keras.layers.Layer):  # type: ignore[misc]
+class DenseFeatures(keras.layers.Layer):
     """Makes one dense tensor of features by feature columns, in the order of the columns' names.
 
     Inputs: a dictionary of tensors of shape (batch,) or (batch, values), dense or sparse.

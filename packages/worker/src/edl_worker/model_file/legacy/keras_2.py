@@ -12,7 +12,7 @@ import tensorflow as tf
 from edl_worker.tensorflow_internals import track_variable
 
 
-class Keras2Model(keras.layers.Layer):  # type: ignore[misc]
+class Keras2Model(keras.layers.Layer):
     """A model of Keras 2 as a layer of Keras 3; both have the same variables.
 
     Args:

@@ -13,7 +13,7 @@ from edl_worker.tensorflow_internals import public_name
 
 
 @keras.saving.register_keras_serializable(package="elasticdl")
-class TensorFlowOperation(keras.Operation):  # type: ignore[misc]
+class TensorFlowOperation(keras.Operation):
     """One operation of TensorFlow as a node of a functional model.
 
     Args:

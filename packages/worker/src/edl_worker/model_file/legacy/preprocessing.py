@@ -12,7 +12,7 @@ import tensorflow as tf
 _register = keras.saving.register_keras_serializable(package="elasticdl_preprocessing")
 
 
-class _Elementwise(keras.layers.Layer):  # type: ignore[misc]
+class _Elementwise(keras.layers.Layer):
     """A layer that changes each value by itself."""
 
     def call(self, inputs: Any) -> Any:
@@ -180,7 +180,7 @@ class ToNumber(_Elementwise):
 
 
 @_register
-class ConcatenateWithOffset(keras.layers.Layer):  # type: ignore[misc]
+class ConcatenateWithOffset(keras.layers.Layer):
     """Joins tensors of ids after it has added ``offsets[i]`` to the i-th."""
 
     def __init__(self, offsets: Sequence[int] | None, axis: int = -1, **kwargs: Any) -> None:
@@ -204,7 +204,7 @@ class ConcatenateWithOffset(keras.layers.Layer):  # type: ignore[misc]
 
 
 @_register
-class SparseEmbedding(keras.layers.Layer):  # type: ignore[misc]
+class SparseEmbedding(keras.layers.Layer):
     """The rows of an example's ids, combined; in a dense tensor, 0 stands for no id."""
 
     def __init__(
@@ -255,7 +255,7 @@ class SparseEmbedding(keras.layers.Layer):  # type: ignore[misc]
 
 
 @_register
-class ToSparse(keras.layers.Layer):  # type: ignore[misc]
+class ToSparse(keras.layers.Layer):
     """A sparse tensor without the cells that are ``ignore_value``.
 
     Without one, empty strings, -1 of integers and 0.0 of floating numbers are left out.
@@ -279,7 +279,7 @@ class ToSparse(keras.layers.Layer):  # type: ignore[misc]
 
 
 @_register
-class ToRagged(keras.layers.Layer):  # type: ignore[misc]
+class ToRagged(keras.layers.Layer):
     """A ragged tensor without the cells that are ``ignore_value``.
 
     Without one, empty strings and -1 of integers are left out.

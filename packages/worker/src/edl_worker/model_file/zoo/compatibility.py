@@ -14,6 +14,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import Any
 
 import keras
@@ -109,11 +110,11 @@ def forget_warnings() -> None:
 
 def _caller() -> tuple[str, int]:
     """File and line of the innermost frame of a model file."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if isinstance(frame.f_globals.get("__loader__"), ZooModuleLoader):
             return frame.f_code.co_filename, frame.f_lineno
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return "the model file", 0
 
 
