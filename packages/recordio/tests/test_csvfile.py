@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import recordio
-from recordio.csvfile import ends_quoted
+from recordio.formats.csvfile import ends_quoted
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_lines_and_quotes_longer_than_a_window(path: Path) -> None:
 def test_a_quote_that_never_ends_is_found_in_bounded_time(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recordio.csvfile._MAX_LINE", 8 << 20)
+    monkeypatch.setattr("recordio.formats.csvfile._MAX_LINE", 8 << 20)
     path.write_bytes(b'a\n"' + b"x\n" * (16 << 20))
     with pytest.raises(recordio.DamagedFile, match=r"record 0, offset 2: .* does not end"):
         recordio.open_source(str(path)).count()

@@ -16,8 +16,9 @@ import cramjam
 import pytest
 
 import recordio
-from recordio import chunks, recordfile, storage
-from recordio.crc32c import masked_crc
+from recordio.formats import chunks, recordfile
+from recordio.formats.crc32c import masked_crc
+from recordio.storage import files
 
 THREE = b"\x03\x00\x00\x00abc" + b"\x00\x00\x00\x00" + b"\x01\x00\x00\x00z"
 """Payload of the records abc, an empty one, and z."""
@@ -159,7 +160,7 @@ def test_a_bomb_is_not_expanded_without_end(
 ) -> None:
     limit = 32 << 20
     for module in ("chunks", "payload"):
-        monkeypatch.setattr(f"recordio.{module}.MAX_EXPANDED_BYTES", limit)
+        monkeypatch.setattr(f"recordio.formats.{module}.MAX_EXPANDED_BYTES", limit)
     path.write_bytes(_bomb(form))
     tracemalloc.start()
     with pytest.raises(recordio.DamagedFile, match="expands beyond"):
@@ -226,7 +227,7 @@ def test_reading_touches_only_the_chunks_it_needs(
         for i in range(10_000):
             writer.write(b"%096d" % i)
     monkeypatch.setattr(
-        storage, "open", lambda place, mode: _Counted(io.FileIO(place)), raising=False
+        files, "open", lambda place, mode: _Counted(io.FileIO(place)), raising=False
     )
     source = recordio.open_source(str(path))
     headers = len(source.index().offsets) * chunks.HEADER.size

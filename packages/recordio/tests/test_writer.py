@@ -15,7 +15,7 @@ import fsspec
 import pytest
 
 import recordio
-from recordio import storage
+from recordio.storage import files
 
 Make = Callable[..., Any]
 
@@ -110,7 +110,7 @@ def test_a_failing_rename_leaves_nothing(
     def fail(*_: object) -> None:
         raise PermissionError(errno.EACCES, "no")
 
-    monkeypatch.setattr(storage.os, "replace", fail)
+    monkeypatch.setattr(files.os, "replace", fail)
     with pytest.raises(PermissionError), make(str(place)) as writer:
         writer.write(b"one")
     assert list(place.parent.iterdir()) == []
@@ -194,13 +194,13 @@ def test_a_record_over_the_format_is_refused_and_the_rest_is_kept(tmp_path: Path
 def test_very_long_chunks_are_stored_plain_so_that_every_reader_takes_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recordio.chunks._MAX_COMPRESSED_BYTES", 1_000)
+    monkeypatch.setattr("recordio.formats.chunks._MAX_COMPRESSED_BYTES", 1_000)
     path = str(tmp_path / "x.rio")
     with recordio.Writer(path, compressor="gzip", chunk_records=1) as writer:
         writer.write(b"a" * 900)
         writer.write(b"b" * 1_100)
     source = recordio.open_source(path)
-    assert isinstance(source, recordio.recordfile.RecordIOSource)
+    assert isinstance(source, recordio.formats.recordfile.RecordIOSource)
     assert [header.compressor.name for header in source.headers()] == ["GZIP", "NONE"]
     assert read(path) == [b"a" * 900, b"b" * 1_100]
 

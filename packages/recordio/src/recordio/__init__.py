@@ -7,11 +7,11 @@ for record in recordio.open_source("a.recordio").read(0, 10):
 """
 
 from recordio.errors import DamagedFile, NoSuchData, RecordError, UnreadableFile
-from recordio.formats import open_source
+from recordio.formats.detection import open_source
+from recordio.formats.tfrecord import TFRecordWriter
+from recordio.formats.writer import Writer, concatenate
 from recordio.patterns import expand
 from recordio.source import Hint, Index, Source
-from recordio.tfrecord import TFRecordWriter
-from recordio.writer import Writer, concatenate
 
 __all__ = [
     "DamagedFile",

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from recordio.errors import NoSuchData
-from recordio.formats import named_format
-from recordio.storage import filesystem, is_uri, local_path
+from recordio.formats.detection import named_format
+from recordio.storage.files import filesystem, is_uri, local_path
 
 _LISTED = 6
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from recordio import allocator
-from recordio.formats import open_source
+from recordio.formats.detection import open_source
 from recordio.source import Hint, Source
 
 BLOCK_BYTES = 1 << 20

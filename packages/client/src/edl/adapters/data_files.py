@@ -15,7 +15,7 @@ from edl.core.formats import IMAGE_SUFFIXES
 from edl.core.locations import scheme
 from edl.core.suggestions import did_you_mean
 from edl_proto.errors import EdlError, ErrorCode
-from recordio.formats import sniff
+from recordio.formats.detection import sniff
 
 _CONVERTED = (".parquet", ".pq", ".tsv", ".gz")
 _LOOKED_AT = 100

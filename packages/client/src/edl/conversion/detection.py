@@ -15,7 +15,7 @@ from edl.conversion.tables import CsvTableSource, ParquetSource
 from edl.core.formats import IMAGE_SUFFIXES, SourceFormat
 from edl.core.problem import usage
 from edl_proto.errors import EdlError, ErrorCode
-from recordio.formats import sniff
+from recordio.formats.detection import sniff
 
 _SUFFIXES = {
     ".csv": SourceFormat.CSV,

@@ -18,7 +18,7 @@ from edl.conversion.tables import parquet_file, unreadable
 from edl.core.formats import InspectedFormat
 from edl.core.quantities import count, plural, size
 from edl_proto.errors import EdlError, ErrorCode
-from recordio.recordfile import RecordIOSource
+from recordio.formats.recordfile import RecordIOSource
 
 _BLOCKS = {"parquet": "row group", "jsonl": "file"}
 _SHOWN_VALUES = 8

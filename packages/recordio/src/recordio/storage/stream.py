@@ -9,7 +9,7 @@ from typing import IO
 from zlib_ng import zlib_ng as zlib
 
 from recordio.errors import DamagedFile
-from recordio.storage import reading
+from recordio.storage.files import reading
 
 WINDOW = 1 << 20
 """Bytes that are read at once."""

@@ -6,9 +6,16 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Literal, Self
 
-from recordio.chunks import HEADER, Compressor, check_crc, check_length, encode, parse_header
 from recordio.errors import RecordError
-from recordio.storage import AtomicFile, reading
+from recordio.formats.chunks import (
+    HEADER,
+    Compressor,
+    check_crc,
+    check_length,
+    encode,
+    parse_header,
+)
+from recordio.storage.files import AtomicFile, reading
 
 CHUNK_BYTES = 1 << 20
 """Plain bytes of a chunk: large enough to compress well, small enough to read a part of a file."""

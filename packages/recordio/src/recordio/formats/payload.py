@@ -14,7 +14,7 @@ from typing import IO
 import cramjam
 from zlib_ng import zlib_ng as zlib
 
-from recordio.chunks import (
+from recordio.formats.chunks import (
     LENGTH,
     MAX_EXPANDED_BYTES,
     Compressor,
@@ -22,7 +22,7 @@ from recordio.chunks import (
     check_crc,
     damage,
 )
-from recordio.crc32c import masked_crc
+from recordio.formats.crc32c import masked_crc
 
 _PIECE = 256 << 10
 _KEPT = 64 << 20

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from recordio.chunks import MAGIC
-from recordio.csvfile import CsvSource
 from recordio.errors import RecordError
-from recordio.recordfile import RecordIOSource
+from recordio.formats.chunks import MAGIC
+from recordio.formats.csvfile import CsvSource
+from recordio.formats.recordfile import RecordIOSource
+from recordio.formats.tfrecord import TFRecordSource, looks_like_tfrecord
 from recordio.source import Source
-from recordio.stream import is_gzip, streaming
-from recordio.tfrecord import TFRecordSource, looks_like_tfrecord
+from recordio.storage.stream import is_gzip, streaming
 
 
 def open_source(uri: str, *, format: str | None = None, csv_header: bool = True) -> Source:

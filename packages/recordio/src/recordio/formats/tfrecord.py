@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import IO, Self, cast
 
-from recordio.chunks import MAX_EXPANDED_BYTES
-from recordio.crc32c import masked_crc
 from recordio.errors import DamagedFile, RecordError
-from recordio.ranges import RangeReader
+from recordio.formats.chunks import MAX_EXPANDED_BYTES
+from recordio.formats.crc32c import masked_crc
+from recordio.formats.ranges import RangeReader
 from recordio.source import Hint, Index
-from recordio.storage import AtomicFile
-from recordio.stream import WINDOW, Stream, is_gzip, streaming
+from recordio.storage.files import AtomicFile
+from recordio.storage.stream import WINDOW, Stream, is_gzip, streaming
 
 _LENGTH = struct.Struct("<QI")
 _CRC = struct.Struct("<I")

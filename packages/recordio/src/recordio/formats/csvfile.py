@@ -6,9 +6,9 @@ import csv
 from collections.abc import Iterator
 
 from recordio.errors import DamagedFile
-from recordio.ranges import RangeReader
+from recordio.formats.ranges import RangeReader
 from recordio.source import Hint, Index
-from recordio.stream import WINDOW, Stream, streaming
+from recordio.storage.stream import WINDOW, Stream, streaming
 
 _EVERY = 1024
 """Records of a block."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import IO
 
-from recordio.chunks import HEADER, Header, parse_header
 from recordio.errors import DamagedFile
-from recordio.payload import PayloadReader
-from recordio.ranges import RangeReader
+from recordio.formats.chunks import HEADER, Header, parse_header
+from recordio.formats.payload import PayloadReader
+from recordio.formats.ranges import RangeReader
 from recordio.source import Hint, Index
-from recordio.storage import AHEAD, reading
+from recordio.storage.files import AHEAD, reading
 
 _HEADERS_AHEAD = 256 << 10
 

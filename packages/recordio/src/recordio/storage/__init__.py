@@ -1,0 +1,1 @@
+"""Bytes of files and URIs: reading ahead, gzip, and files that appear whole."""
