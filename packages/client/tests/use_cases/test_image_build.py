@@ -24,10 +24,10 @@ from edl.core.image_build import BuilderEndpoint, BuildRequest, BuildStatus
 from edl.render.build_display import PlainBuild
 from edl.use_cases.image_build import build
 from edl_proto.errors import EdlError, ErrorCode, ErrorInterceptor
+from edl_proto.model.zoo_files import select
 from edl_proto.transport import channels
 from edl_proto.v1 import builder_pb2 as pb
 from edl_proto.v1 import builder_pb2_grpc, error_pb2
-from edl_proto.zoo_files import select
 
 IMAGE = "registry.example.com/me/zoo@sha256:" + "a" * 64
 

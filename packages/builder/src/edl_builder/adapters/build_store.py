@@ -30,7 +30,7 @@ from edl_builder.core.names import (
 from edl_builder.core.references import Reference
 from edl_builder.core.source_policy import AllowedSource
 from edl_proto.files import replace_file
-from edl_proto.git_source import GitSource, GitUrl
+from edl_proto.model.git_source import GitSource, GitUrl
 
 log = logging.getLogger(__name__)
 

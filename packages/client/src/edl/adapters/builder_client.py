@@ -15,7 +15,7 @@ import grpc
 from edl import codec
 from edl.core.image_build import BuilderEndpoint, BuildLogLine, BuildRequest, BuildStatus
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.git_source import GitSource
+from edl_proto.model.git_source import GitSource
 from edl_proto.transport import channels
 from edl_proto.v1 import builder_pb2, builder_pb2_grpc
 

@@ -15,7 +15,7 @@ from edl.core.locations import scheme
 from edl.core.problem import Problem
 from edl.core.submission import Submission
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.trained_model import MODEL_ZOO, TRAINED_MODEL, check_zoo
+from edl_proto.model.trained_model import MODEL_ZOO, TRAINED_MODEL, check_zoo
 from edl_proto.v1 import model_pb2
 
 

@@ -9,10 +9,10 @@ from typing import IO
 
 from edl.core.quantities import plural, size
 from edl.core.submission import Submission
-from edl_proto import zoo_files
 from edl_proto.errors import EdlError
+from edl_proto.model import zoo_files
+from edl_proto.model.zoo_files import ZooFiles
 from edl_proto.v1 import error_pb2
-from edl_proto.zoo_files import ZooFiles
 
 _MOST_NBYTES = 1 << 30
 _MOST_FILES = 20_000

@@ -19,7 +19,7 @@ from edl.core.problem import Problem
 from edl.core.submission import Submission, build
 from edl.use_cases.job_catalog import JobCatalog
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.zoo_files import ZooFiles
+from edl_proto.model.zoo_files import ZooFiles
 
 if TYPE_CHECKING:
     from edl.use_cases.image_build import BuildDisplay

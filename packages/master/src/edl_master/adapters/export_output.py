@@ -21,7 +21,7 @@ from edl_master.adapters.storage_errors import storage_error
 from edl_master.core.events import HeldLease
 from edl_proto.errors import EdlError
 from edl_proto.files import flush
-from edl_proto.trained_model import TRAINED_MODEL
+from edl_proto.model.trained_model import TRAINED_MODEL
 from edl_proto.v1 import error_pb2
 
 

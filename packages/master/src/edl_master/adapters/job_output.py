@@ -14,7 +14,7 @@ from edl_master.adapters import object_stores
 from edl_master.adapters.storage_errors import storage_error
 from edl_master.core.events import HeldLease
 from edl_proto.errors import EdlError
-from edl_proto.trained_model import TRAINED_MODEL
+from edl_proto.model.trained_model import TRAINED_MODEL
 from edl_proto.v1 import error_pb2, model_pb2
 
 

@@ -18,10 +18,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from edl_proto import zoo_files
 from edl_proto.files import flush
+from edl_proto.model import zoo_files
+from edl_proto.model.trained_model import MODEL_ZOO
 from edl_proto.timestamps import rfc3339
-from edl_proto.trained_model import MODEL_ZOO
 from edl_worker.codec.jobs import encode_trained_model
 from edl_worker.core.job import JobDescription
 from edl_worker.core.model_description import TrainedModelDescription

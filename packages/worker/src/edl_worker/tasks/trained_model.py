@@ -9,7 +9,7 @@ from pathlib import Path
 import keras
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.trained_model import MODEL_ZOO, TRAINED_MODEL, check_zoo
+from edl_proto.model.trained_model import MODEL_ZOO, TRAINED_MODEL, check_zoo
 from edl_worker.codec.jobs import decode_trained_model
 from edl_worker.core.job import ModelReference
 from edl_worker.core.model_description import TrainedModelDescription

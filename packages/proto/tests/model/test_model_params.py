@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edl_proto.model_params import ParamsError, format_params, parse_params
+from edl_proto.model.model_params import ParamsError, format_params, parse_params
 
 
 def test_the_documents_example() -> None:

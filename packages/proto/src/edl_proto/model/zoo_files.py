@@ -20,7 +20,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TypeAlias
 
-from edl_proto.trained_model import TRAINED_MODEL
+from edl_proto.model.trained_model import TRAINED_MODEL
 
 IGNORE_FILE = ".edlignore"
 REQUIREMENTS = "requirements.txt"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edl_proto.git_source import GitSource, GitSourceError, GitUrl, checked, parse, parse_url
+from edl_proto.model.git_source import GitSource, GitSourceError, GitUrl, checked, parse, parse_url
 
 URL = "https://git.example.com/team/zoo.git"
 PARSED = GitUrl("git.example.com", 443, "/team/zoo.git")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from edl_proto.zoo_files import select
+from edl_proto.model.zoo_files import select
 
 
 def write(zoo: Path, **files: str) -> None:
