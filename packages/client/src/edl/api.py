@@ -19,7 +19,7 @@ from edl.core.options import Given, Verb, options_of
 from edl.core.options.kinds import Flag
 from edl.core.options.python_types import EvaluateOptions, PredictOptions, TrainOptions
 from edl.render.build_display import PlainBuild, SilentBuild
-from edl.render.line_display import PlainDisplay, Silence
+from edl.render.line_display import PlainDisplay, SilentDisplay
 from edl.use_cases.job_watcher import JobDisplay, JobWatcher
 from edl.use_cases.model_export import export_model
 from edl_proto.errors import EdlError
@@ -80,7 +80,7 @@ def resume(name: str, *, progress: bool = False) -> JobResult:
     """
     backend = job_catalog().find(name)
     backend.continuation.resume(name)
-    return _watch(backend, name, PlainDisplay() if progress else Silence(), None)
+    return _watch(backend, name, PlainDisplay() if progress else SilentDisplay(), None)
 
 
 def export(name: str, *, output: str = "", progress: bool = False) -> JobResult:
@@ -93,7 +93,7 @@ def export(name: str, *, output: str = "", progress: bool = False) -> JobResult:
     Raises:
         EdlError: there is no such job or snapshot, or the model cannot be written.
     """
-    display = PlainDisplay() if progress else Silence()
+    display = PlainDisplay() if progress else SilentDisplay()
     return _result(export_model(job_catalog(), name, output, display))
 
 
@@ -106,9 +106,9 @@ def _run(verb: Verb, options: Mapping[str, Any], progress: bool) -> JobResult:
     submitter = job_submitter()
     plan = submitter.prepare(verb, flags)
     if plan.job.dry_run:
-        submitter.rehearse(plan)
+        submitter.dry_run(plan)
         return JobResult(job=plan.job.name, state=JobState.NOT_STARTED.value)
-    display: JobDisplay = PlainDisplay() if progress else Silence()
+    display: JobDisplay = PlainDisplay() if progress else SilentDisplay()
     plan = submitter.provide_image(
         plan, PlainBuild(plan.job.build_log) if progress else SilentBuild()
     )

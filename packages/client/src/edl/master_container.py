@@ -61,7 +61,7 @@ _OURS = (
 _SIGNALLED = 128  # shells and engines add a signal's number to this
 
 
-class _Asked(BaseException):
+class _TerminationRequested(BaseException):
     """This process received SIGTERM."""
 
 
@@ -73,7 +73,7 @@ def run(job_dir: Path) -> int:
     Raises:
         EdlError: ENGINE_UNAVAILABLE.
     """
-    held = _alone(job_dir)
+    held = _hold_lock(job_dir)
     if held is None:
         return job_directory.DIRECTORY_TAKEN
     with held:
@@ -100,8 +100,8 @@ def run(job_dir: Path) -> int:
             raise
 
 
-def _alone(job_dir: Path) -> IO[str] | None:
-    """Be the only process that stays with this job's container; None if another one does."""
+def _hold_lock(job_dir: Path) -> IO[str] | None:
+    """Lock the job's container; None if another process stays with it."""
     file = (job_dir / job_directory.CONTAINER_LOCK).open("a")
     try:
         supervision.take_lock(file.fileno())
@@ -203,7 +203,7 @@ def _await_end(container: container_engine.Container, job_dir: Path) -> int:
 
 
 def _on_term(number: int, frame: object) -> None:
-    raise _Asked
+    raise _TerminationRequested
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -216,7 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _on_term)
     try:
         code = run(job_dir)
-    except _Asked:
+    except _TerminationRequested:
         code = _SIGNALLED + signal.SIGTERM
     except EdlError as error:
         print(error, file=sys.stderr)

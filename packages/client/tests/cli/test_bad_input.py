@@ -161,7 +161,7 @@ def test_a_dry_run_finds_damaged_data(attempt: Attempt, edl: Edl, tmp_path: Path
     told(done, 3, "long.recordio", "damaged data", "chunk 9")
 
 
-def test_a_dry_run_tells_what_the_rehearsal_finds(
+def test_a_dry_run_tells_what_the_trial_run_finds(
     attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edl: Edl
 ) -> None:
     errors = [

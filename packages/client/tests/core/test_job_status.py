@@ -15,7 +15,7 @@ from edl.core.job_status import (
     JobStatus,
     WorkerStatus,
     next_steps,
-    overall_pace,
+    overall_rate,
 )
 from edl.core.options import Verb
 from edl.render import job_text
@@ -85,9 +85,9 @@ def test_the_summary_lists_failures_on_the_way() -> None:
 
 
 def test_the_pace_leaves_out_start_and_end() -> None:
-    assert overall_pace(RUNNING) == pytest.approx(1230.0)
-    assert overall_pace(changed(mean_records_per_s=2000.0)) == 2000.0
-    assert overall_pace(changed(seconds=0.0)) == 0.0
+    assert overall_rate(RUNNING) == pytest.approx(1230.0)
+    assert overall_rate(changed(mean_records_per_s=2000.0)) == 2000.0
+    assert overall_rate(changed(seconds=0.0)) == 0.0
 
 
 def test_epochs_of_a_result_are_whole_ones() -> None:

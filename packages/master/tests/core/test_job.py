@@ -15,7 +15,7 @@ from edl_master.core import events as ev
 from edl_master.core.failure import Failure
 from edl_master.core.identifiers import InstanceId, Version, WorkerId
 from edl_master.core.job import EVENTS_REMEMBERED, JobStateMachine
-from edl_master.core.job_phases import InvalidTransition
+from edl_master.core.job_phases import InvariantViolation
 from edl_master.core.progress import Interruption
 from edl_master.core.settings import JobSettings, JobType
 
@@ -229,7 +229,7 @@ def test_a_contradiction_raises_with_the_story_attached() -> None:
     for second in range(100):
         job.handle(ev.Tick(), float(second))
     surprise = ev.ParametersFrozen("final", Version(7))
-    with pytest.raises(InvalidTransition, match="'final'") as caught:
+    with pytest.raises(InvariantViolation, match="'final'") as caught:
         job.handle(surprise, 100.0)
     assert caught.value.history[-1] == (100.0, surprise)
     assert len(caught.value.history) == EVENTS_REMEMBERED
@@ -238,7 +238,7 @@ def test_a_contradiction_raises_with_the_story_attached() -> None:
 
 def test_an_output_that_nobody_asked_for_raises() -> None:
     job = joined(JobStateMachine(SETTINGS, DATA))
-    with pytest.raises(InvalidTransition, match="output"):
+    with pytest.raises(InvariantViolation, match="output"):
         job.handle(ev.OutputFinished(), 0.0)
 
 

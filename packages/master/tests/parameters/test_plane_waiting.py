@@ -21,7 +21,7 @@ from edl_master.core.parameters.modes import Async, Reduction, Sync, UpdateMode
 from edl_master.core.parameters.permits import PermitGranted, PermitRefused
 from edl_master.core.parameters.push import Gradient, PushClaim, PushOutcome
 from edl_master.parameters.locked_shard import ReadRequest
-from edl_master.parameters.plane import LocalParts, Pulled, Waiting, build_local
+from edl_master.parameters.plane import LocalParts, Pulled, WaitLimit, build_local
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
 
@@ -67,7 +67,7 @@ def pulled(
     wait_s: float = 0.0,
     is_wanted: Callable[[], bool] = lambda: True,
 ) -> AbstractContextManager[Pulled]:
-    waiting = Waiting(wait_s, is_wanted)
+    waiting = WaitLimit(wait_s, is_wanted)
     return local.plane.pull(ReadRequest(have), permit_for=permit_for, waiting=waiting)
 
 

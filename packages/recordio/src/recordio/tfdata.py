@@ -139,7 +139,7 @@ class _Feed:
     relay: ErrorRelay | None
 
     def run(self) -> Iterator[list[bytes]]:
-        return _evened(self.blocks())
+        return _rebatched(self.blocks())
 
 
 # TensorFlow keeps every Python function that it was given for ever. So it gets these three, once,
@@ -218,7 +218,7 @@ def _functions() -> tuple[Any, Any, Any]:
         return traced(_begin, tf.int64), traced(_step, tf.string), traced(_end, tf.int64)
 
 
-def _evened(blocks: Iterator[list[bytes]]) -> Iterator[list[bytes]]:
+def _rebatched(blocks: Iterator[list[bytes]]) -> Iterator[list[bytes]]:
     """The same records in blocks of about a mebibyte."""
     waiting: list[bytes] = []
     nbytes = 0

@@ -89,15 +89,15 @@ class _Loader:
     def load(self, job: JobDescription) -> TaskRunner:
         self._import.join()
         from edl_worker.tasks import loaded_model
-        from edl_worker.tasks.rehearsal import rehearse_at_start
         from edl_worker.tasks.task_runner import TaskRunner
+        from edl_worker.tasks.trial_run import run_trial_at_start
 
         log.debug("%.2f s: TensorFlow imported", time.monotonic() - self._started)
         settings = self._settings
         context = {"job": job.name, "worker_id": settings.worker_id, "master": settings.master}
         model = loaded_model.load(job, context)
         if settings.worker_id == 0:  # one is enough, and its start is as long as that of others
-            rehearse_at_start(model)
+            run_trial_at_start(model)
         parameters = ParameterClient(self._connection)
         return TaskRunner(model, parameters, self._state, self._metrics, settings)
 

@@ -102,7 +102,7 @@ def test_the_next_minibatch_is_computed_before_the_push_is_answered(
         assert m.changed.wait_for(lambda: len(steps) >= due, 60), "computing waits for the push"
 
     master.on_push = wait
-    assert start_worker(master, 1).wait() == 0  # worker 0 also computes a rehearsal
+    assert start_worker(master, 1).wait() == 0  # worker 0 also computes a trial run
     assert len(steps) == 5
     assert [index for _, index in master.received.minibatches] == list(range(5))
 
@@ -224,7 +224,7 @@ def test_a_task_that_fails_is_not_reported_while_its_push_is_on_its_way(
             early.append(m.changed.wait_for(lambda: bool(m.received.failed), 1.0))
 
     master.on_push = slow
-    assert start_worker(master, 1).wait() == 0  # worker 0 also computes a rehearsal
+    assert start_worker(master, 1).wait() == 0  # worker 0 also computes a trial run
     assert early == [False]
     (failed,) = master.received.failed
     assert "minibatch 2" in failed.error.where

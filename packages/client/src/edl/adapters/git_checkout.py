@@ -39,7 +39,7 @@ def fetch(zoo: GitSource, root: Path | None = None) -> Path:
     mark = hashlib.sha256(str(zoo.url).encode()).hexdigest()[:16]
     place = (root or job_directory.home() / "zoos") / f"{name}-{mark}"
     place.mkdir(parents=True, exist_ok=True)
-    with _alone(place):
+    with _locked(place):
         checkout = _checkout(zoo, place)
         _forget_old(place, checkout)
     folder = checkout / zoo.folder if zoo.folder else checkout
@@ -97,7 +97,7 @@ def _check_links(zoo: GitSource, checkout: Path) -> None:
 
 
 @contextlib.contextmanager
-def _alone(place: Path) -> Iterator[None]:
+def _locked(place: Path) -> Iterator[None]:
     with (place / "lock").open("w") as lock:
         deadline = time.monotonic() + 2 * _FETCH_S
         while True:

@@ -24,9 +24,9 @@ from edl.core.job_backend import (
     JobEntry,
     JobLogs,
     JobPlacement,
-    JobSnapshot,
     MasterUnreachable,
     ServedPage,
+    StatusReport,
 )
 from edl.core.job_status import Failure, JobEvent, JobState, JobStatus, next_steps
 from edl.core.options.kinds import WorkerRange
@@ -85,15 +85,15 @@ class LocalJobBackend:
         self._await_master(job.name)
         return False
 
-    def status(self, name: str, *, ask: bool = True) -> JobSnapshot:
+    def status(self, name: str, *, ask: bool = True) -> StatusReport:
         # The record is read before the call: if nobody answers then, nothing more will come.
         stored = self._read(name)
         if ask and stored.master is not None and stored.master_is_alive:
             with contextlib.suppress(MasterUnreachable):
                 message = self._call(stored.master.address, name, lambda it: it.status_message())
-                return _snapshot(stored, message, codec.decode_status(message), answered=True)
+                return _report(stored, message, codec.decode_status(message), answered=True)
         message = self._store.status_message(name, stored.spec)
-        return _snapshot(stored, message, stored.status, answered=False)
+        return _report(stored, message, stored.status, answered=False)
 
     def events(self, name: str, after: int = 0) -> Sequence[JobEvent]:
         if (client := self._clients.get(name)) is not None:
@@ -241,14 +241,14 @@ class LocalJobBackend:
             client.close()
 
 
-def _snapshot(
+def _report(
     stored: StoredJob, message: job_pb2.JobStatus, status: JobStatus, *, answered: bool
-) -> JobSnapshot:
+) -> StatusReport:
     keep_page_s = stored.spec.serving.keep_page_s
     # A master whose job is over may live a moment longer than its page.
     served = not status.state.is_over or keep_page_s > 0
     page = stored.master if served and stored.master_is_alive else None
-    return JobSnapshot(
+    return StatusReport(
         status=status,
         answered=answered,
         location=str(stored.path),

@@ -36,8 +36,8 @@ def resume(
         catalog = job_catalog()
         backend = catalog.find(name)
         resumed = backend.continuation.resume(name)
-        snapshot = backend.status(name, ask=False)
-        url = snapshot.dashboard_url or snapshot.status.dashboard_url
+        report = backend.status(name, ask=False)
+        url = report.dashboard_url or report.status.dashboard_url
         if not quiet:
             how = "resumed" if resumed else "runs already; watching it"
             terminal.message(f"{name} {how}, page: {url}")
@@ -45,7 +45,7 @@ def resume(
             put_detached(catalog, name, url, output_format, quiet=quiet)
             return
     status = follow(backend, name, make_display(quiet), output_format)
-    finish(status, output_format, quiet=quiet, keep_page_s=snapshot.keep_page_s)
+    finish(status, output_format, quiet=quiet, keep_page_s=report.keep_page_s)
 
 
 @app.command(cls=EdlCommand, epilog="edl export my-job\nedl export my-job --output so_far")

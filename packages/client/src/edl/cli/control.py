@@ -87,9 +87,9 @@ def _await_ends(catalog: JobCatalog, names: list[str], timeout_s: float | None) 
             if name in ends:
                 continue
             backend = catalog.find(name)
-            snapshot = backend.status(name, ask=False)
-            if snapshot.is_over:
-                ends[name] = backend.finalize(name, snapshot.status)
+            report = backend.status(name, ask=False)
+            if report.is_over:
+                ends[name] = backend.finalize(name, report.status)
         if len(ends) == len(names):
             return [ends[name] for name in names]
         if deadline is not None and time.monotonic() > deadline:
@@ -203,15 +203,15 @@ def stop(
 
 def end(backend: JobBackend, name: str, reason: str, *, now: bool = False) -> JobStatus:
     """Stop a job and wait for its end; harmless if it is over."""
-    from edl.render.line_display import Silence
+    from edl.render.line_display import SilentDisplay
     from edl.use_cases.job_watcher import JobWatcher
 
     if now:
         backend.stop(name, reason, now=True)
-    snapshot = backend.status(name, ask=False)
-    if snapshot.is_over:
-        return backend.finalize(name, snapshot.status)
-    watcher = JobWatcher(backend, name, Silence())
+    report = backend.status(name, ask=False)
+    if report.is_over:
+        return backend.finalize(name, report.status)
+    watcher = JobWatcher(backend, name, SilentDisplay())
     watcher.stop(reason)
     return watcher.run()
 
@@ -221,13 +221,13 @@ def _state_of(backend: JobBackend, name: str) -> tuple[str, str, bool]:
     from edl_proto.errors import EdlError, ErrorCode
 
     try:
-        snapshot = backend.status(name, ask=False)
+        report = backend.status(name, ask=False)
     except EdlError as error:
         if error.code != ErrorCode.DATA_DAMAGED:
             raise
         # Whether it is over cannot be known, but a living master is seen.
         return error.where, "running" if backend.reach(name) else "", True
-    return snapshot.location, "" if snapshot.is_over else snapshot.status.state.words, False
+    return report.location, "" if report.is_over else report.status.state.words, False
 
 
 @app.command(cls=EdlCommand, epilog="edl delete my-job\nedl delete my-job --stop --yes")

@@ -80,11 +80,11 @@ def events(name: Name, follow: Follow = False, output_format: Output = None) -> 
         from edl.app import job_catalog
 
         backend = job_catalog().find(name)
-        snapshot = backend.status(name, ask=False)
+        report = backend.status(name, ask=False)
         seen = _show(backend.events(name), 0, output_format)
-        while follow and not snapshot.is_over:
+        while follow and not report.is_over:
             time.sleep(_POLL_S)
-            snapshot = backend.status(name, ask=False)
+            report = backend.status(name, ask=False)
             seen = _show(backend.events(name, seen), seen, output_format)
 
 

@@ -73,14 +73,14 @@ def show_status(name: Name, output_format: Output = None) -> None:
         from edl.app import job_catalog
         from edl.render.job_text import failure_lines, outcome, status_lines
 
-        snapshot = job_catalog().find(name).status(name)
-        status = snapshot.status
+        report = job_catalog().find(name).status(name)
+        status = report.status
         lines = status_lines(status)
         if output_format is Format.WIDE:
             lines += ["", *(f"  {key:<18}{value}" for key, value in outcome(status, wide=True))]
         if status.failure is not None:
             lines += ["", *(f"  {line}" for line in failure_lines(status.failure))]
-        put(snapshot.details(), output_format, lines, [name])
+        put(report.details(), output_format, lines, [name])
 
 
 @app.command(cls=EdlCommand, epilog="edl top my-job")
@@ -132,7 +132,7 @@ def dashboard(
         from edl.render import terminal
 
         backend = job_catalog().find(name)
-        snapshot = backend.status(name, ask=False)
+        report = backend.status(name, ask=False)
 
         def show(url: str) -> None:
             put({"job": name, "dashboard_url": url}, output_format, [url], [name])
@@ -142,13 +142,13 @@ def dashboard(
 
                 webbrowser.open(url)
 
-        if snapshot.dashboard_url:
-            show(snapshot.dashboard_url)
+        if report.dashboard_url:
+            show(report.dashboard_url)
             return
         try:
             with backend.serve_page(name, port) as page:
                 show(page.url)
-                terminal.message(f"{name} {snapshot.status.state.words}; Ctrl-C closes the page")
+                terminal.message(f"{name} {report.status.state.words}; Ctrl-C closes the page")
                 page.wait()
         except KeyboardInterrupt:
             return

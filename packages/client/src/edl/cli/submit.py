@@ -88,7 +88,7 @@ def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet
         submitter = job_submitter()
         plan = submitter.prepare(verb, flags)
         if plan.job.dry_run:
-            for warning in submitter.rehearse(plan):
+            for warning in submitter.dry_run(plan):
                 terminal.warning(warning)
             _put_plan(plan, submitter.manifest(plan), form)
             return
@@ -155,7 +155,7 @@ def follow(
     except KeyboardInterrupt:
         try:
             display.close()
-            terminal.message("\n" + goes_on(name))
+            terminal.message("\n" + detached_notice(name))
             if sys.stderr.isatty():
                 terminal.message(f"Press Ctrl-C again within {AGAIN_S:.0f} s to stop the job.")
                 time.sleep(AGAIN_S)
@@ -170,12 +170,12 @@ def follow(
         display.close()
 
 
-def goes_on(name: str) -> str:
+def detached_notice(name: str) -> str:
     """What to print when the command ends before the job does."""
-    from edl.render.job_text import come_back
+    from edl.render.job_text import return_commands
 
     return "\n".join(
-        (f"The job {name} goes on without this command. To come back:", *come_back(name))
+        (f"The job {name} goes on without this command. To come back:", *return_commands(name))
     )
 
 
@@ -202,7 +202,7 @@ def make_display(quiet: bool) -> JobDisplay:
     from edl.render import line_display, terminal
 
     if quiet:
-        return line_display.Silence()
+        return line_display.SilentDisplay()
     if terminal.may_animate(sys.stderr):
         from edl.render.live_display import LiveDisplay
 
@@ -235,9 +235,9 @@ def put_detached(
 
     from edl.core.job_result import of_status
     from edl.render import terminal
-    from edl.render.job_text import come_back
+    from edl.render.job_text import return_commands
 
     result = replace(of_status(catalog.recorded(name).status), dashboard_url=dashboard_url)
     if not quiet:
-        terminal.message("\n".join(come_back(name)))
+        terminal.message("\n".join(return_commands(name)))
     put(result.to_dict(), form, [name], [name])

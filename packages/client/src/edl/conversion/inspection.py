@@ -28,7 +28,7 @@ _EXAMPLE = b"\n"  # begins a tf.Example: a field 1 with a length
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class FileReport:
     """One file.
 
     Attributes:
@@ -63,7 +63,7 @@ class Report:
         }
 
 
-def inspect(file: str, form: str, check: bool) -> Report:
+def inspect(file: str, form: str, check: bool) -> FileReport:
     """Look into a file.
 
     Args:
@@ -91,7 +91,7 @@ def inspect(file: str, form: str, check: bool) -> Report:
     if isinstance(source, RecordIOSource):
         compressors.update(header.compressor.name.lower() for header in source.headers())
     decoded, kind = _decode(first, source.columns)
-    return Report(
+    return FileReport(
         file=file,
         format=source.format,
         records=index.records,
@@ -110,7 +110,7 @@ def _table_format(file: str) -> str:
     return suffix if suffix in (InspectedFormat.PARQUET, InspectedFormat.JSONL) else ""
 
 
-def _inspect_parquet(file: str, check: bool) -> Report:
+def _inspect_parquet(file: str, check: bool) -> FileReport:
     with parquet_file(Path(file)) as table:
         meta = table.metadata
         groups = [meta.row_group(index) for index in range(meta.num_row_groups)]
@@ -125,7 +125,7 @@ def _inspect_parquet(file: str, check: bool) -> Report:
             for column in table.schema_arrow
         }
         read = sum(batch.num_rows for batch in table.iter_batches()) if check else None
-    return Report(
+    return FileReport(
         file=file,
         format=InspectedFormat.PARQUET,
         records=meta.num_rows,
@@ -138,7 +138,7 @@ def _inspect_parquet(file: str, check: bool) -> Report:
     )
 
 
-def _inspect_json_lines(file: str, check: bool) -> Report:
+def _inspect_json_lines(file: str, check: bool) -> FileReport:
     first: Any = None
     records = at = 0
     try:
@@ -162,7 +162,7 @@ def _inspect_json_lines(file: str, check: bool) -> Report:
         ) from None
     if isinstance(first, dict):
         first = {name: _plain(value, _json_type(value)) for name, value in first.items()}
-    return Report(
+    return FileReport(
         file=file,
         format=InspectedFormat.JSONL,
         records=records,
@@ -231,7 +231,7 @@ def _shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, (int, float)) else str(value)
 
 
-def lines(report: Report) -> list[str]:
+def lines(report: FileReport) -> list[str]:
     """For a person."""
     packed = ", ".join(f"{number} {name}" for name, number in report.compressors.items())
     text = [

@@ -22,7 +22,7 @@ class MasterUnreachable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class JobSnapshot:
+class StatusReport:
     """A job at one moment.
 
     Attributes:
@@ -229,7 +229,7 @@ class JobBackend(Protocol):
             EdlError: what the master reports, or MASTER_LOST, DISK_FULL, OUTPUT_UNWRITABLE.
         """
 
-    def status(self, name: str, *, ask: bool = True) -> JobSnapshot:
+    def status(self, name: str, *, ask: bool = True) -> StatusReport:
         """The newest status: the master's if it answers, else the recorded one.
 
         A job that is neither over nor alive, and that somebody is to restart, MUST be restarted, or

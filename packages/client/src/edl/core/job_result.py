@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from edl.core.job_status import Failure, JobState, JobStatus, overall_pace
+from edl.core.job_status import Failure, JobState, JobStatus, overall_rate
 from edl.core.options import Verb
 
 
@@ -85,7 +85,7 @@ def of_status(status: JobStatus) -> JobResult:
         epochs=epochs,
         metrics=dict(status.metrics),
         seconds=round(status.seconds, 3),
-        records_per_s=round(overall_pace(status), 3),
+        records_per_s=round(overall_rate(status), 3),
         dashboard_url=status.dashboard_url,
         output=status.output,
         predictions=status.predictions if status.verb is Verb.PREDICT else None,

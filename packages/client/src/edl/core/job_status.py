@@ -173,7 +173,7 @@ def next_steps(status: JobStatus) -> str:
     )
 
 
-def overall_pace(status: JobStatus) -> float:
+def overall_rate(status: JobStatus) -> float:
     """Records per second while they were done, if known; else of the whole job."""
     if status.mean_records_per_s > 0:
         return status.mean_records_per_s

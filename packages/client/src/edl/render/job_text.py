@@ -15,7 +15,7 @@ from edl.core.job_status import (
     JobStatus,
     WorkerStatus,
     losses,
-    overall_pace,
+    overall_rate,
 )
 from edl.core.options import Verb
 
@@ -96,7 +96,7 @@ def summary(status: JobStatus, keep_page_s: float = 0.0) -> list[str]:
         Verb.PREDICT: "predicted",
     }[status.verb]
     seconds = quantities.duration(status.seconds)
-    pace = quantities.rate(overall_pace(status))
+    pace = quantities.rate(overall_rate(status))
     doing = {
         Verb.TRAIN: " while training",
         Verb.EVALUATE: " while evaluating",
@@ -335,7 +335,7 @@ def waits(status: JobStatus) -> list[str]:
     return lines
 
 
-def come_back(name: str) -> list[str]:
+def return_commands(name: str) -> list[str]:
     """Commands for a job that continues without this one."""
     return [
         f"  edl status {name}     show its progress",

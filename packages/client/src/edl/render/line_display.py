@@ -8,7 +8,7 @@ from collections.abc import Callable
 from edl.core.job_status import JobEvent, JobState, JobStatus
 from edl.render import terminal
 from edl.render.job_text import event_line, progress_line
-from edl.render.line_pace import EventPace, LinePace
+from edl.render.line_rate import EventRateLimit, LineRateLimit
 
 EVERY_S = 5.0
 
@@ -28,8 +28,8 @@ class PlainDisplay:
         self, every_s: float = EVERY_S, write: Callable[[str], None] = terminal.message
     ) -> None:
         self._write = write
-        self._pace = LinePace(every_s)
-        self._events = EventPace(every_s)
+        self._line_limit = LineRateLimit(every_s)
+        self._events = EventRateLimit(every_s)
         self._state: JobState | None = None
         self._last = ""
         self._again = 0.0
@@ -37,13 +37,13 @@ class PlainDisplay:
     def update(self, status: JobStatus) -> None:
         now = time.monotonic()
         changed = status.state is not self._state
-        if status.state.is_over or not (self._pace.is_due() or changed):
+        if status.state.is_over or not (self._line_limit.is_due() or changed):
             return
         self._state = status.state
         line = progress_line(status)
         if line == self._last and now < self._again:
             return
-        self._last, self._again = line, now + AGAIN * self._pace.interval(now)
+        self._last, self._again = line, now + AGAIN * self._line_limit.interval(now)
         self._write(f"{status.job}: {line}")
 
     def show_event(self, event: JobEvent) -> None:
@@ -57,7 +57,7 @@ class PlainDisplay:
         """Nothing to leave."""
 
 
-class Silence:
+class SilentDisplay:
     """Shows nothing; for ``-q`` and for programs."""
 
     def update(self, status: JobStatus) -> None:

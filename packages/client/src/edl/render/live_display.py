@@ -14,7 +14,7 @@ from rich.table import Table
 from edl.core import quantities
 from edl.core.job_status import JobEvent, JobState, JobStatus
 from edl.render import job_text, terminal
-from edl.render.line_pace import EventPace
+from edl.render.line_rate import EventRateLimit
 
 _NARROW = 60
 _MOST_WORKERS = 8  # rows of workers; more would scroll away what matters
@@ -29,7 +29,7 @@ class LiveDisplay:
         self._with_workers = with_workers
         self._spinner = Spinner("dots", style="cyan")
         self._shown = False
-        self._events = EventPace()
+        self._events = EventRateLimit()
 
     def update(self, status: JobStatus) -> None:
         if status.state.is_over:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edl.core.job_backend import JobBackend, JobSnapshot
+from edl.core.job_backend import JobBackend, StatusReport
 from edl.core.submission import Submission
 from edl.core.suggestions import did_you_mean
 from edl_proto.errors import EdlError, ErrorCode
@@ -56,7 +56,7 @@ class JobCatalog:
             remedy=did_you_mean(name, self.names()) or "edl list shows all jobs.",
         )
 
-    def recorded(self, name: str) -> JobSnapshot:
+    def recorded(self, name: str) -> StatusReport:
         """The recorded status of a job, without a call to its master.
 
         Raises:

@@ -112,8 +112,8 @@ class JobSubmitter:
         image = image_request.image_of(named)
         return SubmissionPlan(named, description, image=image, build_request=request, zoo=zoo)
 
-    def rehearse(self, plan: SubmissionPlan) -> tuple[str, ...]:
-        """Check what only a look at all data and a rehearsal of the model show; starts no job.
+    def dry_run(self, plan: SubmissionPlan) -> tuple[str, ...]:
+        """Check what only a look at all data and a trial run of the model show; starts no job.
 
         The data and packages of a job in containers are seen by its own processes only.
 
@@ -185,8 +185,8 @@ class JobSubmitter:
         if attached:
             # The job ran before, or somebody else submitted this name at the same moment.
             self._same_job_runs(backend, plan.job)
-        snapshot = backend.status(name, ask=False)
-        url = snapshot.dashboard_url or snapshot.status.dashboard_url
+        report = backend.status(name, ask=False)
+        url = report.dashboard_url or report.status.dashboard_url
         return StartedJob(name, url, attached)
 
     def _same_job_runs(self, backend: JobBackend, job: Submission) -> bool:

@@ -92,19 +92,19 @@ class JobWatcher:
     def _watch(self) -> JobStatus:
         silent_since: float | None = None
         while True:
-            snapshot = self._backend.status(self._name)
+            report = self._backend.status(self._name)
             now = time.monotonic()
-            if snapshot.answered or snapshot.is_over:
+            if report.answered or report.is_over:
                 self._show_events(self._backend.events(self._name, self._shown))
-            if snapshot.answered:
+            if report.answered:
                 silent_since = None
-                self._display.update(snapshot.status)
+                self._display.update(report.status)
             elif silent_since is None:
                 silent_since = now
-            elif now - silent_since > SILENCE_S and not snapshot.is_over:
+            elif now - silent_since > SILENCE_S and not report.is_over:
                 raise self._unanswered()
-            if snapshot.is_over:
-                return self._end(snapshot.status)
+            if report.is_over:
+                return self._end(report.status)
             self._check_time(now)
             time.sleep(POLL_S)
 

@@ -37,14 +37,14 @@ _FORMAT = 1
 _CRC_CHUNK = 16 << 20
 
 
-class AsArray(Protocol):
+class ArrayConvertible(Protocol):
     """What becomes an array when it is written."""
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array: ...
 
 
 @runtime_checkable
-class InPieces(Protocol):
+class PiecewiseArray(Protocol):
     """What becomes a flat array piece by piece, once."""
 
     dtype: np.dtype[Any]
@@ -90,7 +90,7 @@ class Checkpoint:
     """
 
     documents: Mapping[str, Any]
-    arrays: Mapping[str, Array | AsArray | InPieces]
+    arrays: Mapping[str, Array | ArrayConvertible | PiecewiseArray]
     name: str = ""
     taken: Moment = field(default_factory=lambda: Moment("", 0))
     parts: tuple[Checkpoint, ...] = ()
@@ -204,9 +204,9 @@ def _write(path: Path, content: bytes) -> dict[str, int]:
     return {"bytes": len(content), "crc32": zlib.crc32(content)}
 
 
-def _write_array(path: Path, array: Array | AsArray | InPieces) -> dict[str, int]:
+def _write_array(path: Path, array: Array | ArrayConvertible | PiecewiseArray) -> dict[str, int]:
     with path.open("wb") as file:
-        if isinstance(array, InPieces):
+        if isinstance(array, PiecewiseArray):
             _save_pieces(file, array)
         else:
             np.save(file, array, allow_pickle=False)
@@ -216,7 +216,7 @@ def _write_array(path: Path, array: Array | AsArray | InPieces) -> dict[str, int
     return _described(path)
 
 
-def _save_pieces(file: IO[bytes], array: InPieces) -> None:
+def _save_pieces(file: IO[bytes], array: PiecewiseArray) -> None:
     """As ``np.save``, with no more memory than for one piece."""
     described = {
         "descr": np.lib.format.dtype_to_descr(array.dtype),

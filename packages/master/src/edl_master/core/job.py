@@ -58,7 +58,7 @@ from edl_master.core.failure import Failure
 from edl_master.core.goodput import TimeCategory
 from edl_master.core.identifiers import TaskKey, Version
 from edl_master.core.instance_control import InstanceEnd
-from edl_master.core.job_phases import IllegalStateChange, InvalidTransition, JobPhases
+from edl_master.core.job_phases import InvalidTransition, InvariantViolation, JobPhases
 from edl_master.core.job_snapshot import identify, restore_snapshot, take_snapshot
 from edl_master.core.late_answers import answer_after_end, checkpoint_failed, checkpoint_taken
 from edl_master.core.lease_recovery import LeaseRecovery
@@ -71,7 +71,7 @@ from edl_master.core.view_builder import build_view
 from edl_master.core.worker import Worker
 
 EVENTS_REMEMBERED = 64
-"""How many events an InvalidTransition lists: the last moments, on a few screens."""
+"""How many events an InvariantViolation lists: the last moments, on a few screens."""
 
 PAUSE_REPORTED_S = 2.0
 """Deadlines are extended for shorter pauses of the master too, but no event reports them."""
@@ -127,7 +127,7 @@ class JobStateMachine:
         The first ``Tick`` begins the job. ``now`` is in seconds of a monotonic clock.
 
         Raises:
-            InvalidTransition: the job's components contradict each other.
+            InvariantViolation: the job's components contradict each other.
         """
         before = now if self._clock is None else self._clock
         now = self._clock = max(now, before)
@@ -145,8 +145,8 @@ class JobStateMachine:
                     self._progress.pass_time(now)
                 self._take(event, now)
                 self._follow(now)
-        except IllegalStateChange as change:
-            raise InvalidTransition(str(change), self._history) from change
+        except InvalidTransition as change:
+            raise InvariantViolation(str(change), self._history) from change
         return self._effects
 
     def _extend_deadlines(self, pause_s: float) -> None:
@@ -280,13 +280,13 @@ class JobStateMachine:
         if self._outcome.decided:
             self._emit(ReleaseFrozen(name))
         elif not self._workflow.is_frozen(name, version):
-            raise InvalidTransition(f"frozen version {name!r} was not requested", self._history)
+            raise InvariantViolation(f"frozen version {name!r} was not requested", self._history)
 
     def _output_finished(self, failure: Failure | None) -> None:
         if failure is not None:
             self._outcome.fail(failure)
         elif not self._outcome.decided and not self._workflow.output_finished():
-            raise InvalidTransition("the output was not requested", self._history)
+            raise InvariantViolation("the output was not requested", self._history)
 
     def _scale(self, minimum: int, maximum: int, now: float) -> None:
         if self._outcome.decided:

@@ -17,11 +17,11 @@ _NEXT: dict[JobPhase, tuple[JobPhase, ...]] = {
 """No phase follows a final one."""
 
 
-class IllegalStateChange(Exception):
+class InvalidTransition(Exception):
     """A job or worker was to change to a state that cannot follow the present one."""
 
 
-class InvalidTransition(Exception):
+class InvariantViolation(Exception):
     """The job's components contradict each other; ``history`` has the last events."""
 
     def __init__(self, what: str, history: Sequence[tuple[float, Event]]) -> None:
@@ -45,8 +45,8 @@ class JobPhases:
         """Change the phase.
 
         Raises:
-            IllegalStateChange: the phase cannot follow the present one.
+            InvalidTransition: the phase cannot follow the present one.
         """
         if phase not in _NEXT.get(self.now, ()):
-            raise IllegalStateChange(f"the job goes from {self.now} to {phase}")
+            raise InvalidTransition(f"the job goes from {self.now} to {phase}")
         self.now = phase

@@ -13,7 +13,7 @@ from edl_master.core.events import InstanceExited
 from edl_master.core.failure_policy import ExitKind
 from edl_master.core.goodput import TimeCategory
 from edl_master.core.identifiers import InstanceId, TaskKey, WorkerId, WorkerState
-from edl_master.core.job_phases import IllegalStateChange
+from edl_master.core.job_phases import InvalidTransition
 from edl_master.core.progress import Rate
 from edl_master.core.stall_detector import ProgressWatch
 from edl_master.core.view import WorkerView
@@ -110,10 +110,10 @@ class Worker:
         """Change the state.
 
         Raises:
-            IllegalStateChange: the new state cannot follow the present one.
+            InvalidTransition: the new state cannot follow the present one.
         """
         if state not in _MOVES[self.state]:
-            raise IllegalStateChange(f"{self}: {self.state} to {state}")
+            raise InvalidTransition(f"{self}: {self.state} to {state}")
         self.state = state
         self.since = now
         self.pending = ""

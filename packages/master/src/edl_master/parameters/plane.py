@@ -27,7 +27,7 @@ GOING_ON = (PushOutcome.APPLIED, PushOutcome.ALREADY_APPLIED, PushOutcome.STALE)
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitLimit:
     """How long a call may wait.
 
     Attributes:
@@ -100,7 +100,7 @@ class ParameterPlane:
         *,
         release: Callable[[], None] = lambda: None,
         answer: ReadRequest | None = None,
-        waiting: Waiting | None = None,
+        waiting: WaitLimit | None = None,
         on_decided: Callable[[PushResult], None] = lambda result: None,
     ) -> Iterator[Pushed]:
         """Count a push and apply its gradient, then read what the worker needs next.
@@ -162,7 +162,7 @@ class ParameterPlane:
         request: ReadRequest,
         *,
         permit_for: HeldLease | None = None,
-        waiting: Waiting | None = None,
+        waiting: WaitLimit | None = None,
     ) -> Iterator[Pulled]:
         """Values for a worker, in memory that is its own as long as the context lasts.
 
@@ -174,7 +174,7 @@ class ParameterPlane:
         Raises:
             EdlError: NOT_READY if nothing is frozen under the name in the request.
         """
-        waiting = waiting or Waiting()
+        waiting = waiting or WaitLimit()
         permit = None
         if permit_for is None:
             version = self._coordinator.wait_for_values(waiting.wait_s, waiting.is_wanted)

@@ -10,7 +10,7 @@ from edl_master.core.identifiers import Version, WorkerId
 from edl_master.core.parameters.permits import PermitGranted
 from edl_master.parameters import push_codec
 from edl_master.parameters.locked_shard import LockedShard, ReadRequest
-from edl_master.parameters.plane import ParameterPlane, Waiting
+from edl_master.parameters.plane import ParameterPlane, WaitLimit
 from edl_master.servicers.checks import (
     bounded_wait,
     check_permit,
@@ -75,7 +75,7 @@ class ParametersServicer(RowsServicer):
             permit_for = None
             if header.HasField("permit_for"):
                 permit_for = codec.lease_from(header.permit_for)
-            waiting = Waiting(bounded_wait(header.wait_s), call.is_active)
+            waiting = WaitLimit(bounded_wait(header.wait_s), call.is_active)
             with self._plane.pull(request, permit_for=permit_for, waiting=waiting) as pulled:
                 self._transfer.took("pull", started)
                 check_permit(pulled.permit)
@@ -97,11 +97,11 @@ class ParametersServicer(RowsServicer):
                 frames, header.gradient, layout, dense_memory, rows_memory, next_nbytes
             )
             claim = push_codec.claim_from(header.claim, worker)
-            answer, waiting = None, Waiting()
+            answer, waiting = None, WaitLimit()
             if header.HasField("next"):
                 ids = push_codec.row_ids_from(header.next.rows, received.next_ids)
                 answer = ReadRequest(claim.base_version, rows=ids)
-                waiting = Waiting(bounded_wait(header.next.wait_s), call.is_active)
+                waiting = WaitLimit(bounded_wait(header.next.wait_s), call.is_active)
             with self._plane.push(
                 worker,
                 claim,

@@ -51,7 +51,7 @@ class TFRecordSource(RangeReader):
     def _scan(self) -> Index:
         first, offsets, records = [], [], 0
         with streaming(self.uri, _is_gzip) as stream:
-            walk = _Walk(self.uri, stream, 0)
+            walk = _RecordScanner(self.uri, stream, 0)
             while walk.ready():
                 if records % _EVERY == 0:
                     first.append(records)
@@ -64,7 +64,7 @@ class TFRecordSource(RangeReader):
         first, offset = hint
         with streaming(self.uri, _is_gzip) as stream:
             stream.skip_to(offset)
-            walk = _Walk(self.uri, stream, first)
+            walk = _RecordScanner(self.uri, stream, first)
             for _ in range(start - first):
                 if not walk.ready():
                     return
@@ -85,7 +85,7 @@ class TFRecordSource(RangeReader):
                 wanted -= len(block)
 
 
-class _Walk:
+class _RecordScanner:
     """Goes from record to record through a window of the stream.
 
     Attributes:

@@ -25,7 +25,7 @@ class CustomEvaluation:
     """Traces the model's step once for all tasks.
 
     Attributes:
-        names: of the values that the step gives; final after ``rehearse``.
+        names: of the values that the step gives; final after ``check_sums``.
     """
 
     def __init__(self, model: keras.Model) -> None:
@@ -51,7 +51,7 @@ class CustomEvaluation:
             raise StepError(f"returns a {type(logs).__name__}", "Return a dictionary of numbers.")
         return logs
 
-    def rehearse(self, batch: Batch) -> None:
+    def check_sums(self, batch: Batch) -> None:
         """Run the step on a minibatch and on its halves, whose states have to add up.
 
         Raises:

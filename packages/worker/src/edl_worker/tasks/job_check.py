@@ -15,7 +15,7 @@ from edl_worker.core.job import JobDescription
 from edl_worker.model_file import ContractErrors, ModelFile, load_model_file
 from edl_worker.tasks import loaded_model
 from edl_worker.tasks.loaded_model import PURPOSES
-from edl_worker.tasks.rehearsal import rehearse
+from edl_worker.tasks.trial_run import run_trial
 
 
 def run_check(spec_json_path: str | Path) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def _checked(job: JobDescription) -> tuple[ModelFile, tuple[str, ...]]:
     if not job.data:
         return load_model_file(job.model, purpose=PURPOSES[job.type]), ()
     loaded = loaded_model.load(job, {"job": job.name, "worker_id": 0, "master": ""})
-    rehearse(loaded)
+    run_trial(loaded)
     loaded.describe()
     if loaded.trainable is None:
         return loaded.model_file, ()

@@ -205,7 +205,7 @@ class TrainingLoop:
 
     def _take_local_step(self, task: _TrainingTask, index: int, batch: Batch) -> None:
         if not task.pushes.unpushed:
-            task.base = self.replica.diverge()
+            task.base = self.replica.begin_local_steps()
             self.trainer.begin_local(task.base, task.lease.learning_rate)
             task.loss = 0.0
         with self._explained(task.lease, index, batch):

@@ -89,7 +89,7 @@ class ParameterReplica:
         """Forget the received rows: they are too old to compute on."""
         self._rows.forget()
 
-    def diverge(self) -> int:
+    def begin_local_steps(self) -> int:
         """Return the version of the values, which local steps are about to change."""
         assert self.version is not None, "there are values"
         version = self.version

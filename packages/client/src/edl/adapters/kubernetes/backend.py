@@ -29,9 +29,9 @@ from edl.core.cluster import manifest
 from edl.core.job_backend import (
     JobEntry,
     JobLogs,
-    JobSnapshot,
     MasterUnreachable,
     ServedPage,
+    StatusReport,
 )
 from edl.core.job_status import Failure, JobEvent, JobState, JobStatus
 from edl.core.options.kinds import WorkerRange
@@ -94,7 +94,7 @@ class KubernetesJobBackend:
         except EdlError:
             return False
 
-    def status(self, name: str, *, ask: bool = True) -> JobSnapshot:
+    def status(self, name: str, *, ask: bool = True) -> StatusReport:
         if ask and self._links.is_open(name):
             # A master that answers needs no other question to the cluster.
             with _record_otherwise():
@@ -104,7 +104,7 @@ class KubernetesJobBackend:
             with _record_otherwise():
                 self._links.connect(job)
                 return self._answer(job, name)
-        return self._snapshot(job, job.message(), job.status(), answered=False)
+        return self._report(job, job.message(), job.status(), answered=False)
 
     def events(self, name: str, after: int = 0) -> Sequence[JobEvent]:
         if self._links.is_open(name):
@@ -215,17 +215,17 @@ class KubernetesJobBackend:
 
         yield ServedPage(url, wait)
 
-    def _answer(self, job: ClusterJob, name: str) -> JobSnapshot:
+    def _answer(self, job: ClusterJob, name: str) -> StatusReport:
         message = self._links.call(name, lambda it: it.status_message())
         message.name = name
-        return self._snapshot(job, message, codec.decode_status(message), answered=True)
+        return self._report(job, message, codec.decode_status(message), answered=True)
 
-    def _snapshot(
+    def _report(
         self, job: ClusterJob, message: job_pb2.JobStatus, status: JobStatus, *, answered: bool
-    ) -> JobSnapshot:
+    ) -> StatusReport:
         url = self._page_url(job, status)
         message.dashboard_url = url
-        return JobSnapshot(
+        return StatusReport(
             status=replace(status, dashboard_url=url),
             answered=answered,
             location=self._objects.location(job.name),

@@ -81,7 +81,7 @@ class ClusterPlacement:
             self._check_references(job, connection)
         except (ApiError, ApiUnavailable) as error:
             raise self._session.translate(error, "the checks of the job") from None
-        self._rehearse(job, connection)
+        self._dry_run(job, connection)
 
     def describe(self, job: Submission) -> Mapping[str, Any]:
         return describe(self.encode(job))
@@ -175,7 +175,7 @@ class ClusterPlacement:
                     remedy=f"kubectl --namespace {connection.namespace} get {kind} lists them.",
                 ) from None
 
-    def _rehearse(self, job: Submission, connection: ClusterConnection) -> None:
+    def _dry_run(self, job: Submission, connection: ClusterConnection) -> None:
         """Have the server check all objects, the pods included, without making any.
 
         Raises:
@@ -190,7 +190,7 @@ class ClusterPlacement:
             helpers.append(json.loads(spec.kubernetes.server_pod))
         for pod in ({"apiVersion": "v1", "kind": "Pod", **master}, *helpers):
             name = objects.object_name(job.name)
-            pod["metadata"] = {**pod["metadata"], "name": f"{name}-rehearsal"}
+            pod["metadata"] = {**pod["metadata"], "name": f"{name}-dry-run"}
             self._try(connection, pod)
         for item in listed:
             self._try(connection, item)

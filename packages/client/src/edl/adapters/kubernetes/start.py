@@ -106,7 +106,7 @@ class JobStart:
             detail="\n".join(lines),
         )
 
-    def _last_words(self) -> str:
+    def _last_log_line(self) -> str:
         """What a master says that runs and is not ready."""
         for pod in self.objects.pods(self.name, objects.MASTER)[-1:]:
             query = {"container": objects.CONTAINER, "tailLines": "1"}
@@ -115,7 +115,7 @@ class JobStart:
         return ""
 
     def _late(self, problem: MasterProblem | None) -> EdlError:
-        why = f": {problem.what}" if problem else self._last_words()
+        why = f": {problem.what}" if problem else self._last_log_line()
         return EdlError(
             ErrorCode.TIMED_OUT,
             f"the master of job {self.name} was not ready within {self.timeout_s:.0f} s{why}",

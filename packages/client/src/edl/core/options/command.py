@@ -19,7 +19,7 @@ class CommandOptions:
     dry_run: bool = declare(
         Option(
             Flag(),
-            "Check options, data and model file, rehearse the job on its first records, and print "
+            "Check options, data and model file, try the job on its first records, and print "
             "it; start nothing.",
             default=False,
             per_run=True,

@@ -32,7 +32,7 @@ class _Run:
     in_payload: slice
 
 
-class Wire:
+class PayloadCodec:
     """One kind of payload: some variables of a layout, packed in their order.
 
     Usually this is one run of bytes per arena, whatever the number of variables.

@@ -7,7 +7,7 @@ import numpy as np
 from edl_master.core.parameters import arithmetic
 from edl_master.core.parameters.arithmetic import Executor
 from edl_master.core.parameters.layout import ArenaKey, Arenas, Array, Layout
-from edl_master.core.parameters.payload import Payload, Wire, zeros
+from edl_master.core.parameters.payload import Payload, PayloadCodec, zeros
 
 
 class Values:
@@ -29,9 +29,9 @@ class Values:
         self._executor = executor
         trainable = [place for place in layout.places if place.variable.trainable]
         state = [place for place in layout.places if not place.variable.trainable]
-        self._wire = Wire("the parameters", layout.places)
-        self._gradient_wire = Wire("the gradient", trainable)
-        self._state_wire = Wire("the state delta", state)
+        self._parameter_codec = PayloadCodec("the parameters", layout.places)
+        self._gradient_codec = PayloadCodec("the gradient", trainable)
+        self._state_codec = PayloadCodec("the state delta", state)
 
     def load(self, payload: Payload) -> None:
         """Replace all values.
@@ -39,7 +39,7 @@ class Values:
         Raises:
             PayloadError: the payload has not ``layout.parameter_nbytes`` bytes.
         """
-        self._wire.unpack(payload, self.arenas)
+        self._parameter_codec.unpack(payload, self.arenas)
 
     def store(self, arenas: Arenas, out: Payload) -> None:
         """Copy arenas (these or frozen ones) to a buffer of ``layout.parameter_nbytes``.
@@ -47,7 +47,7 @@ class Values:
         Raises:
             PayloadError: the buffer has another size or is read-only.
         """
-        self._wire.pack(arenas, out, self._executor)
+        self._parameter_codec.pack(arenas, out, self._executor)
 
     def gradient(self, payload: Payload) -> Arenas:
         """A gradient as arenas.
@@ -55,7 +55,7 @@ class Values:
         Raises:
             PayloadError: the payload has not ``layout.gradient_nbytes`` bytes.
         """
-        return self._gradient_wire.view(payload)
+        return self._gradient_codec.view(payload)
 
     def state_delta(self, payload: Payload | None) -> Arenas | None:
         """A state delta as arenas.
@@ -63,7 +63,7 @@ class Values:
         Raises:
             PayloadError: the payload has not ``layout.state_nbytes`` bytes.
         """
-        return None if payload is None else self._state_wire.view(payload)
+        return None if payload is None else self._state_codec.view(payload)
 
     def move_state(self, delta: Arenas, scale: float) -> None:
         """Add ``scale`` times a state delta."""

@@ -16,7 +16,7 @@ from edl_worker.core.job import JobDescription, JobType, TrainingSettings
 from edl_worker.model_file import ContractErrors
 from edl_worker.tasks import loaded_model
 from edl_worker.tasks.loaded_model import LoadedModel
-from edl_worker.tasks.rehearsal import rehearse, rehearse_at_start
+from edl_worker.tasks.trial_run import run_trial, run_trial_at_start
 
 TABLE = """
 class Net(tf.keras.Model):
@@ -48,19 +48,19 @@ def load(
 ) -> LoadedModel:
     zoo.write("mine.py", source)
     job = JobDescription(
-        "rehearsed",
+        "tried",
         JobType.TRAIN,
         zoo.reference("mine"),
         data=(data,),
         minibatch_size=minibatch_size,
         training=TrainingSettings(**training),
     )
-    return loaded_model.load(job, {"job": "rehearsed", "worker_id": 0, "master": ""})
+    return loaded_model.load(job, {"job": "tried", "worker_id": 0, "master": ""})
 
 
 def refusal(zoo: ZooFolder, data: str, source: str, **training: int) -> EdlError:
     with pytest.raises(ContractErrors) as caught:
-        rehearse(load(zoo, data, source, **training))
+        run_trial(load(zoo, data, source, **training))
     (error,) = caught.value.errors
     assert error.where
     assert error.remedy
@@ -68,10 +68,10 @@ def refusal(zoo: ZooFolder, data: str, source: str, **training: int) -> EdlError
 
 
 @pytest.mark.parametrize("training", [{}, {"local_steps": 2}, {"embedding_threshold": 1}])
-def test_a_rehearsal_changes_nothing(zoo: ZooFolder, data: str, training: dict[str, int]) -> None:
+def test_a_trial_run_changes_nothing(zoo: ZooFolder, data: str, training: dict[str, int]) -> None:
     loaded = load(zoo, data, REST + LOSS + TABLE, **training)
     before = [(v.path, v.numpy()) for v in loaded.model_file.model.variables]
-    rehearse(loaded)
+    run_trial(loaded)
     for (path, value), variable in zip(before, loaded.model_file.model.variables, strict=True):
         np.testing.assert_array_equal(variable.numpy(), value, path)
     assert loaded.infer.rows is None
@@ -219,9 +219,9 @@ def test_a_loss_of_other_shapes_is_accepted(zoo: ZooFolder, data: str, value: st
 def test_at_the_start_a_few_examples_are_enough(
     zoo: ZooFolder, data: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("DEBUG", logger="edl_worker.tasks.rehearsal")
-    rehearse_at_start(load(zoo, data, REST + LOSS + MODEL, minibatch_size=16))
-    assert "rehearsed with 8 examples" in caplog.text
+    caplog.set_level("DEBUG", logger="edl_worker.tasks.trial_run")
+    run_trial_at_start(load(zoo, data, REST + LOSS + MODEL, minibatch_size=16))
+    assert "trial run with 8 examples" in caplog.text
 
 
 def test_a_model_may_need_minibatches_of_one_size(zoo: ZooFolder, data: str) -> None:
@@ -235,7 +235,7 @@ class Net(tf.keras.Model):
 model = Net()
 """
     mean = "\ndef loss(labels, predictions):\n    return tf.reduce_mean(predictions)\n"
-    rehearse_at_start(load(zoo, data, REST + model + mean, minibatch_size=16))
+    run_trial_at_start(load(zoo, data, REST + model + mean, minibatch_size=16))
 
 
 def test_what_another_attempt_may_not_meet_is_left_to_tasks(
@@ -256,6 +256,6 @@ tf.inside_build = True
     loaded = load(zoo, data, source)
     tf.inside_build = False
     with pytest.raises(ContractErrors, match="out of luck"):
-        rehearse(loaded)
-    rehearse_at_start(loaded)
+        run_trial(loaded)
+    run_trial_at_start(loaded)
     assert "the tasks will try again" in caplog.text

@@ -1,4 +1,4 @@
-"""The rehearsal of a job: everything that its tasks will do, once, before the first task.
+"""The trial run of a job: everything that its tasks will do, once, before the first task.
 
 It finds what tracing alone does not show: a loss that is no number on real records, texts where
 the model needs numbers, a model that training cannot change.
@@ -29,20 +29,20 @@ log = logging.getLogger(__name__)
 
 _DATA = "the first records of the data"
 _FEW = 8
-"""Examples of the rehearsal at the start of a job, which it should not delay."""
+"""Examples of the trial run at the start of a job, which it should not delay."""
 
 
-def rehearse(loaded: LoadedModel) -> None:
+def run_trial(loaded: LoadedModel) -> None:
     """Do with the first minibatch what the tasks of a job will do with all; nothing changes.
 
     Raises:
         ContractErrors: what the tasks would fail with.
     """
-    _rehearse(loaded, loaded.sample, evaluates=True)
+    _run_trial(loaded, loaded.sample, evaluates=True)
 
 
-def rehearse_at_start(loaded: LoadedModel) -> None:
-    """As ``rehearse``, for a job: with few examples, and what trains only trains.
+def run_trial_at_start(loaded: LoadedModel) -> None:
+    """As ``run_trial``, for a job: with few examples, and what trains only trains.
 
     What another attempt may not meet is left to the tasks.
 
@@ -51,16 +51,16 @@ def rehearse_at_start(loaded: LoadedModel) -> None:
     """
     try:
         try:
-            _rehearse(loaded, _few(loaded.sample), evaluates=loaded.trainable is None)
+            _run_trial(loaded, _few(loaded.sample), evaluates=loaded.trainable is None)
         except ContractErrors:  # a model may need minibatches of one size
-            _rehearse(loaded, loaded.sample, evaluates=loaded.trainable is None)
+            _run_trial(loaded, loaded.sample, evaluates=loaded.trainable is None)
     except ContractErrors as error:
         if task_errors.is_permanent(error):
             raise
-        log.warning("the rehearsal failed; the tasks will try again: %s", error)
+        log.warning("the trial run failed; the tasks will try again: %s", error)
 
 
-def _rehearse(loaded: LoadedModel, batch: Batch, *, evaluates: bool) -> None:
+def _run_trial(loaded: LoadedModel, batch: Batch, *, evaluates: bool) -> None:
     started = time.monotonic()
     with _unchanged(loaded.model_file.model):
         try:
@@ -70,7 +70,7 @@ def _rehearse(loaded: LoadedModel, batch: Batch, *, evaluates: bool) -> None:
                 _infer(loaded, batch)
         except EdlError as error:
             raise ContractErrors([error]) from error
-    log.debug("rehearsed with %d examples in %.2f s", batch.size, time.monotonic() - started)
+    log.debug("trial run with %d examples in %.2f s", batch.size, time.monotonic() - started)
 
 
 def _few(batch: Batch) -> Batch:

@@ -8,7 +8,7 @@ SHARE = 50
 """A line comes at most once in this part of the time so far: after an hour, every 72 seconds."""
 
 
-class LinePace:
+class LineRateLimit:
     """Decides when another line is due: after a few seconds, and later ever more seldom.
 
     Args:
@@ -40,15 +40,15 @@ class LinePace:
         return max(self._every_s, (now - self._began) / SHARE)
 
 
-class EventPace:
+class EventRateLimit:
     """Which events of a kind that may come often are shown; all others always are."""
 
     _OFTEN = frozenset(("EvaluationEnded", "CheckpointTaken"))
 
     def __init__(self, every_s: float = 5.0, burst: int = 20) -> None:
-        self._paces = {kind: LinePace(every_s, burst) for kind in self._OFTEN}
+        self._limits = {kind: LineRateLimit(every_s, burst) for kind in self._OFTEN}
 
     def is_due(self, kind: str) -> bool:
         """Whether an event of this kind may be shown now; if so, it counts as shown."""
-        pace = self._paces.get(kind)
-        return pace is None or pace.is_due()
+        limit = self._limits.get(kind)
+        return limit is None or limit.is_due()
