@@ -73,7 +73,7 @@ class Api:
 
     def jobs(self) -> JobIdentities:
         session = ClusterSession(ClusterChoice())
-        connection = ClusterConnection(self, "here", "team")  # type: ignore[arg-type]
+        connection = ClusterConnection(self, "here", "team")
         session._connection = connection
         return JobIdentities(session, JobObjects(session))
 

@@ -286,7 +286,7 @@ def test_a_pod_that_no_job_has_made_is_no_master(
 
 
 def test_a_master_signs_its_own_identity_outside_of_the_volume_of_its_state(
-    api: ScriptedApi, secret: Path, tmp_path: Path, work: Work, monkeypatch: pytest.MonkeyPatch
+    api: FakeApi, secret: Path, tmp_path: Path, work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     authority = tmp_path / objects.AUTHORITY_KEY
@@ -305,7 +305,7 @@ def test_a_master_signs_its_own_identity_outside_of_the_volume_of_its_state(
 
 
 def test_a_job_of_an_earlier_version_has_no_identities(
-    api: ScriptedApi, secret: Path, tmp_path: Path, work: Work
+    api: FakeApi, secret: Path, tmp_path: Path, work: Work
 ) -> None:
     assert pod.run(secret, tmp_path / "state", lambda: api, tmp_path / "none") == 0
     assert work.hostings[0].identities is None
