@@ -74,9 +74,10 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 def many_files() -> Iterator[None]:
     """Both ends of all connections are in this process."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 3 * IDLE
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, max(wanted, hard)))
+    if soft != resource.RLIM_INFINITY:
+        wanted = max(soft, 2 * IDLE)
+        enough = hard == resource.RLIM_INFINITY or hard >= wanted
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard if enough else wanted))
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -96,7 +97,7 @@ def test_as_many_idle_connections_as_there_may_be_keep_nobody_out(
             assert pushed(late) == b"applied gradient"
         assert pushed(begun) == b"applied gradient", "it was there before"
         threads = [one for one in threading.enumerate() if one.name == "direct-call"]
-        assert len(threads) <= open_connections.MOST_NEW + 2
+        assert len(threads) < 2 * open_connections.MOST_NEW, "those that end now are among them"
 
 
 def test_a_worker_has_so_many_connections_and_no_more(
