@@ -158,7 +158,7 @@ def completed(edl: Edl, line: str) -> list[str]:
 def test_commands_and_options_are_completed(edl: Edl) -> None:
     assert completed(edl, "edl st") == ["status", "stop"]
     assert completed(edl, "edl train --num-") == ["--num-epochs", "--num-workers"]
-    assert completed(edl, "edl data ") == ["convert", "inspect"]
+    assert completed(edl, "edl data ") == ["convert", "load", "inspect"]
     assert completed(edl, "edl completion z") == ["zsh"]
 
 
