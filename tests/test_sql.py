@@ -159,6 +159,24 @@ def test_types_of_mariadb(edl: Call, servers: dict[str, Server]) -> None:
     convert(edl, server.url(), "SELECT 18446744073709551615 AS x", "--to", "big", code=3)
 
 
+def test_an_error_in_a_row_ends_the_conversion_without_the_other_rows(
+    servers: dict[str, Server], tmp_path: Path
+) -> None:
+    query = "SELECT 18446744073709551615 AS x FROM seq_1_to_1000000"
+    url = servers["mariadb"].url()
+    done = subprocess.run(
+        [COMMAND, "data", "convert", "--from", url, "--query", query, "--to", tmp_path / "out"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert "row 1, column x" in done.stderr
+    # The driver complains here, as the process ends, about rows that nobody has fetched.
+    assert len(done.stderr.splitlines()) == 3, done.stderr
+
+
 def peak(url: str, query: str, out: str) -> int:
     """The most memory of a conversion, in kB."""
     program = (

@@ -156,6 +156,17 @@ def test_what_does_not_fit_changes_nothing(
     assert (columns(), sql("SELECT * FROM people")) == before
 
 
+def test_an_error_in_the_last_step_takes_back_the_column(edl: Call) -> None:
+    predictions({"id": 1, "prediction": 1}, {"id": 2, "prediction": 2})
+    sql(
+        "CREATE TRIGGER refusal BEFORE UPDATE ON people WHEN NEW.id = 2"
+        " BEGIN SELECT RAISE(ABORT, 'two is locked'); END"
+    )
+    before = columns()
+    assert "two is locked" in load(edl, code=3).err
+    assert columns() == before
+
+
 def test_an_error_as_json(edl: Call) -> None:
     predictions(GOOD)
     done = load(edl, "--table", "nowhere", "-o", "json", code=3)

@@ -84,8 +84,7 @@ class Database:
             try:
                 yield connection
             except BaseException:
-                # PyMySQL would fetch all rows that are left before it closes a cursor.
-                connection.invalidate()
+                _abandon_rows(connection)
                 raise
 
     @contextmanager
@@ -117,6 +116,16 @@ class Database:
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return text
+
+
+def _abandon_rows(connection: Connection) -> None:
+    """Close a connection of PyMySQL, which would first fetch all rows that are left."""
+    if connection.invalidated:
+        return
+    result = getattr(connection.connection.dbapi_connection, "_result", None)
+    if result is not None:
+        result.unbuffered_active = False
+    connection.invalidate()
 
 
 def is_url(place: str) -> bool:
