@@ -114,6 +114,34 @@ def test_a_worker_that_returns_after_its_loss_changes_nothing(tmp_path: Path, up
     assert status.gradients_rejected == 3
 
 
+def test_a_late_goodbye_of_a_former_instance_is_not_taken_for_its_successors(
+    tmp_path: Path,
+) -> None:
+    """A pod that is deleted by force is gone before its process has ended."""
+    said = threading.Event()
+
+    def at_minibatch(worker: FakeWorker, minibatch: int) -> None:
+        if not said.is_set():
+            said.set()
+            goodbye = task_pb2.ReturnRequest(
+                worker_id=worker.id,
+                incarnation=worker.incarnation,
+                reason="terminated",
+                leaving=True,
+                instance="its predecessor",
+            )
+            worker.call(worker.tasks.Return, goodbye)
+
+    spec = training_spec(tmp_path, SIZES)
+    behavior = WorkerBehavior(RECORDS, at_minibatch=at_minibatch)
+    with RunningJob(spec, tmp_path / "job", behavior) as job:
+        assert job.wait() == 0
+        status = job.app.report.status()
+    check_exact(spec, status)
+    assert status.preemptions == 0
+    assert not any(worker.restarts for worker in status.workers)
+
+
 def test_a_storm_of_kills_loses_and_repeats_nothing(tmp_path: Path) -> None:
     chance = random.Random(3)
     lock = threading.Lock()

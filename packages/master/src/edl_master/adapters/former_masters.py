@@ -1,7 +1,7 @@
 """The masters of a job before this one, as far as Kubernetes still has their pods.
 
 The Job's limit of failures is out of reach, so that no disruption ends a job. So a master that
-fails soon after each start would be tried for ever; its pods show that.
+fails soon after each start would be tried forever; its pods show that.
 """
 
 from __future__ import annotations

@@ -201,6 +201,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
                 codec.leases_from(request.leases),
                 request.reason,
                 request.leaving,
+                InstanceId(request.instance) if request.instance else None,
             )
         )
         return task_pb2.ReturnReply()

@@ -1018,12 +1018,15 @@ class ReturnRequest(_message.Message):
     LEASES_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     LEAVING_FIELD_NUMBER: _builtins.int
+    INSTANCE_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
     incarnation: _builtins.str
     reason: _builtins.str
     """terminated (by a signal), scaled-down"""
     leaving: _builtins.bool
     """the worker process ends after this call"""
+    instance: _builtins.str
+    """the process or container that says so: another one may have followed"""
     @_builtins.property
     def leases(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaseRef]: ...
     def __init__(
@@ -1034,10 +1037,11 @@ class ReturnRequest(_message.Message):
         leases: _abc.Iterable[Global___LeaseRef] | None = ...,
         reason: _builtins.str = ...,
         leaving: _builtins.bool = ...,
+        instance: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "leases", b"leases", "leaving", b"leaving", "reason", b"reason", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "instance", b"instance", "leases", b"leases", "leaving", b"leaving", "reason", b"reason", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -216,6 +216,7 @@ def encode_return(
         leases=map(encode_ref, refs),
         reason=reason,
         leaving=leaving,
+        instance=identity.instance,
     )
 
 
