@@ -195,10 +195,10 @@ def release(session: nox.Session) -> None:
 
 @nox.session(**in_workspace)
 def chaos(session: nox.Session) -> None:
-    """Real jobs under a schedule of faults: --minutes M --seed S."""
-    session.run(
-        "python", "-m", "chaos", *session.posargs, env={"PYTHONPATH": "tools"}, external=True
-    )
+    """Real jobs under a schedule of faults: --minutes M --seed S [--platform kubernetes]."""
+    # The cluster and its faults are those of the tests.
+    path = os.pathsep.join(("tools", ".", "tests/kubernetes"))
+    session.run("python", "-m", "chaos", *session.posargs, env={"PYTHONPATH": path}, external=True)
 
 
 @nox.session(**in_workspace)

@@ -57,10 +57,13 @@ class CountingJob:
         records: how many.
         workers: how many.
         servers: of parameters; 0: the master holds them.
-        held: train 50 records a second and worker until ``release`` is called.
-        node: of the master's pods; empty: any.
+        held: train slowly until ``release`` is called.
+        record_s: how long a record of a held job takes.
         training: more fields of the specification.
     """
+
+    WORKER_CPU_M = 100
+    """Thousandths of a processor that a worker asks for; no other pod of a job asks for any."""
 
     def __init__(
         self,
@@ -72,6 +75,7 @@ class CountingJob:
         workers: tuple[int, int] = (2, 2),
         servers: int = 0,
         held: bool = True,
+        record_s: float = 0.02,
         worker_spec: dict[str, Any] | None = None,
         **training: Any,
     ) -> None:
@@ -79,6 +83,8 @@ class CountingJob:
         self.records = records
         self.name = "counting"
         self._held = folder / "held"
+        self._record_s = record_s
+        self._workers, self._servers = workers[1], servers
         self._worker_spec = worker_spec or {}
         folder.mkdir(parents=True, exist_ok=True)
         if held:
@@ -160,11 +166,17 @@ class CountingJob:
             tensorboard_dir=str(self.folder / "tensorboard"),
             kubernetes=job_pb2.KubernetesSpec(
                 namespace=self.namespace,
-                worker_pod=json.dumps(self._pod({"restartPolicy": "Never", **self._worker_spec})),
+                worker_pod=json.dumps(self._worker_pod()),
                 server_pod=json.dumps(self._pod({"restartPolicy": "Never"})),
                 state="volume",
             ),
         )
+
+    def _worker_pod(self) -> dict[str, Any]:
+        pod = self._pod({"restartPolicy": "Never", **self._worker_spec})
+        (container,) = pod["spec"]["containers"]
+        container["resources"] = {"requests": {"cpu": f"{self.WORKER_CPU_M}m"}}
+        return pod
 
     def _pod(self, spec: dict[str, Any], *volumes: dict[str, Any]) -> dict[str, Any]:
         """A pod with this machine's programs; volumes have the place of their mount, too."""
@@ -185,6 +197,7 @@ class CountingJob:
             "env": [
                 {"name": "PATH", "value": f"{Path(sys.executable).parent}:/usr/bin:/bin"},
                 {"name": "EDL_TEST_HELD", "value": str(self._held)},
+                {"name": "EDL_TEST_RECORD_S", "value": str(self._record_s)},
                 {"name": "PYTHONUNBUFFERED", "value": "1"},
                 {"name": "TF_CPP_MIN_LOG_LEVEL", "value": "3"},
                 *(
@@ -196,11 +209,20 @@ class CountingJob:
                 ),
             ],
         }
+        # A node that is lost is given up soon.
+        soon = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}
+        kinds = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+        tolerations = [{"key": kind, **soon} for kind in kinds]
         return {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {},
-            "spec": {"containers": [container], "volumes": found, **spec},
+            "spec": {
+                "containers": [container],
+                "volumes": found,
+                "tolerations": tolerations,
+                **spec,
+            },
         }
 
     def _job(self) -> dict[str, Any]:
@@ -211,15 +233,6 @@ class CountingJob:
                 "restartPolicy": "Never",
                 "serviceAccountName": "edl-master",
                 "terminationGracePeriodSeconds": 30,
-                "tolerations": [
-                    {
-                        "key": key,
-                        "operator": "Exists",
-                        "effect": "NoExecute",
-                        "tolerationSeconds": 5,
-                    }
-                    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-                ],
             },
             {
                 "name": "spec",
@@ -282,8 +295,13 @@ class CountingJob:
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         return self.cluster.kubectl("--namespace", self.namespace, *arguments, stdin=stdin)
 
-    def pods(self, role: str) -> list[dict[str, Any]]:
-        """The pods of a role that run and are not leaving."""
+    @property
+    def state(self) -> Path:
+        """The job's directory."""
+        return self.folder / "state" / self.name
+
+    def pods(self, role: str, node: str = "") -> list[dict[str, Any]]:
+        """The pods of a role that run and are not leaving; those of one node, if it is given."""
         labels = f"--selector={objects.LABEL_JOB}={self.name},{objects.LABEL_ROLE}={role}"
         items = json.loads(self.kubectl("get", "pods", labels, "--output=json"))["items"]
         return [
@@ -291,6 +309,7 @@ class CountingJob:
             for item in items
             if item["status"].get("phase") == "Running"
             and "deletionTimestamp" not in item["metadata"]
+            and node in ("", item["spec"]["nodeName"])
         ]
 
     def pod(self, role: str) -> str:
@@ -301,8 +320,7 @@ class CountingJob:
     def status(self) -> dict[str, Any]:
         """As the master has written it last."""
         try:
-            path = self.folder / "state" / self.name / "status.json"
-            found: dict[str, Any] = json.loads(path.read_text())
+            found: dict[str, Any] = json.loads((self.state / "status.json").read_text())
         except (FileNotFoundError, ValueError):
             return {}
         return found
@@ -324,9 +342,14 @@ class CountingJob:
             return 0
         return int(lease["spec"]["leaseTransitions"])
 
-    def event_kinds(self) -> list[str]:
-        lines = (self.folder / "state" / self.name / "events.jsonl").read_text().splitlines()
-        return [json.loads(line)["kind"] for line in lines]
+    @property
+    def is_over(self) -> bool:
+        return self.status().get("state") in ("SUCCEEDED", "FAILED", "CANCELLED")
+
+    def events(self) -> list[str]:
+        """The messages of all events so far."""
+        lines = (self.state / "events.jsonl").read_bytes().splitlines()
+        return [json.loads(line)["message"] for line in lines if line.endswith(b"}")]
 
     def wait(self, met: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + PATIENCE_S
@@ -342,6 +365,21 @@ class CountingJob:
         """Wait until so many more records are trained, and a snapshot has been taken."""
         before = self.trained
         self.wait(lambda: self.trained >= before + more and self.saved > 0, "training")
+
+    def wait_for_workers(self) -> None:
+        """Wait until all pods that shall be there run, and all workers are at work."""
+
+        def at_work() -> bool:
+            status = self.status()
+            states = [worker["state"] for worker in status.get("workers", ())]
+            return (
+                len(self.pods(objects.MASTER)) == 1
+                and len(self.pods(objects.SERVER)) == self._servers
+                and states.count("working") == self._workers
+                and len(self.pods(objects.WORKER)) == self._workers
+            )
+
+        self.wait(at_work, "all workers are at work")
 
     def release(self) -> None:
         """Train as fast as can be from now on."""

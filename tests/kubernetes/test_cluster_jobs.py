@@ -9,6 +9,7 @@ import json
 import os
 import secrets
 import shlex
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -85,7 +86,10 @@ class Submitter:
         return Done(code, out, err)
 
     def train(self, *more: str, name: str = "digits") -> Done:
-        return self.edl(
+        return self.edl(*self.arguments(*more, name=name))
+
+    def arguments(self, *more: str, name: str = "digits") -> tuple[str, ...]:
+        return (
             *("train", "--model-zoo", str(self.place / "zoo"), "--model-def", "mine"),
             *("--data", "s3://bucket/x", "--output", "s3://bucket/out", "--name", name),
             *("--platform", "kubernetes", "--namespace", self.namespace),
@@ -269,6 +273,29 @@ def test_a_namespace_of_the_restricted_level_takes_jobs_and_refuses_more(
     assert done.code == 10, done.err
     assert "violates PodSecurity" in done.err
     submitter.edl("delete", "digits", "--yes", "--stop", "-n", submitter.namespace)
+    eventually(lambda: submitter.left() == [], "everything is gone")
+
+
+KILLED_IN_A_SUBMISSION = """
+import os, sys
+from edl.__main__ import run
+from edl.adapters.kubernetes.job_creation import JobCreation
+JobCreation._create_owned = lambda *_: os._exit(9)
+run(sys.argv[1:])
+"""
+
+
+def test_a_client_that_is_killed_in_a_submission_leaves_what_delete_removes(
+    submitter: Submitter,
+) -> None:
+    program = (sys.executable, "-c", KILLED_IN_A_SUBMISSION)
+    done = subprocess.run((*program, *submitter.arguments()), check=False, capture_output=True)
+    assert done.returncode == 9, done.stderr
+    # Suspended: it asks for nothing until somebody looks.
+    assert submitter.left() == ["job.batch/edl-digits"]
+    assert submitter.edl("list", "-n", submitter.namespace, "-o", "name").out.split() == ["digits"]
+    deleted = submitter.edl("delete", "digits", "--yes", "--stop", "-n", submitter.namespace)
+    assert deleted.code == 0, deleted
     eventually(lambda: submitter.left() == [], "everything is gone")
 
 

@@ -212,7 +212,11 @@ def _jobs(place: Path, chosen: argparse.Namespace) -> list[AuditedJob]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="./dev chaos", description=chaos.__doc__)
+    parser = argparse.ArgumentParser(
+        prog="./dev chaos",
+        description=chaos.__doc__,
+        epilog="--platform kubernetes: pods, nodes and the API server instead; see its --help",
+    )
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
@@ -262,7 +266,14 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    chosen = _parser().parse_args()
+    first = argparse.ArgumentParser(add_help=False)
+    first.add_argument("--platform", choices=("processes", "kubernetes"), default="processes")
+    platform, rest = first.parse_known_args()
+    if platform.platform == "kubernetes":
+        from chaos import cluster_jobs
+
+        return cluster_jobs.main(rest)
+    chosen = _parser().parse_args(rest)
     kinds = [kind for kind in FAULTS if not chosen.faults or kind.name in chosen.faults]
     faults = schedule(chosen.seed, chosen.every, kinds, chosen.storm)
     endings = itertools.cycle(chosen.endings)

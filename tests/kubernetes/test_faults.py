@@ -1,0 +1,62 @@
+"""What a cluster does to a job: no record is lost or repeated, and the events name the causes.
+
+Several faults share one job: most of its time is the start of pods. ``./dev chaos --platform
+kubernetes`` does the same ones at random.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from cluster.cluster import Cluster
+from counting_job import CountingJob
+from faults import BY_NAME
+
+MakeJob = Callable[..., CountingJob]
+RECORDS = 12_000
+RECORD_S = 0.1
+"""A held job of two workers takes 20 minutes."""
+
+
+@pytest.fixture
+def make_job(cluster: Cluster, tmp_path: Path) -> Iterator[MakeJob]:
+    made: list[CountingJob] = []
+
+    def make(namespace: str, **options: Any) -> CountingJob:
+        job = CountingJob(
+            cluster, namespace, tmp_path / namespace, records=RECORDS, record_s=RECORD_S, **options
+        )
+        made.append(job)
+        job.wait_for_training()
+        return job
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def inject(job: CountingJob, fault: str, says: str = "") -> None:
+    """Do it while all pods are at work; wait until an event says the cause."""
+    job.wait_for_training()
+    job.wait_for_workers()
+    before = len(job.events())
+    assert BY_NAME[fault].inject(job, Random(7)), "there is somebody to whom it can be done"
+    if says:
+        job.wait(
+            lambda: any(says in event for event in job.events()[before:]), f"{says!r} after {fault}"
+        )
+
+
+def test_pods_of_all_roles_are_deleted_evicted_and_killed(make_job: MakeJob) -> None:
+    job = make_job("fault-pods", servers=1)
+    inject(job, "worker force-delete", "it was deleted")
+    inject(job, "worker evict", "it was evicted through the API")
+    inject(job, "master kill in a snapshot")
+    inject(job, "parameter-server delete", "the job is rolled back")
+    inject(job, "workers pre-empt", "a pod of higher priority took its place")
+    job.release()
+    job.check()

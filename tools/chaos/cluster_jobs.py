@@ -1,0 +1,99 @@
+"""Faults of a cluster under counting jobs: ``./dev chaos --platform kubernetes``.
+
+A cluster of two nodes is started for it. Its faults and jobs are those of ``tests/kubernetes``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+from cluster.cluster import Cluster
+from counting_job import CountingJob
+from faults import FAULTS, Fault
+
+_HELD_RECORD_S = 0.02
+
+
+def parser() -> argparse.ArgumentParser:
+    summary = (__doc__ or "").partition("\n")[0]
+    found = argparse.ArgumentParser(prog="./dev chaos --platform kubernetes", description=summary)
+    found.add_argument("--minutes", type=float, default=5.0)
+    found.add_argument("--seed", type=int, default=1)
+    found.add_argument("--every", type=float, default=5.0, help="seconds between faults")
+    found.add_argument("--round", type=float, default=90.0, help="seconds of faults under one job")
+    found.add_argument("--records", type=int, default=20_011)
+    found.add_argument("--servers", type=int, nargs="+", default=[0, 1], help="parameter servers")
+    found.add_argument(
+        "--faults",
+        nargs="+",
+        metavar="KIND",
+        choices=[fault.name for fault in FAULTS],
+        help="only these kinds; an unknown one lists all; default: all",
+    )
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    chosen = parser().parse_args(arguments)
+    random = Random(chosen.seed)
+    faults = [fault for fault in FAULTS if not chosen.faults or fault.name in chosen.faults]
+    end = time.monotonic() + chosen.minutes * 60
+    number, wrong = 0, ""
+    # Pods have a /tmp of their own.
+    with (
+        tempfile.TemporaryDirectory(prefix="edl-chaos-", dir="/var/tmp") as files,
+        tempfile.TemporaryDirectory(prefix="edl-chaos-") as folder,
+    ):
+        cluster = Cluster.start(Path(folder) / "cluster", nodes=2)
+        try:
+            while not wrong and (number == 0 or time.monotonic() < end):
+                job = CountingJob(
+                    cluster,
+                    f"chaos-{number}",
+                    Path(files) / str(number),
+                    records=chosen.records,
+                    servers=chosen.servers[number % len(chosen.servers)],
+                    record_s=_HELD_RECORD_S,
+                )
+                wrong = run(job, faults, random, chosen.every, chosen.round)
+                job.close()
+                number += 1
+        finally:
+            cluster.end()
+    print(f"seed {chosen.seed}: {number} jobs, {wrong or '0 lost, 0 repeated'}")
+    return 1 if wrong else 0
+
+
+def run(
+    job: CountingJob, faults: list[Fault], random: Random, every_s: float, round_s: float
+) -> str:
+    """One job from its start to the audit; what was wrong."""
+    print(f"{job.namespace}: {job.records} records", flush=True)
+    done = Counter[str]()
+    try:
+        job.wait_for_training()
+        began = time.monotonic()
+        while time.monotonic() < began + round_s and not job.is_over:
+            (fault,) = random.choices(faults, [each.weight for each in faults])
+            whom = fault.inject(job, random)
+            at = time.monotonic() - began
+            print(f"  {at:6.1f} s  {fault.name}: {whom or 'nobody there'}", flush=True)
+            done[fault.name] += bool(whom)
+            time.sleep(random.expovariate(1 / every_s))
+        job.release()
+        job.check()
+    except AssertionError as error:
+        return f"WRONG: {error}"
+    status = job.record()
+    counts = ", ".join(f"{count} {what}" for what, count in sorted(done.items()) if count)
+    print(f"  {done.total()} faults: {counts}")
+    print(
+        f"  exact; {status.get('records_replayed', 0)} records computed again,"
+        f" {status.get('preemptions', 0)} preemptions, {status.get('worker_failures', 0)} failures"
+    )
+    return ""
