@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,10 @@ import pytest
 
 from edl import master_container
 from edl.adapters import container_engine
+from edl_proto.identity.folder import LIFETIME, IdentityFolder
+from edl_proto.identity.names import Role
 from edl_proto.local import job_directory, supervision
+from edl_proto.v1 import job_pb2
 
 
 @pytest.fixture
@@ -20,6 +24,14 @@ def job_dir(tmp_path: Path) -> Path:
     spec = {"name": "boxed", "containers": {"engine": "unix:///nowhere"}}
     (tmp_path / "spec.json").write_text(json.dumps(spec))
     return tmp_path
+
+
+@pytest.fixture
+def identities(job_dir: Path) -> IdentityFolder:
+    """What a client makes for a job with two parameter servers."""
+    found = IdentityFolder(job_dir / "identity", "boxed")
+    found.create([(Role.MASTER, None), (Role.CLIENT, None), (Role.WORKER, 0)])
+    return found
 
 
 @pytest.fixture
@@ -67,3 +79,72 @@ def test_two_processes_never_stay_with_one_job(
         fcntl.flock(other, fcntl.LOCK_EX)
         assert master_container.run(job_dir) == job_directory.DIRECTORY_TAKEN
     assert not engine
+
+
+class Engine:
+    """Keeps what it is told to create."""
+
+    def __init__(self) -> None:
+        self.created: list[dict[str, Any]] = []
+
+    def create_host_config(self, **options: Any) -> dict[str, Any]:
+        return options
+
+    def create_container(self, **options: Any) -> None:
+        self.created.append(options)
+
+    def start(self, name: str) -> None:
+        """Does not run it."""
+
+
+def test_a_master_sees_its_own_identities_and_never_the_authority(
+    job_dir: Path, identities: IdentityFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = Engine()
+    monkeypatch.setattr(container_engine, "client", lambda *_: taken)
+    spec = job_pb2.JobSpec(name="boxed", training=job_pb2.TrainingSpec(parameter_servers=2))
+    container = container_engine.Container("unix:///nowhere", "edl-boxed-master-1")
+    master_container._start(container, spec, job_dir, identities)
+    (made,) = taken.created
+    folder = job_dir / "identity"
+    mounts = {each["Target"]: each for each in made["host_config"]["mounts"]}
+    # An empty folder covers the whole, and in it appear those of the container's processes.
+    assert mounts[str(folder)]["Type"] == "tmpfs"
+    assert mounts[str(folder)]["ReadOnly"]
+    assert not mounts[str(folder)]["Source"]
+    own = {path for path in mounts if path.startswith(f"{folder}/")}
+    assert own == {str(folder / name) for name in ("master", "server-0", "server-1")}
+    for path in own:
+        assert mounts[path]["ReadOnly"]
+        assert (Path(path) / "identity.pem").is_file()
+    said = json.dumps([made[what] for what in ("entrypoint", "command", "environment", "labels")])
+    assert "identity" not in said
+
+
+def test_certificates_are_renewed_while_the_container_runs(
+    job_dir: Path,
+    identities: IdentityFolder,
+    engine: list[tuple[str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By this process, as the container cannot; twice, to see that it goes on."""
+    files = [identities.file(Role.MASTER), identities.file(Role.WORKER, 0)]
+    times = []
+
+    def await_end(container: container_engine.Container, _: Path) -> int:
+        for _ in range(2):
+            before = [path.read_bytes() for path in files]
+            long_ago = time.time() - LIFETIME.total_seconds()
+            for path in files:
+                os.utime(path, (long_ago, long_ago))
+            deadline = time.monotonic() + 200
+            while any(p.read_bytes() == b for p, b in zip(files, before, strict=True)):
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            times.append(time.time())
+        return 7
+
+    monkeypatch.setattr(master_container, "RENEW_EVERY_S", 0.02)
+    monkeypatch.setattr(master_container, "_await_end", await_end)
+    assert master_container.run(job_dir) == 7
+    assert len(times) == 2

@@ -6,7 +6,8 @@ process is killed, the container goes on, and the next process of this kind stay
 
 Workers in containers cannot start a process of the machine, so this process also looks at the
 supervisor's lock (docs/adr/0016). It starts their containers, because the master does not see the
-engine (docs/adr/0022).
+engine (docs/adr/0022), and signs the identities of all, because no container sees the job's
+authority (docs/adr/0021).
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ from typing import IO, Any
 
 from google.protobuf import json_format
 
-from edl.adapters import container_engine
+from edl.adapters import container_engine, job_identities
 from edl.adapters.worker_containers import CONFINEMENT, WorkerContainers
 from edl_proto import logs
 from edl_proto.errors import EdlError
+from edl_proto.identity.folder import RENEW_EVERY_S, IdentityFolder
 from edl_proto.local import job_directory, process_identity, supervision
 from edl_proto.local.container_calls import CallListener
 from edl_proto.local.containers import (
@@ -71,7 +73,7 @@ def run(job_dir: Path) -> int:
     The code is 1 if the engine does not know it.
 
     Raises:
-        EdlError: ENGINE_UNAVAILABLE.
+        EdlError: ENGINE_UNAVAILABLE; SYSTEM if the job's identities cannot be signed.
     """
     held = _hold_lock(job_dir)
     if held is None:
@@ -81,6 +83,9 @@ def run(job_dir: Path) -> int:
         json_format.Parse(
             (job_dir / job_directory.SPEC).read_text(), spec, ignore_unknown_fields=True
         )
+        identities = job_identities.of_job(job_dir)
+        if identities is not None:
+            _keep_renewed(identities)
         container, runs = container_engine.read(job_dir), False
         if container is not None:
             runs = supervision.is_directory_held(job_dir) and container.is_alive
@@ -90,10 +95,10 @@ def run(job_dir: Path) -> int:
         _write_down(job_dir, container)
         _watch_supervisor(job_dir)
         try:
-            with CallListener(job_dir, WorkerContainers(spec, job_dir).handle):
+            with CallListener(job_dir, WorkerContainers(spec, job_dir, identities).handle):
                 if not runs:
                     with container_engine.translated_errors(container.engine):
-                        _start(container, spec, job_dir)
+                        _start(container, spec, job_dir, identities)
                 return _await_end(container, job_dir)
         except BaseException:
             container.send(signal.SIGKILL)
@@ -124,6 +129,20 @@ def _watch_supervisor(job_dir: Path) -> None:
     threading.Thread(target=look, name="supervisor-watch", daemon=True).start()
 
 
+def _keep_renewed(identities: IdentityFolder) -> None:
+    """Renew certificates as long as this process lives; containers see the files change."""
+
+    def renew() -> None:
+        while True:
+            try:
+                identities.renew()
+            except EdlError as error:  # a third of the lifetime is left to try again
+                log.warning("certificates are not renewed\n%s", error)
+            time.sleep(RENEW_EVERY_S)
+
+    threading.Thread(target=renew, name="renewal", daemon=True).start()
+
+
 def _write_down(job_dir: Path, container: container_engine.Container) -> None:
     this = process_identity.find(os.getpid())
     record = {
@@ -142,7 +161,12 @@ def _write_down(job_dir: Path, container: container_engine.Container) -> None:
         os.close(file)
 
 
-def _start(container: container_engine.Container, spec: job_pb2.JobSpec, job_dir: Path) -> None:
+def _start(
+    container: container_engine.Container,
+    spec: job_pb2.JobSpec,
+    job_dir: Path,
+    identities: IdentityFolder | None,
+) -> None:
     from docker.types import Mount
 
     client = container_engine.client(container.engine)
@@ -158,6 +182,16 @@ def _start(container: container_engine.Container, spec: job_pb2.JobSpec, job_dir
     # A mount cannot be renamed or removed in the container, so no link can take its place there.
     places[str(job_dir / job_directory.LOGS)] = True
     places |= {str(job_dir / name): False for name in _OURS if (job_dir / name).exists()}
+    hidden = []
+    if identities is not None:
+        own = [identities.provide(*each) for each in job_identities.of_master(spec)]
+        # The folders, not the files: these are replaced when they are renewed.
+        places |= {str(path.parent): False for path in own}
+        # Over the rest, with the job's authority, lies an empty folder.
+        cover = str(job_dir / job_directory.IDENTITY)
+        hidden.append(
+            Mount(cover, None, type="tmpfs", read_only=True, tmpfs_size=1 << 16, tmpfs_mode=0o755)
+        )
     environment = {k: v for k, v in os.environ.items() if k.startswith(PASSED_VARIABLE_PREFIXES)}
     environment |= {"HOME": "/tmp", "PYTHONUNBUFFERED": "1", "NUMBA_CACHE_DIR": str(kernels)}
     master = ["python3", "-P", "-m", "edl_master", "--job-dir", str(job_dir)]
@@ -175,8 +209,11 @@ def _start(container: container_engine.Container, spec: job_pb2.JobSpec, job_dir
         },
         host_config=client.create_host_config(
             mounts=[
-                Mount(place, place, type="bind", read_only=not writable)
-                for place, writable in sorted(places.items())
+                *hidden,
+                *(
+                    Mount(place, place, type="bind", read_only=not writable)
+                    for place, writable in sorted(places.items())
+                ),
             ],
             auto_remove=True,
             **CONFINEMENT,

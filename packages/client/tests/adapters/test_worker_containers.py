@@ -10,6 +10,8 @@ import pytest
 
 from edl.adapters import container_engine
 from edl.adapters.worker_containers import WorkerContainers
+from edl_proto.identity.folder import IdentityFolder
+from edl_proto.identity.names import Role
 from edl_proto.local.container_calls import CallRefusedError
 from edl_proto.v1 import job_pb2
 
@@ -50,13 +52,16 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     return found
 
 
-@pytest.fixture
-def workers(tmp_path: Path, engine: Engine) -> WorkerContainers:
-    job_dir = tmp_path / "job"
-    (job_dir / "logs").mkdir(parents=True)
+def of_job(job_dir: Path, identities: IdentityFolder | None = None) -> WorkerContainers:
+    (job_dir / "logs").mkdir(parents=True, exist_ok=True)
     spec = job_pb2.JobSpec(name="boxed", image="zoo@sha256:1")
     spec.containers.user = "1000:1000"
-    return WorkerContainers(spec, job_dir)
+    return WorkerContainers(spec, job_dir, identities)
+
+
+@pytest.fixture
+def workers(tmp_path: Path, engine: Engine) -> WorkerContainers:
+    return of_job(tmp_path / "job")
 
 
 def start(workers: WorkerContainers, name: str = NAME, **more: Any) -> Any:
@@ -77,6 +82,22 @@ def test_a_container_is_the_job_s_whatever_the_master_asks_for(
     assert (made["image"], made["user"], made["name"]) == ("zoo@sha256:1", "1000:1000", NAME)
     assert made["host_config"]["cap_drop"] == ["ALL"]
     assert [each["Target"] for each in made["host_config"]["mounts"]] == ["/run/edl.log"]
+
+
+def test_a_worker_sees_its_own_identity_and_no_other(engine: Engine, tmp_path: Path) -> None:
+    identities = IdentityFolder(tmp_path / "identity", "boxed")
+    identities.create([(Role.MASTER, None), (Role.WORKER, 0)])
+    workers = of_job(tmp_path / "job", identities)
+    start(workers)
+    own = tmp_path / "identity" / "worker-3"
+    assert [path.name for path in own.iterdir()] == ["identity.pem"], "signed when it is needed"
+    seen = {each["Target"]: each for each in engine.created[-1]["host_config"]["mounts"]}
+    assert set(seen) == {str(own), "/run/edl.log"}
+    assert (seen[str(own)]["Source"], seen[str(own)]["ReadOnly"]) == (str(own), True)
+    # A number that no folder can have is the master's fault, and not an error of this process.
+    with pytest.raises(CallRefusedError, match="gets no identity"):
+        start(workers, f"edl-boxed-worker-{'9' * 300}-0-0123abcd")
+    assert len(engine.created) == 1
 
 
 def test_the_log_of_a_worker_outlives_its_starts(

@@ -10,6 +10,7 @@ from edl.core.problem import Problem
 from edl.core.submission import Submission
 
 HOME = "/home/me"
+JOBS = f"{HOME}/.edl/jobs"
 
 
 def test_exactly_what_a_training_job_names() -> None:
@@ -23,7 +24,7 @@ def test_exactly_what_a_training_job_names() -> None:
         checkpoint_dir="/work/checkpoints",
         tensorboard_dir="/work/board",
     )
-    assert binds(job, HOME) == (
+    assert binds(job, HOME, JOBS) == (
         BindMount("/data"),
         BindMount("/data/more.csv"),
         BindMount("/data/train"),
@@ -38,7 +39,7 @@ def test_workers_that_predict_do_not_write_the_output() -> None:
     job = Submission(
         verb=Verb.PREDICT, trained_model="/m/model", data=("/d/a",), output="/m/predictions"
     )
-    assert binds(job, HOME) == (
+    assert binds(job, HOME, JOBS) == (
         BindMount("/d/a"),
         BindMount("/m", writable=True, for_workers=False),
         BindMount("/m/model"),
@@ -47,7 +48,7 @@ def test_workers_that_predict_do_not_write_the_output() -> None:
 
 def test_a_place_that_is_read_and_written_is_writable() -> None:
     job = Submission(verb=Verb.TRAIN, data=("/d/*.rio",), output="/d/model")
-    assert binds(job, HOME) == (BindMount("/d", writable=True),)
+    assert binds(job, HOME, JOBS) == (BindMount("/d", writable=True),)
 
 
 @pytest.mark.parametrize(
@@ -59,17 +60,34 @@ def test_a_place_that_is_read_and_written_is_writable() -> None:
 )
 def test_places_that_hold_more_than_a_job_are_refused(output: str) -> None:
     with pytest.raises(Problem) as refused:
-        binds(Submission(verb=Verb.TRAIN, data=("/data/x",), output=output), HOME)
+        binds(Submission(verb=Verb.TRAIN, data=("/data/x",), output=output), HOME, JOBS)
     assert "--output" in refused.value.what
     assert "results" in refused.value.remedy
+
+
+@pytest.mark.parametrize(
+    "place",
+    [f"{HOME}/.edl", JOBS, f"{JOBS}/a", f"{JOBS}/a/identity", f"{JOBS}/a/identity/client"],
+)
+def test_keys_and_commands_of_jobs_are_never_shown(place: str) -> None:
+    with pytest.raises(Problem):
+        binds(Submission(verb=Verb.TRAIN, data=(place,), output="/a/b"), HOME, JOBS)
+    with pytest.raises(Problem):
+        binds(Submission(verb=Verb.TRAIN, data=("/d/x",), output=f"{place}/b"), HOME, JOBS)
+
+
+def test_a_result_in_the_directory_of_a_job_may_be_read() -> None:
+    before = f"{JOBS}/a/checkpoints/a-7"
+    job = Submission(verb=Verb.TRAIN, data=("/d/x",), output="/a/b", init_from=before)
+    assert BindMount(before) in binds(job, HOME, JOBS)
 
 
 @pytest.mark.parametrize("output", [f"{HOME}/models/m", "/tmp/x/m", "/dev/shm/x/m", "/srv/x/m"])
 def test_folders_of_a_job_s_own_are_shown(output: str) -> None:
     job = Submission(verb=Verb.TRAIN, data=("/data/x",), output=output)
-    assert BindMount(output.rpartition("/")[0], writable=True) in binds(job, HOME)
+    assert BindMount(output.rpartition("/")[0], writable=True) in binds(job, HOME, JOBS)
 
 
 def test_data_of_a_pattern_at_the_root_is_refused() -> None:
     with pytest.raises(Problem):
-        binds(Submission(verb=Verb.TRAIN, data=("/*/x.recordio",), output="/a/b"), HOME)
+        binds(Submission(verb=Verb.TRAIN, data=("/*/x.recordio",), output="/a/b"), HOME, JOBS)

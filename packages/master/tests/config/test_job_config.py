@@ -11,6 +11,8 @@ from fakes.jobs import complete_spec
 from edl_master.config import job_config
 from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync
 from edl_proto.errors import EdlError
+from edl_proto.identity.folder import IdentityFolder
+from edl_proto.identity.names import Role
 from edl_proto.v1 import error_pb2, job_pb2
 
 
@@ -71,6 +73,20 @@ def test_the_specification_is_used() -> None:
 def test_the_master_chooses_the_length_of_tasks_from_the_data() -> None:
     settings = read(complete_spec(minibatch_size=32)).job_settings(records=100_000)
     assert settings.records_per_task == 64 * 32
+
+
+@pytest.mark.parametrize("platform", ["processes", "docker"])
+def test_processes_are_told_where_their_identities_are(tmp_path: Path, platform: str) -> None:
+    def config() -> job_config.Config:
+        return job_config.read(complete_spec(platform=platform), tmp_path, {})
+
+    assert config().identities is None
+    assert config().identity_arguments(Role.WORKER, 0) == [], "a job of an earlier version"
+    IdentityFolder(tmp_path / "identity", "counting").create([(Role.MASTER, None)])
+    path = tmp_path / "identity" / "worker-7" / "identity.pem"
+    assert config().identity_arguments(Role.WORKER, 7) == ["--identity", str(path)]
+    # In a container, whoever starts the worker's signs it.
+    assert path.exists() == (platform == "processes")
 
 
 def test_the_environment_names_the_interpreter_of_workers() -> None:

@@ -13,7 +13,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.credentials import Credentials, Material
-from edl_proto.identity.folder import LIFETIME, IdentityFolder
+from edl_proto.identity.folder import LIFETIME, IdentityFolder, MountedIdentities
 from edl_proto.identity.names import Role
 
 WORKER = (Role.WORKER, 3)
@@ -131,6 +131,20 @@ def test_a_file_that_cannot_be_used_is_refused_with_its_name(
     with pytest.raises(EdlError) as caught:
         Credentials(path)
     assert (caught.value.code, caught.value.where) == (ErrorCode.FORBIDDEN, str(path))
+
+
+def test_a_container_finds_its_files_in_the_same_place_and_signs_nothing(
+    folder: IdentityFolder, tmp_path: Path
+) -> None:
+    path = folder.file(*WORKER)
+    mounted = MountedIdentities(tmp_path / "identity", "w")
+    (tmp_path / "identity" / "authority.pem").unlink()  # no container sees it
+    age(path, LIFETIME)
+    before = path.read_bytes()
+    mounted.renew()
+    assert mounted.provide(*WORKER) == path
+    assert path.read_bytes() == before
+    assert not mounted.provide(Role.WORKER, 4).exists()
 
 
 def test_a_folder_that_cannot_sign_says_so(folder: IdentityFolder, tmp_path: Path) -> None:

@@ -144,8 +144,7 @@ class JobStore:
             # Made elsewhere and renamed: no process ever sees a job without its spec.
             draft = Path(tempfile.mkdtemp(prefix=".new-", dir=self.root))
             try:
-                if self.runtime.is_secured:
-                    job_identities.create(draft, spec)
+                job_identities.create(draft, spec)
                 (draft / job_directory.SPEC).write_text(codec.to_json(spec))
                 (draft / job_directory.LOGS).mkdir()
                 supervision.describe(draft, supervisor, master)

@@ -32,7 +32,6 @@ class ContainerRuntime:
     """Master and workers are containers; a process of this machine stays with the master's."""
 
     platform = DOCKER.name
-    is_secured = False
 
     def master_command(self) -> Sequence[str]:
         return [sys.executable, "-P", "-m", "edl.master_container"]
@@ -96,7 +95,7 @@ def local_containers(root: Path | None = None) -> LocalJobBackend:
     def encode(job: Submission) -> job_pb2.JobSpec:
         job_dir = str(store.path(job.name).absolute())
         try:
-            binds = mounts.binds(job, str(Path.home()))
+            binds = mounts.binds(job, str(Path.home()), str(store.root.absolute()))
         except Problem as problem:
             raise codec.error_of(problem) from None
         if job.verb is Verb.PREDICT:

@@ -214,12 +214,15 @@ def _export_spec(job: StoredJob, name: str, path: Path, output: str) -> job_pb2.
     spec.serving.dashboard_port = 0
     spec.serving.keep_page_s = 0
     if spec.HasField("containers"):
-        _add_mounts(spec)
+        _add_mounts(spec, job.path.parent)
     return spec
 
 
-def _add_mounts(spec: job_pb2.JobSpec) -> None:
+def _add_mounts(spec: job_pb2.JobSpec, jobs: Path) -> None:
     """What the containers of an export see besides the places of the job itself.
+
+    Args:
+        jobs: the folder of all jobs.
 
     Raises:
         EdlError: USAGE; the output's folder holds more than a container should see.
@@ -231,7 +234,8 @@ def _add_mounts(spec: job_pb2.JobSpec) -> None:
     if spec.output and not scheme(spec.output):
         folder = posixpath.dirname(spec.output)
         try:
-            mounts.check("output", BindMount(folder, writable=True), str(Path.home()))
+            bind = BindMount(folder, writable=True)
+            mounts.check("output", bind, str(Path.home()), str(jobs.absolute()))
         except Problem as problem:
             raise codec.error_of(problem) from None
         added.append(job_pb2.Mount(path=folder, writable=True, for_workers=True))

@@ -23,7 +23,6 @@ class ProcessRuntime:
     """Master and workers are processes, each with its own session."""
 
     platform = PROCESSES.name
-    is_secured = True
 
     def master_command(self) -> Sequence[str]:
         return master_command()

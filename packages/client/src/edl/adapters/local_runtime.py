@@ -16,10 +16,6 @@ class LocalRuntime(Protocol):
     def platform(self) -> str:
         """The value of ``--platform``."""
 
-    @property
-    def is_secured(self) -> bool:
-        """Whether new jobs get identities, without which no process is let in."""
-
     def master_command(self) -> Sequence[str]:
         """The command that starts a master; ``--job-dir DIR`` is appended to it."""
 

@@ -3,8 +3,8 @@
 Whoever can use the engine is root on the machine, and a master runs in an image that may be the
 work of others. So the process that stays with the master's container starts its workers
 (docs/adr/0022). Of a container the master chooses the number, the command within the image and the
-variables; the image, the user, what the container sees of the machine and what it may do are the
-job's, and only containers of the job can be signalled or removed.
+variables; the image, the user, what the container sees of the machine, who it can prove to be and
+what it may do are the job's, and only containers of the job can be signalled or removed.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from typing import Any
 
 from edl.adapters import container_engine
 from edl_proto.errors import EdlError
+from edl_proto.identity.folder import IdentityFolder
+from edl_proto.identity.names import Role
 from edl_proto.local import job_directory
 from edl_proto.local.container_calls import CallRefusedError
 from edl_proto.local.containers import (
@@ -58,11 +60,15 @@ class WorkerContainers:
     Args:
         spec: of the job; the master cannot change it.
         job_dir: of the job.
+        identities: of the job; None if it is not secured.
     """
 
-    def __init__(self, spec: job_pb2.JobSpec, job_dir: Path) -> None:
+    def __init__(
+        self, spec: job_pb2.JobSpec, job_dir: Path, identities: IdentityFolder | None = None
+    ) -> None:
         self._spec = spec
         self._job_dir = job_dir
+        self._identities = identities
         self._url = spec.containers.engine
         self._name = re.compile(
             rf"edl-{re.escape(spec.name)}-worker-([0-9]+)-([0-9]+)-[0-9a-f]{{8}}"
@@ -120,6 +126,10 @@ class WorkerContainers:
             for each in self._spec.containers.mounts
             if each.for_workers
         ]
+        if self._identities is not None:
+            # The folder, not the file: that is replaced when it is renewed.
+            own = str(self._identity(self._identities, worker).parent)
+            mounts.append(Mount(own, own, type="bind", read_only=True))
         # The log is a file of the job, which outlives master, container and engine.
         mounts.append(Mount(_LOG, str(self._log(worker)), type="bind"))
         try:
@@ -217,6 +227,12 @@ class WorkerContainers:
         for each in engine.containers(all=True, filters={"label": labels}):
             if self._name.fullmatch(each["Names"][0].lstrip("/")):
                 yield each
+
+    def _identity(self, identities: IdentityFolder, worker: int) -> Path:
+        try:
+            return identities.provide(Role.WORKER, worker)
+        except EdlError as error:
+            raise CallRefusedError(f"worker {worker} gets no identity: {error.what}") from error
 
     def _log(self, worker: int) -> Path:
         """A place of a worker's log that the master cannot exchange for another file.

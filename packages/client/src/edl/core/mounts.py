@@ -34,18 +34,19 @@ class BindMount:
     for_workers: bool = True
 
 
-def binds(job: Submission, home: str) -> tuple[BindMount, ...]:
+def binds(job: Submission, home: str, jobs: str) -> tuple[BindMount, ...]:
     """The places of a job, its own directory aside.
 
     Args:
         home: the user's home directory, which is never shown as a whole.
+        jobs: the folder of all jobs, whose directories have keys and commands.
 
     Raises:
         Problem: USAGE; one of them holds more than a container should see.
     """
     found: dict[str, BindMount] = {}
     for option, bind in _wanted(job):
-        check(option, bind, home)
+        check(option, bind, home, jobs)
         known = found.get(bind.path, bind)
         found[bind.path] = BindMount(
             bind.path, bind.writable or known.writable, bind.for_workers or known.for_workers
@@ -79,11 +80,12 @@ def _fixed_part(pattern: str) -> str:
     return posixpath.dirname(pattern[: magic.start()]) or "/" if magic else pattern
 
 
-def check(option: str, bind: BindMount, home: str) -> None:
+def check(option: str, bind: BindMount, home: str, jobs: str) -> None:
     """Raises: Problem: USAGE; the place holds more than a container should see."""
     path = bind.path
     within = any(f"{path}/".startswith(f"{each}/") for each in _NEVER_WITHIN)
-    if (within and not path.startswith(_YET)) or path in (*_NEVER_THEMSELVES, home):
+    within = within and not path.startswith(_YET)
+    if within or path in (*_NEVER_THEMSELVES, home) or _shows_a_job(path, jobs):
         flag = "--" + option.replace("_", "-")
         raise usage(
             f"{flag}: {path} cannot be mounted into containers as a whole",
@@ -91,3 +93,13 @@ def check(option: str, bind: BindMount, home: str) -> None:
             remedy="Put it into a separate folder"
             + (f": {path.rstrip('/')}/results/NAME." if bind.writable else "."),
         )
+
+
+def _shows_a_job(path: str, jobs: str) -> bool:
+    """Whether the whole directory of a job is to be seen there, or its keys are."""
+    if f"{jobs}/".startswith(f"{path}/"):
+        return True
+    if not path.startswith(f"{jobs}/"):
+        return False
+    _, *inside = path.removeprefix(f"{jobs}/").split("/")
+    return not inside or inside[0] == "identity"

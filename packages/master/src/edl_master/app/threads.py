@@ -19,9 +19,7 @@ from edl_master.core.events import InstanceExited, InstancePending, Tick
 from edl_master.core.parameters.arithmetic import kernel
 from edl_master.core.platform import InstanceStarted
 from edl_proto.errors import EdlError
-
-_RENEW_EVERY_S = 600.0
-"""How often the master looks for certificates that are old."""
+from edl_proto.identity.folder import RENEW_EVERY_S
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +93,7 @@ class MasterThreads:
 
     def _renew(self) -> None:
         identities = self._services.identities
-        while identities is not None and not self._over.wait(_RENEW_EVERY_S):
+        while identities is not None and not self._over.wait(RENEW_EVERY_S):
             try:
                 identities.renew()
             except EdlError as error:  # a third of the lifetime is left to try again

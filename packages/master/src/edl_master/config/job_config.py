@@ -18,7 +18,8 @@ from edl_master.codec import JOB_TYPES
 from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, UpdateMode
 from edl_master.core.settings import JobSettings, JobType, choose_records_per_task, timings_for
 from edl_proto.errors import EdlError
-from edl_proto.identity.folder import IdentityFolder
+from edl_proto.identity.folder import Identities, IdentityFolder, MountedIdentities
+from edl_proto.identity.names import Role
 from edl_proto.job_spec import check_complete
 from edl_proto.local import job_directory
 from edl_proto.v1 import error_pb2, job_pb2
@@ -91,10 +92,23 @@ class Config:
     intervals: Intervals
 
     @property
-    def identities(self) -> IdentityFolder | None:
+    def identities(self) -> Identities | None:
         """Keys and certificates of the job's processes; None if the job is not secured."""
-        folder = IdentityFolder(self.job_dir / job_directory.IDENTITY, self.spec.name)
-        return folder if folder.exists else None
+        path = self.job_dir / job_directory.IDENTITY
+        if not path.is_dir():
+            return None
+        # A master in a container does not see the authority (docs/adr/0021).
+        signs = self.spec.platform != "docker"
+        return (IdentityFolder if signs else MountedIdentities)(path, self.spec.name)
+
+    def identity_arguments(self, role: Role, number: int) -> list[str]:
+        """What tells a process of the job, which starts now, where its identity is.
+
+        Raises:
+            EdlError: SYSTEM; it cannot be signed.
+        """
+        identities = self.identities
+        return [] if identities is None else ["--identity", str(identities.provide(role, number))]
 
     @property
     def model_of(self) -> str:

@@ -27,14 +27,11 @@ _KILLED_S = 60.0
 
 def local_processes(config: Config, address: Callable[[], str]) -> Platform:
     """Workers as processes of this machine."""
-    identities = config.identities
 
     def command(worker: WorkerId, attempt: int) -> Sequence[str]:
         # -P: a file in the user's directory must not stand in for a module of the same name.
         python = [config.python, "-P", "-m", "edl_worker"]
-        identity = []
-        if identities is not None:
-            identity = ["--identity", str(identities.provide(Role.WORKER, worker))]
+        identity = config.identity_arguments(Role.WORKER, worker)
         return [*python, "--master", address(), "--worker-id", str(worker), *identity]
 
     limits = limit_threads(config.environ, config.workers_max)
@@ -57,7 +54,8 @@ def local_containers(config: Config, address: Callable[[], str]) -> Platform:
 
     def command(worker: WorkerId, attempt: int) -> Sequence[str]:
         python = ["python3", "-P", "-m", "edl_worker"]
-        return [*python, "--master", address(), "--worker-id", str(worker)]
+        identity = config.identity_arguments(Role.WORKER, worker)
+        return [*python, "--master", address(), "--worker-id", str(worker), *identity]
 
     environment = {"PYTHONUNBUFFERED": "1", "HOME": "/tmp"}
     environment |= {

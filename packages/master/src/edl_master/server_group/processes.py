@@ -53,12 +53,10 @@ def local_servers(
     config: Config, arguments: Arguments, on_end: Callable[[int, str], None]
 ) -> ServerInstances:
     """Servers as processes beside the master."""
-    count, identities = config.parameter_servers, config.identities
+    count = config.parameter_servers
 
     def with_identity(server: int) -> list[str]:
-        if identities is None:
-            return arguments(server)
-        return [*arguments(server), "--identity", str(identities.provide(Role.SERVER, server))]
+        return [*arguments(server), *config.identity_arguments(Role.SERVER, server)]
 
     return ServerProcesses(
         count,

@@ -1,8 +1,11 @@
-"""The identities of a job as files: made by the client, completed and renewed by the master.
+"""The identities of a job as files: made by the client, completed and renewed while the job runs.
 
 ``authority.pem`` is the job's authority. Beside it each identity has a folder, so that it can be
 mounted by itself, with the one file ``identity.pem``. A file's modification time is when it was
 signed. Importing the authority takes a tenth of a second, so nothing here does that at import.
+
+A process of the machine has the whole folder (``IdentityFolder``). A container sees the folders of
+its own identities in the same place (``MountedIdentities``), and never the authority.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import time
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Protocol
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.files import replace_file
@@ -21,8 +25,54 @@ from edl_proto.identity.names import Identity, Role
 LIFETIME = timedelta(days=1)
 """Of a certificate."""
 
+RENEW_EVERY_S = 600.0
+"""How often who has the authority looks for certificates to renew."""
+
 _AUTHORITY = "authority.pem"
 _FILE = "identity.pem"
+
+
+class Identities(Protocol):
+    """Where processes of a job find what they prove their identities with."""
+
+    def provide(self, role: Role, number: int | None = None) -> Path:
+        """The file of an identity, for a process that starts now.
+
+        Raises:
+            EdlError: SYSTEM.
+        """
+
+    def renew(self) -> None:
+        """Sign again what has lived for two thirds of its time, if that is done from here.
+
+        Raises:
+            EdlError: SYSTEM.
+        """
+
+    def first_expiry(self) -> float | None:
+        """When the first of the certificates ends, in seconds since 1970; None: there are none."""
+
+
+class MountedIdentities:
+    """The files as a container sees them; a process of the machine signs and renews them.
+
+    Args:
+        path: of the folder.
+        job: name of the job.
+    """
+
+    def __init__(self, path: Path, job: str) -> None:
+        self._path = path
+        self._job = job
+
+    def provide(self, role: Role, number: int | None = None) -> Path:
+        return _file(self._path, Identity(self._job, role, number))
+
+    def renew(self) -> None:
+        """Nothing to do: who mounted the files renews them."""
+
+    def first_expiry(self) -> float | None:
+        return _first_expiry(self._path, LIFETIME.total_seconds())
 
 
 class IdentityFolder:
@@ -67,7 +117,7 @@ class IdentityFolder:
 
     def file(self, role: Role, number: int | None = None) -> Path:
         """Where the key and the certificate of an identity are, or will be."""
-        return self._path / Identity(self._job, role, number).name / _FILE
+        return _file(self._path, Identity(self._job, role, number))
 
     def provide(self, role: Role, number: int | None = None) -> Path:
         """The same, for a process that starts now: signed if it is not, or not for long any more.
@@ -83,11 +133,7 @@ class IdentityFolder:
 
     def first_expiry(self) -> float | None:
         """When the first of the certificates ends, in seconds since 1970; None: there are none."""
-        signed = []
-        for path in self._path.glob(f"*/{_FILE}"):
-            with contextlib.suppress(FileNotFoundError):  # replaced at this moment
-                signed.append(path.stat().st_mtime)
-        return min(signed) + self._lifetime_s if signed else None
+        return _first_expiry(self._path, self._lifetime_s)
 
     def renew(self) -> None:
         """Sign again what has lived for two thirds of its time; else this only looks."""
@@ -105,7 +151,7 @@ class IdentityFolder:
 
     def _is_due(self, identity: Identity) -> bool:
         try:
-            signed = (self._path / identity.name / _FILE).stat().st_mtime
+            signed = _file(self._path, identity).stat().st_mtime
         except OSError:
             return True
         # A clock that was set back counts, too: it was the wrong one that signed.
@@ -117,9 +163,8 @@ class IdentityFolder:
         with self._writing():
             authority = Authority.load((self._path / _AUTHORITY).read_bytes())
             for identity in identities:
-                folder = self._path / identity.name
-                folder.mkdir(0o700, exist_ok=True)
-                path = folder / _FILE
+                path = _file(self._path, identity)
+                path.parent.mkdir(0o700, exist_ok=True)
                 former = path.read_bytes() if path.exists() else b""
                 lifetime = timedelta(seconds=self._lifetime_s)
                 replace_file(
@@ -137,3 +182,15 @@ class IdentityFolder:
                 where=str(self._path),
                 remedy="Check the space there, and that the folder is yours alone.",
             ) from error
+
+
+def _file(folder: Path, identity: Identity) -> Path:
+    return folder / identity.name / _FILE
+
+
+def _first_expiry(folder: Path, lifetime_s: float) -> float | None:
+    signed = []
+    for path in folder.glob(f"*/{_FILE}"):
+        with contextlib.suppress(FileNotFoundError):  # replaced at this moment
+            signed.append(path.stat().st_mtime)
+    return min(signed) + lifetime_s if signed else None
