@@ -22,8 +22,8 @@ def build() -> Dashboard:
     made = made.with_variable(choice("role", "Role", roles))
     for name, expr, color in (
         (
-            "Restarts of the master",
-            f"changes(edl_master_start_timestamp_seconds{{{JOBS}}}[30s]) > 0",
+            "Starts of the master",
+            f"time() - edl_master_start_timestamp_seconds{{{JOBS}}} < 30",
             "red",
         ),
         ("Crashes of workers", f"increase(edl_worker_failures_total{{{JOBS}}}[30s]) > 0", "orange"),

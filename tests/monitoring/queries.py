@@ -33,9 +33,9 @@ def all_queries() -> Iterator[tuple[str, str]]:
         for panel in panels(content):
             for target in panel["targets"]:
                 yield f"{name}: {panel['title']} {target['legendFormat']}", _filled(target["expr"])
-        for mark in content["annotations"]["list"]:
+        for mark in content["annotations"].get("list") or ():
             yield f"{name}: {mark['name']}", _filled(mark["expr"])
-        for variable in content["templating"]["list"]:
+        for variable in content["templating"].get("list") or ():
             if variable["type"] == "query":
                 query = variable["query"].removeprefix("label_values(").rpartition(",")[0]
                 yield f"{name}: ${variable['name']}", _filled(query)
@@ -46,6 +46,6 @@ def all_queries() -> Iterator[tuple[str, str]]:
 
 
 def _filled(expr: str) -> str:
-    for name, value in (("$__rate_interval", "1m"), ("$namespace", ".*"), ("$job", ".*")):
+    for name, value in (("$__rate_interval", "10m"), ("$namespace", ".*"), ("$job", ".*")):
         expr = expr.replace(name, value)
     return expr.replace("$role", ".*")
