@@ -16,7 +16,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import urllib.request
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -27,6 +26,7 @@ from bench.jobs import written
 from bench.measure import ROOT, Measure, paired, started
 from bench.transport import Worker, rate
 from edl_proto.v1 import job_pb2
+from edl_testing.scraping import scrape
 
 SEEDS, EPOCHS, BATCH = (1, 2, 3), int(os.environ.get("EDL_BENCH_EPOCHS", "20")), 64
 RECORDS = 1_437
@@ -53,13 +53,12 @@ def _edl(work: Path, *arguments: str) -> dict[str, Any]:
 def _trained(work: Path, data: Path, precision: str, seed: int) -> tuple[float, float]:
     """Accuracy on held-out digits, and MB of parameters that travelled."""
     name = f"{precision}-{seed}"
-    result = _edl(
+    _edl(
         *(work, "train", "--name", name, *MODEL, "--data", f"{data}/train/*.recordio"),
         *("--num-epochs", str(EPOCHS), "--minibatch-size", str(BATCH), "--seed", str(seed)),
         *("--wire-precision", precision, "--output", str(work / name), "--keep-page", "60"),
     )
-    with urllib.request.urlopen(f"{result['dashboard_url']}metrics", timeout=60) as answer:
-        text = answer.read().decode()
+    text = scrape(work / "home" / "jobs" / name)
     travelled = re.findall(r"^edl_parameter_bytes_total\{.*\} (\S+)$", text, re.MULTILINE)
     tested = f"{data}/test/*.recordio"
     found = _edl(work, "evaluate", "--data", tested, "--trained-model", str(work / name))

@@ -7,6 +7,8 @@ import json
 import socket
 import ssl
 import stat
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.names import Role
 from edl_proto.transport import channels
 from edl_proto.v1 import job_pb2, job_pb2_grpc
+from edl_testing.scraping import scrape
 
 TOTAL, EPOCHS = 30_011, 1
 """Held, this trains for five minutes."""
@@ -95,6 +98,24 @@ def test_a_job_is_closed_to_everybody_else(
     assert len(sockets) == 1 + int(servers), "of the master and each server"
     assert {path.stat().st_mode for path in sockets} == {stat.S_IFSOCK | 0o600}
 
+    # Nor does the page show anything but to who has a link, or the metrics but to a scraper.
+    url = facts["dashboard_url"]
+    for path, code in (("", 403), ("api/status", 403), ("metrics", 401)):
+        with pytest.raises(urllib.error.HTTPError) as closed:
+            urllib.request.urlopen(f"{url}{path}", timeout=200)
+        with closed.value:
+            assert closed.value.code == code
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    link = edl("dashboard", "w", "-o", "json").json["dashboard_url"]
+    for _ in range(2):  # the second time by its cookie
+        with browser.open(link, timeout=200) as answer:
+            assert b'id="job-name"' in answer.read()
+            home = answer.url
+    with browser.open(f"{home}api/status", timeout=200) as answer:
+        assert json.loads(answer.read())["name"] == "w"
+    assert "edl_job_info" in scrape(edl.job_dir("w"))
+    secrets = [path.read_bytes() for path in (edl.job_dir("w") / "page").iterdir()]
+
     # A worker's certificate does not stop a job.
     worker = edl.credentials("w", Role.WORKER, 1).to(Role.MASTER)
     with channels.connect(facts["address"], worker) as channel:
@@ -119,7 +140,9 @@ def test_a_job_is_closed_to_everybody_else(
 
     for pid in edl.processes():
         for name in ("cmdline", "environ"):
-            assert b"PRIVATE KEY" not in (Path("/proc") / str(pid) / name).read_bytes()
+            shown = (Path("/proc") / str(pid) / name).read_bytes()
+            assert b"PRIVATE KEY" not in shown
+            assert not [secret for secret in secrets if secret.strip() in shown]
     held.release()
     assert edl("wait", "w").code == 0
     check(output, TOTAL, EPOCHS)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
 from conftest import Edl
 from counting import train
 
+from edl_testing.scraping import scrape
+
 
 def traffic(edl: Edl, name: str) -> dict[str, float]:
     """Bytes of parameters by direction, from the metrics of a job whose page is still there."""
-    url = edl.status(name)["dashboard_url"]
-    with urllib.request.urlopen(f"{url}metrics", timeout=200) as answer:
-        text = answer.read().decode()
+    text = scrape(edl.job_dir(name))
     found = re.findall(r'edl_parameter_bytes_total\{direction="(\w+)"\} (\S+)', text)
     return {direction: float(value) for direction, value in found}
 

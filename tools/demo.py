@@ -96,7 +96,7 @@ def main() -> int:
         "images/s": f"{result['records_per_s']:,.0f} while training",
         "records": f"{result['records_trained']} trained, {chosen.epochs} epochs of {trained}",
         "trained model": result["output"],
-        "status page": f"{result['dashboard_url']} (for ten minutes)",
+        "status page": f"{edl('dashboard', job)['dashboard_url']} (for ten minutes)",
         "took": f"{time.monotonic() - begun:.0f} s",
     }
     print()

@@ -69,7 +69,7 @@ units are base units, and no label grows with tasks, records, workers or process
 
 | service | where |
 |---|---|
-| master | `/metrics` of the job's page; it carries the figures of the whole job |
+| master | `/metrics` of the job's page, with its token; it has the figures of the whole job |
 | worker | a port of its own, `EDL_METRICS_HOST` and `EDL_METRICS_PORT`; nobody needs to ask there |
 | builder | `--metrics-port` |
 

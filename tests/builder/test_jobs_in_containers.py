@@ -98,10 +98,12 @@ def test_a_worker_that_is_taken_away_is_replaced_and_stop_and_delete_leave_nothi
 ) -> None:
     edl = in_containers
     edl(*circle, "--name", "long", "--num-workers", "2")
-    page = edl.status("long")["dashboard_url"]
-    assert page.startswith("http://127.0.0.1:")
-    with urllib.request.urlopen(page, timeout=200) as answer:
-        assert b"<html" in answer.read()
+    page = edl("dashboard", "long", "-o", "json").json["dashboard_url"]
+    assert page.startswith(edl.status("long")["dashboard_url"])
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    for _ in range(2):  # the second time by its cookie
+        with browser.open(page, timeout=200) as answer:
+            assert b'id="job-name"' in answer.read()
     eventually(lambda: steps(edl, "long") > 20, "the job at work")
     doomed, other = sorted(of_jobs(job_world, edl, "worker"), key=lambda each: str(each.name))
     # Where a worker runs, it sees what it needs: neither the engine nor the job's directory.

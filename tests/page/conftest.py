@@ -67,7 +67,7 @@ def visit(chromium: Chromium) -> Iterator[Visit]:
         ready: str = SHOWN,
     ) -> Tab:
         tab = chromium.open(
-            server.url, width=width, height=height, dark=dark, mobile=mobile, timezone="UTC"
+            server.link(), width=width, height=height, dark=dark, mobile=mobile, timezone="UTC"
         )
         visited.append((tab, server.url, may_lose_master))
         tab.wait_for(ready)

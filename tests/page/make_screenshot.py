@@ -17,7 +17,7 @@ SCALE = 2.0
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("url", help="address of the page, as edl train prints it")
+    parser.add_argument("url", help="a link to the page, as edl dashboard prints it")
     parser.add_argument("out", type=Path, help="PNG file to write")
     parser.add_argument("--width", type=int, default=WIDTH, help="of the window, in CSS pixels")
     parser.add_argument("--height", type=int, default=HEIGHT, help="of the window, in CSS pixels")

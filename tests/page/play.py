@@ -24,7 +24,7 @@ def main() -> None:
     moment = SCENARIOS[options.job]
     begun = time.monotonic()
     with PageServer(*moment(options.at or 0.0)) as server:
-        print(server.url, flush=True)
+        print(server.link(), flush=True)
         while True:
             time.sleep(0.5)
             if options.at is None:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
+import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Self
 
 from edl_master.adapters.http import StatusServer
+from edl_master.adapters.page_access import PageAccess
+from edl_proto.identity.page_key import PageKey
 from edl_proto.v1.job_pb2 import Event, JobStatus
+
+KEY = PageKey.create()
+"""Of all made-up jobs: one may come back where it was, as after the restart of a master."""
 
 
 class PageServer:
     """The page of one made-up job on the loopback interface; a context manager.
 
     Attributes:
-        url: address of the page.
+        url: address of the page, below which everything of it is.
         failing: answer the API with an error of the server.
     """
 
@@ -23,9 +31,16 @@ class PageServer:
         self._gone = False
         self.failing = False
         self.tell(status, events)
-        self._server = StatusServer("127.0.0.1", port, self)
+        self._folder = tempfile.TemporaryDirectory(prefix="page-")
+        self.key = KEY
+        access = PageAccess(KEY, Path(self._folder.name), status.name)
+        self._server = StatusServer("127.0.0.1", port, self, access)
         self.port = self._server.port
         self.url = f"http://127.0.0.1:{self.port}/"
+
+    def link(self) -> str:
+        """A new one, which opens the page once."""
+        return self.key.link(self.url, time.time())
 
     def __enter__(self) -> Self:
         return self
@@ -43,6 +58,7 @@ class PageServer:
         if not self._gone:
             self._gone = True
             self._server.close()
+            self._folder.cleanup()
 
     def status(self) -> JobStatus:
         self._check()

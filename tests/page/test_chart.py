@@ -157,7 +157,7 @@ def test_numbers_and_ticks(
     tab = visit(serve(*jobs.training(1.0)))
     arguments = json.dumps([given for given, _ in cases])
     found = tab.evaluate(
-        f"import('/{module}.js').then(m => {arguments}.map(given => m.{function}(...given)))"
+        f"import('./{module}.js').then(m => {arguments}.map(given => m.{function}(...given)))"
     )
     assert dict(zip(map(str, (g for g, _ in cases)), found, strict=True)) == {
         str(given): expected for given, expected in cases
@@ -184,7 +184,7 @@ def test_axes_have_round_labels(serve: Serve, visit: Visit) -> None:
     tab = visit(serve(*jobs.training(1.0)))
     for function, given, expected in AXES:
         found = tab.evaluate(
-            f"import('/scale.js').then(m => (a => a.ticks.map(a.label))"
+            f"import('./scale.js').then(m => (a => a.ticks.map(a.label))"
             f"(m.{function}(...{json.dumps(given)})))"
         )
         assert found == expected, (function, given)

@@ -65,8 +65,8 @@ def test_the_picture_shows_the_job(serve: Serve, visit: Visit, tmp_path: Path) -
 
 def test_light_and_dark(serve: Serve, tmp_path: Path) -> None:
     server = serve(*jobs.training(999.0))
-    light = pixels(screenshot(server.url, tmp_path / "light.png", 800, 600))
-    dark = pixels(screenshot(server.url, tmp_path / "dark.png", 800, 600, dark=True))
+    light = pixels(screenshot(server.link(), tmp_path / "light.png", 800, 600))
+    dark = pixels(screenshot(server.link(), tmp_path / "dark.png", 800, 600, dark=True))
     assert light.shape == dark.shape == (600, 800, 3)
     assert np.median(light) > 230
     assert np.median(dark) < 40
@@ -79,7 +79,7 @@ def test_the_readme_picture_can_be_retaken(serve: Serve, tmp_path: Path) -> None
     out = tmp_path / "job-page.png"
     script = Path(__file__).parent / "make_screenshot.py"
     done = subprocess.run(
-        [sys.executable, str(script), server.url, str(out)],
+        [sys.executable, str(script), server.link(), str(out)],
         capture_output=True,
         text=True,
         timeout=200,
@@ -95,5 +95,5 @@ def test_a_page_that_does_not_exist_is_an_error(serve: Serve, tmp_path: Path) ->
     server = serve(*jobs.training(1.0))
     server.close()
     with pytest.raises(RuntimeError, match="CONNECTION_REFUSED"):
-        screenshot(server.url, tmp_path / "none.png", 800, 600)
+        screenshot(server.link(), tmp_path / "none.png", 800, 600)
     assert not (tmp_path / "none.png").exists()

@@ -114,7 +114,7 @@ def _run(verb: Verb, options: Mapping[str, Any], progress: bool) -> JobResult:
     )
     started = submitter.start(plan)
     if progress:
-        display.say(f"{started.name} started, page: {started.dashboard_url}")
+        display.say(f"{started.name} started, page: {started.page_link}")
     if plan.job.detach:
         return of_status(submitter.catalog.recorded(started.name).status)
     backend = submitter.catalog.find(started.name)

@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+import urllib.parse
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 from conftest import Edl, eventually, stand_in_for_check
 
 from edl.adapters.job_service_client import CALL_S
+from edl_proto.identity.page_key import PageKey
 from edl_proto.local import supervision
 
 RESULT = {
@@ -514,15 +517,32 @@ def test_following_logs_and_events_ends_with_the_job(tidy: Edl) -> None:
 
 def test_the_page_s_url_while_the_job_runs_and_after(tidy: Edl) -> None:
     tidy.begin("page")
-    url = tidy("dashboard", "page").out
-    assert url.startswith("http://127.0.0.1:")
+    url = tidy("status", "page", "-o", "json").json["dashboard_url"]
+    links = [tidy("dashboard", "page").out.strip() for _ in range(2)]
+    links += [line.split()[-1] for line in tidy("status", "page").out.splitlines() if url in line]
+    key = PageKey.read(tidy.job_dir("page") / "page")
+    assert key is not None
+    for link in links:
+        assert link.startswith(f"{url}?token=")
+        assert key.is_fresh_link(link.partition("=")[2], time.time())
+    assert len(set(links)) == 3
+    # A browser gets the link in a file: other users see the arguments of its process.
+    browser = tidy.place / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {tidy.place}/opened\n')
+    browser.chmod(0o755)
+    shown = tidy("dashboard", "page", "--open", env={**tidy.env, "BROWSER": str(browser)})
+    opened = urllib.parse.urlsplit((tidy.place / "opened").read_text().strip())
+    assert (opened.scheme, opened.query) == ("file", "")
+    page = Path(urllib.parse.unquote(opened.path))
+    assert shown.out.strip() in page.read_text()
+    assert page.stat().st_mode & 0o777 == 0o600
     tidy("stop", "page")
     eventually(lambda: not alive(master_pid(tidy, "page")), "the master has ended")
     child = tidy.start("dashboard", "page", "-o", "json")
     assert child.stdout is not None
     assert child.stderr is not None
     later = json.loads("".join(iter(child.stdout.readline, "}\n")) + "}")
-    assert later["dashboard_url"].startswith("http://127.0.0.1:")
+    assert key.is_fresh_link(later["dashboard_url"].partition("/?token=")[2], time.time())
     assert "page cancelled; Ctrl-C closes the page" in child.stderr.readline()
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=200)

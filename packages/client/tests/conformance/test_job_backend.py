@@ -11,6 +11,7 @@ import os
 import pkgutil
 import shlex
 import signal
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -32,6 +33,7 @@ from edl.core.options.kinds import WorkerRange
 from edl.core.platforms import PLATFORMS
 from edl.core.submission import Submission, build
 from edl_proto.errors import EdlError
+from edl_proto.identity.page_key import PageKey
 from edl_proto.local import job_directory, output_reservation
 from edl_proto.transport import channels
 from edl_proto.v1 import error_pb2
@@ -134,6 +136,11 @@ def test_a_submitted_job_runs_and_is_known(harness: Harness, backend: JobBackend
     snapshot = backend.status("first")
     assert (snapshot.status.job, snapshot.status.verb) == ("first", Verb.TRAIN)
     assert snapshot.dashboard_url.startswith("http://")
+    link = snapshot.page_link()
+    key = PageKey.read(harness.edl.job_dir("first") / job_directory.PAGE)
+    assert key is not None
+    assert link.startswith(f"{snapshot.dashboard_url}?token=")
+    assert key.is_fresh_link(link.partition("=")[2], time.time())
     assert snapshot.details()["state"] == "RUNNING"
     end(backend, "first")
 

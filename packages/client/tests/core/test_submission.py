@@ -103,6 +103,13 @@ def test_python_values_are_read_as_well_as_texts() -> None:
     assert job.keep_page == 1.5
 
 
+def test_a_scraper_needs_a_token_but_on_a_cluster() -> None:
+    cluster = {**TRAIN, "platform": "kubernetes"}
+    assert made(Verb.TRAIN, TRAIN).metrics_auth == "token"
+    assert made(Verb.TRAIN, cluster).metrics_auth == "none"
+    assert made(Verb.TRAIN, {**cluster, "metrics_auth": "token"}).metrics_auth == "token"
+
+
 @pytest.mark.parametrize("verb", list(Verb))
 def test_missing_options_are_all_named_with_an_example(verb: Verb) -> None:
     problem = refused(verb, {})

@@ -20,6 +20,7 @@ from edl_master.app.hosting import Hosting
 from edl_proto.identity.authority import Authority
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.names import Role
+from edl_proto.identity.page_key import PageKey
 from edl_proto.kubernetes import objects
 from edl_proto.local import job_directory
 from edl_proto.v1 import job_pb2
@@ -121,6 +122,17 @@ def test_a_job_with_a_result_ends_with_code_0_and_leaves_the_job_alone(
     folder = tmp_path / "state" / "job"
     assert (folder / job_directory.SPEC).read_text() == secret.read_text()
     assert (folder / "logs" / "master.log").exists()
+
+
+def test_the_key_of_the_page_is_that_of_the_secret(
+    api: FakeApi, secret: Path, tmp_path: Path, work: Work
+) -> None:
+    own = PageKey.create()
+    secret.with_name(objects.PAGE_KEY).write_text(own.text)
+    assert pod.run(secret, tmp_path / "state", lambda: api) == 0
+    found = PageKey.read(tmp_path / "state" / "job" / job_directory.PAGE)
+    assert found is not None
+    assert found.text == own.text
 
 
 @pytest.mark.parametrize("state", [job_pb2.FAILED, job_pb2.CANCELLED])

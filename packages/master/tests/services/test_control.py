@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 import urllib.error
@@ -16,9 +17,12 @@ from fakes.jobs import DEADLINE_S, RunningJob, intervals, training_spec
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from edl_master.adapters.job_directory import JobDirectory
 from edl_proto.errors import EdlError
+from edl_proto.identity.page_key import PageKey
 from edl_proto.v1 import error_pb2, job_pb2
 from edl_testing.fake_worker import FakeWorker, WorkerBehavior
+from edl_testing.scraping import scrape
 
 
 class Gate:
@@ -62,8 +66,15 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def get(job: RunningJob, path: str) -> tuple[int, dict[str, str], bytes]:
+    """What a browser gets that is let in; ``path`` is below the home of the page."""
+    key = PageKey.read(job.directory / "page")
+    assert key is not None
+    url = job.app.dashboard_url.rstrip("/") + key.home + path.lstrip("/")
+    request = urllib.request.Request(
+        url, headers={"Cookie": f"edl-page={key.session(time.time())}"}
+    )
     try:
-        with urllib.request.urlopen(job.app.dashboard_url.rstrip("/") + path, timeout=200) as reply:
+        with urllib.request.urlopen(request, timeout=200) as reply:
             return reply.status, dict(reply.headers), reply.read()
     except urllib.error.HTTPError as error:
         with error:
@@ -162,6 +173,24 @@ def test_the_page_has_status_events_and_metrics(job: RunningJob) -> None:
     assert 'edl_tasks{state="leased",type="training"} 2.0' in lines
     assert any(line.startswith("edl_job_info{") and 'type="train"' in line for line in lines)
     assert get(job, "/healthz")[0] == 200
+    assert scrape(job.directory.path).splitlines()[0] == lines[0]
+
+
+def test_nothing_that_is_written_down_opens_the_page(job: RunningJob) -> None:
+    until((job.directory / "status.json").exists)
+    folder = job.directory / "page"
+    key = PageKey.read(folder)
+    assert key is not None
+    for secret in (key.text, key.home.strip("/"), key.metrics_token):
+        for path in job.directory.path.rglob("*"):
+            if path.is_file() and folder not in path.parents:
+                assert secret.encode() not in path.read_bytes(), path
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(job.app.dashboard_url, timeout=200)
+    with caught.value:
+        assert caught.value.code == 403
+    for path in folder.iterdir():
+        assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_the_page_itself_is_served_and_nothing_beside_it(job: RunningJob) -> None:
@@ -177,6 +206,21 @@ def test_the_page_itself_is_served_and_nothing_beside_it(job: RunningJob) -> Non
         urllib.request.urlopen(request, timeout=200)
     with caught.value:
         assert caught.value.code == 501
+
+
+def test_a_later_master_has_the_page_where_the_former_one_had_it(tmp_path: Path) -> None:
+    def url() -> str:
+        with RunningJob(training_spec(tmp_path), tmp_path / "job", WorkerBehavior(106)) as job:
+            assert job.wait() == 0
+            return job.app.dashboard_url
+
+    # Any process of the machine may have taken a port for a moment, but not each time.
+    assert len({url() for _ in range(4)}) < 4
+    with socket.socket() as taken:
+        port = JobDirectory(tmp_path / "job").former_port("dashboard_url")
+        taken.bind(("127.0.0.1", port))
+        taken.listen()
+        assert url() != f"http://127.0.0.1:{port}/"
 
 
 def test_health_and_reflection_are_served(job: RunningJob) -> None:

@@ -40,6 +40,7 @@ from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.folder import IdentityFolder
 from edl_proto.identity.gate import Gate
 from edl_proto.identity.names import Role
+from edl_proto.identity.page_key import PageKey
 from edl_proto.local import job_directory
 from edl_proto.local.parent_process import end_with_parent
 from edl_proto.timestamps import rfc3339
@@ -219,6 +220,7 @@ class FakeJob(job_pb2_grpc.JobServicer):
         self.status.state = job_pb2.SUCCEEDED
 
     def run(self) -> None:
+        PageKey.provide(self.directory / job_directory.PAGE)
         identities = IdentityFolder(self.directory / job_directory.IDENTITY, self.spec.name)
         gate = None
         if identities.exists:

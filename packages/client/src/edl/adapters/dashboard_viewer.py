@@ -1,9 +1,11 @@
-"""Serves the page of a finished job with a process of the master's package."""
+"""Serves the page of a finished job with a process of the master's package; opens pages."""
 
 from __future__ import annotations
 
 import contextlib
+import html
 import json
+import os
 import select
 import subprocess
 from collections.abc import Iterator
@@ -12,9 +14,16 @@ from pathlib import Path
 from edl.adapters.job_store import START_DEADLINE_S
 from edl.adapters.launcher import master_command
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.local import job_directory
 
 _LEAVE_S = 5.0
 _DETAIL_LINES = 20
+
+_LINK_FILE = "open-page.html"
+_LINK_PAGE = """<!doctype html>
+<meta charset="utf-8"><title>edl</title><meta http-equiv="refresh" content="0; url={0}">
+<a href="{0}">The page of the job</a>
+"""
 
 
 @contextlib.contextmanager
@@ -48,6 +57,20 @@ def viewer(job_dir: Path, port: int) -> Iterator[tuple[str, subprocess.Popen[str
         process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.communicate(timeout=_LEAVE_S)
+
+
+def open_in_browser(link: str) -> None:
+    """Open a page by its link. The browser reads it from a file: arguments are for all to see."""
+    import webbrowser
+
+    folder = job_directory.home()
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / _LINK_FILE
+    path.unlink(missing_ok=True)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with open(file, "w", encoding="utf-8") as content:
+        content.write(_LINK_PAGE.format(html.escape(link)))
+    webbrowser.open(path.absolute().as_uri())
 
 
 def _url(command: list[str], line: str, process: subprocess.Popen[str]) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from edl import codec
@@ -32,7 +33,8 @@ from edl.core.job_status import Failure, JobEvent, JobState, JobStatus, next_ste
 from edl.core.options.kinds import WorkerRange
 from edl.core.submission import Submission
 from edl_proto.errors import EdlError
-from edl_proto.local import output_reservation
+from edl_proto.identity.page_key import PageKey
+from edl_proto.local import job_directory, output_reservation
 from edl_proto.v1 import error_pb2, job_pb2
 
 if TYPE_CHECKING:
@@ -175,7 +177,7 @@ class LocalJobBackend:
     @contextlib.contextmanager
     def serve_page(self, name: str, port: int) -> Iterator[ServedPage]:
         with viewer(self._read(name).path, port) as (url, process):
-            yield ServedPage(url, process.wait)
+            yield ServedPage(_page_link(self._store.path(name), url), process.wait)
 
     def _check(self, name: str) -> None:
         """Raises: EdlError: JOB_NOT_FOUND."""
@@ -248,12 +250,19 @@ def _report(
     # A master whose job is over may live a moment longer than its page.
     served = not status.state.is_over or keep_page_s > 0
     page = stored.master if served and stored.master_is_alive else None
+    url = page.dashboard_url if page is not None else ""
     return StatusReport(
         status=status,
         answered=answered,
         location=str(stored.path),
         keep_page_s=keep_page_s,
-        dashboard_url=page.dashboard_url if page is not None else "",
+        dashboard_url=url,
+        page_link=lambda: _page_link(stored.path, url),
         description=lambda: codec.to_dict(stored.spec),
         details=lambda: {**codec.to_dict(message), "state": status.state.value},
     )
+
+
+def _page_link(job_dir: Path, url: str) -> str:
+    key = PageKey.read(job_dir / job_directory.PAGE)
+    return key.link(url, time.time()) if key is not None and url else url

@@ -40,12 +40,12 @@ def resume(
         url = report.dashboard_url or report.status.dashboard_url
         if not quiet:
             how = "resumed" if resumed else "runs already; watching it"
-            terminal.message(f"{name} {how}, page: {url}")
+            terminal.message(f"{name} {how}, page: {report.page_link() or url}")
         if detach:
             put_detached(catalog, name, url, output_format, quiet=quiet)
             return
     status = follow(backend, name, make_display(quiet), output_format)
-    finish(status, output_format, quiet=quiet, keep_page_s=report.keep_page_s)
+    finish(backend, status, output_format, quiet=quiet, keep_page_s=report.keep_page_s)
 
 
 @app.command(cls=EdlCommand, epilog="edl export my-job\nedl export my-job --output so_far")

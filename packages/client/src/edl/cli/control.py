@@ -54,8 +54,9 @@ def wait(
         results = [of_status(status).to_dict() for status in ends]
         if not quiet:
             for status in ends:
-                keep_page_s = catalog.recorded(status.job).keep_page_s
-                terminal.message("\n".join(summary(status, keep_page_s)))
+                known = catalog.recorded(status.job)
+                told = summary(status, known.keep_page_s, known.page_link())
+                terminal.message("\n".join(told))
         put(
             results[0] if len(results) == 1 else results,
             output_format,

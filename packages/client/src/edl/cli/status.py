@@ -75,7 +75,7 @@ def show_status(name: Name, output_format: Output = None) -> None:
 
         report = job_catalog().find(name).status(name)
         status = report.status
-        lines = status_lines(status)
+        lines = status_lines(status, report.page_link())
         if output_format is Format.WIDE:
             lines += ["", *(f"  {key:<18}{value}" for key, value in outcome(status, wide=True))]
         if status.failure is not None:
@@ -126,7 +126,7 @@ def dashboard(
         ),
     ] = 0,
 ) -> None:
-    """Print the URL of a job's page. The page of a finished job is served until Ctrl-C."""
+    """Print a link that opens a job's page once. That of a finished job is served until Ctrl-C."""
     with reporting(output_format):
         from edl.app import job_catalog
         from edl.render import terminal
@@ -138,12 +138,12 @@ def dashboard(
             put({"job": name, "dashboard_url": url}, output_format, [url], [name])
             sys.stdout.flush()
             if open_:
-                import webbrowser
+                from edl.adapters.dashboard_viewer import open_in_browser
 
-                webbrowser.open(url)
+                open_in_browser(url)
 
         if report.dashboard_url:
-            show(report.dashboard_url)
+            show(report.page_link())
             return
         try:
             with backend.serve_page(name, port) as page:

@@ -98,14 +98,14 @@ def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet
         started = submitter.start(plan)
         if not quiet:
             how = "runs already; watching it" if started.attached else "started"
-            page = started.dashboard_url or f"edl dashboard {started.name}"
+            page = started.page_link or f"edl dashboard {started.name}"
             terminal.message(f"{started.name} {how}, page: {page}")
         if plan.job.detach:
             put_detached(submitter.catalog, started.name, started.dashboard_url, form, quiet=quiet)
             return
     backend = submitter.catalog.find(started.name)
     status = follow(backend, started.name, make_display(quiet), form, plan.job.timeout)
-    finish(status, form, quiet=quiet, keep_page_s=plan.job.keep_page)
+    finish(backend, status, form, quiet=quiet, keep_page_s=plan.job.keep_page)
 
 
 def provide_image(submitter: JobSubmitter, plan: SubmissionPlan, *, quiet: bool) -> SubmissionPlan:
@@ -179,7 +179,9 @@ def detached_notice(name: str) -> str:
     )
 
 
-def finish(status: JobStatus, form: Format | None, *, quiet: bool, keep_page_s: float) -> None:
+def finish(
+    backend: JobBackend, status: JobStatus, form: Format | None, *, quiet: bool, keep_page_s: float
+) -> None:
     """Print the result of a job; exit with the code of its failure unless it succeeded."""
     from edl import codec
     from edl.core.job_result import of_status
@@ -188,7 +190,8 @@ def finish(status: JobStatus, form: Format | None, *, quiet: bool, keep_page_s: 
     from edl.render.job_text import outcome, summary
 
     if not quiet:
-        terminal.message("\n".join(summary(status, keep_page_s)))
+        link = backend.status(status.job, ask=False).page_link() if keep_page_s > 0 else ""
+        terminal.message("\n".join(summary(status, keep_page_s, link)))
     rows = outcome(status, wide=form is Format.WIDE)
     width = max((len(name) for name, _ in rows), default=0)
     lines = [f"{name:<{width}}  {value}" for name, value in rows]

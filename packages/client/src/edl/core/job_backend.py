@@ -31,6 +31,8 @@ class StatusReport:
         location: where the job's state is, for messages: a directory, or namespace and name.
         keep_page_s: how long the master serves the job's page after the end, in seconds.
         dashboard_url: URL of the page while the master serves it; empty otherwise.
+        page_link: makes a link: a URL that opens the page once, in one browser. It is the bare
+            ``dashboard_url`` if this user cannot make a link, and empty without a page.
         description: the job's specification as plain values, as ``JobPlacement.describe`` gives it.
         details: all fields of the status as plain values, for programs.
     """
@@ -40,6 +42,7 @@ class StatusReport:
     location: str
     keep_page_s: float
     dashboard_url: str
+    page_link: Callable[[], str]
     description: Callable[[], Mapping[str, Any]]
     details: Callable[[], dict[str, Any]]
 
@@ -86,7 +89,12 @@ class JobLogs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ServedPage:
-    """The page of a job that is over; ``wait`` returns when nothing serves it any more."""
+    """The page of a job that is over.
+
+    Attributes:
+        url: a link that opens it, as ``StatusReport.page_link`` makes it.
+        wait: returns when nothing serves the page any more.
+    """
 
     url: str
     wait: Callable[[], object]

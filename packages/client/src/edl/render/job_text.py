@@ -83,11 +83,12 @@ def workers_phrase(status: JobStatus) -> str:
     return f"{status.at_work} of {quantities.plural(wanted, 'worker')}"
 
 
-def summary(status: JobStatus, keep_page_s: float = 0.0) -> list[str]:
+def summary(status: JobStatus, keep_page_s: float = 0.0, page_link: str = "") -> list[str]:
     """The result of a job: the work done, its speed, and problems on the way.
 
     Args:
         keep_page_s: how long the master serves its page after the end, in seconds.
+        page_link: opens the page for as long.
     """
     done = status.records_trained if status.verb is Verb.TRAIN else status.records_done
     verb = {
@@ -145,7 +146,7 @@ def summary(status: JobStatus, keep_page_s: float = 0.0) -> list[str]:
             if keep_page_s > 0
             else f"closed; edl dashboard {status.job} serves it again"
         )
-        lines.append(f"  page: {status.dashboard_url} ({stays})")
+        lines.append(f"  page: {page_link or status.dashboard_url} ({stays})")
     return lines
 
 
@@ -296,8 +297,12 @@ def servers(status: JobStatus) -> str:
     return f"{states}; restarted {'once' if restarts == 1 else f'{restarts} times'}"
 
 
-def status_lines(status: JobStatus) -> list[str]:
-    """A job on one screen."""
+def status_lines(status: JobStatus, page_link: str = "") -> list[str]:
+    """A job on one screen.
+
+    Args:
+        page_link: opens the job's page; empty: its address is shown, which opens nothing by itself.
+    """
     lines = [f"{status.job}  {status.state.words}", f"  {progress_line(status)}"]
     if status.started_at:
         lines.append(f"  started {status.started_at}, {quantities.duration(status.seconds)}")
@@ -306,7 +311,7 @@ def status_lines(status: JobStatus) -> list[str]:
     if status.table_rows:
         lines.append(f"  rows    {table_rows(status)}")
     if status.dashboard_url and not status.state.is_over:
-        lines.append(f"  page    {status.dashboard_url}")
+        lines.append(f"  page    {page_link or status.dashboard_url}")
     if status.output:
         lines.append(f"  output  {status.output}")
     lines.extend(f"  warning: {text}" for text in status.warnings)

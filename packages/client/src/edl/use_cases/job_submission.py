@@ -49,10 +49,18 @@ class SubmissionPlan:
 
 @dataclass(frozen=True, slots=True)
 class StartedJob:
-    """A job whose master answers; ``attached`` if it ran before this submission."""
+    """A job whose master answers.
+
+    Attributes:
+        name: of the job.
+        dashboard_url: of its page.
+        page_link: opens the page; empty while no master serves it.
+        attached: whether it ran before this submission.
+    """
 
     name: str
     dashboard_url: str
+    page_link: str
     attached: bool
 
 
@@ -187,7 +195,7 @@ class JobSubmitter:
             self._same_job_runs(backend, plan.job)
         report = backend.status(name, ask=False)
         url = report.dashboard_url or report.status.dashboard_url
-        return StartedJob(name, url, attached)
+        return StartedJob(name, url, report.page_link(), attached)
 
     def _same_job_runs(self, backend: JobBackend, job: Submission) -> bool:
         """True if the job of this name is the same and not over; an error otherwise."""

@@ -145,7 +145,8 @@ def test_the_job_starts_one_master_again_and_again() -> None:
 
 
 def test_the_service_selects_the_master_alone() -> None:
-    _, service = manifest.owned_objects(job(), "ns", "{}")
+    secret, service = manifest.owned_objects(job(), "ns", "{}", {"page-key": "k"})
+    assert secret["stringData"] == {"spec.json": "{}", "page-key": "k"}
     labels = pods.master_pod(job(), NONE)["metadata"]["labels"]
     assert service["spec"]["selector"].items() <= labels.items()
     worker = pods.worker_pod(job(), NONE)["metadata"]["labels"]

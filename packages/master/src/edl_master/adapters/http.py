@@ -1,7 +1,7 @@
 """The status page, the same figures as JSON, and metrics, over plain HTTP. Read only.
 
-On a loopback address, the page answers only to names of this machine. A web site could otherwise
-read it through the user's browser, by a name of its own that leads to 127.0.0.1 (DNS rebinding).
+``page_access`` decides who gets them. Besides, on a loopback address the page answers only to names
+of this machine, and not to a name of a web site that leads to 127.0.0.1 (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import logging
 import mimetypes
 import socket
 import threading
+import time
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,6 +22,14 @@ from typing import Any, ClassVar, Protocol
 from urllib.parse import parse_qs, urlsplit
 
 from edl_master.adapters.job_directory import to_json
+from edl_master.adapters.page_access import (
+    HEALTH,
+    METRICS,
+    Answer,
+    Granted,
+    PageAccess,
+    PageRequest,
+)
 from edl_master.adapters.tcp_ports import address_in_use
 from edl_proto.v1 import job_pb2
 
@@ -46,6 +55,9 @@ _HEADERS = {
     "X-Frame-Options": "DENY",
 }
 
+_MOST_CONNECTIONS = 128
+"""At a time: one that says nothing costs a thread of the master until it is given up."""
+
 _CLOSE_S = 5.0
 """How long the listener may take to notice that it is to end."""
 
@@ -70,6 +82,7 @@ class StatusServer:
         host: address to listen on.
         port: 0 for any.
         source: where the answers come from.
+        access: who gets them.
         page: the page's files; those of the package by default.
 
     Raises:
@@ -77,19 +90,44 @@ class StatusServer:
     """
 
     def __init__(
-        self, host: str, port: int, source: StatusSource, page: Traversable | None = None
+        self,
+        host: str,
+        port: int,
+        source: StatusSource,
+        access: PageAccess,
+        page: Traversable | None = None,
     ) -> None:
         files = page or importlib.resources.files("edl_master") / PAGE
+        free = threading.BoundedSemaphore(_MOST_CONNECTIONS)
 
         class Handler(_Handler):
             answers: ClassVar[_Answers] = _Answers(source, files)
             only_by_own_names = _is_loopback(host)
+
+            def decide(self) -> Granted | Answer:
+                # Of a header that is there twice, the first counts.
+                headers = {name.title(): text for name, text in reversed(self.headers.items())}
+                request = PageRequest(self.path, headers, is_get=self.command == "GET")
+                return access.decide(request, time.time())
 
         class Server(ThreadingHTTPServer):
             address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
             daemon_threads = True
             # Sharing a port with another job's page would show either at random.
             allow_reuse_port = False
+            request_queue_size = _MOST_CONNECTIONS
+
+            def process_request(self, request: Any, client_address: Any) -> None:
+                if free.acquire(blocking=False):
+                    super().process_request(request, client_address)
+                else:
+                    self.shutdown_request(request)
+
+            def process_request_thread(self, request: Any, client_address: Any) -> None:
+                try:
+                    super().process_request_thread(request, client_address)
+                finally:
+                    free.release()
 
             def handle_error(self, request: Any, client_address: Any) -> None:
                 log.debug("a reader of the status page left", exc_info=True)
@@ -120,8 +158,8 @@ class _Answers:
         self._fixed: dict[str, Callable[[dict[str, list[str]]], tuple[str, bytes]]] = {
             "/api/status": self._status,
             "/api/events": self._events,
-            "/metrics": lambda _: (_METRICS, self._source.metrics()),
-            "/healthz": lambda _: ("text/plain; charset=utf-8", b"ok\n"),
+            METRICS: lambda _: (_METRICS, self._source.metrics()),
+            HEALTH: lambda _: ("text/plain; charset=utf-8", b"ok\n"),
         }
 
     def get(self, target: str) -> tuple[HTTPStatus, str, bytes]:
@@ -175,24 +213,39 @@ class _Handler(BaseHTTPRequestHandler):
     def do_HEAD(self) -> None:
         self._answer(with_content=False)
 
+    def decide(self) -> Granted | Answer:
+        """What becomes of this request."""
+        raise NotImplementedError
+
     def _answer(self, *, with_content: bool) -> None:
         try:
-            if self.only_by_own_names and not _is_own_name(self.headers.get("Host", "localhost")):
-                status, kind = HTTPStatus.MISDIRECTED_REQUEST, "text/plain; charset=utf-8"
-                content = b"This page answers to localhost and 127.0.0.1 only.\n"
-            else:
-                status, kind, content = self.answers.get(self.path)
+            answer = self._find()
         except Exception:
-            log.exception("GET %s", self.path)
-            status, kind = HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain; charset=utf-8"
-            content = b"This is an internal error of edl; the master's log has the traceback.\n"
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(content)))
+            log.exception("the page cannot answer")  # without its path, which has secrets
+            answer = Answer(
+                HTTPStatus.INTERNAL_SERVER_ERROR,
+                content=b"This is an internal error of edl; the master's log has the traceback.\n",
+            )
+        self.send_response(answer.status)
+        self.send_header("Content-Type", answer.kind)
+        self.send_header("Content-Length", str(len(answer.content)))
         self.send_header("Cache-Control", "no-store")
+        for name, value in answer.headers.items():
+            self.send_header(name, value)
         self.end_headers()
         if with_content:
-            self.wfile.write(content)
+            self.wfile.write(answer.content)
+
+    def _find(self) -> Answer:
+        if self.only_by_own_names and not _is_own_name(self.headers.get("Host", "localhost")):
+            return Answer(
+                HTTPStatus.MISDIRECTED_REQUEST,
+                content=b"This page answers to localhost and 127.0.0.1 only.\n",
+            )
+        decision = self.decide()
+        if isinstance(decision, Answer):
+            return decision
+        return Answer(*self.answers.get(decision.target))
 
     def end_headers(self) -> None:
         for name, value in _HEADERS.items():
@@ -200,7 +253,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:
-        log.debug(format, *args)
+        """Nothing: requests have secrets in them."""
 
 
 def _is_loopback(host: str) -> bool:

@@ -158,11 +158,15 @@ class JobDirectory:
         with self._writing(job_directory.RESERVE):
             replace_file(self.path / job_directory.RESERVE, bytes(_RESERVED_BYTES))
 
-    def former_port(self) -> int:
-        """The port of the master that last wrote where it is; 0 if none did."""
+    def former_port(self, fact: str = "address") -> int:
+        """A port of the master that last wrote where it is; 0 if none did.
+
+        Args:
+            fact: ``dashboard_url`` for that of the page.
+        """
         try:
             facts = json.loads((self.path / job_directory.MASTER).read_bytes())
-            return int(str(facts["address"]).rpartition(":")[2])
+            return int(str(facts[fact]).rstrip("/").rpartition(":")[2])
         except (OSError, ValueError, KeyError, TypeError):
             return 0
 

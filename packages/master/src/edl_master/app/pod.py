@@ -43,6 +43,7 @@ from edl_master.server_group.processes import Arguments, ServerInstances
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.files import replace_file
 from edl_proto.identity.folder import IdentityFolder
+from edl_proto.identity.page_key import PageKey
 from edl_proto.kubernetes import objects
 from edl_proto.kubernetes.api import ApiError, ApiUnavailable, KubernetesApi
 from edl_proto.local import job_directory
@@ -100,6 +101,7 @@ def run(
     if not _hold(directory, epoch):
         return job_directory.DIRECTORY_TAKEN
     _take_over(folder, text)
+    _take_page_key(spec_file.with_name(objects.PAGE_KEY), folder)
     _keep_log(folder)
     record.follow()
     startup.work(directory, _hosting(api, owner, epoch, spec, identities))
@@ -160,6 +162,12 @@ def _take_over(folder: Path, spec: str) -> None:
             else:
                 entry.unlink()
     replace_file(path, spec.encode(), durable=True)
+
+
+def _take_page_key(file: Path, folder: Path) -> None:
+    """Use the key that clients read in the job's Secret; an older Secret has none."""
+    if file.exists():
+        PageKey.provide(folder / job_directory.PAGE, file.read_text())
 
 
 def _keep_log(folder: Path) -> None:

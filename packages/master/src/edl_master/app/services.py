@@ -6,6 +6,7 @@ until stage 3 starts the clock.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ from edl_master import codec
 from edl_master.adapters.buffer_pool import BufferPool
 from edl_master.adapters.http import StatusServer
 from edl_master.adapters.job_directory import JobDirectory
+from edl_master.adapters.page_access import PageAccess
 from edl_master.adapters.tcp_ports import is_free
 from edl_master.app.hosting import Hosting
 from edl_master.app.state import MasterState
@@ -130,7 +132,7 @@ class MasterServices:
             self.effects.record(note, self.controller.seconds)
         self.report = self._build_report(curves)
         # Before a client can ask for a status, which names the page.
-        self._page = StatusServer(config.host, config.spec.serving.dashboard_port, self.report)
+        self._page = self._open_page()
         opened.callback(self._page.close)
         self._server = Server(
             self._build_servicers(),
@@ -188,6 +190,18 @@ class MasterServices:
         return port if is_free(self._config.host, port) else 0
 
     # --- parts -----------------------------------------------------------------------------
+
+    def _open_page(self) -> StatusServer:
+        spec, host = self._config.spec, self._config.host
+        wanted = spec.serving.dashboard_port
+        access = PageAccess.of_job(
+            self._directory.path, spec.name, open_metrics=self._config.open_metrics
+        )
+        if not wanted and (port := self._directory.former_port("dashboard_url")):
+            # Open browsers, and links that nobody has clicked yet, have the former master's port.
+            with contextlib.suppress(EdlError):
+                return StatusServer(host, port, self.report, access)
+        return StatusServer(host, wanted, self.report, access)
 
     def _build_gate(self) -> Gate | None:
         if self.identities is None:

@@ -111,6 +111,11 @@ class Config:
         return [] if identities is None else ["--identity", str(identities.provide(role, number))]
 
     @property
+    def open_metrics(self) -> bool:
+        """Whether everybody who reaches the page's port gets the metrics."""
+        return self.spec.serving.metrics_auth == "none"
+
+    @property
     def model_of(self) -> str:
         """The job that the trained model belongs to: this one, or the one that it exports."""
         return self.spec.export.job or self.spec.name

@@ -81,6 +81,9 @@ async function fetchJson(url) {
   } catch (error) {
     throw new Error(error.name === "TimeoutError" ? "no answer in time" : "no connection");
   }
+  if (answer.status === 403) {
+    throw new Error("this browser's session is over; edl dashboard prints a new link");
+  }
   if (!answer.ok) throw new Error(`the master answered HTTP ${answer.status}`);
   return answer.json().catch(() => {
     throw new Error("the answer is not valid JSON");

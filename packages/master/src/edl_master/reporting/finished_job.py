@@ -12,6 +12,7 @@ from pathlib import Path
 from edl_master.adapters.http import StatusServer
 from edl_master.adapters.job_directory import JobDirectory
 from edl_master.adapters.journal import read_events
+from edl_master.adapters.page_access import PageAccess
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.local import job_directory
 from edl_proto.local.job_status import read_status
@@ -64,7 +65,8 @@ def view(job_dir: Path, host: str, port: int) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     try:
-        server = StatusServer(host, port, FinishedJob(JobDirectory(job_dir)))
+        source = FinishedJob(JobDirectory(job_dir))
+        server = StatusServer(host, port, source, PageAccess.of_job(job_dir, job_dir.name))
     except EdlError as error:
         code = ErrorCode.Name(error.code)
         print(json.dumps({"code": code, "what": error.what, "remedy": error.remedy}), flush=True)

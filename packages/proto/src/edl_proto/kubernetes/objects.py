@@ -87,6 +87,9 @@ IDENTITIES_PER_SECRET = 64
 IDENTITY_MODE = 0o400
 """Of these files; Kubernetes adds that the pod's group may read, since root owns them."""
 
+PAGE_KEY, METRICS_TOKEN = "page-key", "metrics-token"
+"""Keys of the job's Secret: what makes links to its page, and what a scraper may present."""
+
 STATUS_KEY, EVENTS_KEY, LOGS_KEY = "status.json", "events.jsonl", "logs.json"
 """Keys of the record, the job's ConfigMap; ``logs.json`` maps processes to the ends of logs."""
 

@@ -64,6 +64,9 @@ INSTANCES = "instances"
 IDENTITY = "identity"
 """Keys and certificates of the job's processes (docs/adr/0021); absent: the job is not secured."""
 
+PAGE = "page"
+"""What opens the job's page: its key, the token of its metrics, and which links have been used."""
+
 DIRECTORY_TAKEN = 75
 """Exit code of a master that found another one at work on its job (EX_TEMPFAIL)."""
 

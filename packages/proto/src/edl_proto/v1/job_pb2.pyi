@@ -349,6 +349,7 @@ class ServingSpec(_message.Message):
     PORT_FIELD_NUMBER: _builtins.int
     DASHBOARD_PORT_FIELD_NUMBER: _builtins.int
     KEEP_PAGE_S_FIELD_NUMBER: _builtins.int
+    METRICS_AUTH_FIELD_NUMBER: _builtins.int
     host: _builtins.str
     """address to listen on"""
     port: _builtins.int
@@ -357,6 +358,8 @@ class ServingSpec(_message.Message):
     """of the status page and metrics; 0: any free port"""
     keep_page_s: _builtins.float
     """how long the status page stays after the end"""
+    metrics_auth: _builtins.str
+    """token or none; empty: token"""
     def __init__(
         self,
         *,
@@ -364,10 +367,11 @@ class ServingSpec(_message.Message):
         port: _builtins.int = ...,
         dashboard_port: _builtins.int = ...,
         keep_page_s: _builtins.float = ...,
+        metrics_auth: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dashboard_port", b"dashboard_port", "host", b"host", "keep_page_s", b"keep_page_s", "port", b"port"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dashboard_port", b"dashboard_port", "host", b"host", "keep_page_s", b"keep_page_s", "metrics_auth", b"metrics_auth", "port", b"port"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

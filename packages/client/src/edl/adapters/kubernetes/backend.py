@@ -21,6 +21,7 @@ from edl.adapters.kubernetes.job_creation import JobCreation
 from edl.adapters.kubernetes.job_identities import JobIdentities
 from edl.adapters.kubernetes.job_objects import JobObjects
 from edl.adapters.kubernetes.master_links import MasterLinks
+from edl.adapters.kubernetes.page_links import page_link
 from edl.adapters.kubernetes.placement import ClusterPlacement
 from edl.adapters.kubernetes.pod_logs import PodLogs
 from edl.adapters.kubernetes.session import ClusterSession
@@ -186,6 +187,9 @@ class KubernetesJobBackend:
     def close(self) -> None:
         self._links.close()
 
+    def _page_link(self, name: str, url: str) -> str:
+        return page_link(self._session, self._objects, name, url)
+
     def serve_page(self, name: str, port: int) -> AbstractContextManager[ServedPage]:
         return self._serve_page(name, port)
 
@@ -213,7 +217,7 @@ class KubernetesJobBackend:
             while self._links.reach(name):
                 time.sleep(_PAGE_POLL_S)
 
-        yield ServedPage(url, wait)
+        yield ServedPage(self._page_link(name, url), wait)
 
     def _answer(self, job: ClusterJob, name: str) -> StatusReport:
         message = self._links.call(name, lambda it: it.status_message())
@@ -231,6 +235,7 @@ class KubernetesJobBackend:
             location=self._objects.location(job.name),
             keep_page_s=job.spec.serving.keep_page_s,
             dashboard_url=url,
+            page_link=lambda: self._page_link(job.name, url),
             description=lambda: describe(job.spec),
             details=lambda: {**codec.to_dict(message), "state": status.state.value},
         )

@@ -13,6 +13,7 @@ from edl.adapters.kubernetes.session import ClusterConnection, ClusterSession
 from edl.core.cluster import manifest
 from edl.core.cluster.templates import JsonObject
 from edl.core.submission import Submission
+from edl_proto.identity.page_key import PageKey
 from edl_proto.kubernetes import objects
 from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable
 
@@ -70,9 +71,11 @@ class JobCreation:
 
     def _create_owned(self, connection: ClusterConnection, own: JsonObject) -> None:
         text = codec.to_json(self.placement.encode(self.job))
+        key = PageKey.create()
+        page = {objects.PAGE_KEY: key.text, objects.METRICS_TOKEN: key.metrics_token}
         new = NewIdentities(self.job.name)
         for item in (
-            *manifest.owned_objects(self.job, connection.namespace, text),
+            *manifest.owned_objects(self.job, connection.namespace, text, page),
             *manifest.identity_objects(self.job, connection.namespace, new.content),
         ):
             create_owned(connection, item, own)

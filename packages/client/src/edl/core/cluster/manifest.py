@@ -42,15 +42,18 @@ def job_object(
     return made
 
 
-def owned_objects(job: Submission, namespace: str, spec_json: str) -> Sequence[JsonObject]:
+def owned_objects(
+    job: Submission, namespace: str, spec_json: str, page: Mapping[str, str] = {}
+) -> Sequence[JsonObject]:
     """What the Job owns, in the order of creation; owner references are not set.
 
     Args:
         spec_json: the specification that the master reads.
+        page: what opens the job's page, as entries of the Secret.
     """
     secret = _object("v1", "Secret", job, namespace)
     secret["type"] = "Opaque"
-    secret["stringData"] = {objects.SPEC_KEY: spec_json}
+    secret["stringData"] = {objects.SPEC_KEY: spec_json, **page}
     service = _object("v1", "Service", job, namespace)
     role = objects.labels(job.name, objects.MASTER)
     service["spec"] = {
@@ -94,8 +97,9 @@ def manifest(
 ) -> JsonObject:
     """All objects as one List, as they are when the job runs; the Job is the last.
 
-    Owner references are missing: they need the uid that the cluster gives to the Job. So is the
-    content of the Secrets of identities: it is made at submission, and never shown.
+    Owner references are missing: they need the uid that the cluster gives to the Job. So are the
+    content of the Secrets of identities and the key of the page: they are made at submission, and
+    never shown.
     """
     own = job_object(job, namespace, user_templates, suspended=is_queued(job))
     shown = identity_objects(job, namespace)

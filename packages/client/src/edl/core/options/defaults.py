@@ -7,6 +7,7 @@ from typing import Any
 
 from edl.core.options import prediction
 from edl.core.options.option import Given, Verb
+from edl.core.platforms import KUBERNETES
 
 
 def resolve(verb: Verb, given: Mapping[str, Given], values: dict[str, Any]) -> None:
@@ -15,6 +16,8 @@ def resolve(verb: Verb, given: Mapping[str, Given], values: dict[str, Any]) -> N
     Args:
         values: of all options of the verb, as ``read`` returns them.
     """
+    if not values["metrics_auth"]:
+        values["metrics_auth"] = "none" if values["platform"] == KUBERNETES.name else "token"
     if verb is Verb.TRAIN:
         _resolve_overlap(given, values)
         _resolve_update(given, values)

@@ -79,6 +79,16 @@ class JobOptions:
             spec="serving.keep_page_s",
         )
     )
+    metrics_auth: str = declare(
+        Option(
+            Choice(("token", "none")),
+            "What a scraper of the metrics needs: the token in the job's directory; or none, where "
+            "network policies say who may ask.",
+            "none",
+            default_text="none on Kubernetes, else token",
+            spec="serving.metrics_auth",
+        )
+    )
     platform: str = declare(
         Option(
             Choice(tuple(PLATFORMS)),

@@ -55,6 +55,7 @@ class TrainOptions(TypedDict, total=False):
     snapshot_interval: str | float
     dashboard_port: int
     keep_page: str | float
+    metrics_auth: Literal["token", "none"]
     platform: Literal["processes", "docker", "kubernetes"]
     image: str
     builder: str
@@ -117,6 +118,7 @@ class EvaluateOptions(TypedDict, total=False):
     snapshot_interval: str | float
     dashboard_port: int
     keep_page: str | float
+    metrics_auth: Literal["token", "none"]
     platform: Literal["processes", "docker", "kubernetes"]
     image: str
     trusted_images: str | Sequence[str]
@@ -179,6 +181,7 @@ class PredictOptions(TypedDict, total=False):
     snapshot_interval: str | float
     dashboard_port: int
     keep_page: str | float
+    metrics_auth: Literal["token", "none"]
     platform: Literal["processes", "docker", "kubernetes"]
     image: str
     trusted_images: str | Sequence[str]
