@@ -162,11 +162,10 @@ def _cause(pod: Pod, terminated: Mapping[str, Any]) -> Cause:
         return disruption
     if reason == "ContainerStatusUnknown":
         return Cause.LOST
-    # First: who is asked to leave, and has handed everything back, exits with code 0, too.
-    if pod.get("metadata", {}).get("deletionTimestamp"):
-        return Cause.DELETED
     if terminated.get("exitCode") == 0:
         return Cause.FINISHED
+    if pod.get("metadata", {}).get("deletionTimestamp"):
+        return Cause.DELETED
     return _by_status(pod) or Cause.FAILED
 
 
