@@ -159,8 +159,8 @@ def package(session: nox.Session, package: str) -> None:
     install(session, "pytest", "pytest-timeout", "pytest-xdist", "hypothesis", *built)
     if package == "proto":  # services of others whose methods have rules, too
         install(session, "grpcio-health-checking", "grpcio-reflection")
-    if package == "client":  # what the adapter of containers talks to a fake engine with
-        install(session, "docker")
+    if package == "client":  # for a fake engine, and for a secured server
+        install(session, "docker", "grpcio-health-checking")
     if package == "master":  # an S3 server and a client of it; and others' bfloat16 to compare with
         install(session, "moto[s3]", "flask", "flask-cors", "s3fs", "ml_dtypes")
     pytest(session, f"packages/{package}/tests")

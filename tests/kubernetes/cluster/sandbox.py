@@ -116,7 +116,7 @@ class Sandbox:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
-            wait_until(lambda pid=pid: not _lives(pid), f"the end of process {pid}", 30)
+            wait_until(lambda pid=pid: not _lives(pid), f"the end of process {pid}", 300)
 
     def _entered(self, *command: str) -> tuple[str, ...]:
         return ("nsenter", "--target", str(self.init), *NAMESPACES, "--", *command)
