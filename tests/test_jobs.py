@@ -195,16 +195,18 @@ def test_the_page_of_a_job_that_is_over(edl: Edl, tmp_path: Path, digit_data: Pa
     looking = edl.start("dashboard", "past")
     try:
         assert looking.stdout is not None
-        url = looking.stdout.readline().strip()
-        with urllib.request.urlopen(f"{url}api/status", timeout=200) as answer:
+        link = looking.stdout.readline().strip()
+        browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        with browser.open(link, timeout=200) as answer:
+            assert b"<html" in answer.read()
+            url = answer.url
+        with browser.open(f"{url}api/status", timeout=200) as answer:
             status = json.load(answer)
         assert (status["name"], status["state"]) == ("past", "SUCCEEDED")
-        with urllib.request.urlopen(f"{url}api/events?after=2", timeout=200) as answer:
+        with browser.open(f"{url}api/events?after=2", timeout=200) as answer:
             events = json.load(answer)
         assert [int(event["number"]) for event in events] == list(range(3, len(events) + 3))
         assert "JobSucceeded" in [event["kind"] for event in events]
-        with urllib.request.urlopen(url, timeout=200) as answer:
-            assert b"<html" in answer.read()
     finally:
         looking.send_signal(signal.SIGINT)
         _, err = looking.communicate(timeout=200)
