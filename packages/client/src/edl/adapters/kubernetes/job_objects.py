@@ -132,27 +132,28 @@ class JobObjects:
     def release(self, name: str) -> bool:
         """Start a job again that ``suspend`` has stopped; False if it was not stopped."""
         namespace, job = self.locate(name)
-        own = self.read(name)
-        if objects.ANNOTATION_STOPPED not in own.annotations:
-            return False
         with self._calls("resuming the job", name):
             connection = self._session.connect()
-            changes: JsonObject = {
-                # Of several callers one finds this version.
-                "metadata": {
-                    "annotations": {objects.ANNOTATION_STOPPED: None},
-                    "resourceVersion": own.item["metadata"]["resourceVersion"],
-                },
-                "spec": {"suspend": False},
-            }
             path = f"{connection.place(_JOBS, namespace)}/{objects.object_name(job)}"
-            try:
-                connection.api.patch(path, changes)
-            except ApiError as error:
-                if error.status != 409:
-                    raise
-                return False
-        return True
+            own = self.read(name, needs_spec=False)
+            while objects.ANNOTATION_STOPPED in own.annotations:
+                changes: JsonObject = {
+                    # Of several callers one finds this version.
+                    "metadata": {
+                        "annotations": {objects.ANNOTATION_STOPPED: None},
+                        "resourceVersion": own.item["metadata"]["resourceVersion"],
+                    },
+                    "spec": {"suspend": False},
+                }
+                try:
+                    connection.api.patch(path, changes)
+                    return True
+                except ApiError as error:
+                    if error.status != 409:
+                        raise
+                # Another caller has changed it, or the cluster, which notes that pods have ended.
+                own = self.read(name, needs_spec=False)
+        return False
 
     def delete(self, name: str) -> None:
         """Delete a job, and with it everything that it owns."""
