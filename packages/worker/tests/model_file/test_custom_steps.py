@@ -13,7 +13,7 @@ from plain_loop import batches
 from zoo_folder import ZooFolder
 
 from edl_worker.model_file import Batch, ContractErrors, ModelFile
-from edl_worker.tasks.loaded_model import describe_optimizer
+from edl_worker.tasks.loaded_model import describe_optimizers
 from edl_worker.training.arena import Arena
 from edl_worker.training.trainer import Trainer
 
@@ -168,6 +168,41 @@ def test_optimizers_that_are_alike_are_one(zoo: ZooFolder) -> None:
     assert step.loss > 0
 
 
+def test_each_optimizer_has_its_variables(zoo: ZooFolder) -> None:
+    """As ``compile(d_optimizer=…, g_optimizer=…)`` of the usual GAN."""
+    file = load(zoo, GAN.replace("OTHER", "0.3"))
+    arena = Arena(file.model)
+    described = describe_optimizers(file, arena)
+    (other,) = described["others"]
+    assert described["config"]["learning_rate"] == pytest.approx(0.1)
+    assert other["config"]["learning_rate"] == pytest.approx(0.3)
+    names = [weight.name for weight in arena.weights]
+    assert other["variables"] == [name for name in names if "dense_1" in name]
+    assert len(other["variables"]) == 2 < len(names)
+
+    # All gradients are of the same values: Keras alone has already moved the first half.
+    step = Trainer(file, arena).compute(BATCH)
+    model: Any = file.model
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean((model(FEATURES) - LABELS) ** 2)
+    wanted = tape.gradient(loss, model.trainable_variables)
+    found = np.frombuffer(b"".join(bytes(part) for part in step.gradient), np.float32)
+    np.testing.assert_allclose(found, np.concatenate([np.ravel(g) for g in wanted]), 1e-5)
+
+
+def test_the_optimizer_of_compile_is_the_first(zoo: ZooFolder) -> None:
+    source = GAN.replace("OTHER", "0.3").replace("super().compile()", "super().compile(other)")
+    file = load(zoo, source)
+    described = describe_optimizers(file, Arena(file.model))
+    assert described["config"]["learning_rate"] == pytest.approx(0.3)
+
+
+def test_optimizers_that_clip_all_together_stay_apart(zoo: ZooFolder) -> None:
+    source = GAN.replace("OTHER", "0.1").replace("SGD(0.1)", "SGD(0.1, global_clipnorm=1.0)")
+    file = load(zoo, source)
+    assert len(describe_optimizers(file, Arena(file.model))["others"]) == 1
+
+
 def test_local_steps_run_a_step_as_it_is(zoo: ZooFolder) -> None:
     file = load(zoo, GAN.replace("OTHER", "0.3"), local=True)
     model: Any = file.model
@@ -216,7 +251,7 @@ def test_a_step_needs_neither_labels_nor_all_variables(zoo: ZooFolder) -> None:
     step_result = Trainer(file, arena).compute(batch)
     assert step_result.loss > 0
     assert file.custom_train_step is not None
-    described = describe_optimizer(file.optimizer, arena, file.custom_train_step.untrained)
+    described = describe_optimizers(file, arena)
     left = [w.name for w in arena.weights if w.trainable and "dense_1" not in w.name]
     assert described["excluded_from_weight_decay"] == left
 
@@ -226,7 +261,14 @@ def step_with(apply: str, returned: str = '{"loss": total}') -> str:
 
 
 REFUSED = {
-    "two optimizers": (GAN.replace("OTHER", "0.3"), "2 different optimizers"),
+    "an optimizer that the master lacks": (
+        GAN.replace("SGD(OTHER)", "SGD(0.2, gradient_accumulation_steps=2)"),
+        "gradient_accumulation_steps=2",
+    ),
+    "half of a GAN twice": (
+        GAN.replace("OTHER", "0.3").replace("self.second.trainable", "self.first.trainable"),
+        "twice for one minibatch",
+    ),
     "no optimizer": (step_with("pass"), "uses no optimizer"),
     "no loss": (step_with(APPLY, '{"accuracy": 1.0}'), "returns no loss"),
     "nothing returned": (step_with(APPLY, "None"), "returns a NoneType"),

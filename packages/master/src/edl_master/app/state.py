@@ -158,8 +158,9 @@ def clear_up(config: Config, status: job_pb2.JobStatus) -> None:
     if succeeded:
         _snapshots(config).clear()
     if config.type is JobType.PREDICT:
-        parts = config.job_dir / job_directory.PARTS
-        PredictionOutput(parts, config.output, (), TaskPartition((), 1), "").clear(succeeded)
+        cut = TaskPartition((), 1)
+        made = PredictionOutput(_parts(config), config.spec.name, config.output, (), cut, "")
+        made.clear(succeeded)
     elif config.type is JobType.TRAIN and config.output:
         ExportOutput(config.output, config.model_of, "").clear(succeeded)
     if config.output:
@@ -169,6 +170,17 @@ def clear_up(config: Config, status: job_pb2.JobStatus) -> None:
 def _snapshots(config: Config) -> LocalCheckpoints:
     places = config.job_dir / job_directory.SNAPSHOTS
     return LocalCheckpoints(places, config.spec.name, _SNAPSHOTS_KEPT)
+
+
+def _parts(config: Config) -> Path:
+    """Where workers write what they predict.
+
+    Pods share no folder of the job with their master, but the volume of the output.
+    """
+    if config.spec.platform != "kubernetes":
+        return config.job_dir / job_directory.PARTS
+    output = Path(config.output)
+    return output.with_name(f".{output.name}.edl-{config.spec.name}.parts")
 
 
 def _open_output(
@@ -183,12 +195,10 @@ def _open_output(
     begun = False
     if config.type is JobType.PREDICT:
         partition = TaskPartition(data.counts, records_per_task)
-        parts = config.job_dir / job_directory.PARTS
         form = config.output_format(typed=data.is_table)
         prediction_tables.check_installed(form.name)
-        predictions = PredictionOutput(
-            parts, config.output, data.uris, partition, incarnation, form
-        )
+        place = _parts(config), config.spec.name, config.output
+        predictions = PredictionOutput(*place, data.uris, partition, incarnation, form)
         output, begun = predictions, predictions.is_begun
     elif config.type is JobType.TRAIN and config.output:
         output = ExportOutput(config.output, config.model_of, incarnation)

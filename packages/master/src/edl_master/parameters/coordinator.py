@@ -60,7 +60,7 @@ class Coordinator:
             model: the job's.
             saved: the state of the ledger to go on from; None at the beginning of a job.
         """
-        ledger = PushLedger(model.mode, keeps_average=model.optimizer.ema is not None)
+        ledger = PushLedger(model.mode, keeps_average=model.optimizer.keeps_average)
         if saved is not None:
             ledger.restore(saved)
         with self._changed:

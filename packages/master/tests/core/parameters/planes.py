@@ -84,7 +84,7 @@ class LedgerWithCommands:
     def __init__(
         self, mode: UpdateMode, optimizer: Optimizer, append: Callable[[Command], None]
     ) -> None:
-        self.ledger = PushLedger(mode, keeps_average=optimizer.ema is not None)
+        self.ledger = PushLedger(mode, keeps_average=optimizer.keeps_average)
         self._append = append
 
     @property

@@ -256,6 +256,29 @@ def test_servers_clip_by_the_norm_of_the_whole(
     check_that_servers_are_one_plane(data, servers, mode, CLIPPED[name], tables, rtol=2e-5)
 
 
+def of_a_gan(**options: Any) -> Optimizer:
+    """One optimizer for two variables, another for the rest."""
+    other = {"class_name": "Nadam", "config": options, "variables": ["fine", "bias"]}
+    first = {"learning_rate": 0.1, "weight_decay": 0.2}
+    excluded = {"excluded_from_weight_decay": ["scalar"]}
+    return parse_optimizer({"class_name": "Ftrl", "config": first, **excluded, "others": [other]})
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    data=st.data(),
+    servers=st.integers(1, 5),
+    mode=st.sampled_from([Async(), Bounded(1), Sync(1)]),
+    option=st.sampled_from(["", "clipnorm", "global_clipnorm", "clipvalue"]),
+)
+def test_servers_apply_the_optimizer_of_each_variable(
+    data: Any, servers: int, mode: UpdateMode, option: str
+) -> None:
+    chosen = of_a_gan(**({option: 0.7} if option else {}))
+    rtol = 2e-5 if option == "global_clipnorm" else 0.0
+    check_that_servers_are_one_plane(data, servers, mode, chosen, (), rtol)
+
+
 def check_that_servers_are_one_plane(
     data: Any,
     servers: int,

@@ -808,6 +808,7 @@ class ParameterServerStatus(_message.Message):
     ADDRESS_FIELD_NUMBER: _builtins.int
     PID_FIELD_NUMBER: _builtins.int
     RESTARTS_FIELD_NUMBER: _builtins.int
+    PENDING_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     state: _builtins.str
     """starting, serving, gone"""
@@ -815,6 +816,8 @@ class ParameterServerStatus(_message.Message):
     pid: _builtins.int
     restarts: _builtins.int
     """of the whole group of servers"""
+    pending: _builtins.str
+    """why its instance has no place yet; empty: it has one"""
     def __init__(
         self,
         *,
@@ -823,10 +826,11 @@ class ParameterServerStatus(_message.Message):
         address: _builtins.str = ...,
         pid: _builtins.int = ...,
         restarts: _builtins.int = ...,
+        pending: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "id", b"id", "pid", b"pid", "restarts", b"restarts", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "id", b"id", "pending", b"pending", "pid", b"pid", "restarts", b"restarts", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -43,7 +43,7 @@ class ModelDescription:
 
     Attributes:
         reduction: "mean" or "sum": how the loss reduces a minibatch.
-        optimizer_json: the optimizer as Keras serializes it.
+        optimizer_json: the optimizer as Keras serializes it, see ``describe_optimizers``.
         warnings: what the trained model will lack, and why.
         has_callbacks: whether there are callbacks to call at the ends of epochs.
     """

@@ -75,6 +75,18 @@ class _Update:
     variables: Sequence[keras.Variable]
 
 
+@dataclass(frozen=True, slots=True)
+class FurtherOptimizer:
+    """An optimizer of a step beside its first.
+
+    Attributes:
+        variables: paths of those that it updates.
+    """
+
+    optimizer: keras.optimizers.Optimizer
+    variables: frozenset[str]
+
+
 class CustomTrainStep:
     """The ``train_step`` of a model.
 
@@ -83,13 +95,16 @@ class CustomTrainStep:
 
     Attributes:
         model: the same.
-        optimizer: of the updates that the step makes; final after ``gradients``.
+        optimizer: of the updates that the step makes; final after ``gradients``. If there are
+            several, the one that the model is compiled with, or else the first.
+        others: the other ones, each with its variables; likewise.
         untrained: paths of trainable variables that the step never updates.
     """
 
     def __init__(self, model: keras.Model) -> None:
         self.model = model
         self.optimizer = next(iter(self.optimizers), None)
+        self.others: tuple[FurtherOptimizer, ...] = ()
         self.untrained: frozenset[str] = frozenset()
 
     def gradients(
@@ -123,7 +138,7 @@ class CustomTrainStep:
                         "then workers run the step as it is.",
                     )
                 found[id(variable)] = gradient
-        self.optimizer = _only(updates)
+        self.optimizer, self.others = self._by_optimizer(updates)
         self.untrained = frozenset(v.path for v in variables if id(v) not in found)
         return loss_of(logs), [_dense(found.get(id(v)), v) for v in variables]
 
@@ -137,6 +152,29 @@ class CustomTrainStep:
     def run(self, features: Any, labels: Any, weights: Any) -> Any:
         """Run the step as it is, updates included; returns the loss. It is to be traced."""
         return loss_of(self._run(features, labels, weights))
+
+    def _by_optimizer(
+        self, updates: Sequence[_Update]
+    ) -> tuple[keras.optimizers.Optimizer, tuple[FurtherOptimizer, ...]]:
+        """The first optimizer, and the others with what they update.
+
+        Optimizers that are alike are one, unless they clip the norm of all that they update.
+
+        Raises:
+            StepError: no optimizer gets a gradient.
+        """
+        if not any(gradient is not None for update in updates for gradient in update.gradients):
+            raise StepError(
+                "computes no gradient" if updates else "uses no optimizer",
+                "End it with self.optimizer.apply(gradients, variables).",
+            )
+        groups: dict[str, tuple[keras.optimizers.Optimizer, set[str]]] = {}
+        own = self.model.optimizer
+        for update in sorted(updates, key=lambda update: update.optimizer is not own):
+            _, paths = groups.setdefault(_kind(update.optimizer), (update.optimizer, set()))
+            paths.update(variable.path for variable in update.variables)
+        (first, _), *others = groups.values()
+        return first, tuple(FurtherOptimizer(one, frozenset(paths)) for one, paths in others)
 
     def _run(self, features: Any, labels: Any, weights: Any) -> Any:
         for metric in self.model.metrics:
@@ -214,29 +252,12 @@ def _replaced(owner: type, name: str, method: Callable[..., Any]) -> Iterator[No
             setattr(owner, name, own)
 
 
-def _only(updates: Sequence[_Update]) -> keras.optimizers.Optimizer:
-    """The optimizer of all updates.
-
-    Raises:
-        StepError: there is none, or they differ in more than their names.
-    """
-    if not any(gradient is not None for update in updates for gradient in update.gradients):
-        raise StepError(
-            "computes no gradient" if updates else "uses no optimizer",
-            "End it with self.optimizer.apply(gradients, variables).",
-        )
+def _kind(optimizer: keras.optimizers.Optimizer) -> str:
+    """The same text for optimizers that may be one."""
     with tf.init_scope():  # the values of the options can be read out there
-        kinds = {
-            str({**keras.optimizers.serialize(u.optimizer)["config"], "name": type(u.optimizer)})
-            for u in updates
-        }
-    if len(kinds) > 1:
-        raise StepError(
-            f"uses {len(kinds)} different optimizers, and the master has one",
-            "Give all optimizers the same class and options, or train with --local-steps 2 or "
-            "more: then workers run the step, with its optimizers, as it is.",
-        )
-    return updates[0].optimizer
+        config = keras.optimizers.serialize(optimizer)["config"]
+    alone = id(optimizer) if optimizer.global_clipnorm else None
+    return str({**config, "name": type(optimizer), "alone": alone})
 
 
 def _dense(gradient: Any, variable: keras.Variable) -> Any:

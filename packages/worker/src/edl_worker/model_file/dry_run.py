@@ -149,7 +149,8 @@ class DryRun:
             )
             if step.optimizer is None:
                 raise StepError("uses an optimizer that is no attribute of the model", _KEEP)
-            check_supported(step.optimizer, "train_step", self._description.place)
+            for each in (step.optimizer, *(other.optimizer for other in step.others)):
+                check_supported(each, "train_step", self._description.place)
 
     def try_evaluation_step(self, batch: Batch, evaluation: CustomEvaluation) -> None:
         """Runs the model's own evaluation step.

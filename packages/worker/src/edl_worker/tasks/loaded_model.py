@@ -85,9 +85,6 @@ class LoadedModel:
         if self.trainable is None:
             return ModelDescription(name, metrics)
         arena, tables = self.trainable.arena, self.trainable.tables
-        untrained = (
-            file.custom_train_step.untrained if file.custom_train_step is not None else frozenset()
-        )
         return ModelDescription(
             name,
             metrics,
@@ -95,9 +92,7 @@ class LoadedModel:
             tables=tuple(tables.describe() if tables else ()),
             reduction=file.reduction,
             has_callbacks=bool(file.callbacks),
-            optimizer_json=json.dumps(
-                describe_optimizer(file.optimizer, arena, untrained), default=_plain_number
-            ),
+            optimizer_json=json.dumps(describe_optimizers(file, arena), default=_plain_number),
             warnings=self.trainable.exporter.expected_warnings() if self.job.output else (),
         )
 
@@ -126,6 +121,27 @@ class LoadedModel:
             skip=lease.skip_minibatches,
             columns=list(lease.records.columns) or None,
         )
+
+
+def describe_optimizers(file: ModelFile, arena: Arena) -> dict[str, Any]:
+    """The optimizer of a model file as the master takes it.
+
+    If its own training step has several, the others are added as ``others``, each with the names
+    of its ``variables``.
+    """
+    own = file.custom_train_step
+    if own is None:
+        return describe_optimizer(file.optimizer, arena)
+    described = describe_optimizer(file.optimizer, arena, own.untrained)
+    if own.others:
+        described["others"] = [
+            {
+                **describe_optimizer(other.optimizer, arena),
+                "variables": [w.name for w in arena.weights if w.variable.path in other.variables],
+            }
+            for other in own.others
+        ]
+    return described
 
 
 def describe_optimizer(

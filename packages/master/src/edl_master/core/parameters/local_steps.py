@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from edl_master.core.parameters.arithmetic import Executor, accumulate
+from edl_master.core.parameters.combined_updater import CombinedUpdater
 from edl_master.core.parameters.keras_config import OptimizerUnsupported
 from edl_master.core.parameters.layout import ArenaKey, Arenas, Array, Layout
 from edl_master.core.parameters.modes import Async, UpdateMode
@@ -101,6 +102,8 @@ def make_updater(
     """The updater of a store in this mode."""
     if is_local(mode):
         return DifferenceUpdater(optimizer, executor)
+    if optimizer.others:
+        return CombinedUpdater(optimizer, layout, executor)
     return Updater(optimizer, layout, executor)
 
 
@@ -120,7 +123,7 @@ def check_local_steps(optimizer: Optimizer, layout: Layout, mode: UpdateMode) ->
         return
     if layout.tables:
         raise ValueError("embedding tables do not go with local steps")
-    if optimizer.ema:
+    if optimizer.keeps_average:
         raise OptimizerUnsupported(
             f"{optimizer.name}.use_ema",
             "True with --local-steps: no worker sees all values that would be averaged",

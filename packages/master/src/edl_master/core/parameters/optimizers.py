@@ -17,6 +17,9 @@ from edl_master.core.parameters.keras_config import OptimizerUnsupported, read_f
 from edl_master.core.parameters.rules import RULES, Rule
 from edl_master.core.parameters.schedules import Schedule, parse_learning_rate
 
+OTHERS = "others"
+"""Key beside ``class_name`` with further optimizers, each with the names of its ``variables``."""
+
 EXCLUDED_FROM_DECAY = "excluded_from_weight_decay"
 """Key beside ``class_name`` with the names of variables without weight decay: what the user told
 ``exclude_from_weight_decay``, which Keras itself does not serialize."""
@@ -67,6 +70,8 @@ class Optimizer:
         name: the Keras class.
         config: the configuration as it was given.
         undecayed: names of the variables that ``weight_decay`` leaves alone.
+        others: optimizers of some variables, such as those of a GAN's generator; this one has all
+            that none of them names.
     """
 
     name: str
@@ -77,10 +82,34 @@ class Optimizer:
     weight_decay: float
     undecayed: frozenset[str]
     ema: Ema | None
+    others: tuple[ParameterGroup, ...] = ()
+
+    @property
+    def each(self) -> tuple[Optimizer, ...]:
+        """This one, and those of ``others``."""
+        return (self, *(other.optimizer for other in self.others))
+
+    @property
+    def keeps_average(self) -> bool:
+        """Whether any of them keeps an average of values."""
+        return any(one.ema is not None for one in self.each)
 
     def rate_at(self, iteration: int, given: float | None) -> np.float32:
         """The learning rate of an update: the given one, or that of the schedule."""
         return self.learning_rate(iteration) if given is None else np.float32(given)
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterGroup:
+    """An optimizer that has some of the variables.
+
+    Attributes:
+        optimizer: has no ``others`` itself.
+        variables: their names.
+    """
+
+    optimizer: Optimizer
+    variables: frozenset[str]
 
 
 def parse_optimizer(serialized: Mapping[str, Any]) -> Optimizer:
@@ -88,7 +117,8 @@ def parse_optimizer(serialized: Mapping[str, Any]) -> Optimizer:
 
     Args:
         serialized: ``class_name`` and ``config``; what ``config`` leaves out has Keras's
-            default. ``excluded_from_weight_decay`` beside them may list names of variables.
+            default. ``excluded_from_weight_decay`` beside them may list names of variables, and
+            ``others`` further optimizers, each with the names of its ``variables``.
 
     Raises:
         OptimizerUnsupported: the class or an option is not supported; the message says which
@@ -123,6 +153,10 @@ def parse_optimizer(serialized: Mapping[str, Any]) -> Optimizer:
         weight_decay=float(decay or 0.0),
         undecayed=frozenset(serialized.get(EXCLUDED_FROM_DECAY) or ()),
         ema=_ema(shared),
+        others=tuple(
+            ParameterGroup(parse_optimizer(other), frozenset(other["variables"]))
+            for other in serialized.get(OTHERS) or ()
+        ),
     )
 
 

@@ -18,7 +18,7 @@ from edl_master.core.parameters.keras_config import OptimizerUnsupported
 from edl_master.core.parameters.layout import ArenaKey, Array, Layout, Variable
 from edl_master.core.parameters.layout_error import LayoutError
 from edl_master.core.parameters.modes import Async, Sync, UpdateMode
-from edl_master.core.parameters.optimizers import Optimizer
+from edl_master.core.parameters.optimizers import Optimizer, ParameterGroup
 from edl_master.core.parameters.snapshot import Snapshot, Stored
 from edl_master.core.parameters.tables.row_chunks import pack, unpack
 
@@ -76,7 +76,7 @@ def shared_sum_count(model: Layout, servers: int, optimizer: Optimizer, mode: Up
     """How many sums of squares of each gradient servers have to exchange before they clip it."""
     if servers == 1 or (isinstance(mode, Async) and mode.local):
         return 0  # with local steps the optimizers of workers clip
-    return shared_sums(optimizer.clipping, len(model.tables))
+    return sum(shared_sums(one.clipping, len(model.tables)) for one in optimizer.each)
 
 
 def shard_layouts(
@@ -99,7 +99,7 @@ def shard_layouts(
         raise LayoutError("with parameter servers, trainable variables must travel first")
     if shared_sum_count(model, servers, optimizer, mode):
         _check_clipping(model, optimizer, mode)
-    apart = isinstance(optimizer.clipping, ClipNorm)
+    apart = any(isinstance(one.clipping, ClipNorm) for one in optimizer.each)
     cuts = [0]
     for number in range(1, servers):
         wanted = model.parameter_nbytes * number // servers
@@ -120,7 +120,11 @@ NO_SHARD = ShardLayout(0, 0, Layout(()))
 def shard_optimizer(optimizer: Optimizer, layout: Layout) -> Optimizer:
     """The optimizer of one shard, without the names of variables of other shards."""
     names = {v.name for v in layout.variables} | {t.name for t in layout.tables}
-    return replace(optimizer, undecayed=optimizer.undecayed & names)
+    others = tuple(
+        ParameterGroup(shard_optimizer(other.optimizer, layout), other.variables & names)
+        for other in optimizer.others
+    )
+    return replace(optimizer, undecayed=optimizer.undecayed & names, others=others)
 
 
 def reshard(
@@ -180,7 +184,8 @@ def _check_clipping(model: Layout, optimizer: Optimizer, mode: UpdateMode) -> No
         remedy = "use clipvalue, --parameter-servers 1, or leave min_count out"
     else:
         return
-    option = "clipnorm" if isinstance(optimizer.clipping, ClipNorm) else "global_clipnorm"
+    by_norm = any(isinstance(one.clipping, ClipNorm) for one in optimizer.each)
+    option = "clipnorm" if by_norm else "global_clipnorm"
     raise OptimizerUnsupported(f"{optimizer.name}.{option}", problem, remedy)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from edl_master.core.parameters.copy_on_write import CopyOnWriteView
 from edl_master.core.parameters.layout import Array, Layout
 from edl_master.core.parameters.modes import UpdateMode, describe
-from edl_master.core.parameters.optimizers import Optimizer
+from edl_master.core.parameters.optimizers import OTHERS, Optimizer
 from edl_master.core.parameters.tables.row_chunks import RowsChunk
 
 FORMAT = 1
@@ -55,16 +55,20 @@ class Snapshot:
     def check(self, layout: Layout | None, optimizer: Optimizer, mode: UpdateMode) -> None:
         """Make sure that training can go on with these.
 
-        An optimizer may have other settings than it had, but must be of the same class.
+        An optimizer may have other settings than it had, but must be of the same class, and so
+        must each of several.
 
         Raises:
             SnapshotError: it cannot; the message says what differs.
         """
         if layout is not None and (difference := self.layout().mismatch(layout)):
             raise SnapshotError(f"the snapshot is of another model: {difference}")
-        if (saved := self.meta["optimizer"]["class_name"]) != optimizer.name:
+        described = self.meta["optimizer"]
+        kinds = [each["class_name"] for each in (described, *described.get(OTHERS, ()))]
+        present = ", ".join(each.name for each in optimizer.each)
+        if (saved := ", ".join(kinds)) != present:
             raise SnapshotError(
-                f"the snapshot was trained with {saved}, whose state {optimizer.name} cannot use"
+                f"the snapshot was trained with {saved}, whose state {present} cannot use"
             )
         if self.meta["accumulated"] and self.meta["mode"] != describe(mode):
             raise SnapshotError(

@@ -54,25 +54,33 @@ class Updater:
         optimizer: Optimizer,
         layout: Layout,
         executor: Executor | None,
+        variables: frozenset[str] | None = None,
+        slots: dict[str, dict[ArenaKey, Array]] | None = None,
     ) -> None:
-        """Make the slots, as large as the variables."""
+        """Make the slots, as large as all variables of the layout.
+
+        Args:
+            optimizer: what an update does; of its ``others`` nothing is used here.
+            layout: the variables.
+            executor: runs slices of large arenas at the same time.
+            variables: names of those that are updated, without rows of tables; None: all.
+            slots: those of other updaters of the layout, which further ones join: each uses its
+                own variables' elements of them.
+        """
         self.optimizer = optimizer
         self.iterations = 0
         self.memory: dict[str, float] = {}
         self.rate: float | None = None
         self._executor = executor
         self._arenas = layout.arenas(trainable=True)
-        self._segments = tuple(_segments(optimizer, layout))
+        self._segments = tuple(_segments(optimizer, layout, variables))
         self._tables = [table.name for table in layout.tables]
-        self.slots: dict[str, dict[ArenaKey, Array]] = {
-            slot.name: {
-                key: np.full(layout.sizes[key], slot.initial, key.dtype) for key in self._arenas
-            }
-            for slot in optimizer.rule.slots()
-            if slot.used
-        }
+        self.slots: dict[str, dict[ArenaKey, Array]] = {} if slots is None else slots
+        for slot in optimizer.rule.slots():
+            if slot.used:
+                self._add_slot(slot.name, slot.initial, layout)
         if optimizer.ema is not None:
-            self.slots["average"] = zeros(layout.sizes, self._arenas)
+            self._add_slot("average", 0.0, layout)
 
     @property
     def learning_rate(self) -> float:
@@ -162,8 +170,8 @@ class Updater:
         """
         if self.optimizer.ema is None or self.iterations == 0:
             return False
-        for key, average in self.slots["average"].items():
-            values[key][:] = average
+        for key, start, stop in self._ranges():
+            values[key][start:stop] = self.slots["average"][key][start:stop]
         return True
 
     def squares(self, gradient: Arenas, rows: Mapping[int, Array]) -> tuple[float, ...]:
@@ -179,8 +187,8 @@ class Updater:
         }
         match self.optimizer.clipping:
             case ClipGlobalNorm():
-                arenas = (read_only(gradient[key]) for key in self._arenas)
-                dense = sum(sum_of_squares(arena, self._executor) for arena in arenas)
+                parts = (read_only(gradient[key])[a:b] for key, a, b in self._ranges())
+                dense = sum(sum_of_squares(part, self._executor) for part in parts)
                 return (dense + sum(of_rows.values()),)
             case ClipNorm():
                 return tuple(of_rows.get(number, 0.0) for number in range(len(self._tables)))
@@ -215,6 +223,27 @@ class Updater:
                     return [scale * shrink(square, limit) for square in squares]
                 return [scale * shrink(sum(squares), limit)] * len(squares)
 
+    def _add_slot(self, name: str, initial: float, layout: Layout) -> None:
+        arenas = self.slots.setdefault(name, {})
+        for key in self._arenas:
+            if key not in arenas:
+                arenas[key] = np.full(layout.sizes[key], initial, key.dtype)
+        for key, start, stop in self._ranges():  # another optimizer's may begin otherwise
+            arenas[key][start:stop] = initial
+
+    def _ranges(self) -> Iterator[tuple[ArenaKey, int, int]]:
+        """The elements that are updated, as few ranges as possible."""
+        last: tuple[ArenaKey, int, int] | None = None
+        for each in self._segments:
+            if last is not None and (last[0], last[2]) == (each.arena, each.start):
+                last = (each.arena, last[1], each.stop)
+                continue
+            if last is not None:
+                yield last
+            last = (each.arena, each.start, each.stop)
+        if last is not None:
+            yield last
+
     def _slots_for(self, key: ArenaKey) -> list[Array]:
         """The arrays that the kernel takes as slots; an unused slot is an empty array."""
         return [
@@ -228,23 +257,28 @@ class Updater:
         overwrite = frequency is not None and (self.iterations + 1) % frequency == 0
         follow = kernel("moving_average")
         jobs = []
-        for key, average in self.slots["average"].items():
+        for key, start, stop in self._ranges():
             real: Any = np.dtype(key.dtype).type
             numbers = real(momentum), real(1 - momentum), overwrite
+            average = self.slots["average"][key]
             jobs += [
                 partial(follow, average[cut], values[key][cut], *numbers)
-                for cut in slices(0, average.size)
+                for cut in slices(start, stop)
             ]
         run_all(jobs, self._executor)
 
 
-def _segments(optimizer: Optimizer, layout: Layout) -> Iterator[_Segment]:
-    """Whole arenas if possible; single variables if clipping or weight decay differs."""
+def _segments(
+    optimizer: Optimizer, layout: Layout, variables: frozenset[str] | None
+) -> Iterator[_Segment]:
+    """Whole arenas if possible; single variables if some are left out, or clipped or decayed."""
     decays = optimizer.weight_decay != 0
-    if isinstance(optimizer.clipping, ClipNorm) or (decays and optimizer.undecayed):
+    differ = isinstance(optimizer.clipping, ClipNorm) or (decays and optimizer.undecayed)
+    if differ or variables is not None:
         for place in layout.places:
-            if place.variable.trainable:
-                excluded = place.variable.name in optimizer.undecayed
+            name = place.variable.name
+            if place.variable.trainable and (variables is None or name in variables):
+                excluded = name in optimizer.undecayed
                 yield _Segment(place.arena, place.start, place.stop, decays and not excluded)
     else:
         for key in layout.arenas(trainable=True):
