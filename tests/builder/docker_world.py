@@ -94,8 +94,11 @@ class NoEngine(Exception):
 
 
 @contextlib.contextmanager
-def open_world() -> Iterator[World]:
+def open_world(*, bases: bool = True) -> Iterator[World]:
     """Start everything, and end it.
+
+    Args:
+        bases: make the images ``bare`` and ``base``.
 
     Raises:
         NoEngine: one of the parts does not start on this machine.
@@ -113,7 +116,8 @@ def open_world() -> Iterator[World]:
             running.enter_context(_registry(folder, port))
             url = running.enter_context(_engine(folder))
             world = World(url, f"127.0.0.1:{port}", folder)
-            _make_base(world)
+            if bases:
+                _make_base(world)
             yield world
     finally:
         debian_base.remove(folder)

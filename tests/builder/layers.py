@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,30 @@ _CALL_S = 300
 def exists(image: str) -> bool:
     """Whether the registry has an image, by its name ``HOST:PORT/REPOSITORY:TAG``."""
     return _call("GET", _url(image, "manifests"), ok=(200, 404)).status_code == 200
+
+
+def push(image: str, layers: Sequence[tuple[Path, str]], config: Mapping[str, Any]) -> None:
+    """Push an image of tar files.
+
+    Args:
+        image: its name.
+        layers: tar files with their SHA-256, the lowest first.
+        config: of containers.
+    """
+    listed = [
+        {"mediaType": _TAR, "size": path.stat().st_size, "digest": f"sha256:{digest}"}
+        for path, digest in layers
+    ]
+    for (path, _), layer in zip(layers, listed, strict=True):
+        _upload(image, path, str(layer["digest"]))
+    described = {
+        "architecture": "amd64",
+        "os": "linux",
+        "config": dict(config),
+        "rootfs": {"type": "layers", "diff_ids": [layer["digest"] for layer in listed]},
+    }
+    manifest = {"schemaVersion": 2, "mediaType": _MANIFEST, "layers": listed}
+    _finish(image, manifest, described)
 
 
 def add(base: str, folder: Path, place: str, image: str, **config: Any) -> None:
@@ -50,18 +75,23 @@ def add(base: str, folder: Path, place: str, image: str, **config: Any) -> None:
         manifest["layers"].append(
             {"mediaType": _TAR, "size": packed.stat().st_size, "digest": digest}
         )
-        text = json.dumps(described).encode()
-        digest = f"sha256:{hashlib.sha256(text).hexdigest()}"
-        _upload(image, text, digest)
-        manifest["config"] = {"mediaType": _CONFIG, "size": len(text), "digest": digest}
-        _call(
-            *("PUT", _url(image, "manifests")),
-            data=json.dumps(manifest),
-            headers={"Content-Type": _MANIFEST},
-            ok=(201,),
-        )
+        _finish(image, manifest, described)
     finally:
         packed.unlink()
+
+
+def _finish(image: str, manifest: dict[str, Any], described: Mapping[str, Any]) -> None:
+    """Push the configuration, and the manifest that names it."""
+    text = json.dumps(described).encode()
+    digest = f"sha256:{hashlib.sha256(text).hexdigest()}"
+    _upload(image, text, digest)
+    manifest["config"] = {"mediaType": _CONFIG, "size": len(text), "digest": digest}
+    _call(
+        *("PUT", _url(image, "manifests")),
+        data=json.dumps(manifest),
+        headers={"Content-Type": _MANIFEST},
+        ok=(201,),
+    )
 
 
 def _mount(image: str, base: str, digest: str) -> None:

@@ -9,12 +9,13 @@ import re
 import threading
 import time
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from edl_builder.adapters.identity_tokens import Subject
 from edl_builder.core.build_request import Tenant
 from edl_builder.core.names import BuilderError, Caller, Reason
 from edl_builder.core.quota import Quota
@@ -23,7 +24,8 @@ log = logging.getLogger(__name__)
 
 _LOOK_S = 1.0
 _SETTINGS = {
-    *("token_sha256", "tokens", "certificates", "repositories", "credentials", "sees_all", "quota"),
+    *("token_sha256", "tokens", "certificates", "subjects"),
+    *("repositories", "credentials", "sees_all", "quota"),
 }
 
 
@@ -42,15 +44,27 @@ class Access:
     Attributes:
         tokens: SHA-256 of a bearer token, hex, to what it gives.
         certificates: common name or DNS name of a client certificate to tenant.
+        subjects: whom an identity token is about to tenant; ``a:b:*`` stands for all that begin
+            with ``a:b:``.
     """
 
     tokens: Mapping[str, Token] = field(default_factory=dict)
     certificates: Mapping[str, Tenant] = field(default_factory=dict)
+    subjects: Mapping[Subject, Tenant] = field(default_factory=dict)
 
     @property
     def is_open(self) -> bool:
         """Whether every caller that reaches the port is allowed."""
-        return not self.tokens and not self.certificates
+        return not self.tokens and not self.certificates and not self.subjects
+
+    def tenant_of(self, subject: Subject) -> Tenant | None:
+        """The tenant of a subject: by its whole name, else by the longest beginning."""
+        found = self.subjects.get(subject)
+        rest = subject.subject
+        while found is None and ":" in rest:
+            rest = rest.rpartition(":")[0]
+            found = self.subjects.get(Subject(subject.issuer, f"{rest}:*"))
+        return found
 
 
 def hash_token(token: str) -> str:
@@ -58,20 +72,25 @@ def hash_token(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def read_access(tenants: Mapping[str, Any]) -> Access:
+def read_access(tenants: Mapping[str, Any], issuers: Container[str] = ()) -> Access:
     """Who may call, from the section ``tenants`` of the settings file.
+
+    Args:
+        tenants: the section.
+        issuers: names of the known issuers of identity tokens.
 
     Raises:
         BuilderError: a setting is wrong; says which.
     """
     tokens: dict[str, Token] = {}
     certificates: dict[str, Tenant] = {}
+    subjects: dict[Subject, Tenant] = {}
     for name, each in tenants.items():
         where = f"[tenants.{name}]"
         for setting in each:
             if setting not in _SETTINGS:
                 known = ", ".join(sorted(_SETTINGS))
-                raise _wrong(where, f"there is no setting {setting!r}; known: {known}")
+                raise wrong_setting(where, f"there is no setting {setting!r}; known: {known}")
         tenant = Tenant(
             Caller(name),
             tuple(each.get("repositories", ())),
@@ -83,13 +102,26 @@ def read_access(tenants: Mapping[str, Any]) -> Access:
         for token in (*plain, *each.get("tokens", ())):
             tokens[_digest(token, where)] = Token(tenant, _expiry(token.get("expires"), where))
         certificates |= dict.fromkeys(each.get("certificates", ()), tenant)
-    return Access(tokens, certificates)
+        for found in each.get("subjects", ()):
+            subject = _subject(found, issuers, where)
+            if subjects.setdefault(subject, tenant) != tenant:
+                raise wrong_setting(where, f"{subject.subject} belongs to two tenants")
+    return Access(tokens, certificates, subjects)
+
+
+def _subject(found: Mapping[str, Any], issuers: Container[str], where: str) -> Subject:
+    issuer, subject = found.get("issuer"), found.get("subject")
+    if set(found) != {"issuer", "subject"} or issuer not in issuers:
+        raise wrong_setting(where, "a subject has an issuer, of [issuers], and a subject")
+    if not isinstance(subject, str) or not re.fullmatch(r"[^*]+(:\*)?", subject):
+        raise wrong_setting(where, "a subject is a whole name, or a beginning and `:*`")
+    return Subject(str(issuer), subject)
 
 
 def _digest(token: Mapping[str, Any], where: str) -> str:
     found = str(token.get("sha256", ""))
     if set(token) - {"sha256", "expires"} or not re.fullmatch("[0-9a-f]{64}", found):
-        raise _wrong(where, "a token is given by its SHA-256 (and expires), never by itself")
+        raise wrong_setting(where, "a token is given by its SHA-256 (and expires), never by itself")
     return found
 
 
@@ -97,7 +129,7 @@ def _expiry(value: object, where: str) -> float | None:
     if value is None:
         return None
     if not isinstance(value, datetime):
-        raise _wrong(where, "expires is no date and time, such as 2027-01-31T00:00:00Z")
+        raise wrong_setting(where, "expires is no date and time, such as 2027-01-31T00:00:00Z")
     return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
 
 
@@ -105,9 +137,11 @@ def _quota(found: Mapping[str, Any], where: str) -> Quota:
     known = set(Quota.__slots__)
     for name, value in found.items():
         if name not in known or isinstance(value, bool) or not isinstance(value, int | float):
-            raise _wrong(f"{where} quota", f"{name} is no number of {', '.join(sorted(known))}")
+            raise wrong_setting(
+                f"{where} quota", f"{name} is no number of {', '.join(sorted(known))}"
+            )
         if value < 0:
-            raise _wrong(f"{where} quota", f"{name} is negative")
+            raise wrong_setting(f"{where} quota", f"{name} is negative")
     return Quota(**found)
 
 
@@ -118,14 +152,20 @@ class AccessFile:
         path: of the file.
         access: what was read from it at the start.
         clock: seconds, for how often the file is looked at.
+        issuers: names of the known issuers of identity tokens, which do not change.
     """
 
     def __init__(
-        self, path: Path, access: Access, clock: Callable[[], float] = time.monotonic
+        self,
+        path: Path,
+        access: Access,
+        clock: Callable[[], float] = time.monotonic,
+        issuers: Container[str] = (),
     ) -> None:
         self._path = path
         self._access = access
         self._clock = clock
+        self._issuers = issuers
         self._lock = threading.Lock()
         self._seen = _version(path)
         self._next = clock() + _LOOK_S
@@ -143,7 +183,8 @@ class AccessFile:
 
     def _read(self) -> None:
         try:
-            found = read_access(tomllib.loads(self._path.read_text("utf-8")).get("tenants", {}))
+            file = tomllib.loads(self._path.read_text("utf-8"))
+            found = read_access(file.get("tenants", {}), self._issuers)
             if found.is_open:
                 raise ValueError("it has no tenants")
         except (OSError, ValueError, TypeError, AttributeError, BuilderError) as error:
@@ -161,7 +202,8 @@ def _version(path: Path) -> tuple[int, int, int] | None:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _wrong(where: str, what: str) -> BuilderError:
+def wrong_setting(where: str, what: str) -> BuilderError:
+    """The error for a setting."""
     return BuilderError(
         Reason.INVALID,
         what,

@@ -8,17 +8,19 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from types import FrameType, TracebackType
 from typing import Self
 
 from prometheus_client import start_http_server
 
-from edl_builder.access import AccessFile
+from edl_builder.access import Access, AccessFile
 from edl_builder.adapters.audit_log import AuditLog
 from edl_builder.adapters.build_store import BuildStore
 from edl_builder.adapters.docker_engine import DockerEngine
 from edl_builder.adapters.git import Git
+from edl_builder.adapters.identity_tokens import IdentityTokens
 from edl_builder.adapters.image_records import ImageRecords
 from edl_builder.adapters.registry import HttpRegistry
 from edl_builder.adapters.usage_store import UsageStore
@@ -95,8 +97,9 @@ class App:
         )
         opened.callback(service.close, _STOP_S)
         limits = _call_limits(config.limits)
-        access = AccessFile(config.access_file, config.access) if config.access_file else None
-        callers = Authenticator(access or (lambda: config.access))
+        tokens = IdentityTokens(config.issuers)
+        tokens.fetch_keys()
+        callers = Authenticator(_access(config), tokens)
         audit = AuditLog(config.state_dir, time.time)
         guard = Guard(callers, OpenCalls(limits), audit, (HEALTH,))
         self._server = Server(
@@ -176,6 +179,13 @@ class App:
     def close(self) -> None:
         """Close everything; the next service continues the builds under way."""
         self._opened.close()
+
+
+def _access(config: Config) -> Callable[[], Access]:
+    if config.access_file is None:
+        return lambda: config.access
+    names = {issuer.name for issuer in config.issuers}
+    return AccessFile(config.access_file, config.access, issuers=names)
 
 
 def _call_limits(builds: BuildLimits) -> OpenCallLimits:

@@ -10,16 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edl_builder.access import Access, read_access
+from edl_builder.access import Access, read_access, wrong_setting
 from edl_builder.adapters.git import GitCredential
+from edl_builder.adapters.identity_tokens import Issuer
 from edl_builder.adapters.registry import RegistryAccess
 from edl_builder.core.archive import ArchiveLimits
 from edl_builder.core.build import BuildLimits
 from edl_builder.core.build_request import RequestPolicy
-from edl_builder.core.names import BuilderError, Reason
 from edl_builder.core.recipe import PackageIndex
 from edl_builder.core.references import parse_reference
 from edl_builder.core.source_policy import SourcePolicy
+from edl_builder.issuers import read_issuers
 
 ARCHIVE_NBYTES = 256 << 20
 """A zoo is code and small files; data and weights come by URI."""
@@ -71,6 +72,7 @@ class Config:
     git_ca_file: str = ""
     access: Access = field(default_factory=Access)
     access_file: Path | None = None
+    issuers: tuple[Issuer, ...] = ()
     tls: Tls | None = None
     metrics_port: int | None = None
     metrics_host: str = "127.0.0.1"
@@ -140,13 +142,14 @@ def read(arguments: Sequence[str] | None = None) -> Config:
     file = _load(options.config) if options.config else {}
     _no_others(
         file,
-        {"tenants", "registries", "git", "limits", "policy", "git_policy", "tls"},
+        {"tenants", "issuers", "registries", "git", "limits", "policy", "git_policy", "tls"},
         "the file",
     )
     host, port, socket = _split(options.listen)
     policy = _section(file, "policy", {"default_base", "bases", "registries"})
     sources = _section(file, "git_policy", {"hosts", "private_hosts", "ca_file"})
     registries = _registries(file, options.plain_http)
+    issuers = read_issuers(_section(file, "issuers", None))
     limits, archive, rest = _limits(file, options.max_builds)
     base = options.base_image or policy.get("default_base", "")
     if base:
@@ -176,7 +179,8 @@ def read(arguments: Sequence[str] | None = None) -> Config:
         registries=registries,
         git_credentials=_git(file),
         git_ca_file=str(sources.get("ca_file", "")),
-        access=read_access(file.get("tenants", {})),
+        issuers=issuers,
+        access=read_access(file.get("tenants", {}), {issuer.name for issuer in issuers}),
         access_file=options.config,
         tls=_tls(options, file),
         metrics_port=options.metrics_port,
@@ -186,30 +190,23 @@ def read(arguments: Sequence[str] | None = None) -> Config:
     )
     if socket is None and host not in _LOOPBACK and not options.insecure:
         if config.tls is None:
-            raise _wrong("--listen", f"{host} is reached from other machines, without TLS")
+            raise wrong_setting("--listen", f"{host} is reached from other machines, without TLS")
         if config.access.is_open and config.tls.client_ca is None:
-            raise _wrong("--listen", f"every caller that reaches {host} could push images")
+            raise wrong_setting("--listen", f"every caller that reaches {host} could push images")
     if config.tls is None and config.access.certificates:
-        raise _wrong("tenants", "certificates are given, but no TLS")
+        raise wrong_setting("tenants", "certificates are given, but no TLS")
     if "@" in config.index.url or "@" in config.index.find_links:
-        raise _wrong("--index-url", "a password would be visible in the history of every image")
+        raise wrong_setting(
+            "--index-url", "a password would be visible in the history of every image"
+        )
     return config
-
-
-def _wrong(where: str, what: str) -> BuilderError:
-    return BuilderError(
-        Reason.INVALID,
-        what,
-        where=where,
-        remedy="See `python -m edl_builder --help` and docs/builder.md.",
-    )
 
 
 def _load(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise _wrong(f"--config {path}", f"the file cannot be read: {error}") from error
+        raise wrong_setting(f"--config {path}", f"the file cannot be read: {error}") from error
 
 
 def _split(text: str) -> tuple[str, int, Path | None]:
@@ -217,34 +214,39 @@ def _split(text: str) -> tuple[str, int, Path | None]:
         return "", 0, _socket(Path(text.removeprefix(_UNIX)))
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535 or not host:
-        raise _wrong("--listen", f"{text!r} is not HOST:PORT")
+        raise wrong_setting("--listen", f"{text!r} is not HOST:PORT")
     return host.strip("[]"), int(port), None
 
 
 def _socket(path: Path) -> Path:
     """A socket has no password: the folder decides who may reach it."""
     if not path.is_absolute() or len(os.fsencode(path)) > _LONGEST_SOCKET:
-        raise _wrong("--listen", f"{path} is no absolute path of at most {_LONGEST_SOCKET} bytes")
+        raise wrong_setting(
+            "--listen", f"{path} is no absolute path of at most {_LONGEST_SOCKET} bytes"
+        )
     try:
         found = path.parent.stat()
     except OSError as error:
-        raise _wrong("--listen", f"{path.parent}: {error.strerror}") from error
+        raise wrong_setting("--listen", f"{path.parent}: {error.strerror}") from error
     if found.st_uid not in (0, os.getuid()) or found.st_mode & 0o022:
-        raise _wrong("--listen", f"other users may write to {path.parent}")
+        raise wrong_setting("--listen", f"other users may write to {path.parent}")
     return path
 
 
 def _no_others(found: Mapping[str, Any], known: set[str], where: str) -> None:
     for name in found:
         if name not in known:
-            raise _wrong(where, f"there is no setting {name!r}; known: {', '.join(sorted(known))}")
+            raise wrong_setting(
+                where, f"there is no setting {name!r}; known: {', '.join(sorted(known))}"
+            )
 
 
-def _section(file: Mapping[str, Any], name: str, known: set[str]) -> Mapping[str, Any]:
+def _section(file: Mapping[str, Any], name: str, known: set[str] | None) -> Mapping[str, Any]:
     found = file.get(name, {})
     if not isinstance(found, dict):
-        raise _wrong(f"[{name}]", "this is no section")
-    _no_others(found, known, f"[{name}]")
+        raise wrong_setting(f"[{name}]", "this is no section")
+    if known is not None:
+        _no_others(found, known, f"[{name}]")
     return found
 
 
@@ -257,13 +259,13 @@ def _secret(found: Mapping[str, Any], where: str) -> str:
         _check_private(Path(path), where)
         return Path(path).read_text("utf-8").rstrip("\n")
     except OSError as error:
-        raise _wrong(where, f"password_file cannot be read: {error.strerror}") from error
+        raise wrong_setting(where, f"password_file cannot be read: {error.strerror}") from error
 
 
 def _check_private(path: Path, where: str) -> None:
     """Raises: BuilderError: every user of the machine may read, or change, a secret; OSError."""
     if path.stat().st_mode & 0o007:
-        raise _wrong(where, f"every user may read {path}: chmod 600")
+        raise wrong_setting(where, f"every user may read {path}: chmod 600")
 
 
 def _registries(file: Mapping[str, Any], plain: Sequence[str]) -> dict[str, RegistryAccess]:
@@ -286,7 +288,7 @@ def _git(file: Mapping[str, Any]) -> dict[str, GitCredential]:
         where = f"[git.{name}]"
         _no_others(each, {"username", "password_file", "hosts"}, where)
         if not each.get("hosts"):
-            raise _wrong(where, "hosts are missing: a credential is sent to these alone")
+            raise wrong_setting(where, "hosts are missing: a credential is sent to these alone")
         found[name] = GitCredential(
             each.get("username", "git"), _secret(each, where), tuple(each["hosts"])
         )
@@ -301,7 +303,7 @@ def _limits(
     found = _section(file, "limits", of_builds | of_archives | {"log_nbytes", "keep_images"})
     for name, value in found.items():
         if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
-            raise _wrong("[limits]", f"{name} is no number")
+            raise wrong_setting("[limits]", f"{name} is no number")
     builds = {name: value for name, value in found.items() if name in of_builds}
     if building:
         builds["building"] = building
@@ -319,7 +321,7 @@ def _wheels(folder: Path | None) -> tuple[Path, ...]:
         return ()
     found = tuple(sorted(folder.glob("*.whl")))
     if not found:
-        raise _wrong("--runtime-wheels", f"there are no wheels in {folder}")
+        raise wrong_setting("--runtime-wheels", f"there are no wheels in {folder}")
     return found
 
 
@@ -331,10 +333,10 @@ def _tls(options: argparse.Namespace, file: Mapping[str, Any]) -> Tls | None:
     if not certificate and not key and not client_ca:
         return None
     if not certificate or not key:
-        raise _wrong("--tls-certificate", "a certificate and its key belong together")
+        raise wrong_setting("--tls-certificate", "a certificate and its key belong together")
     tls = Tls(Path(certificate), Path(key), Path(client_ca) if client_ca else None)
     for path in (tls.certificate, tls.key, tls.client_ca):
         if path is not None and not path.is_file():
-            raise _wrong("[tls]", f"there is no file {path}")
+            raise wrong_setting("[tls]", f"there is no file {path}")
     _check_private(tls.key, "[tls]")
     return tls

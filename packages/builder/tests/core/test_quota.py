@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from edl_builder.core.names import BuilderError, Caller, Reason
@@ -33,3 +35,22 @@ def test_what_is_used_up_is_refused_until_tomorrow(quota: Quota, what: str) -> N
     with pytest.raises(BuilderError):
         ledger.check(ANN, quota, now - 2 * DAY)  # a clock that was set back
     ledger.check(ANN, quota, now + DAY)
+
+
+def test_what_an_hour_allows_comes_back_with_the_next() -> None:
+    ledger, quota, now = UsageLedger(), Quota(hourly_builds=2), 100.5 * DAY
+    for _ in range(2):
+        ledger.check(ANN, quota, now)
+        ledger.count_build(ANN, now)
+    with pytest.raises(BuilderError, match="ann has used up its 2 builds of this hour") as refused:
+        ledger.check(ANN, quota, now + 3599)
+    assert "next hour" in refused.value.failure.remedy
+    with pytest.raises(BuilderError):
+        ledger.check(ANN, quota, now - 3600)  # a clock that was set back
+    ledger.check(BOB, quota, now)
+    ledger.check(ANN, quota, now + 3600)
+    assert ledger.usage(ANN, now + 3600).builds == 2
+
+
+def test_labels_of_metrics_have_no_spaces() -> None:
+    assert [reason for reason in Reason if not re.fullmatch("[a-z_]+", reason)] == []

@@ -38,7 +38,7 @@ class UsageStore:
             return
         with self._lock:
             self._ledger.check(tenant, quota, self._clock())
-            self._ledger.usage(tenant, self._clock()).builds += 1
+            self._ledger.count_build(tenant, self._clock())
             self._write()
 
     def add_bytes(self, tenant: Caller, quota: Quota, nbytes: int) -> None:

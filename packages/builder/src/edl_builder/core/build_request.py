@@ -34,6 +34,7 @@ class Tenant:
         sees_all: whether it sees the builds of all.
         is_anonymous: whether it is any caller of an open service.
         quota: what it may use in a day.
+        subject: who calls for the tenant, if an issuer of identity tokens says so.
     """
 
     name: Caller
@@ -42,6 +43,7 @@ class Tenant:
     sees_all: bool = False
     is_anonymous: bool = False
     quota: Quota = field(default_factory=Quota)
+    subject: str = ""
 
     @property
     def cache(self) -> str:

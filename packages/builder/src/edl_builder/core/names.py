@@ -34,13 +34,13 @@ class Phase(StrEnum):
 
 
 class Reason(StrEnum):
-    """The category of a failure."""
+    """The category of a failure; the values are labels of metrics."""
 
     INVALID = "invalid"  # the request is wrong
     UNSAFE = "unsafe"  # it tries to reach what it must not
     FORBIDDEN = "forbidden"  # this caller may not
     LIMIT = "limit"  # too large, too many
-    NOT_FOUND = "not found"
+    NOT_FOUND = "not_found"
     SOURCE = "source"  # the zoo cannot be fetched
     BUILD = "build"  # a step of the build failed
     ENGINE = "engine"  # no engine
@@ -48,7 +48,7 @@ class Reason(StrEnum):
     TIMEOUT = "timeout"
     CANCELLED = "cancelled"
     RESTARTED = "restarted"  # the service ended meanwhile
-    INTERNAL = "internal error"
+    INTERNAL = "internal_error"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""How much a tenant may use in a day."""
+"""How much a tenant may use in a day, and in an hour."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from edl_builder.core.names import BuilderError, Caller, Reason
 
 _DAY_S = 86400
+_HOUR_S = 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,20 +18,24 @@ class Quota:
         builds: requests.
         nbytes: of archives sent.
         minutes: of builds and pushes in the engine.
+        hourly_builds: requests in one hour of the day, so that a loop does not use up the day.
     """
 
     builds: int = 0
     nbytes: int = 0
     minutes: float = 0.0
+    hourly_builds: int = 0
 
 
 @dataclass(slots=True)
 class Usage:
-    """What a tenant has used in a day, in the units of ``Quota``."""
+    """What a tenant has used in a day, in the units of ``Quota``; ``hour`` since 1970."""
 
     builds: int = 0
     nbytes: int = 0
     minutes: float = 0.0
+    hour: int = 0
+    hourly_builds: int = 0
 
 
 class UsageLedger:
@@ -47,20 +52,31 @@ class UsageLedger:
             # A clock that goes back gives nothing back.
             self.day = day
             self.usages.clear()
-        return self.usages.setdefault(tenant, Usage())
+        used = self.usages.setdefault(tenant, Usage())
+        hour = int(now // _HOUR_S)
+        if hour > used.hour:
+            used.hour, used.hourly_builds = hour, 0
+        return used
+
+    def count_build(self, tenant: Caller, now: float) -> None:
+        """Add one request."""
+        used = self.usage(tenant, now)
+        used.builds += 1
+        used.hourly_builds += 1
 
     def check(self, tenant: Caller, quota: Quota, now: float) -> None:
         """Raises: BuilderError: LIMIT, if the tenant has used up one of its quotas."""
         used = self.usage(tenant, now)
-        for count, limit, what in (
-            (used.builds, quota.builds, "builds"),
-            (used.nbytes, quota.nbytes, "bytes of archives"),
-            (used.minutes, quota.minutes, "minutes of building"),
+        for count, limit, what, when in (
+            (used.builds, quota.builds, "builds of today (UTC)", "tomorrow"),
+            (used.hourly_builds, quota.hourly_builds, "builds of this hour", "in the next hour"),
+            (used.nbytes, quota.nbytes, "bytes of archives of today (UTC)", "tomorrow"),
+            (used.minutes, quota.minutes, "minutes of building of today (UTC)", "tomorrow"),
         ):
             if limit and count >= limit:
                 raise BuilderError(
                     Reason.LIMIT,
-                    f"{tenant} has used up its {limit:g} {what} of today (UTC)",
+                    f"{tenant} has used up its {limit:g} {what}",
                     where="quota",
-                    remedy="Try again tomorrow, or ask the operator of the builder.",
+                    remedy=f"Try again {when}, or ask the operator of the builder.",
                 )

@@ -1,15 +1,18 @@
-"""Authentication of calls: bearer tokens, client certificates, or none in an open service."""
+"""Authentication of calls: bearer and identity tokens, client certificates, or none at all."""
 
 from __future__ import annotations
 
 import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import NoReturn, cast
 
 import grpc
 
 from edl_builder.access import Access
+from edl_builder.adapters.identity_tokens import BadIdentityToken, IdentityTokens
+from edl_builder.adapters.issuer_keys import KeysUnavailable
 from edl_builder.core.build_request import Tenant
 from edl_builder.core.names import Caller
 
@@ -22,13 +25,18 @@ class Authenticator:
 
     Args:
         access: who may call now.
+        identity_tokens: verifies tokens of issuers; None if there are none.
         clock: seconds since 1970.
     """
 
     def __init__(
-        self, access: Callable[[], Access], clock: Callable[[], float] = time.time
+        self,
+        access: Callable[[], Access],
+        identity_tokens: IdentityTokens | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._access = access
+        self._identity_tokens = identity_tokens
         self._clock = clock
 
     def authenticate(self, context: grpc.ServicerContext) -> Tenant:
@@ -55,16 +63,33 @@ class Authenticator:
         """The tenant of an authorization; None in an open service, which knows no tokens."""
         if not text.lower().startswith(_BEARER):
             _refuse(context, "the authorization is not a bearer token")
+        shown = text[len(_BEARER) :].strip()
         # Found by its hash: the time of the look-up reveals nothing about the token.
-        digest = hashlib.sha256(text[len(_BEARER) :].strip().encode()).hexdigest()
-        token = access.tokens.get(digest)
-        if token is None and not access.is_open:
+        token = access.tokens.get(hashlib.sha256(shown.encode()).hexdigest())
+        if token is not None:
+            if token.expires is not None and self._clock() >= token.expires:
+                _refuse(context, "the bearer token has expired")
+            return token.tenant
+        if self._identity_tokens is not None and self._identity_tokens.looks_like_one(shown):
+            return _of_subject(access, self._identity_tokens, shown, context)
+        if not access.is_open:
             _refuse(context, "the bearer token is not known")
-        if token is None:
-            return None
-        if token.expires is not None and self._clock() >= token.expires:
-            _refuse(context, "the bearer token has expired")
-        return token.tenant
+        return None
+
+
+def _of_subject(
+    access: Access, tokens: IdentityTokens, shown: str, context: grpc.ServicerContext
+) -> Tenant:
+    try:
+        subject = tokens.verify(shown)
+    except BadIdentityToken as error:
+        _refuse(context, str(error))
+    except KeysUnavailable as error:
+        context.abort(grpc.StatusCode.UNAVAILABLE, f"{error}; try again")
+    tenant = access.tenant_of(subject)
+    if tenant is None:
+        _refuse(context, f"{subject.subject} of {subject.issuer} belongs to no tenant")
+    return replace(tenant, subject=f"{subject.issuer} {subject.subject}")
 
 
 def _refuse(context: grpc.ServicerContext, what: str) -> NoReturn:

@@ -85,6 +85,8 @@ class Guard(grpc.ServerInterceptor):
         status = "OK"
         try:
             call = Call(self._callers.authenticate(context))
+            if call.tenant.subject:
+                call.about["subject"] = call.tenant.subject
             with self._lock:
                 self._open_calls.enter(call.tenant.name, method)
                 self._calls[context] = call
