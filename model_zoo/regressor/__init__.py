@@ -8,9 +8,9 @@ Records: tf.Example with one feature per column; see ``sqlflow``.
 """
 
 import tensorflow as tf
+from columns import Columns
 from sqlflow import elasticdl_input_function
-
-from .columns import Columns
+from table_schema import label_column
 
 
 class DNN(tf.keras.Model):
@@ -18,12 +18,16 @@ class DNN(tf.keras.Model):
 
     Args:
         hidden_units: width of each hidden layer.
-        word_buckets: number of hash buckets for words.
+        word_buckets: number of hash buckets for words, without a schema.
+        schema: the content of ``schema.json``, for statistics of the columns. The network then
+            predicts how many deviations a label is from the labels' mean.
+        label: name of the label; by default that of the schema.
     """
 
-    def __init__(self, hidden_units=(64, 32), word_buckets=1024):
+    def __init__(self, hidden_units=(64, 32), word_buckets=1024, schema=None, label=None):
         super().__init__(name="dnn_regressor")
-        self._columns = Columns(word_buckets)
+        self._columns = Columns(word_buckets, schema, label)
+        self._mean, self._deviation = label_scale(schema, label)
         self._hidden = [tf.keras.layers.Dense(units, activation="relu") for units in hidden_units]
         self._output = tf.keras.layers.Dense(1)
 
@@ -31,13 +35,13 @@ class DNN(tf.keras.Model):
         x = self._columns(inputs)
         for layer in self._hidden:
             x = layer(x)
-        return self._output(x)
+        return self._mean + self._deviation * self._output(x)
 
     # --input-fn, --loss, --optimizer and --eval-metrics-fn replace these defaults.
 
     @staticmethod
-    def default_input(records, mode, label=None):
-        return elasticdl_input_function(records, mode, label)
+    def default_input(records, mode, label=None, schema=None):
+        return elasticdl_input_function(records, mode, label, schema)
 
     @staticmethod
     def default_loss(labels, predictions):
@@ -53,3 +57,17 @@ class DNN(tf.keras.Model):
             "mean_absolute_error": tf.keras.metrics.MeanAbsoluteError(),
             "root_mean_squared_error": tf.keras.metrics.RootMeanSquaredError(),
         }
+
+
+def label_scale(schema, label=None):
+    """Mean and deviation of the labels; 0 and 1 without a schema.
+
+    Raises:
+        ValueError: the label is a text.
+    """
+    found = label_column(schema, label)
+    if found is None:
+        return 0.0, 1.0
+    if found["feature"] == "bytes":
+        raise ValueError(f"the label {found['name']} is a text, and regression needs a number")
+    return found["mean"], found["deviation"] or 1.0

@@ -4,9 +4,9 @@ edl train --model-zoo model_zoo --model-def regressor.wide_and_deep.MagicalWAD .
 """
 
 import tensorflow as tf
+from columns import Columns
 
-from . import DNN
-from .columns import Columns
+from . import DNN, label_scale
 
 
 class MagicalWAD(tf.keras.Model):
@@ -14,12 +14,15 @@ class MagicalWAD(tf.keras.Model):
 
     Args:
         hidden_units: width of each hidden layer of the deep part.
-        word_buckets: number of hash buckets for words.
+        word_buckets: number of hash buckets for words, without a schema.
+        schema: the content of ``schema.json``, for statistics of the columns.
+        label: name of the label; by default that of the schema.
     """
 
-    def __init__(self, hidden_units=(64, 32), word_buckets=1024):
+    def __init__(self, hidden_units=(64, 32), word_buckets=1024, schema=None, label=None):
         super().__init__(name="wide_and_deep_regressor")
-        self._columns = Columns(word_buckets)
+        self._columns = Columns(word_buckets, schema, label)
+        self._mean, self._deviation = label_scale(schema, label)
         self._wide = tf.keras.layers.Dense(1, name="wide")
         self._deep = [tf.keras.layers.Dense(units, activation="relu") for units in hidden_units]
         self._output = tf.keras.layers.Dense(1, name="deep", use_bias=False)
@@ -29,7 +32,7 @@ class MagicalWAD(tf.keras.Model):
         x = columns
         for layer in self._deep:
             x = layer(x)
-        return self._wide(columns) + self._output(x)
+        return self._mean + self._deviation * (self._wide(columns) + self._output(x))
 
     default_input = staticmethod(DNN.default_input)
     default_loss = staticmethod(DNN.default_loss)

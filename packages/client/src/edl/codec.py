@@ -155,7 +155,7 @@ def decode_status(message: job_pb2.JobStatus) -> JobStatus:
         lost_s=dict(progress.lost_s),
         mean_records_per_s=progress.mean_records_per_s,
         servers=tuple(
-            ParameterServerStatus(server.id, server.state, server.restarts)
+            ParameterServerStatus(server.id, server.state, server.restarts, server.pending)
             for server in message.servers
         ),
         table_rows=dict(message.embedding_rows),

@@ -128,7 +128,7 @@ def test_several_files_have_one_kind_for_each_column(edl: Call, tmp_path: Path) 
     [
         ("", (), 3, ["no header"]),
         ("a,b\n", (), 3, ["no record"]),
-        ("a,b\n1\n", (), 3, ["t.csv:2", "1 cells", "header 2"]),
+        ("a,b\n1\n", (), 3, ["t.csv:2", "1 cell,", "header 2"]),
         ("a,a\n1,2\n", (), 3, ["'a' twice"]),
         ('a\n"open\n', (), 3, ["t.csv", "not a CSV"]),
         ("a,b\n1,2\n", ("--label", "c"), 2, ["'c'", "--label"]),

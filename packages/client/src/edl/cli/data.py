@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from edl.cli.commands import CONTEXT, EdlCommand, EdlGroup
-from edl.cli.output import Output, Quiet, put, reporting
+from edl.cli.output import Output, PasswordFile, Quiet, put, reporting
 from edl.core.formats import Compression, ImageForm, InspectedFormat, SourceFormat
 
 app = typer.Typer(
@@ -27,16 +27,6 @@ app = typer.Typer(
 )
 
 _TELL_EVERY_S = 5.0
-
-PasswordFile = Annotated[
-    str,
-    typer.Option(
-        "--password-file",
-        metavar="FILE",
-        help="File whose first line is the database's password. [default: EDL_DATABASE_PASSWORD, "
-        "~/.pgpass, ~/.my.cnf]",
-    ),
-]
 
 
 @app.command(
@@ -131,7 +121,7 @@ def convert(  # noqa: PLR0913  (the parameters are the options of the command)
         from edl.conversion.source import ConversionOptions
         from edl.conversion.writer import FileLayout, check_layout, write
         from edl.core.problem import usage
-        from edl.core.quantities import plural
+        from edl.core.quantities import one_line, plural
 
         layout = FileLayout(records_per_file, compressor, split, seed)
         check_layout(to, layout)
@@ -163,8 +153,9 @@ def convert(  # noqa: PLR0913  (the parameters are the options of the command)
             lines.append(f"{many}, numbered in labels.json")
         if done.features:
             lines.append("features of the first record:")
-            width = max(map(len, done.features))
-            lines += [f"  {name:<{width}}  {feature}" for name, feature in done.features.items()]
+            shown = {one_line(name): feature for name, feature in done.features.items()}
+            width = max(map(len, shown))
+            lines += [f"  {name:<{width}}  {feature}" for name, feature in shown.items()]
         put(
             {
                 "output": str(done.output),

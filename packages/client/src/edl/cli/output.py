@@ -23,6 +23,15 @@ Name = Annotated[
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no messages except errors.")]
+PasswordFile = Annotated[
+    str,
+    typer.Option(
+        "--password-file",
+        metavar="FILE",
+        help="File whose first line is the database's password. [default: EDL_DATABASE_PASSWORD, "
+        "~/.pgpass, ~/.my.cnf]",
+    ),
+]
 NoInput = Annotated[bool, typer.Option("--no-input", help="Fail instead of asking for input.")]
 
 

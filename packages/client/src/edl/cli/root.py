@@ -29,6 +29,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "train": CommandEntry("edl.cli.submit", _JOBS, "train the model of a model file"),
     "evaluate": CommandEntry("edl.cli.submit", _JOBS, "measure a trained model"),
     "predict": CommandEntry("edl.cli.submit", _JOBS, "predict with a trained model"),
+    "sql": CommandEntry("edl.cli.sql", _JOBS, "train and predict with statements of SQL"),
     "list": CommandEntry("edl.cli.status", _WATCH, "list all jobs"),
     "status": CommandEntry("edl.cli.status", _WATCH, "show a job: progress, metrics, workers"),
     "top": CommandEntry("edl.cli.status", _WATCH, "show a job's workers, live"),

@@ -16,13 +16,14 @@ import recordio.example
 from edl.adapters import data_files
 from edl.conversion.tables import parquet_file, unreadable
 from edl.core.formats import InspectedFormat
-from edl.core.quantities import count, plural, size
+from edl.core.quantities import count, one_line, plural, size
 from edl_proto.errors import EdlError, ErrorCode
 from recordio.formats.recordfile import RecordIOSource
 
 _BLOCKS = {"parquet": "row group", "jsonl": "file"}
 _SHOWN_VALUES = 8
 _SHOWN_BYTES = 48
+_SHOWN_TEXT = 200  # characters
 _MOST_DECODED = 32 << 20  # octets; a list of short texts takes a second for each megabyte
 _EXAMPLE = b"\n"  # begins a tf.Example: a field 1 with a length
 
@@ -153,11 +154,14 @@ def _inspect_json_lines(file: str, check: bool) -> FileReport:
                 records += 1
     except OSError as error:
         raise unreadable(f"the file cannot be read: {error.strerror}", file, "") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
+        what = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        # Text that is not UTF-8 is noticed while the next line is read.
+        number = at + isinstance(error, UnicodeDecodeError)
         raise EdlError(
             ErrorCode.DATA_DAMAGED,
-            f"a line is not JSON: {error}",
-            where=f"{file}:{at}",
+            f"a line is not JSON: {what}",
+            where=f"{file}:{number}",
             remedy="Write the file again.",
         ) from None
     if isinstance(first, dict):
@@ -217,18 +221,24 @@ def _feature(value: recordio.example.Value) -> dict[str, Any]:
             "values": len(value),
             "first": value[:_SHOWN_VALUES].tolist(),
         }
-    shown = value[0] if value else b""
+    about = {"type": "bytes", "values": len(value), "length": len(value[0]) if value else 0}
+    if len(value) == 1:
+        return {**about, "first": _text(value[0])}
+    return {**about, "first": [_text(one) for one in value[:_SHOWN_VALUES]]}
+
+
+def _text(value: bytes) -> str:
     try:
-        text = shown.decode()
-        readable = text.isprintable()
+        text = value.decode()
     except UnicodeDecodeError:
-        readable = False
-    first = text if readable else shown[:_SHOWN_BYTES].hex(" ")
-    return {"type": "bytes", "values": len(value), "length": len(shown), "first": first}
+        text = ""
+    return text if text.isprintable() and (text or not value) else value[:_SHOWN_BYTES].hex(" ")
 
 
 def _shown(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, (int, float)) else str(value)
+    """A value on one line. Whole numbers are often identifiers, so they keep all digits."""
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return one_line(text if len(text) <= _SHOWN_TEXT else f"{text[:_SHOWN_TEXT]}...")
 
 
 def lines(report: FileReport) -> list[str]:
@@ -244,7 +254,8 @@ def lines(report: FileReport) -> list[str]:
         text.append(f"  checked: all {count(report.checked)} records are whole")
     text.append(f"  first record: {report.first_is}")
     if isinstance(report.first, dict):
-        width = max(len(name) for name in report.first)
+        names = {name: one_line(name) for name in report.first}
+        width = max(map(len, names.values()), default=0)
         for name, feature in report.first.items():
             many = f"[{feature['values']}]" if feature["values"] != 1 else ""
             kind = feature["type"] + many
@@ -252,7 +263,9 @@ def lines(report: FileReport) -> list[str]:
             if isinstance(shown, list):
                 dots = ", ..." if feature["values"] > len(shown) else ""
                 shown = ", ".join(map(_shown, shown)) + dots
-            text.append(f"    {name:<{width}}  {kind:<12} {shown}")
+            elif not isinstance(shown, float):
+                shown = _shown(shown)
+            text.append(f"    {names[name]:<{width}}  {kind:<12} {shown}".rstrip())
     elif report.first is not None:
-        text.append(f"    {report.first[:200]}")
+        text.append(f"    {_shown(report.first)}")
     return text

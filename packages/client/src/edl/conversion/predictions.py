@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +28,17 @@ class Predictions:
         pattern: files of predictions.
         key: the feature or column that identifies a row.
         name: of the prediction.
+        classes: names of the classes, if the predictions are their numbers and the names are meant.
 
     Raises:
         EdlError: there are no files.
     """
 
-    def __init__(self, pattern: str, key: str, name: str) -> None:
+    def __init__(self, pattern: str, key: str, name: str, classes: Sequence[str] = ()) -> None:
         self._files = data_files.expand(pattern, "--from")
         self._key = key
         self._name = name
+        self._classes = classes
 
     def kind(self) -> Cell:
         """What all values are: INT, FLOAT or TEXT.
@@ -55,7 +57,10 @@ class Predictions:
     def _items(self) -> Iterator[tuple[str, Any, Any]]:
         for file in self._files:
             for where, row in _rows(file):
-                yield where, self._one(row, self._key, where), self._one(row, self._name, where)
+                value = self._one(row, self._name, where)
+                if self._classes:
+                    value = self._classes[value]
+                yield where, self._one(row, self._key, where), value
 
     def _one(self, row: Mapping[str, Any], name: str, where: str) -> Any:
         if name not in row:

@@ -145,6 +145,46 @@ class QuerySource:
         ).exec_driver_sql(statement)
 
 
+def column_names(database: Database, query: str) -> list[str]:
+    """Names of the columns of a query, whose rows are not read.
+
+    Raises:
+        EdlError, Problem: the database refuses the query.
+    """
+    rows = query.strip().rstrip(";")
+    with database.reading() as connection:
+        result = connection.execution_options(no_parameters=True).exec_driver_sql(
+            f"SELECT * FROM (\n{rows}\n) AS edl_rows LIMIT 0"
+        )
+        return list(result.keys())
+
+
+def identifying_columns(database: Database, table: str) -> list[str]:
+    """Columns that identify a row of a table each by itself, the primary key first.
+
+    Raises:
+        EdlError: there is no such table.
+    """
+    import sqlalchemy
+    from sqlalchemy.exc import NoSuchTableError
+
+    schema, _, name = table.rpartition(".")
+    with database.reading() as connection:
+        inspector = sqlalchemy.inspect(connection)
+        try:
+            primary = inspector.get_pk_constraint(name, schema or None)["constrained_columns"]
+            unique = inspector.get_unique_constraints(name, schema or None)
+        except NoSuchTableError:
+            raise EdlError(
+                ErrorCode.DATA_NOT_FOUND,
+                f"there is no table {table}",
+                where=database.shown,
+                remedy="PREDICT names a table that is there, and its column.",
+            ) from None
+    keys = [primary, *(each["column_names"] for each in unique)]
+    return [str(key[0]) for key in keys if len(key) == 1]
+
+
 @contextmanager
 def query_source(
     database: Database, query: str, options: ConversionOptions

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import recordio
+from edl.adapters import data_files
 from edl.conversion.source import ConversionOptions
 from edl.core.problem import usage
 from edl.core.schema import ColumnType
@@ -21,8 +22,14 @@ class RecordSource:
                 where="--columns" if options.columns else "--label",
                 remedy="Leave it out.",
             )
-        self._sources = [recordio.open_source(str(file), format=form) for file in files]
-        self.total: int | None = sum(source.count() for source in self._sources)
+        self._sources = []
+        self.total: int | None = 0
+        for file in files:
+            try:
+                self._sources.append(recordio.open_source(str(file), format=form))
+                self.total += self._sources[-1].count()
+            except recordio.RecordError as error:
+                raise data_files.record_error(error, str(file)) from None
         self.classes: Mapping[str, int] = {}
         self.image_shape = None
         self.types: Mapping[str, ColumnType] = {}

@@ -12,6 +12,7 @@ from typing import Any
 import recordio.example
 from edl.conversion.source import ConversionOptions
 from edl.core.columns import DELIMITERS, Cell, choose, number_classes, read_cell, widest
+from edl.core.quantities import plural
 from edl.core.schema import ColumnType
 from edl_proto.errors import EdlError, ErrorCode
 
@@ -97,8 +98,9 @@ class CsvTableSource:
                 )
             for where, row in rows:
                 if len(row) != len(self._header_line):
+                    wanted = len(self._header_line)
                     raise unreadable(
-                        f"the row has {len(row)} cells, the header {len(self._header_line)}",
+                        f"the row has {plural(len(row), 'cell')}, the header {wanted}",
                         where,
                         "Check the delimiter (--delimiter) and that quotes are closed.",
                     )

@@ -15,7 +15,7 @@ from typing import Any
 
 import recordio
 from edl.adapters.preflight_checks import check_output
-from edl.conversion.features import FeatureSummary, summarize
+from edl.conversion.features import FeatureSummary, summarize, with_values
 from edl.conversion.schema_statistics import RecordStatistics
 from edl.conversion.source import ExampleSource
 from edl.core.formats import Compression
@@ -118,6 +118,8 @@ def write(
             counts, files = _fill(draft, source, layout, single, statistics, on_progress)
             features = summarize(files[0], source.image_shape)
             schema = statistics.schema(source.types, "label" if "label" in features else None)
+            if schema is not None:
+                features = with_values(features, schema)
             about = {LABELS: dict(source.classes) or None, SCHEMA: schema}
             for name, content in about.items():
                 if content is not None:

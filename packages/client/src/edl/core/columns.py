@@ -99,6 +99,13 @@ def choose(header: Sequence[str], wanted: Sequence[str], label: str, where: str)
             where=where,
             remedy="Give every column a different name.",
         )
+    if any(not name.strip() and (not wanted or name in wanted) for name in header):
+        raise Problem(
+            "DATA_UNREADABLE",
+            "a column of the header has no name",
+            where=where,
+            remedy="Name it, or choose the others with --columns.",
+        )
     for option, names in (("--columns", wanted), ("--label", [label] if label else [])):
         for name in names:
             if name not in header:
@@ -109,7 +116,7 @@ def choose(header: Sequence[str], wanted: Sequence[str], label: str, where: str)
                     remedy=near or f"Columns: {', '.join(header)}",
                 )
     kept = [name for name in header if not wanted or name in wanted or name == label]
-    features = tuple("label" if name == label else name for name in kept)
+    features = tuple("label" if label and name == label else name for name in kept)
     if len(set(features)) < len(features):
         raise usage(
             f"--label {label} would make two features named label",

@@ -1,0 +1,69 @@
+"""Classification of rows of a table with numbers and texts.
+
+    edl train --model-zoo model_zoo --model-def classifier.DNN --params "n_classes=3" ...
+
+Records: tf.Example with one feature per column; see ``sqlflow``. The label is a number from 0 on.
+"""
+
+import tensorflow as tf
+from columns import Columns
+from sqlflow import elasticdl_input_function
+from table_schema import label_column
+
+
+class DNN(tf.keras.Model):
+    """Fully connected layers over all columns; the outputs are a logit for each class.
+
+    Args:
+        hidden_units: width of each hidden layer.
+        n_classes: number of classes; by default one more than the greatest label of the schema.
+        word_buckets: number of hash buckets for words, without a schema.
+        schema: the content of ``schema.json``, for statistics of the columns.
+        label: name of the label; by default that of the schema.
+    """
+
+    def __init__(
+        self, hidden_units=(64, 32), n_classes=None, word_buckets=1024, schema=None, label=None
+    ):
+        super().__init__(name="dnn_classifier")
+        self._columns = Columns(word_buckets, schema, label)
+        self._hidden = [tf.keras.layers.Dense(units, activation="relu") for units in hidden_units]
+        self._output = tf.keras.layers.Dense(n_classes or _classes(schema, label))
+
+    def call(self, inputs: dict, training=False):
+        x = self._columns(inputs)
+        for layer in self._hidden:
+            x = layer(x)
+        return self._output(x)
+
+    # --input-fn, --loss, --optimizer and --eval-metrics-fn replace these defaults.
+
+    @staticmethod
+    def default_input(records, mode, label=None, schema=None):
+        return elasticdl_input_function(records, mode, label, schema)
+
+    @staticmethod
+    def default_loss(labels, predictions):
+        labels = tf.cast(tf.reshape(labels, [-1]), tf.int32)
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, predictions)
+
+    @staticmethod
+    def default_optimizer(learning_rate=0.01):
+        return tf.keras.optimizers.Adam(learning_rate)
+
+    @staticmethod
+    def default_metrics():
+        return {"accuracy": tf.keras.metrics.SparseCategoricalAccuracy()}
+
+
+def _classes(schema, label):
+    found = label_column(schema, label)
+    if found is None:
+        raise ValueError("how many classes are there? Say so with n_classes=N")
+    least, greatest = found.get("min"), found.get("max")
+    if found["feature"] != "int64" or least < 0:
+        raise ValueError(
+            f"the label {found['name']} must be a class: an integer from 0 on"
+            + ("" if least is None else f", but the least is {least}")
+        )
+    return max(2, greatest + 1)

@@ -1,0 +1,106 @@
+"""``edl sql``: statements that train models with rows, and predict columns of tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from edl.cli.commands import CONTEXT, EdlCommand
+from edl.cli.output import Output, PasswordFile, Quiet, put, reporting
+
+app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
+
+_EXAMPLES = """
+edl sql --db postgresql://me@host/shop -e "SELECT name, role, salary FROM employee \\
+    TRAIN regressor.DNN WITH hidden_units=[10, 100], learning_rate=0.01 INTO my_model;"
+edl sql --db postgresql://me@host/shop \\
+    -e "SELECT id, name, role FROM testdata PREDICT testdata.predicted_salary USING my_model;"
+edl sql --db sqlite:///shop.db -e "SHOW TRAIN my_model;"
+edl sql --db sqlite:///shop.db statements.sql
+"""
+
+
+@app.command("sql", cls=EdlCommand, epilog=_EXAMPLES)
+def sql(  # noqa: PLR0913  (the parameters are the options of the command)
+    database: Annotated[
+        str,
+        typer.Option(
+            "--db", metavar="URL", help="Database: postgresql://…, mysql://…, sqlite:///file."
+        ),
+    ],
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="File of statements.", show_default=False),
+    ] = None,
+    execute: Annotated[
+        str,
+        typer.Option("--execute", "-e", metavar="STATEMENTS", help="The statements themselves."),
+    ] = "",
+    models: Annotated[
+        str, typer.Option("--models", metavar="DIR", help="Folder of trained models.")
+    ] = "models",
+    model_zoo: Annotated[
+        str,
+        typer.Option(
+            "--model-zoo",
+            metavar="DIR",
+            help="Folder of models to train. [default: model_zoo here, or /model_zoo]",
+        ),
+    ] = "",
+    key: Annotated[
+        str,
+        typer.Option(
+            "--key",
+            metavar="COLUMN",
+            help="Column that identifies a row to predict. [default: a key of the table]",
+        ),
+    ] = "",
+    password_file: PasswordFile = "",
+    output_format: Output = None,
+    quiet: Quiet = False,
+) -> None:
+    """Train models with the rows of a SELECT, and predict columns of tables.
+
+    TRAIN keeps a model by its name, PREDICT writes a column. The SELECT is the database's own.
+    """
+    with reporting(output_format):
+        from edl.core.problem import usage
+        from edl.render import terminal
+        from edl.sql_session import SqlPlaces, SqlSession
+
+        if (file is None) == (not execute):
+            raise usage(
+                "name a file of statements or give them with -e, and not both",
+                where="-e",
+                remedy='For example: -e "SHOW TRAIN my_model;"',
+            )
+        session = SqlSession(
+            database,
+            SqlPlaces(models, model_zoo, key, password_file),
+            (lambda _: None) if quiet else terminal.message,
+            progress=not quiet,
+        )
+        statements = session.parse(execute if file is None else _read(file))
+        results = [session.run(statement) for statement in statements]
+        put(
+            results,
+            output_format,
+            [str(result["statement"]) for result in results if "statement" in result],
+            [str(result["model"]) for result in results],
+        )
+
+
+def _read(file: Path) -> str:
+    from edl.core.problem import Problem
+
+    try:
+        return file.read_text("utf-8")
+    except UnicodeDecodeError:
+        raise Problem(
+            "DATA_UNREADABLE",
+            "the file of statements is not UTF-8",
+            where=str(file),
+            remedy="Write it as UTF-8 text.",
+        ) from None

@@ -1,0 +1,165 @@
+"""Words of SQL with their places: enough to tell words from texts and comments."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from edl.core.problem import Problem, usage
+
+
+class Dialect(StrEnum):
+    """What texts and comments look like."""
+
+    STANDARD = "standard"
+    POSTGRESQL = "postgresql"
+    """Also ``$$…$$``, ``E'…\\'…'`` and comments within comments."""
+    MYSQL = "mysql"
+    """Also backslashes within texts, and comments that begin with ``#``."""
+
+
+@dataclass(frozen=True, slots=True)
+class SqlToken:
+    """A word, a text, a number or a sign.
+
+    Attributes:
+        start, end: its place, in characters.
+        depth: how many brackets are open; an opening bracket itself is outside of them.
+    """
+
+    text: str
+    start: int
+    end: int
+    depth: int
+
+    @property
+    def is_name(self) -> bool:
+        return self.text[0] in "\"`'" or self.text[0].isalpha() or self.text[0] == "_"
+
+    @property
+    def name(self) -> str:
+        """The name without its quotes."""
+        quote = self.text[0]
+        if quote in "\"`'":
+            return self.text[1:-1].replace(quote * 2, quote)
+        return self.text
+
+
+_WORD = re.compile(r"[^\W\d]\w*(?:\$\w*)*")
+_NUMBER = re.compile(r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?")
+_DOLLAR = re.compile(r"\$(?:[^\W\d]\w*)?\$")
+_SHOWN_BEFORE, _SHOWN_AFTER = 70, 30
+_PAIRS = {")": "(", "]": "["}
+
+
+def is_word(token: SqlToken, *words: str) -> bool:
+    """Whether this is one of these words, in any case."""
+    return token.text.upper() in words
+
+
+def tokens(text: str, dialect: Dialect) -> Iterator[SqlToken]:
+    """All words and signs; no spaces and comments.
+
+    Raises:
+        Problem: a text, a comment or a bracket does not end.
+    """
+    position = 0
+    opened: list[tuple[str, int]] = []
+    while position < len(text):
+        if text[position].isspace():
+            position += 1
+            continue
+        comment = _end_of_comment(text, position, dialect)
+        if comment is not None:
+            position = comment
+            continue
+        end = _end_of_token(text, position, dialect)
+        word = text[position:end]
+        if word in _PAIRS:
+            if not opened or opened[-1][0] != _PAIRS[word]:
+                raise mistake(f"no {_PAIRS[word]} is open here", text, position)
+            opened.pop()
+        yield SqlToken(word, position, end, len(opened))
+        if word in _PAIRS.values():
+            opened.append((word, position))
+        position = end
+    if opened:
+        raise mistake("this bracket is never closed", text, opened[-1][1])
+
+
+def mistake(what: str, text: str, position: int, remedy: str = "") -> Problem:
+    """An error with the line that it is in, and a mark under its place."""
+    before = text[:position]
+    line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1)
+    shown = text.split("\n")[line - 1].rstrip("\r")
+    first = max(0, column - _SHOWN_BEFORE)
+    mark = "".join(_blank(char) for char in shown[first:column]) + "^"
+    shown = shown[first : column + _SHOWN_AFTER]
+    if first:
+        shown, mark = f"…{shown}", f" {mark}"
+    return usage(
+        what, where=f"line {line}, column {column + 1}\n  {shown}\n  {mark}", remedy=remedy
+    )
+
+
+def _blank(char: str) -> str:
+    """Spaces as wide as a character is in a terminal."""
+    if char == "\t":
+        return char
+    if unicodedata.combining(char):
+        return ""
+    return "  " if unicodedata.east_asian_width(char) in "WF" else " "
+
+
+def _end_of_comment(text: str, start: int, dialect: Dialect) -> int | None:
+    if text.startswith("--", start) or (dialect is Dialect.MYSQL and text[start] == "#"):
+        end = text.find("\n", start)
+        return len(text) if end < 0 else end
+    if not text.startswith("/*", start):
+        return None
+    depth, position = 1, start + 2
+    while depth:
+        match = re.compile(r"/\*|\*/").search(text, position)
+        if match is None:
+            raise mistake("this comment does not end", text, start)
+        position = match.end()
+        if match[0] == "*/":
+            depth -= 1
+        elif dialect is Dialect.POSTGRESQL:
+            depth += 1
+    return position
+
+
+def _end_of_token(text: str, start: int, dialect: Dialect) -> int:
+    char = text[start]
+    if char in "'\"`":
+        escapes = dialect is Dialect.MYSQL and char != "`"
+        return _end_of_text(text, start, escapes)
+    if dialect is Dialect.POSTGRESQL:
+        if char in "eE" and text.startswith("'", start + 1):
+            return _end_of_text(text, start + 1, True)
+        dollar = _DOLLAR.match(text, start)
+        if dollar is not None:
+            end = text.find(dollar[0], dollar.end())
+            if end < 0:
+                raise mistake("this text does not end", text, start)
+            return end + len(dollar[0])
+    match = _WORD.match(text, start) or _NUMBER.match(text, start)
+    return match.end() if match else start + 1
+
+
+def _end_of_text(text: str, start: int, escapes: bool) -> int:
+    quote, position = text[start], start + 1
+    while position < len(text):
+        if escapes and text[position] == "\\":
+            position += 2
+        elif text[position] != quote:
+            position += 1
+        elif text.startswith(quote, position + 1):
+            position += 2
+        else:
+            return position + 1
+    raise mistake("this text does not end", text, start)

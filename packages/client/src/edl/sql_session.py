@@ -1,0 +1,293 @@
+"""Carries out statements of SQL: trains a model with rows, and predicts a column of a table.
+
+The records between the database and the jobs are in a temporary folder.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edl import api, data_api
+from edl.adapters.databases import Database
+from edl.conversion.column_loading import Target, load_column
+from edl.conversion.predictions import Predictions
+from edl.conversion.queries import column_names, identifying_columns
+from edl.core.problem import Problem, usage
+from edl.core.quantities import plural
+from edl.core.sql_statements import Predict, ShowTrain, Statement, Train, parse_statements
+from edl.core.sql_tokens import Dialect
+from edl.core.suggestions import did_you_mean
+from edl_proto.errors import EdlError, ErrorCode
+
+ABOUT = "statement.json"
+"""In a trained model: the statement that trained it, and what its columns were."""
+
+_DIALECTS = {
+    "postgresql": Dialect.POSTGRESQL,
+    "mysql": Dialect.MYSQL,
+    "mariadb": Dialect.MYSQL,
+}
+_ZOOS = ("model_zoo", "/model_zoo")
+# Small tables need many passes: so many records are seen at least, but in 100 passes at most.
+_RECORDS_SEEN = 200_000
+_MOST_EPOCHS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class SqlPlaces:
+    """Where things are that statements name.
+
+    Attributes:
+        models: folder of trained models, each in a folder of its name.
+        model_zoo: folder of model files; by default ``model_zoo`` here, or ``/model_zoo``.
+        key: the column that identifies a row when predictions are written; by default a selected
+            column that is a key of the table by itself.
+        password_file: file whose first line is the database's password.
+    """
+
+    models: str = "models"
+    model_zoo: str = ""
+    key: str = ""
+    password_file: str = ""
+
+
+class SqlSession:
+    """A database, and the models that statements train with its rows.
+
+    Args:
+        url: of the database.
+        tell: called with lines about what is done, and what was chosen.
+        progress: jobs write a line to stderr every few seconds.
+
+    Raises:
+        Problem: the URL or the password's file is wrong.
+        EdlError: a package is missing.
+    """
+
+    def __init__(
+        self, url: str, places: SqlPlaces, tell: Callable[[str], None], *, progress: bool
+    ) -> None:
+        self._database = Database(url, places.password_file)
+        self._url = url
+        self._places = places
+        self._tell = tell
+        self._progress = progress
+
+    def parse(self, text: str) -> list[Statement]:
+        """The statements of a text.
+
+        Raises:
+            Problem: one of them is wrong; nothing has been done then.
+        """
+        dialect = _DIALECTS.get(self._database.backend, Dialect.STANDARD)
+        return parse_statements(text, dialect)
+
+    def run(self, statement: Statement) -> dict[str, Any]:
+        """What came of a statement, by name.
+
+        Raises:
+            EdlError, Problem: it does not fit the database or the model, or a job failed.
+        """
+        match statement:
+            case Train():
+                return self._train(statement)
+            case Predict():
+                return self._predict(statement)
+            case ShowTrain():
+                about = self._about(statement.model)
+                return {"model": statement.model, "statement": about["statement"]}
+
+    def _train(self, statement: Train) -> dict[str, Any]:
+        output = Path(self._places.models, statement.into).absolute()
+        if output.exists():
+            raise usage(
+                f"there is a model {statement.into} already",
+                where=str(output),
+                remedy="Choose another name after INTO, or delete the folder.",
+            )
+        zoo = self._model_zoo()
+        label, columns = self._label_and_columns(statement)
+        with tempfile.TemporaryDirectory(prefix="edl-sql-") as folder:
+            rows = data_api.convert_data(
+                self._url,
+                query=statement.select,
+                columns=columns,
+                label=label,
+                output=f"{folder}/rows",
+                password_file=self._places.password_file,
+            )
+            schema = rows.schema or {}
+            if rows.classes and statement.model_def.startswith("regressor."):
+                raise usage(
+                    f"the label {label} is a text; {statement.model_def} learns numbers",
+                    where=f"LABEL {label}",
+                    remedy="Take a classifier: TRAIN classifier.DNN",
+                )
+            settings: dict[str, Any] = {
+                "num_epochs": _epochs(schema["rows"]),
+                **statement.settings,
+            }
+            self._tell(f"{plural(schema['rows'], 'row')}, {settings['num_epochs']} epochs")
+            result = api.train(
+                progress=self._progress,
+                model_zoo=zoo,
+                model_def=statement.model_def,
+                params={**statement.params, "schema": schema},
+                data=[f"{folder}/rows"],
+                output=str(output),
+                **settings,
+            )
+        about = {
+            "statement": statement.text,
+            "label": label,
+            "classes": sorted(rows.classes, key=lambda name: rows.classes[name]),
+            "is_classifier": "classifier" in statement.model_def.lower(),
+            "texts": {
+                each["name"]: each["feature"] == "bytes"
+                for each in schema["columns"]
+                if each["name"] != schema["label"]
+            },
+        }
+        (output / ABOUT).write_text(json.dumps(about, indent=2) + "\n")
+        self._tell(f"the model {statement.into} is in {output}")
+        return {
+            "model": statement.into,
+            "output": str(output),
+            "label": label,
+            "rows": schema["rows"],
+            "epochs": settings["num_epochs"],
+            "job": result.job,
+        }
+
+    def _label_and_columns(self, statement: Train) -> tuple[str, Sequence[str]]:
+        names = column_names(self._database, statement.select)
+        label = statement.label or names[-1]
+        if not statement.label:
+            self._tell(f"the label is {label}, the last column; LABEL names another one")
+        for name in (label, *statement.columns):
+            _check_known(name, names, "the SELECT")
+        features = [name for name in statement.columns if name != label]
+        return label, [*features, label] if features else ()
+
+    def _predict(self, statement: Predict) -> dict[str, Any]:
+        about = self._about(statement.using)
+        names = column_names(self._database, statement.select)
+        for name in about["texts"]:
+            _check_known(name, names, f"the SELECT; the model {statement.using} learned from it")
+        key = self._key(statement, names)
+        with tempfile.TemporaryDirectory(prefix="edl-sql-") as folder:
+            rows = data_api.convert_data(
+                self._url,
+                query=statement.select,
+                output=f"{folder}/rows",
+                password_file=self._places.password_file,
+            )
+            _check_types(about["texts"], rows.schema or {})
+            self._tell(f"{plural(sum(rows.records.values()), 'row')} to predict, by {key}")
+            options: dict[str, Any] = {"postprocess": "argmax"} if about["is_classifier"] else {}
+            api.predict(
+                progress=self._progress,
+                trained_model=str(self._model(statement.using)),
+                data=[f"{folder}/rows"],
+                keep=[key],
+                output=f"{folder}/predictions.recordio",
+                **options,
+            )
+            predictions = Predictions(
+                f"{folder}/predictions.recordio", key, "prediction", about["classes"]
+            )
+            target = Target(statement.table, statement.column, key)
+            done = load_column(self._database, target, predictions, lambda _: None)
+        self._tell(
+            f"{plural(done.rows, 'prediction')} in column {statement.column} of {statement.table}"
+        )
+        return {
+            "model": statement.using,
+            "table": statement.table,
+            "column": statement.column,
+            "key": key,
+            "rows": done.rows,
+            "other_rows": done.others,
+            "column_added": done.column_added,
+        }
+
+    def _key(self, statement: Predict, names: Sequence[str]) -> str:
+        if self._places.key:
+            _check_known(self._places.key, names, "the SELECT")
+            return self._places.key
+        keys = identifying_columns(self._database, statement.table)
+        found = next((name for name in keys if name in names), None)
+        if found is None:
+            those = f"Select one that does ({', '.join(keys)})" if keys else "Select one that does"
+            raise usage(
+                f"no selected column identifies a row of {statement.table}",
+                where=f"PREDICT {statement.table}.{statement.column}",
+                remedy=f"{those}, and name it with --key if the table does not declare it.",
+            )
+        return found
+
+    def _model_zoo(self) -> str:
+        if self._places.model_zoo:
+            return self._places.model_zoo
+        found = next((place for place in _ZOOS if Path(place).is_dir()), None)
+        if found is None:
+            raise usage(
+                "which models are there? No model zoo is named",
+                where="--model-zoo",
+                remedy="Name the folder of the models of tables: --model-zoo model_zoo",
+            )
+        return found
+
+    def _model(self, name: str) -> Path:
+        return Path(self._places.models, name).absolute()
+
+    def _about(self, model: str) -> dict[str, Any]:
+        """What was written when a model was trained."""
+        place = self._model(model) / ABOUT
+        try:
+            about: dict[str, Any] = json.loads(place.read_text())
+        except FileNotFoundError:
+            known = [path.parent.name for path in Path(self._places.models).glob(f"*/{ABOUT}")]
+            raise EdlError(
+                ErrorCode.MODEL_NOT_FOUND,
+                f"no statement has trained a model {model} here",
+                where=str(place.parent),
+                remedy=did_you_mean(model, known)
+                or (f"There are {', '.join(sorted(known))}." if known else "Train one first."),
+            ) from None
+        return about
+
+
+def _check_known(name: str, names: Sequence[str], place: str) -> None:
+    if name not in names:
+        raise _mismatch(
+            f"there is no column {name} in {place}",
+            did_you_mean(name, names) or f"There are {', '.join(names)}.",
+        )
+
+
+def _check_types(texts: Mapping[str, bool], schema: Mapping[str, Any]) -> None:
+    """Check that columns hold what they held when the model was trained."""
+    for column in schema["columns"]:
+        was_text = texts.get(column["name"])
+        if was_text is None or column["feature"] is None:
+            continue
+        if was_text != (column["feature"] == "bytes"):
+            now, then = ("numbers", "texts") if was_text else ("texts", "numbers")
+            raise _mismatch(
+                f"the column {column['name']} has {now}; the model was trained with {then}",
+                "CAST it in the SELECT.",
+            )
+
+
+def _mismatch(what: str, remedy: str) -> Problem:
+    return usage(what, where="SELECT", remedy=remedy)
+
+
+def _epochs(rows: int) -> int:
+    return max(1, min(_MOST_EPOCHS, _RECORDS_SEEN // rows))

@@ -1,0 +1,198 @@
+"""The zoo's models of tables configure themselves from the schema of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from example_data import example
+from plain_loop import batches, evaluate, train
+
+from edl_proto.model.model_params import format_params
+from edl_worker.model_file import ModelFile, ModelReference, load_model_file
+from elasticdl.python.common.constants import Mode
+
+ZOO = Path(__file__).parents[4] / "model_zoo"
+Row = dict[str, Any]
+
+
+def column(name: str, values: Sequence[Any]) -> Row:
+    """What ``schema.json`` says of a column; the values are numbers, texts, arrays or None."""
+    there = [value for value in values if value is not None]
+    found: Row = {"name": name, "nulls": len(values) - len(there)}
+    if not there:
+        return found | {"type": "unknown", "feature": None}
+    widths = [np.size(value) for value in there]
+    found["values"] = {"min": min(widths), "max": max(widths)}
+    if isinstance(there[0], bytes):
+        size = {"size": len(set(there)), "exact": True}
+        return found | {"type": "string", "feature": "bytes", "vocabulary": size}
+    numbers = np.concatenate([np.atleast_1d(value) for value in there])
+    integers = numbers.dtype.kind == "i"
+    return found | {
+        "type": "integer" if integers else "float",
+        "feature": "int64" if integers else "float",
+        "mean": float(numbers.mean()),
+        "deviation": float(numbers.std()),
+        "min": numbers.min().item(),
+        "max": numbers.max().item(),
+    }
+
+
+def schema_of(rows: Sequence[Row], label: str | None = "label") -> Row:
+    columns = [column(name, [row[name] for row in rows]) for name in rows[0]]
+    return {"version": 1, "rows": len(rows), "label": label, "columns": columns}
+
+
+def records_of(rows: Sequence[Row], *without: str) -> list[bytes]:
+    return [
+        example(**{k: v for k, v in row.items() if v is not None and k not in without})
+        for row in rows
+    ]
+
+
+def load(model_def: str, mode: Mode = Mode.TRAINING, **params: Any) -> ModelFile:
+    reference = ModelReference(str(ZOO), model_def, params=format_params(params))
+    return load_model_file(reference, purpose=mode, seed=1)
+
+
+def houses(number: int = 400) -> list[Row]:
+    """The price follows from size, which is large, and from the town; some sizes are unknown."""
+    random = np.random.default_rng(4)
+    towns = (b"Bonn", b"Ulm", b"Kiel")
+    rows = []
+    for _ in range(number):
+        size, town = int(random.integers(500_000, 600_000)), int(random.integers(0, 3))
+        rows.append(
+            {
+                "size": None if random.random() < 0.1 else size,
+                "town": towns[town],
+                "label": 1e6 + 3.0 * size + 50_000.0 * town,
+            }
+        )
+    return rows
+
+
+def r_squared(model_file: ModelFile, rows: Sequence[Row]) -> float:
+    deviation = np.std([row["label"] for row in rows])
+    error = evaluate(model_file, records_of(rows))["root_mean_squared_error"]
+    return float(1 - (error / deviation) ** 2)
+
+
+@pytest.mark.parametrize("model_def", ["regressor.DNN", "regressor.wide_and_deep.MagicalWAD"])
+def test_regression_of_large_numbers_learns_with_a_schema(model_def: str) -> None:
+    rows = houses()
+    model_file = load(model_def, schema=schema_of(rows))
+    train(model_file, records_of(rows), epochs=6)
+    assert r_squared(model_file, rows) > 0.6
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_classifier_has_as_many_outputs_as_the_schema_has_classes(classes: int) -> None:
+    rows: list[Row] = [
+        {"x": 1000.0 + i % classes, "kind": f"kind-{i % 7}".encode(), "label": i % classes}
+        for i in range(240)
+    ]
+    model_file = load("classifier.DNN", schema=schema_of(rows), hidden_units=[8])
+    train(model_file, records_of(rows), epochs=8)
+    assert evaluate(model_file, records_of(rows))["accuracy"] > 0.95
+    batch = batches(model_file, records_of(rows))[0]
+    assert model_file.call(batch.features, training=False).shape == (16, classes)
+
+
+def test_texts_of_many_kinds_have_rows_of_an_embedding_table() -> None:
+    rows: list[Row] = [
+        {"name": f"name-{i}".encode(), "x": 1.0 * i, "label": 1.0 * i} for i in range(150)
+    ]
+    model_file = load("regressor.DNN", schema=schema_of(rows), hidden_units=[4])
+    model_file.build(batches(model_file, records_of(rows))[0])
+    widths = [v.shape for v in model_file.model.trainable_variables if v.shape[-1:] == (4,)]
+    assert (9, 4) in widths, widths  # a row of eight numbers, and x
+
+
+def predictions(model_file: ModelFile, rows: Sequence[Row], *without: str) -> np.ndarray:
+    found = batches(model_file, records_of(rows, *without), mode=Mode.PREDICTION)
+    model_file.build(found[0])
+    outputs = [model_file.call(batch.features, training=False) for batch in found]
+    return np.concatenate([np.asarray(each) for each in outputs])
+
+
+def test_a_prediction_binds_columns_by_name() -> None:
+    rows = houses(20)
+    model_file = load("regressor.DNN", Mode.PREDICTION, schema=schema_of(rows))
+    expected = predictions(model_file, rows, "label")
+    more = [{"id": 7, **row, "also": b"text"} for row in rows]
+    np.testing.assert_array_equal(predictions(model_file, more), expected)
+
+
+def test_texts_that_the_training_has_not_seen_are_predicted_with() -> None:
+    rows = houses(20)
+    model_file = load("regressor.DNN", Mode.PREDICTION, schema=schema_of(rows))
+    found = predictions(model_file, [row | {"town": b"Rome"} for row in rows], "label")
+    assert np.isfinite(found).all()
+
+
+def test_null_counts_as_the_mean_and_is_told_apart_from_it() -> None:
+    rows = houses(50)
+    schema = schema_of(rows)
+    mean = schema["columns"][0]["mean"]
+    model_file = load("regressor.DNN", Mode.PREDICTION, schema=schema, hidden_units=[])
+    null, same = predictions(model_file, [rows[0] | {"size": v} for v in (None, mean)], "label")
+    for variable in model_file.model.trainable_variables:
+        if variable.shape[-1:] == (1,):
+            kernel = variable.numpy()
+            kernel[1] = 0  # of the input that is 1 for a NULL
+            variable.assign(kernel)
+            break
+    assert null != same
+    null, same = predictions(model_file, [rows[0] | {"size": v} for v in (None, mean)], "label")
+    assert null == pytest.approx(same)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"town": None}, "no town, and no row of the training data had a NULL there"),
+        ({"town": 3}, "town is a number, .*3.*; the model was trained with texts: CAST it"),
+        ({"size": b"big"}, "size is a text, b'big'; the model was trained with numbers: CAST it"),
+        ({"size": np.array([1, 2])}, "size has 2 values; the model was trained with 1"),
+    ],
+)
+def test_rows_that_are_not_as_in_training_are_refused(change: Row, message: str) -> None:
+    rows = houses(20)
+    model_file = load("regressor.DNN", Mode.PREDICTION, schema=schema_of(rows))
+    with pytest.raises(Exception, match=message):
+        batches(model_file, records_of([rows[0] | change]), mode=Mode.PREDICTION)
+
+
+@pytest.mark.parametrize(
+    ("model_def", "rows", "message"),
+    [
+        ("regressor.DNN", [{"x": None, "label": 1.0}], "the column x has no values at all"),
+        ("regressor.DNN", [{"label": 1.0}], "no column beside the label"),
+        ("regressor.DNN", [{"x": 1.0, "label": b"yes"}], "the label label is a text"),
+        (
+            "regressor.DNN",
+            [{"x": np.array([1.0] * n), "label": 1.0} for n in (1, 2)],
+            "x has 1 to 2 values",
+        ),
+        ("classifier.DNN", [{"x": 1.0, "label": 0.5}], "must be a class: an integer from 0 on"),
+        ("classifier.DNN", [{"x": 1.0, "label": -1}], "from 0 on, but the least is -1"),
+    ],
+)
+def test_a_schema_that_does_not_fit_is_refused(
+    model_def: str, rows: list[Row], message: str
+) -> None:
+    with pytest.raises(Exception, match=message):
+        load(model_def, schema=schema_of(rows))
+
+
+def test_a_parameter_names_a_label_that_the_schema_does_not_name() -> None:
+    rows = [{"x": 1.0, "wage": 2.0}, {"x": 3.0, "wage": 4.0}]
+    model_file = load("regressor.DNN", schema=schema_of(rows, None), label="wage")
+    assert sorted(batches(model_file, records_of(rows))[0].features) == ["x"]
+    with pytest.raises(Exception, match="no column pay for the label; there are x, wage"):
+        load("regressor.DNN", schema=schema_of(rows, None), label="pay")
