@@ -7,7 +7,9 @@ import re
 import generate_metrics
 import pytest
 from conftest import ROOT
+from prometheus_client.parser import text_string_to_metric_families
 
+from edl_master.metrics.processes import CARRIED
 from tests.monitoring.tools import promtool
 
 PAGE = (ROOT / "docs" / "metrics.md").read_text()
@@ -29,3 +31,14 @@ def test_names_end_with_their_base_unit() -> None:
     for name in names:
         assert re.fullmatch(r"edl_[a-z]+(_[a-z]+)*", name), name
         assert not re.search(r"_(ms|millis|minutes|hours|kb|mb|percent)(_|$)", name), name
+
+
+def test_the_master_carries_every_counter_of_a_worker() -> None:
+    exported = {
+        (sample.name, tuple(sorted(sample.labels)))
+        for family in text_string_to_metric_families(generate_metrics.expositions()["worker"])
+        if family.type in ("counter", "histogram")
+        for sample in family.samples
+        if not sample.name.endswith("_bucket")
+    }
+    assert exported == {(name, tuple(labels)) for name, labels in CARRIED.items()}

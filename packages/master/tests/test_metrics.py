@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from edl_master.core.identifiers import Version
@@ -104,22 +107,44 @@ def test_labels_and_sums_of_histograms_are_carried() -> None:
     }
 
 
-def test_only_so_many_series_of_known_form_are_taken() -> None:
+@pytest.mark.parametrize(
+    "series",
+    [
+        "edl_job_info",
+        "up_total",
+        "edl_worker_failures_total",  # the master's own
+        "edl_worker_steps_sum",
+        "edl_worker_steps",
+        'edl_worker_steps_total{a="b"}',
+        'edl_worker_records_total{a="b"}',
+        "edl_worker_records_total",
+        'edl_worker_records_total{type="training"',
+        'edl_worker_records_total{type="training"}x',
+        'edl_worker_records_total{type="a\nb"}',
+        'edl_worker_tasks_total{type="training",outcome="completed"}',
+    ],
+)
+def test_a_worker_adds_no_series_of_its_own(series: str) -> None:
     counters = WorkerCounters()
-    counters.add(
-        "a",
-        {
-            "edl_job_info": 1.0,
-            "up_total": 1.0,
-            'edl_worker_steps_total{a="b"': 1.0,
-            'edl_worker_steps_total{a="b"}x': 1.0,
-            'edl_worker_steps_total{a="b\nc"}': 1.0,
-            "edl_worker_steps": 1.0,
-        },
-    )
+    counters.add("a", {series: 1.0})
     assert carried(counters) == {}
-    counters.add("b", {f'edl_worker_steps_total{{a="{n}"}}': 1.0 for n in range(10_000)})
-    assert len(carried(counters)) <= 200
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, -3.0])
+def test_a_figure_that_no_counter_has_changes_nothing(value: float) -> None:
+    counters = WorkerCounters()
+    series = {"edl_worker_steps_total": 2.0, "edl_worker_resident_memory_bytes": 7.0}
+    counters.add("a", series)
+    counters.add("a", dict.fromkeys(series, value) if not math.isfinite(value) else series)
+    counters.add("b", {"edl_worker_steps_total": value})
+    assert carried(counters) == {("edl_worker_steps_total", ()): 2.0}
+    assert counters.usage().resident_nbytes < 8
+
+
+def test_only_so_many_series_are_taken() -> None:
+    counters = WorkerCounters()
+    counters.add("a", {f'edl_worker_records_total{{type="{n}"}}': 1.0 for n in range(10_000)})
+    assert len(carried(counters)) == 200
 
 
 def test_rows_of_tables_are_reported_by_table() -> None:

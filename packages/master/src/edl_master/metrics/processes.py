@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 from collections import defaultdict
@@ -15,10 +16,23 @@ from edl_master.metrics.families import counters, gauges
 from edl_proto.process_usage import ProcessUsage
 from edl_proto.v1 import job_pb2
 
-_CARRIED = re.compile(r"(edl_worker_[a-z_]{1,60})_(total|sum|count)")
+_CPU = "edl_worker_cpu_seconds_total"
+CARRIED: Mapping[str, tuple[str, ...]] = {
+    _CPU: (),
+    "edl_worker_pushes_total": ("outcome",),
+    "edl_worker_records_total": ("type",),
+    "edl_worker_step_duration_seconds_count": ("phase",),
+    "edl_worker_step_duration_seconds_sum": ("phase",),
+    "edl_worker_steps_total": (),
+    "edl_worker_tasks_total": ("outcome", "type"),
+}
+"""What workers count, with the labels of each.
+
+A worker runs the code of a model file: with other names it could spoil the metrics of the master.
+"""
+
 _LABEL = re.compile(r'([a-z_]{1,30})="([A-Za-z0-9_.-]{1,40})"')
 _MOST_SERIES = 200
-_CPU = "edl_worker_cpu_seconds_total"
 _MEMORY = "edl_worker_resident_memory_bytes"
 
 _Labels = tuple[tuple[str, str], ...]
@@ -27,9 +41,9 @@ _Labels = tuple[tuple[str, str], ...]
 class WorkerCounters(Collector):
     """What workers have counted, summed up and kept when they are gone.
 
-    A worker sends its counters with every heartbeat, from 0 when its process starts. Only
-    names of the form ``edl_worker_*`` that end as counters and the sums of histograms do are
-    taken, and only so many. Memory is no counter: that of the present instances adds up.
+    A worker sends its counters with every heartbeat, from 0 when its process starts. Only those in
+    ``CARRIED`` are taken, and only so many. Memory is no counter: that of the present instances
+    adds up.
     """
 
     def __init__(self) -> None:
@@ -41,11 +55,17 @@ class WorkerCounters(Collector):
         """Take the counters of an instance."""
         with self._lock:
             before = self._last.get(instance, {})
+            taken = {}
             for series, value in counters.items():
                 key = _parse(series)
+                if not math.isfinite(value):
+                    continue
                 if key and (key in self._totals or len(self._totals) < _MOST_SERIES):
                     self._totals[key] += max(0.0, value - before.get(series, 0.0))
-            self._last[instance] = dict(counters)
+                    taken[series] = value
+                elif series == _MEMORY:
+                    taken[series] = value
+            self._last[instance] = taken
 
     def forget(self, instance: str) -> None:
         """An instance is gone; its counts stay."""
@@ -74,15 +94,16 @@ class WorkerCounters(Collector):
 
 
 def _parse(series: str) -> tuple[str, str, _Labels] | None:
-    """Name, suffix and labels of a series as Prometheus writes it, if it may be carried."""
+    """Name, suffix and labels of a series as Prometheus writes it, if it is to be carried."""
     name, _, rest = series.partition("{")
-    known = _CARRIED.fullmatch(name)
     labels = _LABEL.findall(rest)
-    written = ",".join(f'{label}="{value}"' for label, value in labels)
-    # These labels, and nothing else.
-    if known is None or (series != f"{name}{{{written}}}" and series != name):
+    if CARRIED.get(name) != tuple(label for label, _ in labels):
         return None
-    return known[1], known[2], tuple(labels)
+    written = ",".join(f'{label}="{value}"' for label, value in labels)
+    if series != (f"{name}{{{written}}}" if labels else name):
+        return None
+    family, _, suffix = name.rpartition("_")
+    return family, suffix, tuple(labels)
 
 
 class ServersCollector(Collector):
