@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+# Nothing catches a Ctrl-C during these imports: only what Python itself has loaded already, or
+# what takes no time.
 import os
-import signal
 import sys
-import threading
-from collections.abc import Sequence
 
-from edl.core.exit_codes import INTERRUPTED, UNWRITABLE
+from edl.core.exit_numbers import INTERRUPTED, UNWRITABLE
 
 
 def main() -> None:
     """Run the command line of this process."""
-    _open_closed_streams()
-    sys.unraisablehook = repeat_interrupt
-    name = os.path.basename(sys.argv[0])
     try:
+        _open_closed_streams()
+        sys.unraisablehook = repeat_interrupt
+        name = os.path.basename(sys.argv[0])
         code = run(sys.argv[1:], name if name == "elasticdl" else "edl")
     except KeyboardInterrupt:  # while modules were imported, before the command began
         code = INTERRUPTED
@@ -43,13 +42,16 @@ def _open_closed_streams() -> None:
 def repeat_interrupt(dropped: sys.UnraisableHookArgs) -> None:
     """Raise Ctrl-C again if it came in a finalizer or a callback, where Python drops exceptions."""
     if dropped.exc_type is KeyboardInterrupt:
+        import signal
+        import threading
+
         main_thread = threading.main_thread().ident
         threading.Timer(0.05, signal.pthread_kill, (main_thread, signal.SIGINT)).start()
     else:
         sys.__unraisablehook__(dropped)
 
 
-def run(args: Sequence[str], prog: str = "edl") -> int:
+def run(args: list[str] | tuple[str, ...], prog: str = "edl") -> int:
     """Carry out one command line and report errors; returns the exit code."""
     # What gRPC's own code says of connections that end would stand amid the display.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from edl.core.exit_codes import INTERRUPTED, MEANINGS, PRESENTATIONS, present
+from edl.core.exit_codes import MEANINGS, PRESENTATIONS, present
+from edl.core.exit_numbers import INTERRUPTED
 from edl_proto.v1 import error_pb2
 
 

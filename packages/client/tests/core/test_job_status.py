@@ -13,6 +13,7 @@ from edl.core.job_status import (
     JobEvent,
     JobState,
     JobStatus,
+    ParameterServerStatus,
     WorkerStatus,
     next_steps,
     overall_rate,
@@ -173,6 +174,12 @@ def test_workers_without_a_place_are_shown_with_the_platforms_reason() -> None:
         f"  worker 12 waits for a place: {quota}",
     ]
     assert not job_text.waits(replace(RUNNING, workers=workers[:1]))
+    servers = (ParameterServerStatus(0, "starting", pending=room),)
+    before_workers = replace(RUNNING, workers=(), servers=servers)
+    waits = f"  parameter server 0 waits for a place: {room}"
+    assert job_text.status_lines(before_workers)[-1] == waits
+    over = replace(before_workers, state=JobState.CANCELLED)
+    assert waits not in job_text.status_lines(over)
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,13 @@ def test_predictions_whose_store_gets_stuck_fail_the_job_and_keep_their_parts(
 ) -> None:
     """The job is told, so it does not stay at finishing for ever."""
     predictions = PredictionOutput(
-        tmp_path / "parts", "trouble://b/out", ["d"], TaskPartition((2,), 2), "ab12", OutputFormat()
+        tmp_path / "parts",
+        "job",
+        "trouble://b/out",
+        ["d"],
+        TaskPartition((2,), 2),
+        "ab12",
+        OutputFormat(),
     )
     stick_at("piece", going_on)
     predictions.prepare()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import logging
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
@@ -410,3 +411,25 @@ def test_idle_connections_are_limited(access: PageAccess) -> None:
     finally:
         for each in idle:
             each.close()
+
+
+def test_a_connection_that_gets_no_thread_leaves_its_place_to_others(
+    access: PageAccess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = StatusServer("127.0.0.1", 0, Source(), access)
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if "process_request_thread" in thread.name:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            for _ in range(160):  # more than there are places
+                with pytest.raises((http.client.HTTPException, OSError)):
+                    get(server, "/healthz")
+        assert get(server, "/healthz")[0] == 200
+    finally:
+        server.close()

@@ -50,7 +50,9 @@ def complete(predictions: PredictionOutput, number: int, token: int = 1) -> None
 
 @pytest.fixture
 def predictions(tmp_path: Path) -> PredictionOutput:
-    made = PredictionOutput(tmp_path / "parts", str(tmp_path / "out"), URIS, CUT, "ab12", FORMAT)
+    made = PredictionOutput(
+        tmp_path / "parts", "job", str(tmp_path / "out"), URIS, CUT, "ab12", FORMAT
+    )
     made.prepare()
     return made
 
@@ -78,7 +80,7 @@ def test_parts_are_joined_in_the_order_of_the_data(
 def successor(tmp_path: Path, output: str = "") -> PredictionOutput:
     """What the next master of the job has."""
     return PredictionOutput(
-        tmp_path / "parts", output or str(tmp_path / "out"), URIS, CUT, "cd34", FORMAT
+        tmp_path / "parts", "job", output or str(tmp_path / "out"), URIS, CUT, "cd34", FORMAT
     )
 
 
@@ -86,7 +88,9 @@ def successor(tmp_path: Path, output: str = "") -> PredictionOutput:
 def test_an_output_that_an_earlier_master_joined_stays(tmp_path: Path, name: str) -> None:
     """It died before it could say so; the job neither fails by its own result nor redoes it."""
     output = tmp_path / name
-    predictions = PredictionOutput(tmp_path / "parts", str(output), URIS, CUT, "ab12", FORMAT)
+    predictions = PredictionOutput(
+        tmp_path / "parts", "job", str(output), URIS, CUT, "ab12", FORMAT
+    )
     predictions.prepare()
     assert not predictions.is_joined
     for number in range(CUT.count):
@@ -164,6 +168,7 @@ def test_a_successor_misses_the_part_of_what_is_done(
 def test_an_output_that_ends_in_recordio_is_one_file(tmp_path: Path) -> None:
     predictions = PredictionOutput(
         tmp_path / "parts",
+        "job",
         str(tmp_path / "all.recordio"),
         URIS,
         CUT,
@@ -319,7 +324,7 @@ def store() -> Iterator[Any]:
 @pytest.mark.parametrize("output", ["memory://bucket/all.recordio", "memory://bucket/some"])
 def test_predictions_go_to_a_store(tmp_path: Path, store: Any, output: str) -> None:
     form = OutputFormat(one_file=output.endswith(".recordio"))
-    predictions = PredictionOutput(tmp_path / "parts", output, URIS, CUT, "ab12", form)
+    predictions = PredictionOutput(tmp_path / "parts", "job", output, URIS, CUT, "ab12", form)
     predictions.prepare()
     check_output(output)
     for number in range(CUT.count):
@@ -344,7 +349,7 @@ def test_an_output_that_appeared_in_a_store_meanwhile_is_not_overwritten(
     tmp_path: Path, store: Any
 ) -> None:
     predictions = PredictionOutput(
-        tmp_path / "parts", "memory://bucket/out", URIS, CUT, "ab12", FORMAT
+        tmp_path / "parts", "job", "memory://bucket/out", URIS, CUT, "ab12", FORMAT
     )
     predictions.prepare()
     for number in range(CUT.count):
@@ -400,7 +405,7 @@ def test_predictions_whose_writing_to_a_store_was_interrupted(
             put(local, uri, job)
         raise KilledError
 
-    predictions = PredictionOutput(tmp_path / "parts", output, URIS, CUT, "ab12", FORMAT)
+    predictions = PredictionOutput(tmp_path / "parts", "job", output, URIS, CUT, "ab12", FORMAT)
     predictions.prepare()
     for number in range(CUT.count):
         complete(predictions, number)

@@ -125,7 +125,7 @@ def test_all_files_of_an_output_have_the_same_columns(tmp_path: Path) -> None:
     form = OutputFormat("jsonl", keep=("id",))
     output = tmp_path / "out"
     uris = ("/in/a.csv", "/in/b.csv", "/in/c.csv")
-    made = PredictionOutput(tmp_path / "parts", str(output), uris, partition, "ab12", form)
+    made = PredictionOutput(tmp_path / "parts", "job", str(output), uris, partition, "ab12", form)
     made.prepare()
     for number in range(partition.count):
         lease = HeldLease(TaskKey(TaskType.PREDICTION, 0, number), Token(1))

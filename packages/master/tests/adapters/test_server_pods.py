@@ -5,10 +5,14 @@ from __future__ import annotations
 import queue
 import signal
 import threading
+from collections.abc import Callable
 
 from fakes.threads import Machine, ThreadInstance, ThreadPlatform
 
 from edl_master.adapters.server_pods import ServerPods
+from edl_master.core.events import InstancePending
+from edl_master.core.identifiers import WorkerId
+from edl_master.core.platform import Observation
 
 LONG_S = 120.0
 
@@ -45,3 +49,29 @@ def test_a_server_that_ends_or_cannot_start_is_lost() -> None:
     number, how = ends.get(timeout=LONG_S)
     assert (number, how.partition(":")[0]) == (0, "could not be started")
     none.close(0)
+
+
+def test_what_a_server_waits_for_is_told_until_it_runs() -> None:
+    may_start, told = threading.Event(), threading.Event()
+
+    class NoRoom(ThreadPlatform):
+        """Has a place only when it may."""
+
+        def observe(self, timeout_s: float) -> tuple[Observation, ...]:
+            if not told.is_set():
+                told.set()
+                return (InstancePending(WorkerId(1), "Unschedulable", "0/2 nodes"),)
+            may_start.wait(LONG_S)
+            return super().observe(timeout_s)
+
+    servers = ServerPods(NoRoom(serve), 2, lambda *end: None)
+    until(lambda: servers.pending == ("", "Unschedulable: 0/2 nodes"))
+    may_start.set()
+    until(lambda: servers.pending == ("", ""))
+    servers.close(5)
+
+
+def until(met: Callable[[], bool]) -> None:
+    pause = threading.Event()
+    while not met():
+        pause.wait(0.01)  # the test's own limit ends this

@@ -143,3 +143,13 @@ def test_a_caller_without_a_ticket_does_not_stay(
     local = offered(run(tmp_path / "identity"))
     with unix_socket.connect(Path(local.path), WAIT_S) as idle:
         assert idle.recv(1) == b""
+
+
+def test_a_server_that_ends_leaves_no_socket(
+    run: Callable[[Path], Listener], tmp_path: Path
+) -> None:
+    listener = run(tmp_path / "identity")
+    path = Path(offered(listener).path)
+    assert path.exists()
+    listener.close()
+    assert not path.exists()

@@ -245,7 +245,7 @@ def delete(
     """Delete a finished job: its state, logs and events. Its output stays."""
     with reporting(output_format):
         from edl.app import job_catalog
-        from edl.core.exit_codes import DECLINED
+        from edl.core.exit_numbers import DECLINED
         from edl.core.problem import usage
         from edl.render import terminal
         from edl_proto.errors import EdlError, ErrorCode

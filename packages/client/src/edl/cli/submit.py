@@ -13,7 +13,7 @@ import typer
 from edl.cli.commands import CONTEXT, EdlCommand
 from edl.cli.option_parameters import given, takes
 from edl.cli.output import NoInput, Output, Quiet, put, reporting
-from edl.core.exit_codes import INTERRUPTED
+from edl.core.exit_numbers import INTERRUPTED
 from edl.core.options import Given, Verb, options_of
 from edl.render.output_format import Format
 
@@ -95,7 +95,8 @@ def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet
         if plan.zoo is not None and not quiet:
             terminal.message(zoo_archive.describe(plan.zoo))
         plan = provide_image(submitter, plan, quiet=quiet)
-        started = submitter.start(plan)
+        with interruptible():
+            started = submitter.start(plan)
         if not quiet:
             how = "runs already; watching it" if started.attached else "started"
             page = started.page_link or f"edl dashboard {started.name}"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-UNWRITABLE = 7
-DECLINED = 8
-INTERRUPTED = 130
+from edl.core.exit_numbers import INTERRUPTED
 
 MEANINGS: dict[int, str] = {
     0: "the command succeeded",

@@ -81,11 +81,15 @@ class WorkerStatus:
 
 @dataclass(frozen=True, slots=True)
 class ParameterServerStatus:
-    """A parameter server; ``restarts`` is of all of them together."""
+    """A parameter server; ``restarts`` is of all of them together.
+
+    ``pending`` says why its instance has no place yet; it is empty if it has one.
+    """
 
     id: int
     state: str
     restarts: int = 0
+    pending: str = ""
 
 
 @dataclass(frozen=True, slots=True)

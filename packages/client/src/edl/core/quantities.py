@@ -79,3 +79,11 @@ def size(octets: float) -> str:
 def plural(number: int, word: str) -> str:
     """``1 worker``, ``2 workers``."""
     return f"{count(number)} {word}{'' if number == 1 else 's'}"
+
+
+def one_line(text: str) -> str:
+    """A text with its line breaks and other unprintable characters as escapes.
+
+    So its length is its width where it is printed in columns.
+    """
+    return "".join(it if it.isprintable() else it.encode("unicode_escape").decode() for it in text)

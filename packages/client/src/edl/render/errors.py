@@ -9,7 +9,8 @@ import traceback
 import typer
 
 from edl import codec
-from edl.core.exit_codes import INTERRUPTED, present
+from edl.core.exit_codes import present
+from edl.core.exit_numbers import INTERRUPTED
 from edl.core.problem import Problem, usage
 from edl.core.suggestions import did_you_mean
 from edl.render import terminal

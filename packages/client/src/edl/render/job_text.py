@@ -321,21 +321,28 @@ def status_lines(status: JobStatus, page_link: str = "") -> list[str]:
             f"  {line}"
             for line in table(WORKER_COLUMNS, (worker_row(worker) for worker in status.workers))
         )
+    if not status.state.is_over:
         lines.extend(f"  {line}" for line in waits(status))
     return lines
 
 
 def waits(status: JobStatus) -> list[str]:
-    """What workers without a place wait for, in the platform's words: a line for each reason."""
+    """What those without a place wait for, in the platform's words: a line for each reason."""
+    workers = ((worker.pending, worker.id) for worker in status.workers)
+    own = ((server.pending, server.id) for server in status.servers)
+    return [*_waits("worker", workers), *_waits("parameter server", own)]
+
+
+def _waits(role: str, pending: Iterable[tuple[str, int]]) -> list[str]:
     waiting: dict[str, list[int]] = {}
-    for worker in status.workers:
-        if worker.pending:
-            waiting.setdefault(worker.pending, []).append(worker.id)
+    for reason, number in pending:
+        if reason:
+            waiting.setdefault(reason, []).append(number)
     lines = []
     for reason, ids in waiting.items():
         first = ", ".join(str(number) for number in ids[:_MOST_NUMBERS])
         more = f" and {len(ids) - _MOST_NUMBERS} more" if len(ids) > _MOST_NUMBERS else ""
-        some = f"worker {first} waits" if len(ids) == 1 else f"workers {first}{more} wait"
+        some = f"{role} {first} waits" if len(ids) == 1 else f"{role}s {first}{more} wait"
         lines.append(f"{some} for a place: {reason}")
     return lines
 

@@ -14,6 +14,7 @@ from edl import codec, settings
 from edl.adapters import image_record, model_zoo, zoo_archive
 from edl.core.image_build import BuildRequest, BuildStatus, service_of
 from edl.core.job_backend import JobBackend
+from edl.core.job_status import JobState
 from edl.core.options import Given, Verb
 from edl.core.problem import Problem
 from edl.core.submission import Submission, build
@@ -184,18 +185,36 @@ class JobSubmitter:
 
         Raises:
             EdlError: the master could not be started, or reports at once what is wrong.
+            KeyboardInterrupt: with a note that says what is left of the job.
         """
         name = plan.job.name
         backend = self.catalog.backend_for(plan.job)
         if plan.running:
             self._same_job_runs(backend, plan.job)  # raises if the job was deleted meanwhile
-        attached = not backend.submit(plan.job)
+        try:
+            attached = not backend.submit(plan.job)
+        except KeyboardInterrupt as interrupt:
+            interrupt.add_note(self._remains(name))
+            raise
         if attached:
             # The job ran before, or somebody else submitted this name at the same moment.
             self._same_job_runs(backend, plan.job)
         report = backend.status(name, ask=False)
         url = report.dashboard_url or report.status.dashboard_url
         return StartedJob(name, url, report.page_link(), attached)
+
+    def _remains(self, name: str) -> str:
+        """What there is of a job whose start was interrupted."""
+        try:
+            found = self.catalog.find(name).status(name, ask=False)
+        except EdlError as error:
+            if error.code == ErrorCode.JOB_NOT_FOUND:
+                return "interrupted; no job was started"
+            return f"interrupted; edl status {name} shows whether the job was started"
+        if found.status.state is JobState.NOT_STARTED:
+            steps = f"edl resume {name} starts it, edl delete {name} --yes removes it."
+            return f"interrupted; the job {name} was not started. {steps}"
+        return f"interrupted; the job {name} goes on: edl status {name}"
 
     def _same_job_runs(self, backend: JobBackend, job: Submission) -> bool:
         """True if the job of this name is the same and not over; an error otherwise."""

@@ -26,7 +26,6 @@ from edl_master.adapters.page_access import (
     HEALTH,
     METRICS,
     Answer,
-    Granted,
     PageAccess,
     PageRequest,
 )
@@ -102,13 +101,8 @@ class StatusServer:
 
         class Handler(_Handler):
             answers: ClassVar[_Answers] = _Answers(source, files)
+            page_access: ClassVar[PageAccess] = access
             only_by_own_names = _is_loopback(host)
-
-            def decide(self) -> Granted | Answer:
-                # Of a header that is there twice, the first counts.
-                headers = {name.title(): text for name, text in reversed(self.headers.items())}
-                request = PageRequest(self.path, headers, is_get=self.command == "GET")
-                return access.decide(request, time.time())
 
         class Server(ThreadingHTTPServer):
             address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -118,10 +112,14 @@ class StatusServer:
             request_queue_size = _MOST_CONNECTIONS
 
             def process_request(self, request: Any, client_address: Any) -> None:
-                if free.acquire(blocking=False):
-                    super().process_request(request, client_address)
-                else:
+                if not free.acquire(blocking=False):
                     self.shutdown_request(request)
+                    return
+                try:
+                    super().process_request(request, client_address)
+                except BaseException:  # no thread was to be had, and none will release it
+                    free.release()
+                    raise
 
             def process_request_thread(self, request: Any, client_address: Any) -> None:
                 try:
@@ -201,6 +199,7 @@ class _Answers:
 
 class _Handler(BaseHTTPRequestHandler):
     answers: ClassVar[_Answers]
+    page_access: ClassVar[PageAccess]
     only_by_own_names: ClassVar[bool]
     protocol_version = "HTTP/1.1"
     server_version = "edl"
@@ -212,10 +211,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_HEAD(self) -> None:
         self._answer(with_content=False)
-
-    def decide(self) -> Granted | Answer:
-        """What becomes of this request."""
-        raise NotImplementedError
 
     def _answer(self, *, with_content: bool) -> None:
         try:
@@ -242,7 +237,10 @@ class _Handler(BaseHTTPRequestHandler):
                 HTTPStatus.MISDIRECTED_REQUEST,
                 content=b"This page answers to localhost and 127.0.0.1 only.\n",
             )
-        decision = self.decide()
+        # Of a header that is there twice, the first counts.
+        headers = {name.title(): text for name, text in reversed(self.headers.items())}
+        request = PageRequest(self.path, headers, is_get=self.command == "GET")
+        decision = self.page_access.decide(request, time.time())
         if isinstance(decision, Answer):
             return decision
         return Answer(*self.answers.get(decision.target))

@@ -31,6 +31,7 @@ class PredictionOutput:
 
     Args:
         parts: directory of the parts.
+        job: its name.
         output: the directory or file to make. A path or a URI.
         uris: of the data files.
         partition: of the data into tasks.
@@ -41,6 +42,7 @@ class PredictionOutput:
     def __init__(
         self,
         parts: Path,
+        job: str,
         output: str,
         uris: Sequence[str],
         partition: TaskPartition,
@@ -53,8 +55,8 @@ class PredictionOutput:
         self._incarnation = incarnation
         self._form = form
         self._completing = threading.Lock()
-        self._job = parts.parent.name
-        self._note = parts.with_name(job_directory.PARTS_NOTE)
+        self._job = job
+        self._note = parts.with_name(f"{parts.name}{job_directory.PARTS_NOTE_SUFFIX}")
 
     # --- start -----------------------------------------------------------------------------
 

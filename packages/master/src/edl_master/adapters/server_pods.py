@@ -31,6 +31,7 @@ class ServerPods:
         self._pods = pods
         self._count = count
         self._on_end = on_end
+        self._pending = [""] * count
         self._closing = threading.Event()
         threading.Thread(target=self._run, name="server-pods", daemon=True).start()
 
@@ -38,6 +39,11 @@ class ServerPods:
     def pids(self) -> tuple[int, ...]:
         """Nobody outside of a pod can use the number of its process."""
         return (0,) * self._count
+
+    @property
+    def pending(self) -> tuple[str, ...]:
+        """Why a pod has no place yet, or cannot start yet; empty if it runs."""
+        return tuple(self._pending)
 
     def close(self, within_s: float) -> None:
         """End all of them; those that have not ended in time are killed."""
@@ -60,8 +66,10 @@ class ServerPods:
                     case InstanceNotStarted(worker, reason):
                         self._on_end(worker, f"could not be started: {reason}")
                     case InstancePending(worker, reason, detail) if detail:
+                        self._pending[worker] = f"{reason}: {detail}"
                         log.warning("server %d waits: %s: %s", worker, reason, detail)
                     case _:
+                        self._pending[seen.worker] = ""
                         log.info("server %d is %s", seen.worker, getattr(seen, "instance", "made"))
 
     def _end_former(self) -> None:

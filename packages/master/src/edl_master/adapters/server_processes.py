@@ -58,6 +58,11 @@ class ServerProcesses:
         """Their process numbers, in their order."""
         return tuple(process.pid for process in self._processes)
 
+    @property
+    def pending(self) -> tuple[str, ...]:
+        """None waits for a place."""
+        return ("",) * len(self._processes)
+
     def _watch(self, number: int, process: subprocess.Popen[bytes]) -> None:
         code = process.wait()
         if not self._closing.is_set():

@@ -178,10 +178,12 @@ export function showLedger(status) {
   if (servers.length > 0) {
     const serving = servers.filter((server) => server.state === "serving").length;
     const restarts = Math.max(...servers.map((server) => number(server.restarts) || 0));
+    const waits = servers.find((server) => server.pending)?.pending.split(":")[0];
+    const waiting = waits ? `, waits: ${waits}` : "";
     facts.push({
       label: "parameter servers",
       value: count(servers.length),
-      note: `${serving} serving, begun again ${plural(restarts, "time")}`,
+      note: `${serving} serving, begun again ${plural(restarts, "time")}${waiting}`,
       tone: restarts > 0 ? "warning" : "",
     });
   }

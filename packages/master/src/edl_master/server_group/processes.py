@@ -38,6 +38,10 @@ class ServerInstances(Protocol):
     def pids(self) -> tuple[int, ...]:
         """Their process numbers; 0 where that means nothing."""
 
+    @property
+    def pending(self) -> tuple[str, ...]:
+        """What those without a place wait for, in the platform's words; empty: nothing."""
+
     def close(self, within_s: float) -> None:
         """End all of them; those that have not ended in time are killed."""
 
@@ -156,6 +160,7 @@ class ParameterServers:
         addresses = self.group.addresses()
         there = "gone" if self.group.over else "serving"
         pids = self._processes.pids if self._processes else ()
+        pending = self._processes.pending if self._processes else ()
         return [
             job_pb2.ParameterServerStatus(
                 id=number,
@@ -163,8 +168,9 @@ class ParameterServers:
                 address=addresses.get(number, ""),
                 pid=pid,
                 restarts=self._restarts.total,
+                pending=waits,
             )
-            for number, pid in enumerate(pids)
+            for number, (pid, waits) in enumerate(zip(pids, pending, strict=True))
         ]
 
     def close(self, within_s: float = 3.0) -> None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-import contextlib
 import hashlib
 import hmac
 import os
 import secrets
 import stat
 from pathlib import Path
+
+from edl_proto.files import replace_file
 
 LINK_LIFETIME_S = 24 * 3600
 """A link may wait so long for its click."""
@@ -82,8 +83,9 @@ class PageKey:
         if found is not None and found.text == key.text and metrics_token_file(folder).exists():
             return key
         folder.mkdir(0o700, exist_ok=True)
-        _write(metrics_token_file(folder), key.metrics_token)
-        _write(folder / _KEY, key.text)
+        token = key.metrics_token.encode("ascii")
+        replace_file(metrics_token_file(folder), token, is_private=True)
+        replace_file(folder / _KEY, key.text.encode("ascii"), is_private=True)
         return key
 
     @property
@@ -161,16 +163,3 @@ def _is_young(made: int, now: float, lifetime_s: float) -> bool:
 
 def _encode(octets: bytes) -> str:
     return base64.urlsafe_b64encode(octets).decode("ascii").rstrip("=")
-
-
-def _write(path: Path, text: str) -> None:
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        with open(os.open(draft, flags, 0o600), "w", encoding="ascii") as file:
-            file.write(text)
-        draft.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            draft.unlink()
-        raise

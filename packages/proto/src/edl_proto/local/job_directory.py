@@ -76,7 +76,10 @@ NO_MASTER_PACKAGE = 69
 PARTS = "parts"
 """Predictions of single tasks before they are joined."""
 
-PARTS_NOTE = "parts-joined"
+PARTS_NOTE_SUFFIX = "-joined"
+"""Of the note beside the folder of parts, wherever the folder is."""
+
+PARTS_NOTE = f"{PARTS}{PARTS_NOTE_SUFFIX}"
 """Which output was made from them, until the job is over."""
 
 CONTAINER = "container.json"

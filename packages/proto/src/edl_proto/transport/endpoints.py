@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import ssl
@@ -21,7 +22,7 @@ from edl_proto.identity.credentials import Peer
 from edl_proto.identity.gate import Gate
 from edl_proto.identity.names import Identity
 from edl_proto.identity.tickets import TICKET_BYTES, Tickets
-from edl_proto.transport.sockets import prepare, receive, remaining
+from edl_proto.transport.sockets import prepare, receive, remaining, shut_down
 from edl_proto.v1 import parameters_pb2 as pb
 
 _BACKLOG = 1024
@@ -52,6 +53,9 @@ class Endpoint(Protocol):
         """
         ...
 
+    def close(self) -> None:
+        """Listen no more."""
+
 
 class TcpEndpoint:
     """A TCP port.
@@ -81,6 +85,9 @@ class TcpEndpoint:
         assert isinstance(connection, ssl.SSLSocket)
         return self._gate.identify(connection, remaining(deadline))
 
+    def close(self) -> None:
+        _stop_listening(self.listening)
+
 
 class LocalEndpoint:
     """A Unix socket.
@@ -103,6 +110,7 @@ class LocalEndpoint:
         self._host = host
         self._tickets = Tickets()
         self.listening = unix_socket.listen(self._path, _BACKLOG)
+        self._inode = self._path.lstat().st_ino
 
     def offer(self, caller: Identity) -> pb.LocalSocket:
         """What this caller needs to connect once."""
@@ -121,6 +129,17 @@ class LocalEndpoint:
             return self._tickets.redeem(bytes(ticket))
         except ValueError as error:
             raise PermissionError(str(error)) from error
+
+    def close(self) -> None:
+        _stop_listening(self.listening)
+        with contextlib.suppress(OSError):
+            if self._path.lstat().st_ino == self._inode:  # not that of a successor
+                self._path.unlink()
+
+
+def _stop_listening(listening: socket.socket) -> None:
+    shut_down(listening)  # wakes ``accept``, which close does not
+    listening.close()
 
 
 def connect_tcp(host: str, port: int, timeout_s: float, peer: Peer | None = None) -> socket.socket:

@@ -36,7 +36,7 @@ from edl_proto.transport.direct_connection import (
 )
 from edl_proto.transport.endpoints import Endpoint, LocalEndpoint, TcpEndpoint
 from edl_proto.transport.open_connections import OpenConnections
-from edl_proto.transport.sockets import receive, send_together, shut_down
+from edl_proto.transport.sockets import receive, send_together
 from edl_proto.v1 import parameters_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -144,8 +144,7 @@ class Listener:
         """Accept no more calls, and break off the running ones."""
         for endpoint, connections in self._endpoints.items():
             connections.close()
-            shut_down(endpoint.listening)  # wakes ``accept``, which close does not
-            endpoint.listening.close()
+            endpoint.close()
 
     def _accept(self, endpoint: Endpoint, connections: OpenConnections) -> None:
         while not connections.is_closed:

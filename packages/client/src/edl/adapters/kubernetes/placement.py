@@ -266,8 +266,16 @@ def check_locations(job: Submission) -> None:
     """Check that pods can see each place that the job names.
 
     Raises:
-        Problem: USAGE; a path is on this machine, and in no volume of the pods.
+        Problem: USAGE; a path is on this machine, and in no volume of the pods. Or predictions go
+            to a store: workers write them beside the output, where the master joins them. Or the
+            output is a volume itself, which has no place beside it.
     """
+    if job.verb is Verb.PREDICT and scheme(job.output):
+        raise usage(
+            f"--output {job.output}: pods cannot write predictions to a store yet",
+            where="--output",
+            remedy="Name a folder of a volume that all pods can write: --volumes claim/NAME:/data.",
+        )
     folders = [cluster_kinds.pod_volume(text).path for text in job.volumes]
     for option in (
         *("data", "validation_data", "output", "trained_model", "init_from"),
@@ -277,6 +285,12 @@ def check_locations(job: Submission) -> None:
         for place in value if isinstance(value, tuple) else (value,):
             if not place or scheme(place):
                 continue
+            if option == "output" and place in folders:
+                raise usage(
+                    f"--output {place} is a volume itself: outputs are first written beside it",
+                    where="--output",
+                    remedy=f"Name a folder of the volume, such as {place}/{job.name}.",
+                )
             if any(os.path.commonpath((place, folder)) == folder for folder in folders):
                 continue
             raise usage(

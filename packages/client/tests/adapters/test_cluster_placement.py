@@ -1,0 +1,50 @@
+"""Which places of a job its pods can reach."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from edl.adapters.kubernetes.placement import check_locations
+from edl.core.options import Given, Verb
+from edl.core.problem import Problem
+from edl.core.submission import Submission, build
+
+IMAGE = "registry.example.com/zoo@sha256:" + "a" * 64
+
+
+def predictions(**flags: Any) -> Submission:
+    values: dict[str, Any] = {
+        "trained_model": "s3://bucket/model",
+        "data": "s3://bucket/data",
+        "output": "/files/predictions",
+        "platform": "kubernetes",
+        "name": "digits",
+        "image": IMAGE,
+        "volumes": "claim/files:/files",
+        **flags,
+    }
+    given = {name: Given(value, f"--{name}") for name, value in values.items()}
+    return build(Verb.PREDICT, given, cwd="/work", environ={})
+
+
+def test_a_folder_of_a_volume_is_a_place_for_predictions() -> None:
+    check_locations(predictions())
+
+
+@pytest.mark.parametrize(
+    ("option", "place", "what"),
+    [
+        ("output", "s3://bucket/out", "cannot write predictions to a store"),
+        ("output", "/files", "is a volume itself"),
+        ("output", "/elsewhere", "do not see this machine's files"),
+        ("output", "/files2/out", "do not see this machine's files"),
+        ("data", "/home/ada/data", "do not see this machine's files"),
+    ],
+)
+def test_a_place_that_pods_cannot_use_is_refused(option: str, place: str, what: str) -> None:
+    with pytest.raises(Problem) as caught:
+        check_locations(predictions(**{option: place}))
+    assert what in caught.value.what
+    assert caught.value.remedy
